@@ -1,0 +1,222 @@
+// Package key names the things of the log: spaces, locations, and the key of
+// every object, report, marker and enrolment below the hub's etcd prefix.
+//
+// The space of an object is in its key and nowhere else, so the functions here
+// are the only ones that may compose or take apart a key. The package must
+// never know what is stored under a key.
+package key
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Space is the name of a space; All is not a Space that exists.
+type Space string
+
+// Location is the name of a location.
+type Location string
+
+const (
+	// Root is the operators' space: Space and Location objects live in it.
+	Root Space = "root"
+	// AllSpaces is the wildcard of paths that read every space.
+	AllSpaces Space = "*"
+	// CoreGroup stands for the empty API group in keys.
+	CoreGroup = "core"
+
+	maxNameLength = 40
+)
+
+// Class is the first segment of a key: what kind of thing it holds.
+type Class string
+
+const (
+	// Objects holds what users store: o/SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Objects Class = "o"
+	// Reports holds what locations report: r/LOCATION/SPACE/ORIGIN/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Reports Class = "r"
+	// Markers holds one random marker per hub start: m/MARKER.
+	Markers Class = "m"
+	// Enrolments holds hashed join tokens: e/LOCATION.
+	Enrolments Class = "e"
+)
+
+// ClassOf is the class of a key.
+func ClassOf(k string) Class {
+	class, _, _ := strings.Cut(k, "/")
+	return Class(class)
+}
+
+// ValidateName says why a space's or location's name is not allowed; nil if it is.
+func ValidateName(name string) error {
+	if len(name) > maxNameLength {
+		return fmt.Errorf("name %q: must be no more than %d characters", name, maxNameLength)
+	}
+	if problems := utilvalidation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("name %q: %s", name, strings.Join(problems, "; "))
+	}
+	if strings.Contains(name, "--") {
+		return fmt.Errorf("name %q: must not contain \"--\"", name)
+	}
+	return nil
+}
+
+// Resource is a group and a plural resource name; the core group is "core".
+type Resource struct {
+	Group    string
+	Resource string
+}
+
+// NewResource takes an API group as Kubernetes writes it ("" for core).
+func NewResource(group, resource string) Resource {
+	if group == "" {
+		group = CoreGroup
+	}
+	return Resource{Group: group, Resource: resource}
+}
+
+// APIGroup is the group as Kubernetes writes it ("" for core).
+func (r Resource) APIGroup() string {
+	if r.Group == CoreGroup {
+		return ""
+	}
+	return r.Group
+}
+
+// String is GROUP/RESOURCE.
+func (r Resource) String() string { return r.Group + "/" + r.Resource }
+
+// Identity is what an object is called within one API: its resource, namespace
+// (empty when cluster-scoped) and name. It is the same in a space and at a location.
+type Identity struct {
+	Resource
+	Namespace string
+	Name      string
+}
+
+// String is GROUP/RESOURCE/[NAMESPACE/]NAME.
+func (i Identity) String() string {
+	if i.Namespace == "" {
+		return i.Group + "/" + i.Resource.Resource + "/" + i.Name
+	}
+	return i.Group + "/" + i.Resource.Resource + "/" + i.Namespace + "/" + i.Name
+}
+
+// Validate refuses segments that could change the meaning of a key.
+func (i Identity) Validate() error {
+	for _, s := range []string{i.Group, i.Resource.Resource, i.Name} {
+		if s == "" {
+			return fmt.Errorf("key %q: empty segment", i.String())
+		}
+	}
+	for _, s := range []string{i.Group, i.Resource.Resource, i.Namespace, i.Name} {
+		if problems := path.IsValidPathSegmentName(s); len(problems) > 0 {
+			return fmt.Errorf("key segment %q: %s", s, strings.Join(problems, "; "))
+		}
+	}
+	return nil
+}
+
+// Object is the place of one object in the log.
+type Object struct {
+	Space Space
+	Identity
+}
+
+// Path is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME: how agents and hub call an object between them.
+func (o Object) Path() string { return string(o.Space) + "/" + o.Identity.String() }
+
+// Key is the key of the object below the hub's prefix.
+func (o Object) Key() string { return string(Objects) + "/" + o.Path() }
+
+// ParseObject takes apart an object's key.
+func ParseObject(k string) (Object, error) {
+	rest, ok := strings.CutPrefix(k, string(Objects)+"/")
+	if !ok {
+		return Object{}, fmt.Errorf("key %q: not an object's key", k)
+	}
+	return ParsePath(rest)
+}
+
+// ParsePath takes apart SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+func ParsePath(p string) (Object, error) {
+	s := strings.Split(p, "/")
+	if len(s) != 4 && len(s) != 5 {
+		return Object{}, fmt.Errorf("object path %q: want SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME", p)
+	}
+	o := Object{Space: Space(s[0]), Identity: Identity{Resource: Resource{s[1], s[2]}, Name: s[len(s)-1]}}
+	if len(s) == 5 {
+		o.Namespace = s[3]
+	}
+	return o, nil
+}
+
+// Origin tells reports about placed objects from those born at a location.
+type Origin string
+
+const (
+	// Placed reports are about objects that the hub assigned.
+	Placed Origin = "placed"
+	// Born reports are about objects that came to be at the location.
+	Born Origin = "born"
+)
+
+// Report is the place of one location's report of one object.
+type Report struct {
+	Location Location
+	Origin   Origin
+	Object
+}
+
+// Key is the key of the report below the hub's prefix.
+func (r Report) Key() string {
+	return string(Reports) + "/" + string(r.Location) + "/" + string(r.Space) + "/" + string(r.Origin) + "/" + r.Identity.String()
+}
+
+// ParseReport takes apart a report's key.
+func ParseReport(k string) (Report, error) {
+	s := strings.SplitN(k, "/", 5)
+	if len(s) != 5 || s[0] != string(Reports) {
+		return Report{}, fmt.Errorf("key %q: not a report's key", k)
+	}
+	o, err := ParsePath(s[2] + "/" + s[4])
+	if err != nil {
+		return Report{}, err
+	}
+	return Report{Location: Location(s[1]), Origin: Origin(s[3]), Object: o}, nil
+}
+
+// Marker is the key of a hub marker.
+func Marker(marker string) string { return string(Markers) + "/" + marker }
+
+// Enrolment is the key of a location's enrolment.
+func Enrolment(l Location) string { return string(Enrolments) + "/" + string(l) }
+
+// The prefixes below end in "/" so that no name can be a prefix of another.
+
+// SpacePrefix is the prefix of all objects of a space.
+func SpacePrefix(s Space) string { return string(Objects) + "/" + string(s) + "/" }
+
+// ResourcePrefix is the prefix of all objects of a resource in a space.
+func ResourcePrefix(s Space, r Resource) string { return SpacePrefix(s) + r.String() + "/" }
+
+// NamespacePrefix is the prefix of all objects of a resource in a namespace of a space.
+func NamespacePrefix(s Space, r Resource, namespace string) string {
+	return ResourcePrefix(s, r) + namespace + "/"
+}
+
+// LocationReports is the prefix of all reports of a location.
+func LocationReports(l Location) string { return string(Reports) + "/" + string(l) + "/" }
+
+// Orrery's own resources, which act.
+var (
+	Spaces     = Resource{"orrery.dev", "spaces"}
+	Locations  = Resource{"orrery.dev", "locations"}
+	Placements = Resource{"orrery.dev", "placements"}
+	Namespaces = Resource{CoreGroup, "namespaces"}
+	CRDs       = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
+)

@@ -1,0 +1,146 @@
+package table
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unique"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// Entry is one value of the log. It and the bytes it points to are never
+// changed once made: readers of any age may share it.
+type Entry struct {
+	// Key is the key below the hub's prefix.
+	Key string
+	// Value is the JSON exactly as it is in the log.
+	Value []byte
+	// CreateRev and ModRev are the revisions that made the key and wrote this value.
+	CreateRev, ModRev int64
+	// Meta is what the engines ask of every object; zero for keys that hold no object.
+	Meta Meta
+	// Memo lets a reader keep what it derived from Value alone at some cost
+	// (a digest, say). It must be a pure function of the entry.
+	Memo atomic.Value
+}
+
+// Meta is the part of an object's metadata that engines and views look at.
+type Meta struct {
+	UID        string
+	Generation int64
+	// Deleting says that a deletion timestamp is set.
+	Deleting bool
+	Labels   Labels
+	// Insert is the offset in Value just behind the opening brace of the
+	// metadata, where a reader may splice fields in; 0 if there is none.
+	Insert int
+	// InsertAnnotation is the same for the annotations; 0 if there are none.
+	InsertAnnotation int
+}
+
+// NewEntry parses what engines need of a value; the caller gives up value.
+func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
+	e := &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev}
+	if key.ClassOf(k) == key.Objects {
+		e.Meta = parseMeta(value)
+	}
+	return e
+}
+
+// Annotation is the value of one annotation, "" if there is none.
+func (e *Entry) Annotation(name string) string {
+	if e.Meta.InsertAnnotation == 0 {
+		return ""
+	}
+	var value string
+	gjson.GetBytes(e.Value, "metadata.annotations").ForEach(func(k, v gjson.Result) bool {
+		if k.String() == name {
+			value = v.String()
+			return false
+		}
+		return true
+	})
+	return value
+}
+
+func (e *Entry) size() int {
+	const overhead = 256
+	return len(e.Value) + len(e.Key) + overhead
+}
+
+func parseMeta(value []byte) Meta {
+	var m Meta
+	metadata := gjson.GetBytes(value, "metadata")
+	if !metadata.IsObject() {
+		return m
+	}
+	m.Insert = metadata.Index + 1
+	metadata.ForEach(func(k, v gjson.Result) bool {
+		switch k.String() {
+		case "uid":
+			m.UID = v.String()
+		case "generation":
+			m.Generation = v.Int()
+		case "deletionTimestamp":
+			m.Deleting = v.Type != gjson.Null
+		case "labels":
+			m.Labels = parseLabels(v)
+		case "annotations":
+			if v.IsObject() {
+				m.InsertAnnotation = v.Index + 1
+			}
+		}
+		return true
+	})
+	return m
+}
+
+func parseLabels(object gjson.Result) Labels {
+	var l Labels
+	object.ForEach(func(k, v gjson.Result) bool {
+		l = append(l, Label{intern(k.String()), intern(v.String())})
+		return true
+	})
+	slices.SortFunc(l, func(a, b Label) int { return strings.Compare(a.Key, b.Key) })
+	return l
+}
+
+// intern keeps one copy of a string that many objects repeat.
+func intern(s string) string { return unique.Make(s).Value() }
+
+// Label is one label of an object.
+type Label struct{ Key, Value string }
+
+// Labels are an object's labels in the order of their keys. They satisfy
+// labels.Labels, so selectors match them without a map being made.
+type Labels []Label
+
+var _ labels.Labels = Labels(nil)
+
+// Lookup returns the value of a label and whether it is there.
+func (l Labels) Lookup(k string) (string, bool) {
+	i, ok := slices.BinarySearchFunc(l, k, func(a Label, k string) int { return strings.Compare(a.Key, k) })
+	if !ok {
+		return "", false
+	}
+	return l[i].Value, true
+}
+
+// Has says whether a label is there.
+func (l Labels) Has(k string) bool { _, ok := l.Lookup(k); return ok }
+
+// Get returns the value of a label, "" if it is not there.
+func (l Labels) Get(k string) string { v, _ := l.Lookup(k); return v }
+
+// Map copies the labels into a map.
+func (l Labels) Map() map[string]string {
+	m := make(map[string]string, len(l))
+	for _, p := range l {
+		m[p.Key] = p.Value
+	}
+	return m
+}

@@ -1,0 +1,70 @@
+package table
+
+import "github.com/tidwall/btree"
+
+// Snapshot is the state at one revision. It shares its rows with the table and
+// may be kept for as long as a reader needs it.
+type Snapshot struct {
+	// Rev is the snapshot's revision.
+	Rev  int64
+	rows *btree.Map[string, *Row]
+}
+
+var _ Reader = (*Snapshot)(nil)
+
+// Snapshot returns the current state at a cost that does not depend on its size.
+func (t *Table) Snapshot() *Snapshot {
+	t.mu.RLock()
+	snap := t.snap
+	t.mu.RUnlock()
+	if snap != nil {
+		return snap
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.snap == nil {
+		t.snap = &Snapshot{Rev: t.rev.Load(), rows: t.rows.Copy()}
+	}
+	return t.snap
+}
+
+// Get returns the row of a key, or nil.
+func (s *Snapshot) Get(k string) *Row {
+	row, _ := s.rows.Get(k)
+	return row
+}
+
+// Ascend calls fn for the rows below a prefix in key order until it returns false.
+func (s *Snapshot) Ascend(prefix string, fn func(*Row) bool) { ascend(s.rows, prefix, fn) }
+
+// AscendFrom is Ascend from the first key that is not below start.
+func (s *Snapshot) AscendFrom(start string, fn func(*Row) bool) {
+	s.rows.Ascend(start, func(_ string, row *Row) bool { return fn(row) })
+}
+
+// Get returns the row of a key, or nil, and the revision it was read at.
+func (t *Table) Get(k string) (*Row, int64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	row, _ := t.rows.Get(k)
+	return row, t.rev.Load()
+}
+
+// Members returns the rows that belong to a member, in key order, and the
+// revision they were read at. It costs as much as the member has rows.
+func (t *Table) Members(member string) ([]*Row, int64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	set := t.members[member]
+	if set == nil {
+		return nil, t.rev.Load()
+	}
+	rows := make([]*Row, 0, set.Len())
+	set.Scan(func(k string) bool {
+		if row, ok := t.rows.Get(k); ok {
+			rows = append(rows, row)
+		}
+		return true
+	})
+	return rows, t.rev.Load()
+}

@@ -1,0 +1,310 @@
+// Package table holds every value of the log once, in key order, as immutable
+// bytes with parsed metadata, together with a window of recent changes from
+// which readers resume.
+//
+// One goroutine (the tail of the log) applies revisions; any number read,
+// take snapshots and subscribe. A reader never sees half a revision. The
+// table never writes to the log, never decodes an object beyond its metadata,
+// and does not know who reads it: what a row belongs to beyond its key is
+// computed by a Deriver and kept with the row as its Membership.
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
+
+var (
+	// ErrExpired says that the window no longer reaches back to a revision.
+	ErrExpired = errors.New("revision is older than the event window")
+	// ErrFuture says that the table has not reached a revision.
+	ErrFuture = errors.New("revision is newer than the table")
+)
+
+// Update is the new state of one key at a revision. A nil Value says that the
+// key is gone.
+type Update struct {
+	Key       string
+	Value     []byte
+	CreateRev int64
+	ModRev    int64
+}
+
+// Row is an entry and what the Deriver says of it at some revision.
+type Row struct {
+	*Entry
+	// In is nil for a row that belongs to nothing beyond its key.
+	In Membership
+}
+
+// Membership names what a row belongs to by policy, such as locations. It is
+// immutable; a Deriver that means the same membership gives the same value.
+type Membership interface {
+	// Members are the names in order.
+	Members() []string
+	// Has says whether the row belongs to a member.
+	Has(member string) bool
+}
+
+// Change is what one revision did to one row: Prev is nil when it came to be,
+// Cur when it went. A change of membership alone shares the Entry.
+type Change struct {
+	Prev, Cur *Row
+}
+
+// Row is the current row, or the last one of a row that went.
+func (c Change) Row() *Row {
+	if c.Cur != nil {
+		return c.Cur
+	}
+	return c.Prev
+}
+
+// SameEntry says that only the membership changed.
+func (c Change) SameEntry() bool {
+	return c.Prev != nil && c.Cur != nil && c.Prev.Entry == c.Cur.Entry
+}
+
+// Step is all that one revision changed, as far as its receiver asked for it.
+type Step struct {
+	Rev     int64
+	Changes []Change
+}
+
+// Reader reads one consistent state.
+type Reader interface {
+	// Get returns the row of a key, or nil.
+	Get(key string) *Row
+	// Ascend calls fn for the rows below a prefix in key order until it returns false.
+	Ascend(prefix string, fn func(*Row) bool)
+}
+
+// Assignment says what the row of a key belongs to from now on.
+type Assignment struct {
+	Key string
+	In  Membership
+}
+
+// Deriver computes memberships. It is called by the one goroutine that applies
+// revisions and must be a function of the state it has been shown.
+type Deriver interface {
+	// Reset forgets everything; the next Derive shows a whole state.
+	Reset()
+	// Derive is shown the changes of one revision (Cur.In not yet set) and the
+	// state after it. It returns the membership of every changed row that has
+	// one, and of every other row whose membership is now different.
+	Derive(state Reader, changes []Change) []Assignment
+}
+
+// Config sizes a table.
+type Config struct {
+	// Deriver computes memberships; nil for none.
+	Deriver Deriver
+	// WindowSteps and WindowBytes bound each window of recent changes.
+	WindowSteps int
+	WindowBytes int
+}
+
+// Table is safe for concurrent use. Reset and Apply belong to one goroutine.
+type Table struct {
+	config Config
+	rev    atomic.Int64
+
+	mu      sync.RWMutex
+	rows    btree.Map[string, *Row]
+	members map[string]*btree.Set[string]
+	windows [windowCount]window
+	subs    map[Topic]map[*Subscription]struct{}
+	snap    *Snapshot
+	// reached is closed and replaced when the revision advances and somebody waits.
+	reached chan struct{}
+}
+
+// New makes an empty table at revision 0.
+func New(config Config) *Table {
+	t := &Table{config: config, reached: make(chan struct{})}
+	t.clear(0)
+	t.subs = map[Topic]map[*Subscription]struct{}{}
+	return t
+}
+
+func (t *Table) clear(rev int64) {
+	t.rows = btree.Map[string, *Row]{}
+	t.members = map[string]*btree.Set[string]{}
+	t.snap = nil
+	for i := range t.windows {
+		t.windows[i] = window{floor: rev, maxSteps: t.config.WindowSteps, maxBytes: t.config.WindowBytes}
+	}
+}
+
+// Reset replaces the whole state by the one at a revision. Subscriptions from
+// before end with ErrExpired.
+func (t *Table) Reset(rev int64, state []Update) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clear(rev)
+	for _, subs := range t.subs {
+		for s := range subs {
+			s.expire()
+		}
+	}
+	t.subs = map[Topic]map[*Subscription]struct{}{}
+	if t.config.Deriver != nil {
+		t.config.Deriver.Reset()
+	}
+	t.derive(t.write(state))
+	t.advance(rev)
+}
+
+// Apply applies all updates of one revision, which must be above the last.
+func (t *Table) Apply(rev int64, updates []Update) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last := t.rev.Load(); rev <= last {
+		return fmt.Errorf("apply revision %d after %d: out of order", rev, last)
+	}
+	changes := t.derive(t.write(updates))
+	t.publish(rev, changes)
+	t.advance(rev)
+	return nil
+}
+
+// Progress notes that nothing changed up to a revision.
+func (t *Table) Progress(rev int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if rev > t.rev.Load() {
+		t.advance(rev)
+	}
+}
+
+func (t *Table) write(updates []Update) []Change {
+	changes := make([]Change, 0, len(updates))
+	for _, u := range updates {
+		prev, _ := t.rows.Get(u.Key)
+		var cur *Row
+		if u.Value == nil {
+			t.rows.Delete(u.Key)
+		} else {
+			cur = &Row{Entry: NewEntry(u.Key, u.Value, u.CreateRev, u.ModRev)}
+			t.rows.Set(u.Key, cur)
+		}
+		if prev != nil || cur != nil {
+			changes = append(changes, Change{Prev: prev, Cur: cur})
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) })
+	return changes
+}
+
+// derive asks the Deriver and returns the changes with memberships set, those
+// of membership alone behind those of values.
+func (t *Table) derive(changes []Change) []Change {
+	if t.config.Deriver != nil {
+		values := changes
+		for _, a := range t.config.Deriver.Derive(locked{t}, values) {
+			row, ok := t.rows.Get(a.Key)
+			if !ok {
+				continue
+			}
+			if i, ok := slices.BinarySearchFunc(values, a.Key, func(c Change, k string) int { return strings.Compare(c.Row().Key, k) }); ok {
+				values[i].Cur.In = a.In
+				continue
+			}
+			if row.In == a.In {
+				continue
+			}
+			cur := &Row{Entry: row.Entry, In: a.In}
+			t.rows.Set(a.Key, cur)
+			changes = append(changes, Change{Prev: row, Cur: cur})
+		}
+	}
+	for _, c := range changes {
+		t.index(c)
+	}
+	return changes
+}
+
+// index keeps the member index equal to the rows' memberships.
+func (t *Table) index(c Change) {
+	if c.Prev != nil && c.Prev.In != nil {
+		for _, m := range c.Prev.In.Members() {
+			if c.Cur != nil && c.Cur.In != nil && (c.Cur.In == c.Prev.In || c.Cur.In.Has(m)) {
+				continue
+			}
+			if set := t.members[m]; set != nil {
+				if set.Delete(c.Prev.Key); set.Len() == 0 {
+					delete(t.members, m)
+				}
+			}
+		}
+	}
+	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
+		for _, m := range c.Cur.In.Members() {
+			set := t.members[m]
+			if set == nil {
+				set = &btree.Set[string]{}
+				t.members[m] = set
+			}
+			set.Insert(c.Cur.Key)
+		}
+	}
+}
+
+func (t *Table) advance(rev int64) {
+	t.rev.Store(rev)
+	t.snap = nil
+	close(t.reached)
+	t.reached = make(chan struct{})
+}
+
+// Rev is the revision that the table has reached.
+func (t *Table) Rev() int64 { return t.rev.Load() }
+
+// WaitFor returns once the table has reached a revision, or with the context's error.
+func (t *Table) WaitFor(ctx context.Context, rev int64) error {
+	for t.rev.Load() < rev {
+		t.mu.RLock()
+		reached, now := t.reached, t.rev.Load()
+		t.mu.RUnlock()
+		if now >= rev {
+			break
+		}
+		select {
+		case <-reached:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for revision %d, at %d: %w", rev, t.rev.Load(), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Floor is the oldest revision from which a topic can still be resumed.
+func (t *Table) Floor(topic Topic) int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.windows[topic.window()].floor
+}
+
+// locked reads the rows while the table's lock is held.
+type locked struct{ t *Table }
+
+func (l locked) Get(k string) *Row {
+	row, _ := l.t.rows.Get(k)
+	return row
+}
+
+func (l locked) Ascend(prefix string, fn func(*Row) bool) { ascend(&l.t.rows, prefix, fn) }
+
+func ascend(rows *btree.Map[string, *Row], prefix string, fn func(*Row) bool) {
+	rows.Ascend(prefix, func(k string, row *Row) bool {
+		return strings.HasPrefix(k, prefix) && fn(row)
+	})
+}

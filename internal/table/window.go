@@ -1,0 +1,96 @@
+package table
+
+import (
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// A window keeps the recent steps of one part of the log, bounded by number
+// and by bytes. Parts have windows of their own so that a stream of reports or
+// Events does not shorten what watchers of objects can resume from.
+type window struct {
+	// floor is the oldest revision that can be resumed: every step above it is here.
+	floor    int64
+	steps    []Step
+	bytes    int
+	maxSteps int
+	maxBytes int
+}
+
+const (
+	objectWindow = iota
+	reportWindow
+	eventWindow
+	windowCount
+)
+
+// windowOf tells which window a key's changes go to.
+func windowOf(k string) int {
+	switch key.ClassOf(k) {
+	case key.Reports:
+		return reportWindow
+	case key.Objects:
+		_, rest, _ := strings.Cut(k[len(key.Objects)+1:], "/")
+		if isEvent(rest) {
+			return eventWindow
+		}
+	}
+	return objectWindow
+}
+
+// isEvent says whether GROUP/RESOURCE/... is of a resource that changes all the
+// time and is never placed.
+func isEvent(rest string) bool {
+	return strings.HasPrefix(rest, "core/events/") ||
+		strings.HasPrefix(rest, "events.k8s.io/events/") ||
+		strings.HasPrefix(rest, "coordination.k8s.io/leases/")
+}
+
+func (w *window) append(s Step) {
+	w.steps = append(w.steps, s)
+	w.bytes += stepSize(s)
+	drop := 0
+	for drop < len(w.steps) && (len(w.steps)-drop > w.maxSteps || w.bytes > w.maxBytes) {
+		w.floor = w.steps[drop].Rev
+		w.bytes -= stepSize(w.steps[drop])
+		drop++
+	}
+	if drop > 0 {
+		clear(w.steps[:drop])
+		w.steps = w.steps[drop:]
+	}
+}
+
+// after returns the steps above a revision; ok is false when some are gone.
+func (w *window) after(rev int64) (steps []Step, ok bool) {
+	if rev < w.floor {
+		return nil, false
+	}
+	i, found := slices.BinarySearchFunc(w.steps, rev, func(s Step, r int64) int { return int(s.Rev - r) })
+	if found {
+		i++
+	}
+	return w.steps[i:], true
+}
+
+// stepSize counts what a step keeps alive: the previous entries and, until the
+// next change, the current ones.
+func stepSize(s Step) int {
+	const overhead = 64
+	n := overhead
+	for _, c := range s.Changes {
+		n += overhead
+		if c.SameEntry() {
+			continue
+		}
+		if c.Prev != nil {
+			n += c.Prev.size()
+		}
+		if c.Cur != nil {
+			n += c.Cur.size()
+		}
+	}
+	return n
+}

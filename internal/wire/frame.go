@@ -1,0 +1,234 @@
+// Package wire defines what hub and agent say to each other: the frames of the
+// desired stream, reports, and the digests by which both sides find out what
+// differs. It is the contract of two binaries that may be one minor version
+// apart, so a field is only ever added.
+//
+// Bodies are JSON values, one per line. The package must never do I/O of its
+// own beyond encoding to and decoding from a stream it is given.
+package wire
+
+import "encoding/json"
+
+const (
+	// Header carries ProtocolVersion on every request and response.
+	Header = "Orrery-Protocol"
+	// ProtocolVersion is the version of this contract.
+	ProtocolVersion = "1"
+)
+
+// Frame is one line of the desired stream or of a walk's answer; exactly one
+// field is set.
+type Frame struct {
+	Hello    *Hello    `json:"hello,omitempty"`
+	Settings *Settings `json:"settings,omitempty"`
+	Put      *Put      `json:"put,omitempty"`
+	Hold     *Hold     `json:"hold,omitempty"`
+	Conflict *Conflict `json:"conflict,omitempty"`
+	Del      *Del      `json:"del,omitempty"`
+	Mark     *Mark     `json:"mark,omitempty"`
+	Ping     *Ping     `json:"ping,omitempty"`
+	// Bye is the last frame of a session that the hub ends.
+	Bye *Bye `json:"bye,omitempty"`
+}
+
+// Hello opens a session.
+type Hello struct {
+	// UID is the location's UID: a location of the same name with another UID
+	// is another location.
+	UID string `json:"uid"`
+	// Marker is the newest hub marker at or below Revision.
+	Marker   string `json:"marker"`
+	Revision int64  `json:"revision"`
+	// Root and Count describe what the location is to have at Revision.
+	Root  Sum `json:"root"`
+	Count int `json:"count"`
+	// Continuous says that the marker the agent named is in this hub's log and
+	// that no later marker lies at or below the revision the agent named. It is
+	// true for an agent that named none.
+	Continuous bool `json:"continuous"`
+	// Resumed says that the frames up to the next mark are the difference
+	// between the agent's revision and that mark's. Otherwise only what happens
+	// after Revision follows, and an agent whose root differs has to walk.
+	Resumed  bool     `json:"resumed"`
+	Settings Settings `json:"settings"`
+}
+
+// Settings are what the hub tells a location about itself. A settings frame
+// replaces those of the hello.
+type Settings struct {
+	// Halt is why the agent is to change nothing; empty: it works.
+	Halt string `json:"halt,omitempty"`
+	// PruneMaxPercent is the location's spec.prune.maxPercent.
+	PruneMaxPercent int `json:"pruneMaxPercent"`
+	// HeartbeatSeconds is how often the hub sends a ping on a quiet stream.
+	HeartbeatSeconds int `json:"heartbeatSeconds"`
+}
+
+// Put says that the location is to have an object.
+type Put struct {
+	// Key is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME (core group: core).
+	Key string `json:"key"`
+	// UID and Generation are those of the source object.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation,omitempty"`
+	// Digest is the digest of Object.
+	Digest Sum    `json:"digest"`
+	Policy Policy `json:"policy"`
+	// Object is the rendered object in canonical JSON, without marks.
+	Object json.RawMessage `json:"object"`
+}
+
+// Policy is how the agent treats one object.
+type Policy struct {
+	// ReturnStatus asks for the object's status in its report.
+	ReturnStatus bool `json:"returnStatus,omitempty"`
+}
+
+// Hold says that the location keeps what it has of an object, whatever that
+// is: the hub can't or must not say now what it should be. It takes the
+// place of a put in the location's content, with Digest as its leaf's digest.
+type Hold struct {
+	Key    string `json:"key"`
+	UID    string `json:"uid"`
+	Digest Sum    `json:"digest"`
+	// Error is why, for the report (state Held).
+	Error string `json:"error"`
+}
+
+// Conflict says that an object assigned from one space is held back because
+// another space's object of the same identity is the one the location has. It
+// takes part in the content like a hold.
+type Conflict struct {
+	Key    string `json:"key"`
+	UID    string `json:"uid"`
+	Digest Sum    `json:"digest"`
+	// Owner is the key of the object that wins.
+	Owner string `json:"owner"`
+}
+
+// Cause tells a user's deletion from one that follows from policy.
+type Cause string
+
+const (
+	// Deleted: the source object itself was deleted.
+	Deleted Cause = "deleted"
+	// Unassigned: a placement, selector, label or space changed.
+	Unassigned Cause = "unassigned"
+	// Walked: a completed walk found that the location is not to have it.
+	Walked Cause = "walked"
+)
+
+// Del says that the location is no longer to have an object.
+type Del struct {
+	Key   string `json:"key"`
+	UID   string `json:"uid,omitempty"`
+	Cause Cause  `json:"cause"`
+}
+
+// Mark says that everything up to a revision has been sent, and what the
+// location's content then adds up to.
+type Mark struct {
+	Revision int64  `json:"revision"`
+	Root     Sum    `json:"root"`
+	Count    int    `json:"count"`
+	Marker   string `json:"marker"`
+}
+
+// Ping keeps a quiet stream alive.
+type Ping struct{}
+
+// Bye says why the hub ends a session.
+type Bye struct {
+	// Reason is one of the Bye reasons.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+const (
+	// ByeReplaced: a newer session of the same location and shard took over.
+	ByeReplaced = "Replaced"
+	// ByeExpired: the session fell out of the hub's window; connect again.
+	ByeExpired = "Expired"
+	// ByeShutdown: the hub stops; connect again.
+	ByeShutdown = "Shutdown"
+	// ByeRemoved: the location is gone at the hub; the agent keeps what it runs.
+	ByeRemoved = "Removed"
+)
+
+// Walk is the first line of the body of a walk request; the agent's leaves
+// follow, one Leaf per line in key order. The answer is a hello, the put, hold,
+// conflict and del frames that make the agent's content equal to the hub's, and
+// a mark. Only when that mark has arrived is the walk complete and may its dels
+// be believed.
+type Walk struct {
+	Shard  string `json:"shard,omitempty"`
+	After  int64  `json:"after,omitempty"`
+	Marker string `json:"marker,omitempty"`
+}
+
+// Leaf is one key of a side's content and its sum.
+type Leaf struct {
+	Key string `json:"key"`
+	Sum Sum    `json:"sum"`
+}
+
+// State is how far an object is at a location.
+type State string
+
+// The states of a report.
+const (
+	Applied     State = "Applied"
+	Failed      State = "Failed"
+	Held        State = "Held"
+	InConflict  State = "Conflict"
+	Unsupported State = "Unsupported"
+	Waiting     State = "Waiting"
+	Removing    State = "Removing"
+	Orphaned    State = "Orphaned"
+)
+
+// Report is what a location says of one object. Its JSON is the value that the
+// hub's log keeps.
+type Report struct {
+	// UID and Generation are those of the source object the report is about.
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation,omitempty"`
+	// Digest is that of the rendered object that was last applied; zero if none was.
+	Digest  Sum    `json:"digest"`
+	State   State  `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when State and Reason last changed, RFC 3339 in UTC.
+	Since string `json:"since,omitempty"`
+	// Status is the object's status at the location, if the policy asks for it.
+	Status json.RawMessage `json:"status,omitempty"`
+	// Completed says that a Job or Pod ran to its end for UID and Digest.
+	Completed string `json:"completed,omitempty"`
+}
+
+// ReportLine is one line of a reports request: a report, or the removal of one.
+type ReportLine struct {
+	Key     string  `json:"key"`
+	Report  *Report `json:"report,omitempty"`
+	Removed bool    `json:"removed,omitempty"`
+}
+
+// ReportsAnswer names the revision that holds the reports of a request.
+type ReportsAnswer struct {
+	Revision int64 `json:"revision"`
+	// Refused lists lines the hub did not take, and why.
+	Refused []RefusedReport `json:"refused,omitempty"`
+}
+
+// RefusedReport is one report that the hub did not take.
+type RefusedReport struct {
+	Key     string `json:"key"`
+	Message string `json:"message"`
+}
+
+// Info is what an agent tells the hub of itself when it opens a session, as
+// query parameters version and kubernetesVersion.
+type Info struct {
+	Version           string
+	KubernetesVersion string
+}
