@@ -1,0 +1,106 @@
+# Everything is built and run from here; `make help` lists the targets. A fresh
+# Debian machine needs Go, make, git and, for the race detector, gcc.
+
+BIN   := .bin
+GO    ?= go
+TOOL  := $(GO) tool -modfile=tools/go.mod
+# Heavy builds leave the machine usable.
+NICE  ?= nice
+
+# CI sets GOTESTFLAGS=-count=1: nothing is taken from the test cache.
+GOTESTFLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: demo
+demo: build ## the hub, three simulated locations and an application, to play with
+	$(BIN)/orrery demo
+
+.PHONY: build
+build: ## orrery and orrery-agent, into .bin
+	$(GO) build -o $(BIN)/ ./cmd/orrery ./cmd/orrery-agent
+
+# --- tests -------------------------------------------------------------------
+
+# Prints go test's own lines, the output of what failed, and fails also if a test
+# was skipped: every test here is required.
+GATE := $(GO) run ./test/gate
+
+.PHONY: test
+test: unit system ## all tests; the first run builds Kubernetes
+
+.PHONY: unit
+unit: gcc ## the tests of the packages, with the race detector
+	$(NICE) $(GO) test -json -race $(GOTESTFLAGS) ./internal/... ./apis/... | $(GATE)
+
+# The system tests run the binaries, of which the test cache knows nothing, and
+# one package after the other, since each starts whole clusters.
+.PHONY: system
+system: build kube ## the guards on the source, and tests of the whole system on real clusters
+	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
+
+.PHONY: gcc
+gcc:
+	@command -v gcc >/dev/null || { \
+	  echo "installing gcc, which the race detector needs"; \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev; }
+
+.PHONY: soak
+soak: build kube ## the system tests again and again, for SOAK (default 1h)
+	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
+	while [ $$(date +%s) -lt $$end ]; do \
+	  $(GO) test -json -count=1 -p 1 -timeout 15m ./test/... | $(GATE) || exit 1; \
+	done
+
+.PHONY: bench
+bench: build kube ## the benchmarks: a table, and JSON in bench/results
+	$(GO) run ./test/bench
+
+# --- checks ------------------------------------------------------------------
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml
+	$(NICE) $(TOOL) golangci-lint run
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what is linked; needs the network
+	$(NICE) $(TOOL) govulncheck ./...
+
+.PHONY: generate
+generate: ## deepcopy, CRDs and docs/reference.md, from apis/
+	$(TOOL) controller-gen object paths=./apis/... \
+	  crd:crdVersions=v1,maxDescLen=10000 output:crd:artifacts:config=internal/kinds/crds
+	cd tools && $(GO) run ./reference ../internal/kinds/crds > ../docs/reference.md.new
+	mv docs/reference.md.new docs/reference.md
+
+# --- real Kubernetes for tests -----------------------------------------------
+
+KUBE_VERSION := $(shell sed -n 's|^[[:space:]]k8s.io/kubernetes v\([0-9.]*\) .*|\1|p' test/kube/go.mod)
+KUBE_MAJOR   := $(word 1,$(subst ., ,$(KUBE_VERSION)))
+KUBE_MINOR   := $(word 2,$(subst ., ,$(KUBE_VERSION)))
+KUBE_PARTS   := kube-apiserver kube-controller-manager kube-scheduler kubectl
+KUBE_FLAGS   := $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+  -X $(p).gitVersion=v$(KUBE_VERSION) -X $(p).gitMajor=$(KUBE_MAJOR) -X $(p).gitMinor=$(KUBE_MINOR))
+
+.PHONY: kube
+kube: $(addprefix $(BIN)/,$(KUBE_PARTS) etcd kwok) ## kube-apiserver and the rest of a cluster, into .bin
+
+$(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/kube/go.mod test/kube/go.sum
+	@echo "building Kubernetes v$(KUBE_VERSION), which takes minutes the first time"
+	cd test/kube && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$(BIN)/ -ldflags '-s -w $(KUBE_FLAGS)' \
+	  $(addprefix k8s.io/kubernetes/cmd/,$(KUBE_PARTS))
+	touch $(addprefix $(BIN)/,$(KUBE_PARTS))
+
+$(BIN)/etcd: test/kube/go.mod test/kube/go.sum
+	cd test/kube && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
+	touch $@
+
+$(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum
+	cd test/kube/kwok && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
+	touch $@
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,51 @@
+package env
+
+import "path/filepath"
+
+// Agent is an agent process. Process.Kill and Process.Stop end it; it can then be
+// started again.
+type Agent struct {
+	*Process
+	// Dir is the data directory.
+	Dir string
+	// Ready is the line that the agent printed when it was last ready.
+	Ready string
+
+	t T
+}
+
+// StartAgent starts an agent with an empty data directory of its own, for the
+// location that token names and the cluster that kubeconfig names, and waits until
+// it says that it is ready.
+func StartAgent(t T, name, token, kubeconfig string, args ...string) *Agent {
+	t.Helper()
+	dir := t.TempDir()
+	a := &Agent{
+		Process: newProcess(t, "agent-"+name, "orrery-agent", dir),
+		Dir:     filepath.Join(dir, "data"),
+		t:       t,
+	}
+	a.run(append([]string{"--join", token, "--kubeconfig", kubeconfig}, args...)...)
+	return a
+}
+
+// Start starts the agent after Kill or Stop with its data directory only, and
+// waits until it says that it is ready.
+func (a *Agent) Start(args ...string) {
+	a.t.Helper()
+	a.run(args...)
+}
+
+// Restart stops the agent cleanly and starts it again.
+func (a *Agent) Restart() {
+	a.t.Helper()
+	a.Stop()
+	a.Start()
+}
+
+func (a *Agent) run(args ...string) {
+	a.t.Helper()
+	before := a.lines()
+	a.start(append([]string{"--data-dir", a.Dir}, args...)...)
+	a.Ready = a.waitLine(startTimeout, before)
+}

@@ -1,0 +1,234 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Users of a cluster, all of them in system:masters. Requests tells them apart.
+const (
+	AdminUser = "admin"
+	AgentUser = "orrery-agent"
+)
+
+// startTimeout is how long a part may take to be ready on a busy machine.
+const startTimeout = 90 * time.Second
+
+// Cluster is a real Kubernetes cluster whose nodes are simulated: pods are
+// scheduled and become Running and Ready, but run nothing.
+type Cluster struct {
+	Name string
+	// Dir holds data, certificates and logs.
+	Dir string
+	// Kubeconfig is that of AdminUser, AgentKubeconfig that of AgentUser.
+	Kubeconfig, AgentKubeconfig string
+	// Config is that of AdminUser, without a client-side rate limit.
+	Config *rest.Config
+	// Client is made from Config.
+	Client kubernetes.Interface
+	// APIServer is there to be measured or made to hang.
+	APIServer *Process
+
+	t          T
+	etcdURL    string
+	address    string
+	serverArgs []string
+	parts      []*Process
+}
+
+// ClusterOption changes how a cluster is started.
+type ClusterOption func(*clusterOptions)
+
+type clusterOptions struct {
+	apiOnly    bool
+	serverArgs []string
+}
+
+// APIOnly leaves out everything but etcd and the API server: no controllers, no
+// nodes.
+func APIOnly() ClusterOption {
+	return func(o *clusterOptions) { o.apiOnly = true }
+}
+
+// APIServerArgs gives the API server further flags, which win over those of the
+// harness.
+func APIServerArgs(args ...string) ClusterOption {
+	return func(o *clusterOptions) { o.serverArgs = append(o.serverArgs, args...) }
+}
+
+// StartCluster returns a cluster that is ready: namespaces have their service
+// accounts, nodes take pods. It ends with the test.
+func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
+	t.Helper()
+	var o clusterOptions
+	for _, option := range options {
+		option(&o)
+	}
+	c := &Cluster{Name: name, Dir: t.TempDir(), t: t, address: address(t), serverArgs: o.serverArgs}
+	if err := c.writeFiles(); err != nil {
+		t.Fatalf("prepare cluster %q: %v", name, err)
+	}
+	c.startEtcd()
+	c.APIServer = c.process("kube-apiserver")
+	c.StartAPIServer()
+	if !o.apiOnly {
+		c.startControllers()
+		c.startNodes()
+	}
+	return c
+}
+
+// Stop ends the whole cluster at once, as a power cut would.
+func (c *Cluster) Stop() {
+	for _, p := range c.parts {
+		p.Kill()
+	}
+}
+
+// KillAPIServer ends the API server by SIGKILL and leaves all else running.
+func (c *Cluster) KillAPIServer() {
+	c.APIServer.Kill()
+}
+
+// StartAPIServer starts the API server after KillAPIServer, at the same address
+// and with the same data, and waits until it is ready.
+func (c *Cluster) StartAPIServer() {
+	c.t.Helper()
+	c.APIServer.start(append(c.apiServerArgs(), c.serverArgs...)...)
+	c.eventually(c.APIServer, func(ctx context.Context) error {
+		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// process describes one part of the cluster, named after its binary.
+func (c *Cluster) process(binary string) *Process {
+	c.t.Helper()
+	p := newProcess(c.t, c.Name+"-"+binary, binary, c.Dir)
+	c.parts = append(c.parts, p)
+	return p
+}
+
+// eventually waits for p to have brought about what f checks.
+func (c *Cluster) eventually(p *Process, f func(context.Context) error) {
+	c.t.Helper()
+	Eventually(c.t, startTimeout, func() error {
+		if !p.Running() {
+			c.t.Fatalf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, tail(p.stderr))
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		defer cancel()
+		return f(ctx)
+	})
+}
+
+func (c *Cluster) startEtcd() {
+	c.t.Helper()
+	client, peer := "http://"+address(c.t), "http://"+address(c.t)
+	c.etcdURL = client
+	etcd := c.process("etcd")
+	etcd.start("--name=test", "--data-dir="+filepath.Join(c.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
+	c.eventually(etcd, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("etcd is not healthy: %s", resp.Status)
+		}
+		return nil
+	})
+}
+
+func (c *Cluster) startControllers() {
+	c.t.Helper()
+	manager := c.process("kube-controller-manager")
+	manager.start("--kubeconfig="+c.kubeconfig("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
+		"--service-account-private-key-file="+c.path(accountKey), "--root-ca-file="+c.path(servingCert),
+		"--kube-api-qps=500", "--kube-api-burst=1000")
+	scheduler := c.process("kube-scheduler")
+	scheduler.start("--kubeconfig="+c.kubeconfig("kube-scheduler"), "--leader-elect=false", "--secure-port=0")
+	c.eventually(manager, func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+func (c *Cluster) startNodes() {
+	c.t.Helper()
+	kwok := c.process("kwok")
+	kwok.start("--kubeconfig="+c.kubeconfig("kwok"), "--manage-all-nodes=true", "--server-address="+address(c.t),
+		"--node-lease-duration-seconds=40")
+	for _, name := range []string{"node-1", "node-2"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}}}
+		if _, err := c.Client.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{}); err != nil {
+			c.t.Fatalf("create node %q: %v", name, err)
+		}
+	}
+	c.eventually(kwok, func(ctx context.Context) error {
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range nodes.Items {
+			err = errors.Join(err, takesPods(&nodes.Items[i]))
+		}
+		return err
+	})
+}
+
+func takesPods(node *corev1.Node) error {
+	if len(node.Spec.Taints) > 0 {
+		return fmt.Errorf("node %q has taints %v", node.Name, node.Spec.Taints)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("node %q is not ready", node.Name)
+}
+
+func (c *Cluster) apiServerArgs() []string {
+	_, port := splitAddress(c.address)
+	return []string{
+		"--etcd-servers=" + c.etcdURL,
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + c.path(servingCert), "--tls-private-key-file=" + c.path(servingKey),
+		"--token-auth-file=" + c.path(tokenFile), "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.path(accountKey), "--service-account-signing-key-file=" + c.path(accountKey),
+		"--service-cluster-ip-range=10.0.0.0/16",
+		"--audit-policy-file=" + c.path(auditPolicy), "--audit-log-path=" + c.path(auditLog), "--audit-log-maxsize=100000",
+	}
+}
+
+func (c *Cluster) path(file string) string { return filepath.Join(c.Dir, file) }
+
+// AuditLog is the file that Requests reads, one JSON value per line.
+func (c *Cluster) AuditLog() string { return c.path(auditLog) }
+
+func (c *Cluster) writeFile(name string, data []byte) error {
+	return os.WriteFile(c.path(name), data, 0o600)
+}

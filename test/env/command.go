@@ -1,0 +1,111 @@
+package env
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// commandTimeout bounds a command that is run to its end.
+const commandTimeout = 2 * time.Minute
+
+// Command is a built binary to be run to its end.
+type Command struct {
+	// Binary is a name in .bin, Args what follows it.
+	Binary string
+	Args   []string
+	// Kubeconfig is what KUBECONFIG names; commands see no other configuration.
+	Kubeconfig string
+	Stdin      string
+}
+
+// Try runs the command and returns its standard output. The error holds its
+// standard error.
+func (c Command) Try(t T) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Binary(t, c.Binary), c.Args...)
+	home := filepath.Dir(c.Kubeconfig) // so that what kubectl caches goes with the server
+	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+c.Kubeconfig)
+	cmd.Stdin = strings.NewReader(c.Stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", c.Binary, strings.Join(c.Args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// Run runs the command, which must succeed, and returns its standard output.
+func (c Command) Run(t T) string {
+	t.Helper()
+	out, err := c.Try(t)
+	if err != nil {
+		t.Fatalf("%v%s", err, out)
+	}
+	return out
+}
+
+// Fails runs the command, which must fail, and returns its standard error.
+func (c Command) Fails(t T) string {
+	t.Helper()
+	out, err := c.Try(t)
+	if err == nil {
+		t.Fatalf("%s %s should have failed\n%s", c.Binary, strings.Join(c.Args, " "), out)
+	}
+	_, stderr, _ := strings.Cut(err.Error(), "\n")
+	return stderr
+}
+
+// Kubectl runs kubectl, which must succeed, and returns its standard output.
+func Kubectl(t T, kubeconfig string, args ...string) string {
+	t.Helper()
+	return Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: args}.Run(t)
+}
+
+// KubectlIn is Kubectl with a standard input.
+func KubectlIn(t T, kubeconfig, stdin string, args ...string) string {
+	t.Helper()
+	return Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: args, Stdin: stdin}.Run(t)
+}
+
+// KubectlFails runs kubectl, which must fail, and returns its standard error.
+func KubectlFails(t T, kubeconfig string, args ...string) string {
+	t.Helper()
+	return Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: args}.Fails(t)
+}
+
+// TryKubectl runs kubectl, for use in Eventually.
+func TryKubectl(t T, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
+	return Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: args}.Try(t)
+}
+
+// StartKubectl runs kubectl until the test ends, for watches: Stdout has what it
+// has printed so far.
+func StartKubectl(t T, kubeconfig string, args ...string) *Process {
+	t.Helper()
+	p := newProcess(t, "kubectl", "kubectl", t.TempDir())
+	p.start(append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	return p
+}
+
+// Orrery runs the command line, which must succeed, and returns its standard
+// output.
+func Orrery(t T, kubeconfig string, args ...string) string {
+	t.Helper()
+	return Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: args}.Run(t)
+}
+
+// OrreryFails runs the command line, which must fail, and returns its standard
+// error.
+func OrreryFails(t T, kubeconfig string, args ...string) string {
+	t.Helper()
+	return Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: args}.Fails(t)
+}

@@ -1,0 +1,90 @@
+package env
+
+import (
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Hub is a hub process. Process.Kill and Process.Stop end it; it can then be
+// started again.
+type Hub struct {
+	*Process
+	// Dir is the data directory.
+	Dir string
+	// URL is where the hub listens.
+	URL string
+	// Kubeconfig is the operator's, as the hub wrote it.
+	Kubeconfig string
+	// Ready is the line that the hub printed when it was last ready.
+	Ready string
+
+	t    T
+	args []string
+}
+
+// StartHub starts a hub with an empty data directory of its own and the given
+// further flags, and waits until it says that it is ready.
+func StartHub(t T, args ...string) *Hub {
+	t.Helper()
+	dir, listen := t.TempDir(), address(t)
+	data := filepath.Join(dir, "data")
+	h := &Hub{
+		Process:    newProcess(t, "hub", "orrery", dir),
+		Dir:        data,
+		URL:        "https://" + listen,
+		Kubeconfig: filepath.Join(data, "admin.kubeconfig"),
+		t:          t,
+		args:       append([]string{"hub", "--data-dir", data, "--listen", listen}, args...),
+	}
+	h.Start()
+	return h
+}
+
+// Start starts the hub after Kill or Stop, with the same flags, and waits until it
+// says that it is ready.
+func (h *Hub) Start() {
+	h.t.Helper()
+	before := h.lines()
+	h.start(h.args...)
+	h.Ready = h.waitLine(startTimeout, before)
+}
+
+// Restart stops the hub cleanly and starts it again.
+func (h *Hub) Restart() {
+	h.t.Helper()
+	h.Stop()
+	h.Start()
+}
+
+// PathConfig returns the operator's configuration for a path of the hub, such as
+// spaces/NAME or views/locations/NAME, without a client-side rate limit.
+func (h *Hub) PathConfig(path string) *rest.Config {
+	h.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", h.Kubeconfig)
+	if err != nil {
+		h.t.Fatalf("read the hub's kubeconfig: %v", err)
+	}
+	config.Host = h.URL + "/" + path
+	config.QPS = -1
+	return config
+}
+
+// PathKubeconfig writes the operator's kubeconfig for a path of the hub, such as
+// spaces/NAME or views/locations/NAME, and returns its name.
+func (h *Hub) PathKubeconfig(path string) string {
+	h.t.Helper()
+	config, err := clientcmd.LoadFromFile(h.Kubeconfig)
+	if err != nil {
+		h.t.Fatalf("read the hub's kubeconfig: %v", err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server = h.URL + "/" + path
+	}
+	file := filepath.Join(h.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		h.t.Fatalf("write a kubeconfig for %q: %v", path, err)
+	}
+	return file
+}

@@ -1,0 +1,94 @@
+package env
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AuditEvent is one request that the API server of a cluster has answered.
+type AuditEvent struct {
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	UserAgent  string `json:"userAgent"`
+	User       struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	// Object is nil for requests that are not about a resource, such as discovery.
+	Object *struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	Received time.Time `json:"requestReceivedTimestamp"`
+}
+
+// Write reports whether the request asked for a change, be it granted or not.
+func (e AuditEvent) Write() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
+}
+
+// Filter says which requests to return; an empty field lets all pass.
+type Filter struct {
+	User string
+	// UserAgent is a prefix.
+	UserAgent string
+	Verbs     []string
+	Resource  string
+	Namespace string
+	Name      string
+	// After leaves out what was received before.
+	After time.Time
+	// Writes leaves out what only reads.
+	Writes bool
+}
+
+func (f Filter) lets(e AuditEvent) bool {
+	if f.User != "" && f.User != e.User.Username ||
+		!strings.HasPrefix(e.UserAgent, f.UserAgent) ||
+		len(f.Verbs) > 0 && !slices.Contains(f.Verbs, e.Verb) ||
+		e.Received.Before(f.After) ||
+		f.Writes && !e.Write() {
+		return false
+	}
+	if f.Resource == "" && f.Namespace == "" && f.Name == "" {
+		return true
+	}
+	return e.Object != nil &&
+		(f.Resource == "" || f.Resource == e.Object.Resource) &&
+		(f.Namespace == "" || f.Namespace == e.Object.Namespace) &&
+		(f.Name == "" || f.Name == e.Object.Name)
+}
+
+// Requests returns the requests that f lets pass, in the order in which they were
+// answered. A watch is among them only once it has ended, and an answer can
+// arrive at the client a moment before its request is here.
+func (c *Cluster) Requests(t T, f Filter) []AuditEvent {
+	t.Helper()
+	log, err := os.ReadFile(c.AuditLog())
+	if err != nil {
+		t.Fatalf("read the audit log of cluster %q: %v", c.Name, err)
+	}
+	var events []AuditEvent
+	for line := range bytes.Lines(log) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		var e AuditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("read the audit log of cluster %q: %v", c.Name, err)
+		}
+		if f.lets(e) {
+			events = append(events, e)
+		}
+	}
+	return events
+}

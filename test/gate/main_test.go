@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestVerdict(t *testing.T) {
+	const pass = `{"Action":"output","Package":"p","Test":"A","Output":"noise\n"}
+{"Action":"pass","Package":"p","Test":"A"}
+{"Action":"output","Package":"p","Output":"PASS\n"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t0.1s\n"}
+{"Action":"pass","Package":"p"}
+`
+	for _, test := range []struct{ name, in, out, err string }{
+		{"pass", pass, "ok  \tp\t0.1s\n", ""},
+		{
+			"fail", pass + `{"Action":"output","Package":"q","Test":"B","Output":"why\n"}
+{"Action":"fail","Package":"q","Test":"B"}
+{"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
+{"Action":"fail","Package":"q"}
+`, "ok  \tp\t0.1s\nwhy\nFAIL\tq\t0.1s\n", "tests failed",
+		},
+		{
+			"dies", pass + `{"Action":"output","Package":"q","Test":"B","Output":"last words\n"}
+{"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
+{"Action":"fail","Package":"q"}
+`, "ok  \tp\t0.1s\nFAIL\tq\t0.1s\nlast words\n", "tests failed",
+		},
+		{"skip", pass + `{"Action":"skip","Package":"q","Test":"B"}`, "ok  \tp\t0.1s\n", "required tests were skipped: q B"},
+		{
+			"does not build", `{"ImportPath":"q","Action":"build-output","Output":"q.go:1: syntax error\n"}
+{"ImportPath":"q","Action":"build-fail"}
+{"Action":"fail","Package":"q","FailedBuild":"q"}
+`, "q.go:1: syntax error\n", "tests failed",
+		},
+		{"no test files", pass + `{"Action":"skip","Package":"q"}`, "ok  \tp\t0.1s\n", ""},
+		{"nothing", "", "", "no test ran"},
+		{"the go command fails", "go: no module\n", "go: no module\n", "no test ran"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			err := run(strings.NewReader(test.in), &out)
+			if out.String() != test.out {
+				t.Errorf("printed %q, want %q", out.String(), test.out)
+			}
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if got != test.err {
+				t.Errorf("error is %q, want %q", got, test.err)
+			}
+		})
+	}
+}
