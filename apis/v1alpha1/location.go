@@ -1,0 +1,132 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Location is a cluster that runs workloads. Placements select locations by
+// their labels. Locations are created in the space root and can be read in
+// every space.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=loc,categories=orrery
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Connected",type=string,JSONPath=`.status.conditions[?(@.type=="Connected")].status`
+// +kubebuilder:printcolumn:name="Mapping",type=string,JSONPath=`.spec.mapping`,priority=1
+// +kubebuilder:printcolumn:name="Assigned",type=integer,JSONPath=`.status.assigned`
+// +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.applied`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.agent.kubernetesVersion`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !self.metadata.name.contains('--')",message="the name of a location is a DNS label of at most 40 characters without \"--\""
+type Location struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is how the location is to be treated.
+	// +optional
+	Spec LocationSpec `json:"spec,omitempty,omitzero"`
+	// Status is what is known of it.
+	// +optional
+	Status LocationStatus `json:"status,omitempty,omitzero"`
+}
+
+// Mapping says whether the agent of a location works.
+//
+// +kubebuilder:validation:Enum=Active;Paused
+type Mapping string
+
+const (
+	// MappingActive keeps the location equal to what is assigned to it.
+	MappingActive Mapping = "Active"
+	// MappingPaused changes nothing at the location.
+	MappingPaused Mapping = "Paused"
+)
+
+// LocationSpec is how a location is to be treated.
+type LocationSpec struct {
+	// Mapping is Active, or Paused: then the agent changes nothing at the location.
+	// +optional
+	// +kubebuilder:default=Active
+	Mapping Mapping `json:"mapping,omitempty"`
+	// Prune bounds the deletions that may follow from a change of policy.
+	// +optional
+	Prune Prune `json:"prune,omitempty,omitzero"`
+}
+
+// Prune bounds the deletions at a location that follow from a change of policy
+// rather than from the deletion of the object itself.
+type Prune struct {
+	// MaxPercent of the location's objects may go within ten minutes, and
+	// always 50; further deletions wait for a confirmation.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=30
+	MaxPercent *int32 `json:"maxPercent,omitempty"`
+}
+
+// LocationStatus is what the hub knows of a location.
+type LocationStatus struct {
+	// Conditions has Enrolled: an agent has shown its token; Connected: an agent
+	// holds a session (written only when it changes); Synced: everything assigned
+	// is applied.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Agent is what the agent said of itself.
+	// +optional
+	Agent  *AgentStatus `json:"agent,omitempty"`
+	Counts `json:",inline"`
+}
+
+// AgentStatus is what an agent says of itself.
+type AgentStatus struct {
+	// Version is the version of orrery-agent.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// KubernetesVersion is the version of the cluster.
+	// +optional
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+}
+
+// Counts adds up the states of pairs of object and location.
+type Counts struct {
+	// Assigned pairs there are in all.
+	// +optional
+	Assigned int64 `json:"assigned,omitempty"`
+	// Applied: the location has the object exactly as it is to be.
+	// +optional
+	Applied int64 `json:"applied,omitempty"`
+	// Failed: the location can't have it as it is.
+	// +optional
+	Failed int64 `json:"failed,omitempty"`
+	// Held: the location keeps what it has of it.
+	// +optional
+	Held int64 `json:"held,omitempty"`
+	// Stale: the location is not connected, so that its reports may be old.
+	// +optional
+	Stale int64 `json:"stale,omitempty"`
+}
+
+// Condition types of a Location.
+const (
+	// ConditionEnrolled says that an agent has shown the location's token.
+	ConditionEnrolled = "Enrolled"
+	// ConditionConnected says that an agent holds a session with the hub.
+	ConditionConnected = "Connected"
+	// ConditionSynced says that everything assigned is applied.
+	ConditionSynced = "Synced"
+	// ConditionReady says that a Space is served.
+	ConditionReady = "Ready"
+	// ConditionAccepted says that a Placement's selectors and tests could be read.
+	ConditionAccepted = "Accepted"
+)
+
+// LocationList is a list of locations.
+//
+// +kubebuilder:object:root=true
+type LocationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Location `json:"items"`
+}
