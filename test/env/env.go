@@ -48,21 +48,22 @@ func Eventually(t T, timeout time.Duration, f func() error) {
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
 	var broken error
-	err := poll(t.Context(), d, func() error {
-		if broken = f(); broken != nil {
-			return nil
+	ended := poll(t.Context(), d, func() error {
+		broken = f()
+		if broken == nil {
+			return errGoOn
 		}
-		return errStillFine
+		return nil
 	})
 	if broken != nil {
 		t.Fatalf("no longer so: %v", broken)
 	}
-	if !errors.Is(err, errStillFine) {
-		t.Fatalf("watch over %s: %v", d, err)
+	if ended != errGoOn { //nolint:errorlint // anything wrapped around it is an interruption
+		t.Fatalf("look on for %s: %v", d, ended)
 	}
 }
 
-var errStillFine = errors.New("nothing happened")
+var errGoOn = errors.New("nothing has happened")
 
 func poll(ctx context.Context, timeout time.Duration, f func() error) error {
 	tick := time.NewTicker(pollEvery)

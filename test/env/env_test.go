@@ -128,3 +128,21 @@ func TestMainReportsFailureAndCleansUp(t *testing.T) {
 		t.Errorf("a program that did not fail returned %v", err)
 	}
 }
+
+func TestThroughoutEndsAtTheFirstError(t *testing.T) {
+	calls := 0
+	err := Main("watch", func(t T) {
+		Throughout(t, time.Hour, func() error {
+			if calls++; calls == 3 {
+				return errors.New("broken")
+			}
+			return nil
+		})
+	})
+	if err == nil || calls != 3 {
+		t.Errorf("returned %v after %d calls", err, calls)
+	}
+	if err := Main("watch", func(t T) { Throughout(t, 0, func() error { return nil }) }); err != nil {
+		t.Errorf("nothing broke, but it returned %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+// Package orrery_test guards the shape of the source: which package may import
+// which, what each says of itself, and what an agent must not carry.
+package orrery_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "orrery.dev/orrery"
+	// maxLines is for files that people write.
+	maxLines = 800
+)
+
+// listed is what `go list` says of a package.
+type listed struct {
+	ImportPath, Doc  string
+	Standard         bool
+	GoFiles, Imports []string
+}
+
+// rel returns the path of the package in the module, and whether it is of it.
+func (p listed) rel() (string, bool) { return strings.CutPrefix(p.ImportPath, module+"/") }
+
+func goList(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Doc,Standard,GoFiles,Imports"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(out); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("read the answer of go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	return packages
+}
+
+// free reports whether a package is outside the layers: mains and tests may
+// import everything, and nothing below may import them.
+func free(pkg string) bool { return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "test/") }
+
+// layers reads the table in ARCHITECTURE.md.
+func layers(t *testing.T) map[string]int {
+	t.Helper()
+	doc, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := map[string]int{}
+	row := regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\|")
+	for _, match := range row.FindAllStringSubmatch(string(doc), -1) {
+		layer, err := strconv.Atoi(match[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := table[match[2]]; twice {
+			t.Errorf("ARCHITECTURE.md has two rows for %s", match[2])
+		}
+		table[match[2]] = layer
+	}
+	if len(table) == 0 {
+		t.Fatal("ARCHITECTURE.md has no table of packages")
+	}
+	return table
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	table := layers(t)
+	seen := map[string]bool{}
+	for _, p := range goList(t, "./...") {
+		pkg, ok := p.rel()
+		if !ok || free(pkg) {
+			continue
+		}
+		seen[pkg] = true
+		layer, known := table[pkg]
+		if !known {
+			t.Errorf("%s has no row in ARCHITECTURE.md", pkg)
+			continue
+		}
+		for _, imported := range p.Imports {
+			below, ok := strings.CutPrefix(imported, module+"/")
+			if !ok {
+				continue
+			}
+			if free(below) {
+				t.Errorf("%s imports %s", pkg, below)
+			} else if other, known := table[below]; known && other >= layer {
+				t.Errorf("%s (layer %d) imports %s (layer %d)", pkg, layer, below, other)
+			}
+		}
+	}
+	for pkg := range table {
+		if !seen[pkg] {
+			t.Errorf("ARCHITECTURE.md has a row for %s, which is not there", pkg)
+		}
+	}
+}
+
+func TestPackagesSayWhatTheyAreFor(t *testing.T) {
+	for _, p := range goList(t, "./...") {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// An agent runs at every location; the libraries of the hub would make it several
+// times as large.
+func TestAgentStaysSmall(t *testing.T) {
+	for _, p := range goList(t, "-deps", "./cmd/orrery-agent") {
+		for _, heavy := range []string{"k8s.io/apiserver", "go.etcd.io/etcd"} {
+			if p.ImportPath == heavy || strings.HasPrefix(p.ImportPath, heavy+"/") {
+				t.Errorf("orrery-agent links %s", p.ImportPath)
+			}
+		}
+	}
+}
+
+func TestSourceFiles(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go":
+			return nil
+		}
+		return checkFile(t, path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFile(t *testing.T, path string) error {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return fmt.Errorf("parse %s: %w", path, err)
+	}
+	if ast.IsGenerated(file) {
+		return nil
+	}
+	if lines := files.File(file.FileStart).LineCount(); lines > maxLines {
+		t.Errorf("%s has %d lines, more than %d: split it", path, lines, maxLines)
+	}
+	if !strings.HasPrefix(path, "internal/") {
+		return nil
+	}
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			t.Errorf("%s has an init function: what a package needs is passed to it", files.Position(f.Pos()))
+		}
+	}
+	return nil
+}
