@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+const (
+	// backendQuota is what etcd recommends as the largest size of its database.
+	backendQuota = 8 << 30
+	// startTimeout bounds how long an embedded etcd may take to replay its log.
+	startTimeout = 2 * time.Minute
+)
+
+// startEmbedded runs etcd in this process. It listens nowhere: the client
+// calls it directly, so nobody else can reach the log.
+func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.Client, error) {
+	dir := filepath.Join(config.DataDir, "etcd")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the log's directory: %w", err)
+	}
+	c := embed.NewConfig()
+	c.Name = "hub"
+	c.Dir = dir
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
+	c.QuotaBackendBytes = backendQuota
+	c.UnsafeNoFsync = config.UnsafeNoFsync
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(warnings(config.Logger))
+	server, err := embed.StartEtcd(c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case <-server.Server.ReadyNotify():
+		return server, v3client.New(server.Server), nil
+	case err = <-server.Err():
+	case <-server.Server.StopNotify():
+		err = errors.New("stopped")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	server.Close()
+	return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
+}
+
+// LockDir makes this process the only user of a data directory until it ends.
+// The returned file holds the lock; keep it open.
+func LockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("data directory %q is in use by another process", dir)
+	}
+	return f, nil
+}
+
+// warnings is etcd's logger: warnings and errors go to ours, as text.
+func warnings(logger *slog.Logger) *zap.Logger {
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "", SkipLineEnding: true})
+	sink := slog.NewLogLogger(logger.With("from", "etcd").Handler(), slog.LevelWarn).Writer()
+	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(sink), zapcore.WarnLevel))
+}

@@ -1,0 +1,156 @@
+// Package store is the log: every key of the hub below one etcd prefix, in an
+// embedded etcd or an external cluster. It opens and closes the log, tails it
+// into the table a revision at a time, makes the hub's own batched writes,
+// appends the marker of a hub start, and compacts what the table's window has
+// left behind.
+//
+// It must never look into a value: what the values mean is decided elsewhere.
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// Prefix is where the hub's keys live in etcd.
+const Prefix = "/orrery/"
+
+// Config says where the log is.
+type Config struct {
+	// DataDir is where an embedded etcd keeps its data. One process at a time.
+	DataDir string
+	// Servers are the client URLs of an external etcd; empty: embedded.
+	Servers []string
+	// UnsafeNoFsync makes tests and demos faster at the price of durability.
+	UnsafeNoFsync bool
+	// Logger receives what etcd has to say from warnings up.
+	Logger *slog.Logger
+}
+
+// Log is an open log. It is safe for concurrent use.
+type Log struct {
+	client *kubernetes.Client
+	server *embed.Etcd
+	logger *slog.Logger
+}
+
+// Open opens the log; an embedded etcd is ready when it returns.
+func Open(ctx context.Context, config Config) (*Log, error) {
+	l := &Log{logger: config.Logger}
+	if len(config.Servers) > 0 {
+		c, err := clientv3.New(clientv3.Config{Endpoints: config.Servers, DialTimeout: 10 * time.Second, Context: ctx})
+		if err != nil {
+			return nil, fmt.Errorf("connect to etcd at %q: %w", config.Servers, err)
+		}
+		l.client = wrap(c)
+		if _, err := l.Committed(ctx); err != nil {
+			return nil, fmt.Errorf("read from etcd at %q: %w", config.Servers, err)
+		}
+		return l, nil
+	}
+	server, client, err := startEmbedded(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	l.server, l.client = server, wrap(client)
+	return l, nil
+}
+
+func wrap(c *clientv3.Client) *kubernetes.Client {
+	k := &kubernetes.Client{Client: c}
+	k.Kubernetes = k
+	return k
+}
+
+// Client is the client that the registries of k8s.io/apiserver write through.
+func (l *Log) Client() *kubernetes.Client { return l.client }
+
+// Close closes the client and stops an embedded etcd.
+func (l *Log) Close() error {
+	err := l.client.Close()
+	if l.server != nil {
+		l.server.Close()
+		err = nil // the in-process client has nothing to close but its context
+	}
+	return err
+}
+
+// Committed is a revision that includes everything acknowledged before the
+// call, by any hub: the header of a linearizable read.
+func (l *Log) Committed(ctx context.Context) (int64, error) {
+	r, err := l.client.Client.Get(ctx, Prefix+string(key.Markers)+"/", clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("read the log's revision: %w", err)
+	}
+	return r.Header.Revision, nil
+}
+
+// Op is one write of a batch. A nil Value deletes.
+type Op struct {
+	Key   string
+	Value []byte
+}
+
+const (
+	maxBatchOps   = 100
+	maxBatchBytes = 1 << 20
+)
+
+// Write makes writes in as few transactions as the limits on their size allow,
+// in order, and returns the revision that holds the last one.
+//
+// Only keys whose readers resume by position within a revision may share one:
+// objects are written alone, by Put and Delete.
+func (l *Log) Write(ctx context.Context, ops []Op) (int64, error) {
+	var rev int64
+	for len(ops) > 0 {
+		n, size := 0, 0
+		for n < len(ops) && n < maxBatchOps && (n == 0 || size+len(ops[n].Key)+len(ops[n].Value) <= maxBatchBytes) {
+			size += len(ops[n].Key) + len(ops[n].Value)
+			n++
+		}
+		txn := make([]clientv3.Op, 0, n)
+		for _, op := range ops[:n] {
+			if op.Value == nil {
+				txn = append(txn, clientv3.OpDelete(Prefix+op.Key))
+			} else {
+				txn = append(txn, clientv3.OpPut(Prefix+op.Key, string(op.Value)))
+			}
+		}
+		r, err := l.client.Txn(ctx).Then(txn...).Commit()
+		if err != nil {
+			return rev, fmt.Errorf("write %d keys from %q on: %w", n, ops[0].Key, err)
+		}
+		rev, ops = r.Header.Revision, ops[n:]
+	}
+	return rev, nil
+}
+
+// Put writes one key if it was last written at a revision (0: if it does not
+// exist). ok is false if it was not; rev is then the log's revision.
+func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	r, err := l.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(Prefix+k), "=", modRev)).
+		Then(clientv3.OpPut(Prefix+k, string(value))).
+		Commit()
+	if err != nil {
+		return 0, false, fmt.Errorf("write %q: %w", k, err)
+	}
+	return r.Header.Revision, r.Succeeded, nil
+}
+
+// compact forgets history below a revision.
+func (l *Log) compact(ctx context.Context, rev int64) error {
+	if _, err := l.client.Compact(ctx, rev); err != nil {
+		return fmt.Errorf("compact the log at revision %d: %w", rev, err)
+	}
+	return nil
+}

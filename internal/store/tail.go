@@ -1,0 +1,188 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// Applier is what the log is tailed into; internal/table has one.
+type Applier interface {
+	Reset(rev int64, state []table.Update)
+	Apply(rev int64, updates []table.Update) error
+	Progress(rev int64)
+	Rev() int64
+}
+
+const (
+	loadPage = 1000
+	// retryTail is how long a tail that lost its watch waits before it reloads.
+	retryTail = time.Second
+	// idleProgress is how often an idle tail asks how far the log is, which
+	// matters when other users of the same etcd raise its revision.
+	idleProgress = 5 * time.Second
+)
+
+// Tail keeps a table equal to the log until the context ends. The table is
+// loaded as of window revisions ago, if the log still has them, and the rest
+// replayed, so that readers can resume across a restart of the hub. loaded is
+// called once, when the table has reached the log's revision at the start.
+//
+// When the watch is lost the table is reloaded and its subscriptions expire:
+// nothing is skipped in silence.
+func (l *Log) Tail(ctx context.Context, to Applier, window int64, loaded func()) error {
+	for first := true; ; first = false {
+		err := l.tailOnce(ctx, to, window, first, loaded)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.logger.Error("lost the tail of the log, reloading", "revision", to.Rev(), "error", err)
+		loaded = func() {}
+		select {
+		case <-time.After(retryTail):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Log) tailOnce(ctx context.Context, to Applier, window int64, replay bool, loaded func()) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	now, err := l.Committed(ctx)
+	if err != nil {
+		return err
+	}
+	from := now
+	if replay && now > window {
+		from = now - window
+	} else if replay {
+		from = 1
+	}
+	state, err := l.load(ctx, from)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		from = now
+		state, err = l.load(ctx, from)
+	}
+	if err != nil {
+		return err
+	}
+	to.Reset(from, state)
+	if from == now {
+		loaded()
+		loaded = nil
+	}
+	watch := l.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(from+1))
+	idle := time.NewTicker(idleProgress)
+	defer idle.Stop()
+	for {
+		if loaded != nil && to.Rev() >= now {
+			loaded()
+			loaded = nil
+		}
+		select {
+		case r, ok := <-watch:
+			if !ok {
+				return errors.New("watch ended")
+			}
+			if err := r.Err(); err != nil {
+				return fmt.Errorf("watch the log from revision %d: %w", to.Rev()+1, err)
+			}
+			if err := applyEvents(to, r); err != nil {
+				return err
+			}
+		case <-idle.C:
+			if l.server != nil { // nobody else writes here
+				continue
+			}
+			if err := l.client.RequestProgress(ctx); err != nil {
+				return fmt.Errorf("ask for the log's progress: %w", err)
+			}
+		}
+	}
+}
+
+// applyEvents hands over the events of a response one revision at a time; etcd
+// never splits a revision over two responses of a watch that is not fragmented.
+func applyEvents(to Applier, r clientv3.WatchResponse) error {
+	if r.IsProgressNotify() {
+		to.Progress(r.Header.Revision)
+		return nil
+	}
+	events := r.Events
+	for len(events) > 0 {
+		rev, n := events[0].Kv.ModRevision, 1
+		for n < len(events) && events[n].Kv.ModRevision == rev {
+			n++
+		}
+		updates := make([]table.Update, n)
+		for i, e := range events[:n] {
+			updates[i] = update(e.Kv)
+			if e.Type == mvccpb.DELETE {
+				updates[i].Value = nil
+			}
+		}
+		if err := to.Apply(rev, updates); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+func update(kv *mvccpb.KeyValue) table.Update {
+	return table.Update{
+		Key: string(kv.Key[len(Prefix):]), Value: kv.Value,
+		CreateRev: kv.CreateRevision, ModRev: kv.ModRevision,
+	}
+}
+
+// load reads every key as of a revision.
+func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
+	var state []table.Update
+	start, end := Prefix, clientv3.GetPrefixRangeEnd(Prefix)
+	for {
+		r, err := l.client.Client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithLimit(loadPage))
+		if err != nil {
+			return nil, fmt.Errorf("load the log at revision %d: %w", rev, err)
+		}
+		for _, kv := range r.Kvs {
+			state = append(state, update(kv))
+		}
+		if !r.More {
+			return state, nil
+		}
+		start = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// Compact keeps the log's history no longer than the window that readers
+// resume from: at every tick it compacts to what floor returns.
+func (l *Log) Compact(ctx context.Context, every time.Duration, floor func() int64) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		rev := floor()
+		if rev <= last {
+			continue
+		}
+		if err := l.compact(ctx, rev); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+			l.logger.Warn("compact the log", "error", err)
+			continue
+		}
+		last = rev
+	}
+}
