@@ -28,8 +28,8 @@ var (
 	ErrFuture = errors.New("revision is newer than the table")
 )
 
-// Update is the new state of one key at a revision. A nil Value says that the
-// key is gone.
+// Update is the new state of one key at a revision, which names a key once. A
+// nil Value says that the key is gone.
 type Update struct {
 	Key       string
 	Value     []byte
@@ -103,10 +103,23 @@ type Deriver interface {
 	Derive(state Reader, changes []Change) []Assignment
 }
 
+// Observer is shown every change in revision order, of all parts of the log, by
+// the goroutine that applies them and before readers see the revision. What it
+// computes is thereby exact at each revision; it must be quick, must not block
+// and must not call the table.
+type Observer interface {
+	// Reset forgets everything; the next Observe shows a whole state.
+	Reset()
+	// Observe is shown the changes of one revision, with their memberships.
+	Observe(rev int64, changes []Change)
+}
+
 // Config sizes a table.
 type Config struct {
 	// Deriver computes memberships; nil for none.
 	Deriver Deriver
+	// Observer is shown every change; nil for none.
+	Observer Observer
 	// WindowSteps and WindowBytes bound each window of recent changes.
 	WindowSteps int
 	WindowBytes int
@@ -122,8 +135,9 @@ type Table struct {
 	members map[string]*btree.Set[string]
 	windows [windowCount]window
 	subs    map[Topic]map[*Subscription]struct{}
+	offered []*Subscription // to be woken at the end of the revision being applied
 	snap    *Snapshot
-	// reached is closed and replaced when the revision advances and somebody waits.
+	// reached is closed and replaced when the revision advances.
 	reached chan struct{}
 }
 
@@ -159,7 +173,11 @@ func (t *Table) Reset(rev int64, state []Update) {
 	if t.config.Deriver != nil {
 		t.config.Deriver.Reset()
 	}
-	t.derive(t.write(state))
+	changes := t.derive(t.write(state))
+	if t.config.Observer != nil {
+		t.config.Observer.Reset()
+		t.config.Observer.Observe(rev, changes)
+	}
 	t.advance(rev)
 }
 
@@ -171,8 +189,12 @@ func (t *Table) Apply(rev int64, updates []Update) error {
 		return fmt.Errorf("apply revision %d after %d: out of order", rev, last)
 	}
 	changes := t.derive(t.write(updates))
+	if t.config.Observer != nil {
+		t.config.Observer.Observe(rev, changes)
+	}
 	t.publish(rev, changes)
 	t.advance(rev)
+	t.wake()
 	return nil
 }
 
@@ -200,9 +222,11 @@ func (t *Table) write(updates []Update) []Change {
 			changes = append(changes, Change{Prev: prev, Cur: cur})
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) })
+	slices.SortFunc(changes, compareKeys)
 	return changes
 }
+
+func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
 
 // derive asks the Deriver and returns the changes with memberships set, those
 // of membership alone behind those of values.
@@ -225,6 +249,7 @@ func (t *Table) derive(changes []Change) []Change {
 			t.rows.Set(a.Key, cur)
 			changes = append(changes, Change{Prev: row, Cur: cur})
 		}
+		slices.SortFunc(changes[len(values):], compareKeys)
 	}
 	for _, c := range changes {
 		t.index(c)
