@@ -69,11 +69,14 @@ vuln: ## known vulnerabilities in what is linked; needs the network
 	$(NICE) $(TOOL) govulncheck ./...
 
 .PHONY: generate
-generate: ## deepcopy, CRDs and docs/reference.md, from apis/
-	$(TOOL) controller-gen object paths=./apis/... \
-	  crd:crdVersions=v1,maxDescLen=10000 output:crd:artifacts:config=internal/kinds/crds
-	cd tools && $(GO) run ./reference ../internal/kinds/crds > ../docs/reference.md.new
-	mv docs/reference.md.new docs/reference.md
+generate: | $(BIN) ## deepcopy, CRDs and docs/reference.md, from apis/
+	$(TOOL) controller-gen object crd paths=./apis/... output:crd:artifacts:config=internal/kinds/crds
+	mkdir -p docs
+	cd tools && $(GO) run ./reference ../internal/kinds/crds > ../$(BIN)/reference.md
+	mv $(BIN)/reference.md docs/reference.md
+
+$(BIN):
+	mkdir -p $@
 
 # --- real Kubernetes for tests -----------------------------------------------
 
