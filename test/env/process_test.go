@@ -1,0 +1,115 @@
+package env
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A proxy of kubectl is a process that prints one line when it is ready and does
+// not exit with 0 when it is told to stop.
+func startProxy(t T) *Process {
+	t.Helper()
+	p := newProcess(t, "proxy", "kubectl", t.TempDir())
+	p.start("proxy", "--port=0")
+	return p
+}
+
+func TestProcessRestarts(t *testing.T) {
+	p := startProxy(t)
+	first := p.waitLine(time.Minute, 0)
+	p.Kill()
+	if p.Running() {
+		t.Fatal("it runs after Kill")
+	}
+	p.Kill() // again does no harm
+	before := p.lines()
+	p.start("proxy", "--port=0")
+	second := p.waitLine(time.Minute, before)
+	for _, line := range []string{first, second} {
+		if !strings.HasPrefix(line, "Starting to serve on ") {
+			t.Errorf("the ready line is %q", line)
+		}
+	}
+	if p.lines() != 2 {
+		t.Errorf("output is %q", p.Stdout())
+	}
+}
+
+func TestStopWantsACleanExit(t *testing.T) {
+	err := Main("stop", func(t T) {
+		p := startProxy(t)
+		p.waitLine(time.Minute, 0)
+		p.Stop()
+	})
+	if err == nil {
+		t.Error("a process that a signal ended counts as stopped cleanly")
+	}
+}
+
+func TestEndingTooEarlyIsReported(t *testing.T) {
+	err := Main("early", func(t T) {
+		p := newProcess(t, "proxy", "kubectl", t.TempDir())
+		p.start("proxy", "--no-such-flag")
+		p.waitLine(time.Minute, 0)
+	})
+	if err == nil {
+		t.Error("a process that ended at once counts as ready")
+	}
+}
+
+// victim makes this binary start a process, print its id and wait to be killed.
+const victim = "ORRERY_ENV_VICTIM"
+
+func TestProcessesEndWithTheTest(t *testing.T) {
+	if os.Getenv(victim) != "" {
+		p := startProxy(t)
+		p.waitLine(time.Minute, 0)
+		fmt.Printf("pid %d\n", p.cmd.Process.Pid)
+		<-t.Context().Done() // never: this process is killed
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestProcessesEndWithTheTest$")
+	cmd.Env = append(os.Environ(), victim+"=1", "TMPDIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := startWithUs(cmd); err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "pid "); ok {
+			if pid, err = strconv.Atoi(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !alive(pid) {
+		t.Fatalf("the process %d of the victim does not run", pid)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the victim ended well")
+	}
+	Eventually(t, 10*time.Second, func() error {
+		if alive(pid) {
+			return errors.New("the process outlives the test")
+		}
+		return nil
+	})
+}
+
+// alive reports whether a process runs; one that nobody has waited for does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
