@@ -23,6 +23,9 @@ type Kind struct {
 	// GVK is the kind as served; objects of it are stored at Storage.
 	GVK     schema.GroupVersionKind
 	Storage schema.GroupVersion
+	// Hub is the version in which handlers and registries hold objects in
+	// memory: what New makes, and what decoding a request or a stored value gives.
+	Hub schema.GroupVersion
 	// Resource is the plural name with its group, as it is in keys. For a kind
 	// that is served from another group's storage (Event) this is the stored one.
 	Resource key.Resource
@@ -38,22 +41,31 @@ type Kind struct {
 	Scale     *Scale
 	// Generation says that spec changes raise metadata.generation.
 	Generation bool
+	// Selectable is what field selectors may name besides metadata.name and
+	// metadata.namespace.
+	Selectable []Selectable
 
-	// New and NewList make empty objects of the served version.
+	// New and NewList make empty objects of the Hub version.
 	New     func() runtime.Object
 	NewList func() runtime.Object
 	// StorageCodec turns objects into the log's JSON and back.
 	StorageCodec runtime.Codec
 	// Types is the schema that server-side apply merges by.
 	Types managedfields.TypeConverter
-	// Columns turn objects into table rows.
+	// Columns turn objects of the Hub version, or lists of them, into table rows.
 	Columns rest.TableConvertor
 	// Custom has the compiled schema of a kind that a CRD defines; nil for built-ins.
 	Custom *Custom
 
-	// scope is copied for every verb and subresource.
-	scope handlers.RequestScope
+	// scopes has one scope per subresource; "" is the kind itself.
+	scopes map[string]*handlers.RequestScope
+	// noise is what the encoder adds that nobody wrote; nil if it adds nothing.
+	noise *noise
 }
+
+// StoredAsServed says whether a stored value can be given to clients as it is,
+// without being decoded and converted.
+func (k *Kind) StoredAsServed() bool { return k.GVK.GroupVersion() == k.Storage }
 
 // Scale says where a scale subresource finds its numbers (JSON paths).
 type Scale struct {

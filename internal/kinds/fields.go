@@ -1,0 +1,217 @@
+package kinds
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Selectable is a field by which objects of a kind may be selected.
+type Selectable struct {
+	// Label is what a field selector calls it.
+	Label string
+	// Path says where objects of the Hub version have it: JSON names, with dots between them.
+	Path string
+	// Else is where to look when there is nothing at Path; "" for nowhere.
+	Else string
+	// Absent is the value of an object that does not have it.
+	Absent string
+}
+
+const (
+	nameLabel      = "metadata.name"
+	namespaceLabel = "metadata.namespace"
+)
+
+// SelectableFields returns the labels of an object and the fields by which it
+// can be selected. The object is of the Hub version, or unstructured.
+func (k *Kind) SelectableFields(obj runtime.Object) (labels.Set, fields.Set, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, nil, fmt.Errorf("select %s: %w", k.GVK.Kind, err)
+	}
+	set := fields.Set{nameLabel: m.GetName(), namespaceLabel: m.GetNamespace()}
+	if len(k.Selectable) == 0 {
+		return m.GetLabels(), set, nil
+	}
+	content := reflect.ValueOf(obj)
+	if u, ok := obj.(runtime.Unstructured); ok {
+		content = reflect.ValueOf(u.UnstructuredContent())
+	}
+	for _, s := range k.Selectable {
+		set[s.Label] = s.value(func(path string) string { return lookup(content, path) })
+	}
+	return m.GetLabels(), set, nil
+}
+
+// StoredFields is the same for a value as it is in the log, without decoding
+// it whole.
+func (k *Kind) StoredFields(value []byte) fields.Set {
+	m := gjson.GetManyBytes(value, nameLabel, namespaceLabel)
+	set := fields.Set{nameLabel: m[0].String(), namespaceLabel: m[1].String()}
+	for _, s := range k.Selectable {
+		set[s.Label] = s.value(func(path string) string { return gjson.GetBytes(value, path).String() })
+	}
+	return set
+}
+
+// CheckFields refuses a selector that names a field by which this kind cannot
+// be selected.
+func (k *Kind) CheckFields(selector fields.Selector) error {
+	for _, r := range selector.Requirements() {
+		if !selectableBy(k.Selectable, r.Field) {
+			return unknownField(k.GVK.Kind, r.Field)
+		}
+	}
+	return nil
+}
+
+func (s Selectable) value(at func(path string) string) string {
+	for _, path := range []string{s.Path, s.Else} {
+		if path == "" {
+			continue
+		}
+		if v := at(path); v != "" {
+			return v
+		}
+	}
+	return s.Absent
+}
+
+func selectableBy(selectable []Selectable, label string) bool {
+	return label == nameLabel || label == namespaceLabel ||
+		slices.ContainsFunc(selectable, func(s Selectable) bool { return s.Label == label })
+}
+
+func unknownField(kind, label string) error {
+	return fmt.Errorf("field label %q is not supported for %s", label, kind)
+}
+
+// addFieldLabels tells a scheme which fields selectors may name; handlers ask
+// it and answer BadRequest to others.
+func addFieldLabels(scheme *runtime.Scheme) error {
+	selectable := builtinSelectable()
+	for _, group := range builtinTable() {
+		for _, row := range group.kinds {
+			gvk := group.gv.WithKind(row.kind)
+			err := scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
+				if !selectableBy(selectable[gvk.GroupKind()], label) {
+					return "", "", unknownField(gvk.Kind, label)
+				}
+				return label, value, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lookup follows JSON names through structs and maps and renders the scalar at
+// the end; "" if there is none.
+func lookup(v reflect.Value, path string) string {
+	for name := range strings.SplitSeq(path, ".") {
+		v = jsonField(indirect(v), name)
+		if !v.IsValid() {
+			return ""
+		}
+	}
+	v = indirect(v)
+	switch v.Kind() {
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10)
+	case reflect.Float32, reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64)
+	default:
+		return ""
+	}
+}
+
+func indirect(v reflect.Value) reflect.Value {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	return v
+}
+
+// jsonField is the field of a struct, or the value in a map, of a JSON name.
+func jsonField(v reflect.Value, name string) reflect.Value {
+	switch v.Kind() {
+	case reflect.Map:
+		return v.MapIndex(reflect.ValueOf(name))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if tag == name {
+				return v.Field(i)
+			}
+			if tag == "" && f.Anonymous {
+				if inner := jsonField(indirect(v.Field(i)), name); inner.IsValid() {
+					return inner
+				}
+			}
+		}
+	}
+	return reflect.Value{}
+}
+
+// builtinSelectable has the fields that Kubernetes lets clients select by.
+func builtinSelectable() map[schema.GroupKind][]Selectable {
+	at := func(paths ...string) []Selectable {
+		var s []Selectable
+		for _, p := range paths {
+			s = append(s, Selectable{Label: p, Path: p})
+		}
+		return s
+	}
+	core := func(kind string) schema.GroupKind { return schema.GroupKind{Kind: kind} }
+	return map[schema.GroupKind][]Selectable{
+		core("Pod"): append(
+			at("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+				"status.phase", "status.podIP", "status.nominatedNodeName"),
+			Selectable{Label: "spec.hostNetwork", Path: "spec.hostNetwork", Absent: "false"},
+			Selectable{Label: "status.podIPs", Path: "status.podIP"}),
+		core("Node"):                  {{Label: "spec.unschedulable", Path: "spec.unschedulable", Absent: "false"}},
+		core("ReplicationController"): {{Label: "status.replicas", Path: "status.replicas", Absent: "0"}},
+		core("Namespace"):             at("status.phase"),
+		core("Secret"):                at("type"),
+		core("Service"):               at("spec.clusterIP", "spec.type"),
+		core("Event"):                 eventSelectable("involvedObject", "reportingComponent"),
+		{Group: eventsv1.GroupName, Kind: "Event"}: eventSelectable("regarding", "reportingController"),
+		{Group: "batch", Kind: "Job"}:              {{Label: "status.successful", Path: "status.succeeded", Absent: "0"}},
+		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: at("spec.signerName"),
+		{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
+	}
+}
+
+// eventSelectable names an event's fields as one of the two groups does; their
+// places are those of core's Event, which is what is stored.
+func eventSelectable(object, controller string) []Selectable {
+	s := []Selectable{
+		{Label: "reason", Path: "reason"},
+		{Label: "type", Path: "type"},
+		{Label: "source", Path: "source.component", Else: "reportingComponent"},
+		{Label: controller, Path: "reportingComponent"},
+	}
+	for _, f := range []string{"kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"} {
+		s = append(s, Selectable{Label: object + "." + f, Path: "involvedObject." + f})
+	}
+	return s
+}
+

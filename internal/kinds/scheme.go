@@ -1,0 +1,119 @@
+package kinds
+
+import (
+	"errors"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsschema "k8s.io/apiextensions-apiserver/pkg/client/applyconfiguration"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientschema "k8s.io/client-go/applyconfigurations"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationschema "k8s.io/kube-aggregator/pkg/client/applyconfiguration"
+)
+
+// eventsHub is the version in which events.k8s.io handles its Event in memory.
+// Its Go type is core's Event, which is what the log holds: an "internal"
+// version of the group is what lets the libraries convert across groups.
+var eventsHub = schema.GroupVersion{Group: eventsv1.GroupName, Version: runtime.APIVersionInternal}
+
+// machinery is what all built-in kinds share.
+type machinery struct {
+	scheme     *runtime.Scheme
+	codecs     runtime.NegotiatedSerializer
+	parameters runtime.ParameterCodec
+	storage    func(schema.GroupVersion) runtime.Codec
+	// schemas has a schema for server-side apply per group; "*" is for the rest.
+	schemas map[string]managedfields.TypeConverter
+}
+
+func newMachinery() (machinery, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return machinery{}, err
+	}
+	codecs := serializer.NewCodecFactory(scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(),
+		serializer.WithStreamingCollectionEncodingToProtobuf())
+	stored := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
+	return machinery{
+		scheme:     scheme,
+		codecs:     codecs,
+		parameters: runtime.NewParameterCodec(scheme),
+		storage: func(gv schema.GroupVersion) runtime.Codec {
+			return codecs.CodecForVersions(stored, stored, gv, gv)
+		},
+		schemas: map[string]managedfields.TypeConverter{
+			apiextensionsv1.GroupName:   apiextensionsschema.NewTypeConverter(scheme),
+			apiregistrationv1.GroupName: apiregistrationschema.NewTypeConverter(scheme),
+			"*":                         clientschema.NewTypeConverter(scheme),
+		},
+	}, nil
+}
+
+func (m machinery) schemaOf(group string) managedfields.TypeConverter {
+	if s, ok := m.schemas[group]; ok {
+		return s
+	}
+	return m.schemas["*"]
+}
+
+// newScheme registers the types of all built-in kinds, and no defaults: what a
+// user left out stays out.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionregistrationv1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme,
+		autoscalingv2.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme,
+		discoveryv1.AddToScheme, eventsv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme,
+		nodev1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, resourcev1.AddToScheme,
+		schedulingv1.AddToScheme, storagev1.AddToScheme,
+		addDefinitions, addConversions, addFieldLabels,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register built-in types: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// addDefinitions registers types whose own packages would bring defaults along.
+func addDefinitions(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(apiextensionsv1.SchemeGroupVersion,
+		&apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinitionList{})
+	metav1.AddToGroupVersion(scheme, apiextensionsv1.SchemeGroupVersion)
+	scheme.AddKnownTypes(apiregistrationv1.SchemeGroupVersion,
+		&apiregistrationv1.APIService{}, &apiregistrationv1.APIServiceList{})
+	metav1.AddToGroupVersion(scheme, apiregistrationv1.SchemeGroupVersion)
+	scheme.AddKnownTypes(eventsHub, &corev1.Event{}, &corev1.EventList{})
+	return nil
+}
+
+// addConversions registers the conversions between the served versions of a
+// kind that has two.
+func addConversions(scheme *runtime.Scheme) error {
+	return errors.Join(addEventConversions(scheme))
+}

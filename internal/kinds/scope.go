@@ -1,0 +1,115 @@
+package kinds
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// maxRequestBody is the most bytes of a request's body that are read, as in a
+// stock API server. What may be stored is a smaller limit of the space.
+const maxRequestBody = 3 << 20
+
+// Names of the subresources that kinds may have.
+const (
+	StatusSubresource = "status"
+	ScaleSubresource  = "scale"
+)
+
+// Scope returns what k8s.io/apiserver's handlers need to serve the kind itself
+// (subresource "") or one of its subresources; nil if there is no such
+// subresource. The caller owns the copy and may change it; what it points to is
+// shared and must not be changed.
+//
+// The scope authorizes everything: whether a request is allowed has been
+// decided before a handler sees it.
+func (k *Kind) Scope(subresource string) *handlers.RequestScope {
+	scope, ok := k.scopes[subresource]
+	if !ok {
+		return nil
+	}
+	c := *scope
+	return &c
+}
+
+// ResetFields names the fields that a write to the kind (subresource "") or to
+// its status must leave as they are. Strategies and field managers have to
+// agree on it: a field that is reset must not become owned.
+func (k *Kind) ResetFields(subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	var reset *fieldpath.Set
+	switch {
+	case subresource == "" && k.HasStatus:
+		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+	case subresource == StatusSubresource:
+		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+	default:
+		return nil
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(k.GVK.GroupVersion().String()): reset,
+		fieldpath.APIVersion(k.Storage.String()):            reset,
+	}
+}
+
+// addScope completes and keeps the scope of the kind itself or of a
+// subresource. The caller gives in base what encodes, decodes, converts and
+// makes objects; served is the kind that clients see there and hub its version
+// in memory (for scale not the kind's own).
+func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub schema.GroupVersion, base handlers.RequestScope) error {
+	scope := base
+	scope.Namer = handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: !k.Namespaced}
+	scope.Resource = k.GVR
+	scope.Subresource = subresource
+	scope.Kind = served
+	scope.HubGroupVersion = hub
+	scope.MetaGroupVersion = metav1.SchemeGroupVersion
+	scope.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	scope.MaxRequestBodyBytes = maxRequestBody
+	if scope.TableConvertor == nil {
+		scope.TableConvertor = k.Columns
+	}
+	newManager := managedfields.NewDefaultFieldManager
+	if k.Custom != nil {
+		newManager = managedfields.NewDefaultCRDFieldManager
+	}
+	manager, err := newManager(k.Types, scope.UnsafeConvertor, scope.Defaulter, scope.Creater,
+		served, hub, subresource, fieldpath.NewExcludeFilterSetMap(k.ResetFields(subresource)))
+	if err != nil {
+		return fmt.Errorf("make the field manager of %s %q: %w", k.GVR.String(), subresource, err)
+	}
+	scope.FieldManager = manager
+	if k.scopes == nil {
+		k.scopes = map[string]*handlers.RequestScope{}
+	}
+	k.scopes[subresource] = &scope
+	return nil
+}
+
+// noDefaults is the defaulter of the built-in kinds: what travels is what the user wrote.
+type noDefaults struct{}
+
+func (noDefaults) Default(runtime.Object) {}
+
+// WithoutPretty is a serializer that indents nothing, whatever clients ask for:
+// an indented list costs several times its size in memory.
+func WithoutPretty(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	infos := append([]runtime.SerializerInfo(nil), s.SupportedMediaTypes()...)
+	for i := range infos {
+		infos[i].PrettySerializer = nil
+	}
+	return plainSerializer{s, infos}
+}
+
+type plainSerializer struct {
+	runtime.NegotiatedSerializer
+	infos []runtime.SerializerInfo
+}
+
+func (p plainSerializer) SupportedMediaTypes() []runtime.SerializerInfo { return p.infos }
