@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"unique"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/labels"
@@ -57,9 +58,9 @@ func (e *Entry) Annotation(name string) string {
 		return ""
 	}
 	var value string
-	gjson.GetBytes(e.Value, "metadata.annotations").ForEach(func(k, v gjson.Result) bool {
+	gjson.Get(text(e.Value), "metadata.annotations").ForEach(func(k, v gjson.Result) bool {
 		if k.String() == name {
-			value = v.String()
+			value = strings.Clone(v.String())
 			return false
 		}
 		return true
@@ -74,7 +75,7 @@ func (e *Entry) size() int {
 
 func parseMeta(value []byte) Meta {
 	var m Meta
-	metadata := gjson.GetBytes(value, "metadata")
+	metadata := gjson.Get(text(value), "metadata")
 	if !metadata.IsObject() {
 		return m
 	}
@@ -82,7 +83,7 @@ func parseMeta(value []byte) Meta {
 	metadata.ForEach(func(k, v gjson.Result) bool {
 		switch k.String() {
 		case "uid":
-			m.UID = v.String()
+			m.UID = strings.Clone(v.String()) // whoever keeps a UID must not keep the value alive
 		case "generation":
 			m.Generation = v.Int()
 		case "deletionTimestamp":
@@ -100,6 +101,9 @@ func parseMeta(value []byte) Meta {
 }
 
 func parseLabels(object gjson.Result) Labels {
+	if !object.IsObject() {
+		return nil
+	}
 	var l Labels
 	object.ForEach(func(k, v gjson.Result) bool {
 		l = append(l, Label{intern(k.String()), intern(v.String())})
@@ -108,6 +112,10 @@ func parseLabels(object gjson.Result) Labels {
 	slices.SortFunc(l, func(a, b Label) int { return strings.Compare(a.Key, b.Key) })
 	return l
 }
+
+// text is a value seen as a string without a copy, which is sound because
+// values are never changed.
+func text(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) }
 
 // intern keeps one copy of a string that many objects repeat.
 func intern(s string) string { return unique.Make(s).Value() }

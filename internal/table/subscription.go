@@ -1,6 +1,7 @@
 package table
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -111,9 +112,9 @@ type Subscription struct {
 	wake  chan struct{}
 
 	mu      sync.Mutex
-	queue   []Step
-	lagging bool  // the queue overflowed, or history is still to be read from the window
-	pos     int64 // everything up to here has been delivered, when lagging
+	queue   []Step // the last may be of a revision that is still being applied
+	lagging bool   // the queue overflowed, or history is still to be read from the window
+	pos     int64  // everything up to here has been delivered, when lagging
 	expired bool
 }
 
@@ -158,7 +159,7 @@ func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	lagging, expired := s.lagging, s.expired
 	if !lagging && !expired {
 		upTo = s.table.rev.Load()
-		steps, s.queue = s.queue, nil
+		steps = s.take(upTo)
 	}
 	s.mu.Unlock()
 	if expired {
@@ -167,10 +168,19 @@ func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	if lagging {
 		return s.catchUp()
 	}
-	if n := len(steps); n > 0 && steps[n-1].Rev > upTo {
-		upTo = steps[n-1].Rev
-	}
 	return steps, upTo, nil
+}
+
+// take removes the steps up to a revision from the queue; s.mu is held. The
+// table's revision advances behind the offers, so a step above it may still grow.
+func (s *Subscription) take(upTo int64) []Step {
+	n := len(s.queue)
+	if n > 0 && s.queue[n-1].Rev > upTo {
+		n--
+	}
+	steps := s.queue[:n:n]
+	s.queue = slices.Clone(s.queue[n:])
+	return steps
 }
 
 // catchUp reads the next part of the window. No revision is applied meanwhile,
@@ -231,28 +241,29 @@ func (s *Subscription) expire() {
 	s.signal()
 }
 
-// offer adds one change of a revision; the table's lock is held.
-func (s *Subscription) offer(rev int64, c Change) {
+// offer adds one change of a revision; the table's lock is held. It says
+// whether the subscription is to be woken when the revision is complete.
+func (s *Subscription) offer(rev int64, c Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lagging || s.expired {
-		s.signal()
-		return
+		return true
 	}
 	if n := len(s.queue); n > 0 && s.queue[n-1].Rev == rev {
 		s.queue[n-1].Changes = append(s.queue[n-1].Changes, c)
-		return
+		return false
 	}
 	if len(s.queue) == queueLimit {
 		// What is queued stays undelivered and is read again from the window.
 		s.lagging, s.pos, s.queue = true, s.queue[0].Rev-1, nil
-		return
+		return true
 	}
 	s.queue = append(s.queue, Step{Rev: rev, Changes: []Change{c}})
-	s.signal()
+	return true
 }
 
-// publish records the changes of a revision and offers them to whom they concern.
+// publish records the changes of a revision and offers them to whom they
+// concern; wake follows when the revision has been reached.
 func (t *Table) publish(rev int64, changes []Change) {
 	var parts [windowCount][]Change
 	for _, c := range changes {
@@ -263,7 +274,9 @@ func (t *Table) publish(rev int64, changes []Change) {
 				return
 			}
 			for s := range t.subs[topic] {
-				s.offer(rev, c)
+				if s.offer(rev, c) {
+					t.offered = append(t.offered, s)
+				}
 			}
 		})
 	}
@@ -272,4 +285,13 @@ func (t *Table) publish(rev int64, changes []Change) {
 			t.windows[w].append(Step{Rev: rev, Changes: part})
 		}
 	}
+}
+
+// wake tells the subscribers that were offered something.
+func (t *Table) wake() {
+	for _, s := range t.offered {
+		s.signal()
+	}
+	clear(t.offered)
+	t.offered = t.offered[:0]
 }

@@ -32,8 +32,7 @@ func windowOf(k string) int {
 	case key.Reports:
 		return reportWindow
 	case key.Objects:
-		_, rest, _ := strings.Cut(k[len(key.Objects)+1:], "/")
-		if isEvent(rest) {
+		if _, rest, _ := cutSpace(k); isEvent(rest) {
 			return eventWindow
 		}
 	}

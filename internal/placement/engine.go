@@ -1,0 +1,96 @@
+// Package placement decides which objects go to which locations: Placements and
+// the annotations of direct assignment in, the Membership of every object out.
+//
+// It is pure: what it says is a function of the state of the table and of
+// nothing else. It keeps compiled policies and the claims on shared identities
+// only, and reads everything else from the table. It must never have a clock, a
+// goroutine, a client or a log, and never look into an object beyond its
+// metadata. The cost of a change follows what the change concerns: an object's
+// is that of the Placements of its space; a policy's, that of the objects it
+// may be about.
+package placement
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Engine computes memberships for one table, whose lock guards it: Reset and
+// Derive are called by the table only. Explain and StatusOf need no Engine.
+type Engine struct {
+	placements map[key.Space]placements
+	// locations are those that are there, with their labels.
+	locations map[string]table.Labels
+	// direct has, by location, the keys of the objects whose annotation names it,
+	// whether or not the location is there.
+	direct      map[string]map[string]struct{}
+	claims      claims
+	sets        locationSets
+	memberships memberships
+}
+
+var _ table.Deriver = (*Engine)(nil)
+
+// New makes an Engine for a table's Config.
+func New() *Engine {
+	e := &Engine{}
+	e.Reset()
+	return e
+}
+
+// Reset forgets everything.
+func (e *Engine) Reset() {
+	*e = Engine{
+		placements: map[key.Space]placements{},
+		locations:  map[string]table.Labels{},
+		direct:     map[string]map[string]struct{}{},
+		claims:     claims{},
+	}
+}
+
+// Derive computes the memberships that the changes of one revision lead to.
+func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
+	s := &step{
+		Engine:    e,
+		state:     state,
+		recheck:   map[reach]struct{}{},
+		evaluated: map[string]struct{}{},
+		unsettled: map[key.Object]struct{}{},
+		winners:   map[spot]key.Space{},
+	}
+	s.sort(changes)
+	s.updatePolicies()
+	s.evaluateChanged()
+	s.evaluateReached()
+	s.noteReports()
+	return s.settle()
+}
+
+// evaluate gives the Membership of an object without regard to other spaces;
+// nil if nothing places it.
+func (e *Engine) evaluate(s subject) *Membership {
+	if stays(s.Object, s.row) != "" {
+		return nil
+	}
+	var sources []Source
+	if d := directOf(s.row); d.given {
+		var there []string
+		for _, l := range d.locations {
+			if _, ok := e.locations[l]; ok {
+				there = append(there, l)
+			}
+		}
+		if len(there) > 0 {
+			sources = append(sources, Source{ReturnStatus: d.returnStatus, locations: e.sets.of(there)})
+		}
+	}
+	for _, p := range e.placements[s.Space] {
+		if matched, returnStatus := p.matches(s); matched {
+			sources = append(sources, Source{p.name, returnStatus, p.suspended, p.set})
+		}
+	}
+	if len(sources) == 0 {
+		return nil
+	}
+	return e.memberships.of(sources, nil)
+}

@@ -1,0 +1,261 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Explanation says why an object is assigned to a location, or why not.
+type Explanation struct {
+	// Object is the object's path, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object   string `json:"object"`
+	Location string `json:"location"`
+	// Placed says that the object is assigned to the location. It may be held
+	// there, or another object may have its place.
+	Placed bool   `json:"placed"`
+	Held   string `json:"held,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	// ReturnStatus says that its status there is wanted.
+	ReturnStatus bool `json:"returnStatus,omitempty"`
+	// Obstacles are why no policy can place it there at all.
+	Obstacles []string `json:"obstacles,omitempty"`
+	// Annotation is what the object's own annotation does; nil if it has none.
+	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
+	// Placements are all those of the object's space, by name.
+	Placements []PlacementExplanation `json:"placements,omitempty"`
+}
+
+// AnnotationExplanation says what the annotation of direct assignment does.
+type AnnotationExplanation struct {
+	// Names says that it names the location.
+	Names   bool   `json:"names"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// PlacementExplanation says what one Placement does.
+type PlacementExplanation struct {
+	Name string `json:"name"`
+	// Places says that it assigns the object to the location: it selects the
+	// location and one of its tests matches the object.
+	Places    bool `json:"places"`
+	Suspended bool `json:"suspended,omitempty"`
+	// Selects says that it selects the location; if not, Locations has a finding
+	// for each entry.
+	Selects   bool      `json:"selects"`
+	Locations []Finding `json:"locations,omitempty"`
+	// Matched is the index of the downsync test that matched, -1 if none did;
+	// then Tests has a finding for each.
+	Matched int       `json:"matched"`
+	Tests   []Finding `json:"tests,omitempty"`
+	// Nearest is the index of the test that came nearest to matching.
+	Nearest int `json:"nearest,omitempty"`
+}
+
+// Finding is the first thing in an entry of a list that did not fit.
+type Finding struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+// Explain says why an object is, or is not, assigned to a location, and agrees
+// with the memberships of a state that an Engine derived. It reads the state
+// only, so any goroutine may call it.
+func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
+	e := Explanation{Object: object.Path(), Location: string(location)}
+	row := state.Get(object.Key())
+	if row == nil {
+		e.Obstacles = append(e.Obstacles, fmt.Sprintf("space %q has no such object", object.Space))
+	} else if why := stays(object, row); why != "" {
+		e.Obstacles = append(e.Obstacles, why)
+	}
+	locationRow := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(location)}}.Key())
+	labels, there := locationLabels(locationRow)
+	if !there {
+		why := fmt.Sprintf("location %q does not exist", location)
+		if locationRow != nil {
+			why = fmt.Sprintf("location %q is being deleted", location)
+		}
+		e.Obstacles = append(e.Obstacles, why)
+	}
+	if row == nil {
+		return e
+	}
+	if m, ok := row.In.(*Membership); ok && m != nil {
+		if place, ok := m.Place(string(location)); ok {
+			e.Placed, e.Held, e.Owner, e.ReturnStatus = true, place.Held, place.Owner, place.ReturnStatus
+		}
+	}
+	if d := directOf(row); d.given {
+		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, string(location)), Problem: d.problem}
+	}
+	s := subject{object, row, state}
+	state.Ascend(key.ResourcePrefix(object.Space, key.Placements), func(row *table.Row) bool {
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		if p := compile(o.Name, row); p != nil {
+			e.Placements = append(e.Placements, p.explain(s, string(location), labels))
+		}
+		return true
+	})
+	if len(e.Obstacles) > 0 {
+		for i := range e.Placements {
+			e.Placements[i].Places = false
+		}
+	}
+	return e
+}
+
+func (p *placement) explain(s subject, location string, l table.Labels) PlacementExplanation {
+	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Matched: -1}
+	e.Selects = p.selects(location, l)
+	if !e.Selects {
+		for i := range p.locations {
+			e.Locations = append(e.Locations, p.locations[i].find(location, l))
+		}
+	}
+	for i := range p.downsync {
+		f := p.downsync[i].find(s)
+		if f.Field == "" {
+			e.Matched, e.Tests, e.Nearest = i, nil, 0
+			break
+		}
+		e.Tests = append(e.Tests, f)
+		if slices.Index(testedInOrder, f.Field) > slices.Index(testedInOrder, e.Tests[e.Nearest].Field) {
+			e.Nearest = i
+		}
+	}
+	if len(p.problems) > 0 && len(p.locations)+len(p.downsync) == 0 {
+		e.Tests = append(e.Tests, Finding{fieldInvalid, p.problems[0]})
+	}
+	e.Places = e.Selects && e.Matched >= 0
+	return e
+}
+
+// testedInOrder are the fields of an object test in the order of objectTest.fails.
+var testedInOrder = []string{
+	fieldInvalid, "apiGroup", "resources", "namespaces", "namespaceSelectors", "names", "labelSelectors",
+}
+
+// find is fails with a reason.
+func (t *locationTest) find(name string, l table.Labels) Finding {
+	f := Finding{Field: t.fails(name, l)}
+	switch f.Field {
+	case fieldInvalid:
+		f.Reason = t.problem
+	case "names":
+		f.Reason = fmt.Sprintf("location %q is not among the names", name)
+	case "selector":
+		f.Reason = fmt.Sprintf("%s does not match the location's labels %s", t.selector, format(l))
+	}
+	return f
+}
+
+// find is fails with a reason.
+func (t *objectTest) find(s subject) Finding {
+	f := Finding{Field: t.fails(s)}
+	switch f.Field {
+	case fieldInvalid:
+		f.Reason = t.problem
+	case "apiGroup":
+		f.Reason = fmt.Sprintf("the object's is %q, not %q", s.APIGroup(), key.Resource{Group: *t.group}.APIGroup())
+	case "resources":
+		f.Reason = fmt.Sprintf("%q is not among them", s.Resource.Resource)
+	case "namespaces":
+		f.Reason = fmt.Sprintf("%q is not among them", s.Namespace)
+	case "namespaceSelectors":
+		l, ok := s.namespaceLabels()
+		if !ok {
+			f.Reason = fmt.Sprintf("namespace %q does not exist", s.Namespace)
+		} else {
+			f.Reason = fmt.Sprintf("none matches the labels %s of namespace %q", format(l), s.Namespace)
+		}
+	case "names":
+		f.Reason = fmt.Sprintf("%q is not among them", s.Name)
+	case "labelSelectors":
+		f.Reason = fmt.Sprintf("none matches the object's labels %s", format(s.row.Meta.Labels))
+	}
+	if strings.HasPrefix(f.Field, "namespace") && s.Namespace == "" {
+		f.Reason = "the object is cluster-scoped"
+	}
+	return f
+}
+
+func format(l table.Labels) string {
+	if len(l) == 0 {
+		return "(none)"
+	}
+	parts := make([]string, len(l))
+	for i, p := range l {
+		parts[i] = p.Key + "=" + p.Value
+	}
+	return strings.Join(parts, ",")
+}
+
+// String tells it to a person, the decision first.
+func (e Explanation) String() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
+	switch {
+	case !e.Placed:
+		line("%s is not assigned to location %s", e.Object, e.Location)
+	case e.Owner != "":
+		line("%s is assigned to location %s, which has %s in its place", e.Object, e.Location, e.Owner)
+	case e.Held != "":
+		line("%s is assigned to location %s, which keeps what it has: %s", e.Object, e.Location, e.Held)
+	default:
+		line("%s is assigned to location %s", e.Object, e.Location)
+	}
+	for _, o := range e.Obstacles {
+		line("  %s", o)
+	}
+	if a := e.Annotation; a != nil {
+		switch {
+		case a.Problem != "":
+			line("  %s", a.Problem)
+		case a.Names:
+			line("  annotation %s names the location", v1alpha1.AssignedLocationsAnnotation)
+		default:
+			line("  annotation %s does not name the location", v1alpha1.AssignedLocationsAnnotation)
+		}
+	}
+	for _, p := range e.Placements {
+		p.describe(line)
+	}
+	if len(e.Placements) == 0 && e.Annotation == nil && len(e.Obstacles) == 0 {
+		line("  the space has no Placement")
+	}
+	return b.String()
+}
+
+func (p PlacementExplanation) describe(line func(string, ...any)) {
+	suspended := ""
+	if p.Suspended {
+		suspended = ", suspended"
+	}
+	switch {
+	case p.Matched >= 0:
+		line("  Placement %s%s: downsync[%d] matches the object", p.Name, suspended, p.Matched)
+	case len(p.Tests) == 0:
+		line("  Placement %s%s: has no downsync", p.Name, suspended)
+	default:
+		f := p.Tests[p.Nearest]
+		line("  Placement %s%s: downsync[%d] does not match the object: %s: %s", p.Name, suspended, p.Nearest, f.Field, f.Reason)
+	}
+	if p.Selects {
+		line("    and selects the location")
+		return
+	}
+	if len(p.Locations) == 0 {
+		line("    and selects no location")
+	}
+	for i, f := range p.Locations {
+		line("    locations[%d] does not select the location: %s: %s", i, f.Field, f.Reason)
+	}
+}

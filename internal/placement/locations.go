@@ -1,0 +1,124 @@
+package placement
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/table"
+)
+
+// locationSet is a set of locations, made once per content.
+type locationSet struct {
+	id    uint64 // never used again for another content
+	names []string
+}
+
+func (s *locationSet) has(location string) bool {
+	_, ok := slices.BinarySearch(s.names, location)
+	return ok
+}
+
+// locationSets makes each set once, so that a thousand spaces with the same
+// selector share the names.
+type locationSets struct {
+	pool pool[locationSet]
+	last uint64
+}
+
+// of gives the set of some names, which are in order and given up by the caller.
+func (ls *locationSets) of(names []string) *locationSet {
+	h := sha256.New()
+	for _, n := range names {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(n), n) // a hash never fails
+	}
+	return ls.pool.get(string(h.Sum(nil)), func() *locationSet {
+		ls.last++
+		return &locationSet{id: ls.last, names: names}
+	})
+}
+
+// with gives the set with a location added or removed.
+func (ls *locationSets) with(s *locationSet, location string, in bool) *locationSet {
+	i, found := slices.BinarySearch(s.names, location)
+	switch {
+	case in && !found:
+		return ls.of(slices.Insert(slices.Clone(s.names), i, location))
+	case !in && found:
+		return ls.of(slices.Delete(slices.Clone(s.names), i, i+1))
+	}
+	return s
+}
+
+// union is what is in any of some sets, in order. It shares memory with a set
+// that has everything.
+func union(of []*locationSet) []string {
+	var all []string
+	for _, s := range of {
+		if len(all) == 0 {
+			all = s.names
+			continue
+		}
+		if len(s.names) == 0 {
+			continue
+		}
+		merged := slices.Concat(all, s.names)
+		slices.Sort(merged)
+		merged = slices.Compact(merged)
+		switch len(merged) {
+		case len(all):
+		case len(s.names):
+			all = s.names
+		default:
+			all = merged
+		}
+	}
+	return all
+}
+
+// locationTest is one compiled entry of a Placement's locations.
+type locationTest struct {
+	names    sets.Set[string] // nil: any
+	selector labels.Selector  // nil: any
+	// problem is why the entry can't be used; it then selects nothing.
+	problem string
+}
+
+func compileLocations(field string, entries []v1alpha1.LocationSelector) []locationTest {
+	tests := make([]locationTest, len(entries))
+	for i, entry := range entries {
+		t := &tests[i]
+		if entry.Selector == nil && len(entry.Names) == 0 {
+			t.problem = fmt.Sprintf("%s[%d]: neither selector nor names", field, i)
+			continue
+		}
+		if len(entry.Names) > 0 {
+			t.names = sets.New(entry.Names...)
+		}
+		if entry.Selector != nil {
+			var err error
+			if t.selector, err = metav1.LabelSelectorAsSelector(entry.Selector); err != nil {
+				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
+			}
+		}
+	}
+	return tests
+}
+
+// fails names the first field that keeps a location out; "" if none does.
+func (t *locationTest) fails(name string, l table.Labels) string {
+	switch {
+	case t.problem != "":
+		return fieldInvalid
+	case t.names != nil && !t.names.Has(name):
+		return "names"
+	case t.selector != nil && !t.selector.Matches(l):
+		return "selector"
+	}
+	return ""
+}

@@ -1,0 +1,181 @@
+package placement
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// Membership says to which locations an object goes, and by whose word. Rows
+// that go the same way share one Membership. It is immutable and safe for
+// concurrent use.
+type Membership struct {
+	sources []Source
+	members []string
+	owners  []owner
+	// statusFrom is the only location that the sources which ask for status name.
+	statusFrom string
+	asked      bool
+}
+
+var _ table.Membership = (*Membership)(nil)
+
+// Source is one policy that places an object: a Placement of the object's space
+// or the annotation on the object itself.
+type Source struct {
+	// Placement is the Placement's name; empty for the annotation.
+	Placement string
+	// ReturnStatus says that the source asks for the status of its objects.
+	ReturnStatus bool
+	// Suspended sources keep their objects where they are, as they are.
+	Suspended bool
+	locations *locationSet
+}
+
+// Locations are the names of the locations that the source selects, in order.
+// The caller must not change them.
+func (s Source) Locations() []string { return s.locations.names }
+
+// Place is what the policies say of one object at one of its locations.
+type Place struct {
+	Location string
+	// ReturnStatus says that the object's status is wanted from there.
+	ReturnStatus bool
+	// Held is why the location is to keep what it has; empty: it is not held.
+	Held string
+	// Owner is the path (key.Object.Path) of another space's object of the same
+	// identity, which the location has instead; empty: this one.
+	Owner string
+}
+
+// owner is a location where another object has the identity.
+type owner struct{ location, path string }
+
+// Members are the names of the locations in order. The caller must not change
+// them. Places that are held or lost to another object are among them.
+func (m *Membership) Members() []string { return m.members }
+
+// Has says whether the object is assigned to a location.
+func (m *Membership) Has(location string) bool {
+	_, ok := slices.BinarySearch(m.members, location)
+	return ok
+}
+
+// Place is what the policies say of one location; ok is false if they don't
+// assign the object to it.
+func (m *Membership) Place(location string) (p Place, ok bool) {
+	if !m.Has(location) {
+		return Place{}, false
+	}
+	p.Location = location
+	held := true
+	for _, s := range m.sources {
+		if !s.locations.has(location) {
+			continue
+		}
+		p.ReturnStatus = p.ReturnStatus || s.ReturnStatus
+		if !s.Suspended {
+			held = false
+		} else if p.Held == "" {
+			p.Held = "suspended by Placement " + s.Placement
+		}
+	}
+	if !held {
+		p.Held = ""
+	}
+	if i, ok := slices.BinarySearchFunc(m.owners, location, compareOwner); ok {
+		p.Owner = m.owners[i].path
+	}
+	return p, true
+}
+
+func compareOwner(o owner, location string) int { return strings.Compare(o.location, location) }
+
+// Places are all places in the order of their locations.
+func (m *Membership) Places() []Place {
+	places := make([]Place, len(m.members))
+	for i, l := range m.members {
+		places[i], _ = m.Place(l)
+	}
+	return places
+}
+
+// Placements are the names, in the object's space and in order, of the
+// Placements that match the object, including those that select no location.
+func (m *Membership) Placements() []string {
+	var names []string
+	for _, s := range m.sources {
+		if s.Placement != "" {
+			names = append(names, s.Placement)
+		}
+	}
+	return names
+}
+
+// Sources are the policies that place the object: the annotation first, then
+// Placements by name. The caller must not change them.
+func (m *Membership) Sources() []Source { return m.sources }
+
+// StatusFrom tells whether any source asks for the object's status to be
+// returned, and from which location: only the locations of the sources that ask
+// count, and unless they are exactly one, location is empty.
+func (m *Membership) StatusFrom() (location string, asked bool) { return m.statusFrom, m.asked }
+
+// memberships makes each Membership once.
+type memberships struct{ pool pool[Membership] }
+
+// of gives the Membership for some sources, which are in order, and owners.
+func (ms *memberships) of(sources []Source, owners []owner) *Membership {
+	return ms.pool.get(membershipKey(sources, owners), func() *Membership {
+		m := &Membership{sources: slices.Clone(sources), owners: owners}
+		var all, asking []*locationSet
+		for _, s := range sources {
+			all = append(all, s.locations)
+			if s.ReturnStatus {
+				asking = append(asking, s.locations)
+				m.asked = true
+			}
+		}
+		m.members = union(all)
+		if from := union(asking); len(from) == 1 {
+			m.statusFrom = from[0]
+		}
+		return m
+	})
+}
+
+// owned gives the same Membership with other owners.
+func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
+	if slices.Equal(m.owners, owners) {
+		return m
+	}
+	return ms.of(m.sources, owners)
+}
+
+func membershipKey(sources []Source, owners []owner) string {
+	var b []byte
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.AppendUvarint(b, uint64(len(sources)))
+	for _, s := range sources {
+		text(s.Placement)
+		b = binary.AppendUvarint(b, s.locations.id)
+		b = append(b, flag(s.ReturnStatus), flag(s.Suspended))
+	}
+	for _, o := range owners {
+		text(o.location)
+		text(o.path)
+	}
+	return string(b)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}

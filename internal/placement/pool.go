@@ -1,0 +1,41 @@
+package placement
+
+import "weak"
+
+// A pool keeps one value per key for as long as somebody uses it.
+type pool[V any] struct {
+	values  map[string]weak.Pointer[V]
+	sweepAt int
+}
+
+// minSweep keeps small pools from being swept all the time.
+const minSweep = 64
+
+// get returns the value of a key and makes it if there is none.
+func (p *pool[V]) get(key string, make func() *V) *V {
+	if w, ok := p.values[key]; ok {
+		if v := w.Value(); v != nil {
+			return v
+		}
+	}
+	if len(p.values) >= p.sweepAt {
+		p.sweep()
+	}
+	v := make()
+	p.values[key] = weak.Make(v)
+	return v
+}
+
+// sweep forgets values that nobody uses. It runs whenever the pool has doubled,
+// so that its cost per value made is constant.
+func (p *pool[V]) sweep() {
+	if p.values == nil {
+		p.values = map[string]weak.Pointer[V]{}
+	}
+	for k, w := range p.values {
+		if w.Value() == nil {
+			delete(p.values, k)
+		}
+	}
+	p.sweepAt = max(minSweep, 2*len(p.values))
+}

@@ -1,0 +1,41 @@
+package placement
+
+import (
+	"slices"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Status is what the state says of one Placement's own spec.
+type Status struct {
+	// Locations are the names of the locations that it selects, in order.
+	Locations []string
+	// Problems are the entries of its spec that can't be used, and why; they
+	// select and match nothing.
+	Problems []string
+}
+
+// StatusOf resolves one Placement; ok is false when it is gone or going. It
+// reads the state only, so any goroutine may call it; it costs as much as there
+// are locations.
+func StatusOf(state table.Reader, space key.Space, name string) (status Status, ok bool) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Placements, Name: name}}
+	p := compile(name, state.Get(o.Key()))
+	if p == nil {
+		return Status{}, false
+	}
+	status.Problems = p.problems
+	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
+		location, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		if l, there := locationLabels(row); there && p.selects(location.Name, l) {
+			status.Locations = append(status.Locations, location.Name)
+		}
+		return true
+	})
+	slices.Sort(status.Locations)
+	return status, true
+}

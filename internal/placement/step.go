@@ -1,0 +1,302 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// step is the work of one Derive.
+type step struct {
+	*Engine
+	state table.Reader
+
+	// What changed, by what it means to the engine.
+	objects    []change
+	placed     []change // Placements
+	located    []change // Locations
+	namespaces []change
+	reports    []table.Change
+
+	// recheck are the parts of spaces whose objects have to be evaluated again.
+	recheck map[reach]struct{}
+	// evaluated are the keys of the objects that have been, in this step.
+	evaluated map[string]struct{}
+	// unsettled are objects whose Membership may now be another.
+	unsettled map[key.Object]struct{}
+	winners   map[spot]key.Space
+}
+
+type change struct {
+	key.Object
+	table.Change
+}
+
+// sort tells the changes apart. A key that is no object's or report's means
+// nothing here.
+func (s *step) sort(changes []table.Change) {
+	for _, c := range changes {
+		k := c.Row().Key
+		switch key.ClassOf(k) {
+		case key.Reports:
+			s.reports = append(s.reports, c)
+		case key.Objects:
+			o, err := key.ParseObject(k)
+			if err != nil {
+				continue
+			}
+			s.objects = append(s.objects, change{o, c})
+			switch {
+			case o.Resource == key.Locations && o.Space == key.Root:
+				s.located = append(s.located, change{o, c})
+			case o.Resource == key.Placements:
+				s.placed = append(s.placed, change{o, c})
+			case o.Resource == key.Namespaces:
+				s.namespaces = append(s.namespaces, change{o, c})
+			}
+		}
+	}
+}
+
+// updatePolicies brings the compiled policies to the new state and notes which
+// objects that may concern.
+func (s *step) updatePolicies() {
+	moved := s.updateLocations()
+	compiled := s.updatePlacements()
+	for _, l := range moved {
+		for space, all := range s.placements {
+			for _, p := range all {
+				if !compiled[p] {
+					s.moveLocation(space, p, l)
+				}
+			}
+		}
+	}
+	for _, c := range s.namespaces {
+		if c.Prev != nil && c.Cur != nil && slices.Equal(c.Prev.Meta.Labels, c.Cur.Meta.Labels) {
+			continue
+		}
+		for _, p := range s.placements[c.Space] {
+			p.reachByNamespace(c.Space, c.Name, s.reaches)
+		}
+	}
+}
+
+func (s *step) reaches(r reach) { s.recheck[r] = struct{}{} }
+
+// updateLocations returns the names of those that came, went, or have other labels.
+func (s *step) updateLocations() []string {
+	var moved []string
+	for _, c := range s.located {
+		was, there := s.locations[c.Name]
+		now, there2 := locationLabels(c.Cur)
+		if there == there2 && slices.Equal(was, now) {
+			continue
+		}
+		moved = append(moved, c.Name)
+		if there2 {
+			s.locations[c.Name] = now
+		} else {
+			delete(s.locations, c.Name)
+		}
+		if there != there2 {
+			for k := range s.direct[c.Name] {
+				s.reaches(reach{prefix: k})
+			}
+		}
+	}
+	return moved
+}
+
+// updatePlacements returns the Placements that were compiled.
+func (s *step) updatePlacements() map[*placement]bool {
+	compiled := map[*placement]bool{}
+	for _, c := range s.placed {
+		all := s.placements[c.Space]
+		var was *placement
+		if i, ok := all.find(c.Name); ok {
+			was = all[i]
+		}
+		if was != nil && c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) {
+			continue
+		}
+		now := compile(c.Name, c.Cur)
+		if was != nil {
+			was.reach(c.Space, s.reaches)
+		}
+		if now != nil {
+			now.set = s.sets.of(s.selected(now))
+			now.reach(c.Space, s.reaches)
+			compiled[now] = true
+		}
+		if all = all.set(c.Name, now); len(all) > 0 {
+			s.placements[c.Space] = all
+		} else {
+			delete(s.placements, c.Space)
+		}
+	}
+	return compiled
+}
+
+// selected are the names of the locations that a placement selects, in order.
+func (e *Engine) selected(p *placement) []string {
+	var names []string
+	for name, l := range e.locations {
+		if p.selects(name, l) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// moveLocation brings a placement's locations up to date with one of them.
+func (s *step) moveLocation(space key.Space, p *placement, name string) {
+	l, there := s.locations[name]
+	set := s.sets.with(p.set, name, there && p.selects(name, l))
+	if set != p.set {
+		p.set = set
+		p.reach(space, s.reaches)
+	}
+}
+
+// evaluateChanged evaluates the objects that themselves changed.
+func (s *step) evaluateChanged() {
+	for _, c := range s.objects {
+		s.indexDirect(c.Change)
+		s.evaluated[c.Row().Key] = struct{}{}
+		s.unsettled[c.Object] = struct{}{}
+		if c.Prev != nil && c.Cur != nil && (c.Prev.CreateRev != c.Cur.CreateRev || c.Prev.Meta.UID != c.Cur.Meta.UID) {
+			// Another object in its place: it has to stand its claims anew.
+			s.claim(c.Object, nil)
+		}
+		var as *Membership
+		if c.Cur != nil {
+			as = s.evaluate(subject{c.Object, c.Cur, s.state})
+		}
+		s.claim(c.Object, as)
+	}
+}
+
+func (s *step) indexDirect(c table.Change) {
+	if c.Prev != nil {
+		for _, l := range directOf(c.Prev).locations {
+			if keys := s.direct[l]; keys != nil {
+				if delete(keys, c.Prev.Key); len(keys) == 0 {
+					delete(s.direct, l)
+				}
+			}
+		}
+	}
+	if c.Cur != nil {
+		for _, l := range directOf(c.Cur).locations {
+			if s.direct[l] == nil {
+				s.direct[l] = map[string]struct{}{}
+			}
+			s.direct[l][c.Cur.Key] = struct{}{}
+		}
+	}
+}
+
+// evaluateReached evaluates the objects that a change of policy may concern.
+func (s *step) evaluateReached() {
+	parts := slices.SortedFunc(maps.Keys(s.recheck), func(a, b reach) int {
+		return cmp.Or(strings.Compare(a.prefix, b.prefix), strings.Compare(a.namespace, b.namespace))
+	})
+	covered := "" // the last prefix that was looked through completely
+	for _, part := range parts {
+		if covered != "" && strings.HasPrefix(part.prefix, covered) {
+			continue
+		}
+		if part.namespace == "" {
+			covered = part.prefix
+		}
+		s.state.Ascend(part.prefix, func(row *table.Row) bool {
+			s.reevaluate(row, part.namespace)
+			return true
+		})
+	}
+}
+
+func (s *step) reevaluate(row *table.Row, namespace string) {
+	if _, done := s.evaluated[row.Key]; done {
+		return
+	}
+	o, err := key.ParseObject(row.Key)
+	if err != nil || namespace != "" && o.Namespace != namespace {
+		return
+	}
+	s.evaluated[row.Key] = struct{}{}
+	s.claim(o, s.evaluate(subject{o, row, s.state}))
+}
+
+// claim notes how an object is placed, and whose Memberships that may change.
+func (s *step) claim(o key.Object, as *Membership) {
+	was := s.claims.as(o)
+	if was == as {
+		return
+	}
+	s.unsettled[o] = struct{}{}
+	s.claims.set(o, as, func(location string) { s.dispute(spot{o.Identity, location}) })
+}
+
+// dispute has the claimants of a spot settled again.
+func (s *step) dispute(at spot) {
+	if contest := s.claims[at.Identity].contest; contest != nil {
+		for _, space := range contest.byLocation[at.location] {
+			s.unsettled[key.Object{Space: space, Identity: at.Identity}] = struct{}{}
+		}
+	}
+}
+
+// noteReports disputes the contested spots that reports are about.
+func (s *step) noteReports() {
+	for _, c := range s.reports {
+		r, err := key.ParseReport(c.Row().Key)
+		if err != nil || r.Origin != key.Placed {
+			continue
+		}
+		s.dispute(spot{r.Identity, string(r.Location)})
+	}
+}
+
+// settle gives the Memberships, owners included, of all unsettled objects.
+func (s *step) settle() []table.Assignment {
+	assignments := make([]table.Assignment, 0, len(s.unsettled))
+	for o := range s.unsettled {
+		k := o.Key()
+		row := s.state.Get(k)
+		if row == nil {
+			continue
+		}
+		a := table.Assignment{Key: k}
+		if m := s.claims.as(o); m != nil {
+			a.In = s.memberships.owned(m, s.ownersOf(o, m))
+		}
+		if a.In != row.In {
+			assignments = append(assignments, a)
+		}
+	}
+	return assignments
+}
+
+// ownersOf are the locations that another space's object of the identity has.
+func (s *step) ownersOf(o key.Object, m *Membership) []owner {
+	var owners []owner
+	s.claims.contested(o.Identity, m, func(location string) {
+		at := spot{o.Identity, location}
+		space, ok := s.winners[at]
+		if !ok {
+			space = winner(s.state, at, s.claims.claimants(at))
+			s.winners[at] = space
+		}
+		if space != o.Space {
+			owners = append(owners, owner{location, key.Object{Space: space, Identity: o.Identity}.Path()})
+		}
+	})
+	return owners
+}

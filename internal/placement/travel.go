@@ -1,0 +1,60 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// stays says why an object is never placed anywhere; "" if it may be.
+func stays(id key.Object, row *table.Row) string {
+	switch {
+	case id.Group == v1alpha1.Group:
+		return "objects of Orrery act here and do not travel"
+	case id.Resource.Resource == "events" && (id.Group == key.CoreGroup || id.Group == "events.k8s.io"):
+		return "Events are never placed"
+	case id.Group == "coordination.k8s.io" && id.Resource.Resource == "leases":
+		return "Leases are never placed"
+	case row.Meta.Deleting:
+		return "the object is being deleted"
+	}
+	return ""
+}
+
+// direct is what an object's own annotations assign.
+type direct struct {
+	given        bool
+	locations    []string // in order
+	returnStatus bool
+	// problem is what is wrong with the annotations; such a one has no effect.
+	problem string
+}
+
+func directOf(row *table.Row) direct {
+	var d direct
+	value := row.Annotation(v1alpha1.AssignedLocationsAnnotation)
+	if value == "" {
+		return d
+	}
+	d.given = true
+	if err := json.Unmarshal([]byte(value), &d.locations); err != nil {
+		d.locations = nil
+		d.problem = fmt.Sprintf("annotation %s: want a JSON list of names: %v", v1alpha1.AssignedLocationsAnnotation, err)
+		return d
+	}
+	slices.Sort(d.locations)
+	d.locations = slices.Compact(d.locations)
+	switch policy := v1alpha1.ReturnStatus(row.Annotation(v1alpha1.ReturnStatusAnnotation)); policy {
+	case "", v1alpha1.ReturnStatusNone:
+	case v1alpha1.ReturnStatusSingleton:
+		d.returnStatus = true
+	default:
+		d.problem = fmt.Sprintf("annotation %s: want %s or %s, not %q",
+			v1alpha1.ReturnStatusAnnotation, v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, policy)
+	}
+	return d
+}
