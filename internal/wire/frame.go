@@ -166,7 +166,11 @@ type Walk struct {
 	Marker string `json:"marker,omitempty"`
 }
 
-// Leaf is one key of a side's content and its sum.
+// Leaf is one key of a side's content and its sum: that of LeafSum in a walk of
+// the desired content; in a walk of the reports, whose body is leaves only,
+// SumOf the report's JSON as the agent sends it. The answer of that walk is one
+// ReportLine for each key that differs: with the hub's report, or Removed if the
+// hub has none. It changes nothing at the hub; the agent then sends its own.
 type Leaf struct {
 	Key string `json:"key"`
 	Sum Sum    `json:"sum"`

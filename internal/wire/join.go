@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+)
+
+// Join is what an agent needs to find its hub, to trust it and to be trusted
+// by it. It holds a secret, so it shows only hub and location when printed.
+type Join struct {
+	// Hub is the URL of the hub: https://HOST[:PORT], without a path.
+	Hub string `json:"hub"`
+	// CA is the certificate, in PEM, that the hub's own has to be signed by.
+	CA string `json:"ca"`
+	// Location is the name of the location that the agent is for.
+	Location string `json:"location"`
+	// Token is the secret that authenticates the agent as its location.
+	Token string `json:"token"`
+}
+
+// Encode is the join token: one word, for a command line.
+func (j Join) Encode() string {
+	b, err := json.Marshal(j)
+	if err != nil { // a struct of strings
+		panic(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseJoin decodes what Encode encodes. It accepts padding and surrounding
+// white space, which copying adds.
+func ParseJoin(token string) (Join, error) {
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(token), "="))
+	if err != nil {
+		return Join{}, errors.New("join token: not base64url; was it copied in full?")
+	}
+	var j Join
+	if err := json.Unmarshal(b, &j); err != nil {
+		return Join{}, errors.New("join token: not the JSON of a join token; was it copied in full?")
+	}
+	return j, j.Validate()
+}
+
+// Validate says what is missing. It never names the secret.
+func (j Join) Validate() error {
+	for _, f := range []struct{ name, value string }{
+		{"hub", j.Hub}, {"ca", j.CA}, {"location", j.Location}, {"token", j.Token},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("join token: %s is missing", f.name)
+		}
+	}
+	u, err := url.Parse(j.Hub)
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("join token: hub %q: want https://HOST[:PORT]", j.Hub)
+	}
+	return nil
+}
+
+// String leaves out the secret.
+func (j Join) String() string { return fmt.Sprintf("location %q at %s", j.Location, j.Hub) }
+
+// GoString leaves out the secret.
+func (j Join) GoString() string { return j.String() }
+
+// LogValue leaves out the secret.
+func (j Join) LogValue() slog.Value { return slog.StringValue(j.String()) }
