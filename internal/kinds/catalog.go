@@ -1,0 +1,155 @@
+package kinds
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/version"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// Access is what clients may do with the objects of a kind in one catalog.
+type Access int
+
+const (
+	// ReadWrite allows everything.
+	ReadWrite Access = iota
+	// Terminating is for a kind whose CRD is being deleted: objects can be read
+	// and deleted, and changed as far as that needs (finalizers), but not created.
+	Terminating
+	// ReadOnly allows get, list and watch.
+	ReadOnly
+)
+
+// Allows says whether a verb of the Kubernetes API is served.
+func (a Access) Allows(verb string) bool {
+	switch a {
+	case ReadOnly:
+		return verb == "get" || verb == "list" || verb == "watch"
+	case Terminating:
+		return verb != "create"
+	default:
+		return true
+	}
+}
+
+// Catalog is a set of kinds that is served under one root: the kinds of a space
+// or of a view. It is immutable.
+type Catalog struct {
+	kinds []*Kind
+	// access has the kinds that may not be read and written freely.
+	access map[*Kind]Access
+	served map[schema.GroupVersionResource]*Kind
+	stored map[key.Resource]*Kind
+}
+
+// NewCatalog makes a catalog of kinds; access says what may be done with each,
+// nil that everything may. Of two kinds for one resource of one version the
+// first is served.
+func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
+	c := &Catalog{
+		access: map[*Kind]Access{},
+		served: make(map[schema.GroupVersionResource]*Kind, len(kinds)),
+		stored: make(map[key.Resource]*Kind, len(kinds)),
+	}
+	for _, k := range kinds {
+		if _, ok := c.served[k.GVR]; ok {
+			continue
+		}
+		c.served[k.GVR] = k
+		c.kinds = append(c.kinds, k)
+		if access != nil {
+			if a := access(k); a != ReadWrite {
+				c.access[k] = a
+			}
+		}
+		if old := c.stored[k.Resource]; old == nil || betterForStorage(k, old) {
+			c.stored[k.Resource] = k
+		}
+	}
+	slices.SortStableFunc(c.kinds, func(a, b *Kind) int {
+		return cmp.Or(
+			compareGroups(a.GVR.Group, b.GVR.Group),
+			version.CompareKubeAwareVersionStrings(b.GVR.Version, a.GVR.Version),
+			cmp.Compare(a.GVR.Resource, b.GVR.Resource))
+	})
+	return c
+}
+
+// betterForStorage prefers the kind that serves what is stored, then the
+// version that clients prefer.
+func betterForStorage(k, old *Kind) bool {
+	if a, b := k.StoredAsServed(), old.StoredAsServed(); a != b {
+		return a
+	}
+	if a, b := k.Resource.APIGroup() == k.GVR.Group, old.Resource.APIGroup() == old.GVR.Group; a != b {
+		return a
+	}
+	return version.CompareKubeAwareVersionStrings(k.GVR.Version, old.GVR.Version) > 0
+}
+
+// Lookup finds the kind that is served as a resource.
+func (c *Catalog) Lookup(gvr schema.GroupVersionResource) (*Kind, bool) {
+	k, ok := c.served[gvr]
+	return k, ok
+}
+
+// Access says what may be done with a kind of the catalog.
+func (c *Catalog) Access(k *Kind) Access { return c.access[k] }
+
+// ForStorage finds the one kind by which objects of a resource of the log are
+// shown where only one version can be: that of its storage version, or if that
+// is not served, of the version that clients prefer.
+func (c *Catalog) ForStorage(r key.Resource) (*Kind, bool) {
+	k, ok := c.stored[r]
+	return k, ok
+}
+
+// Kinds returns all kinds: groups as Kubernetes orders them, versions from the
+// preferred one on, resources by name. The caller must not change the slice.
+func (c *Catalog) Kinds() []*Kind { return c.kinds }
+
+// Resources returns each resource of the log that the catalog serves, once.
+func (c *Catalog) Resources() sets.Set[key.Resource] { return sets.KeySet(c.stored) }
+
+// compareGroups orders groups as a Kubernetes API server does, which decides
+// what a client means by a name that several groups have: core first, then the
+// built-in groups, Orrery's, and those of CRDs by name.
+func compareGroups(a, b string) int {
+	return cmp.Or(cmp.Compare(groupRank(a), groupRank(b)), cmp.Compare(a, b))
+}
+
+func groupRank(group string) int {
+	if i := slices.Index(groupOrder, group); i >= 0 {
+		return i
+	}
+	return len(groupOrder)
+}
+
+var groupOrder = []string{
+	"",
+	"apiregistration.k8s.io",
+	"apps",
+	"events.k8s.io",
+	"authentication.k8s.io",
+	"authorization.k8s.io",
+	"autoscaling",
+	"batch",
+	"certificates.k8s.io",
+	"networking.k8s.io",
+	"policy",
+	"rbac.authorization.k8s.io",
+	"storage.k8s.io",
+	"admissionregistration.k8s.io",
+	"apiextensions.k8s.io",
+	"scheduling.k8s.io",
+	"coordination.k8s.io",
+	"node.k8s.io",
+	"discovery.k8s.io",
+	"resource.k8s.io",
+	"flowcontrol.apiserver.k8s.io",
+	"orrery.dev",
+}
