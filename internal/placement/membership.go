@@ -38,6 +38,9 @@ type Source struct {
 // The caller must not change them.
 func (s Source) Locations() []string { return s.locations.names }
 
+// Selects says whether a location is among them.
+func (s Source) Selects(location string) bool { return s.locations.has(location) }
+
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
 	Location string

@@ -1,0 +1,118 @@
+package tally
+
+import (
+	"slices"
+	"sync"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// inbox keeps the newest row of every key that changed, so that what waits is
+// bounded by what there is. It is filled while the table is locked and must do
+// no more than that.
+type inbox struct {
+	mu   sync.Mutex
+	news news
+}
+
+// news is what changed between two counts.
+type news struct {
+	// reset says that everything known before is void.
+	reset bool
+	rev   int64
+	// rows has the current row by key, nil if it is gone.
+	rows map[string]*table.Row
+}
+
+// Reset forgets everything; the next Observe shows a whole state.
+func (t *Tally) Reset() {
+	t.inbox.mu.Lock()
+	defer t.inbox.mu.Unlock()
+	t.inbox.news = news{reset: true}
+}
+
+// Observe notes the changes of one revision.
+func (t *Tally) Observe(rev int64, changes []table.Change) {
+	t.inbox.mu.Lock()
+	defer t.inbox.mu.Unlock()
+	in := &t.inbox.news
+	in.rev = rev
+	if in.rows == nil {
+		in.rows = make(map[string]*table.Row, len(changes))
+	}
+	for _, c := range changes {
+		k := c.Row().Key
+		switch key.ClassOf(k) {
+		case key.Objects, key.Reports:
+			in.rows[k] = c.Cur
+		}
+	}
+}
+
+func (in *inbox) take() news {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := in.news
+	in.news = news{rev: n.rev}
+	return n
+}
+
+// count works off what was observed.
+func (t *Tally) count(n news) {
+	if n.reset {
+		t.clear()
+	}
+	t.rev = n.rev
+	for k, row := range n.rows {
+		if key.ClassOf(k) == key.Reports {
+			if r, err := key.ParseReport(k); err == nil && r.Origin == key.Placed {
+				t.countReport(r, row)
+			}
+			continue
+		}
+		o, err := key.ParseObject(k)
+		if err != nil {
+			continue
+		}
+		switch {
+		case o.Resource == key.Placements:
+			t.notePlacement(o, row)
+		case o.Resource == key.Locations && o.Space == key.Root:
+			t.noteLocation(o, row)
+		default:
+			t.countObject(o, row)
+		}
+	}
+}
+
+// notePlacement has the status of a Placement written again whoever changed its
+// row, so that a status somebody else wrote does not stay.
+func (t *Tally) notePlacement(o key.Object, row *table.Row) {
+	p := Placement{o.Space, o.Name}
+	t.dirtyPlacement[p] = struct{}{}
+	if row == nil {
+		delete(t.known, p)
+	} else {
+		t.known[p] = struct{}{}
+	}
+}
+
+func (t *Tally) noteLocation(o key.Object, row *table.Row) {
+	t.dirtyLocation[o.Name] = struct{}{}
+	was, there := t.there[o.Name]
+	if row == nil || row.Meta.Deleting {
+		delete(t.there, o.Name)
+		if !there {
+			return
+		}
+	} else {
+		t.there[o.Name] = row.Meta.Labels
+		if there && slices.Equal(was, row.Meta.Labels) {
+			return
+		}
+	}
+	for p := range t.known {
+		t.dirtyPlacement[p] = struct{}{}
+	}
+}

@@ -1,0 +1,228 @@
+package tally
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// object is an object that is placed or reported, and what was counted of it.
+type object struct {
+	id   key.Object
+	path string
+	row  *table.Row // nil: there are only reports
+	// reports are in the order of their locations.
+	reports []report
+	// as and states are what has been added to the counts: a state for each member.
+	as     *placement.Membership
+	states []state
+}
+
+// report is one location's.
+type report struct {
+	location string
+	row      *table.Row
+}
+
+// state is how far a pair is.
+type state uint8
+
+const (
+	waiting state = iota
+	applied
+	failed
+	held
+	// broken pairs are held because the object can't be rendered.
+	broken
+)
+
+func (s state) failing() bool { return s == failed || s == broken }
+
+func (s state) addTo(c *v1alpha1.Counts, n int64) {
+	c.Assigned += n
+	switch s {
+	case applied:
+		c.Applied += n
+	case failed:
+		c.Failed += n
+	case held, broken:
+		c.Held += n
+	case waiting:
+	}
+}
+
+func (t *Tally) object(id key.Object) *object {
+	path := id.Path()
+	o := t.objects[path]
+	if o == nil {
+		o = &object{id: id, path: path}
+		t.objects[path] = o
+	}
+	return o
+}
+
+// drop forgets an object of which nothing is left.
+func (t *Tally) drop(o *object) {
+	if o.as == nil && len(o.reports) == 0 {
+		delete(t.objects, o.path)
+	}
+}
+
+// countObject replaces what was counted of an object.
+func (t *Tally) countObject(id key.Object, row *table.Row) {
+	var as *placement.Membership
+	if row != nil {
+		as, _ = row.In.(*placement.Membership)
+	}
+	if as == nil && t.objects[id.Path()] == nil {
+		return
+	}
+	o := t.object(id)
+	was, before := o.as, o.states
+	o.row, o.as = row, as
+	if as == nil {
+		o.row = nil
+	}
+	o.states = o.classify(t.config)
+	if was != as {
+		t.uncount(o, was, before)
+		t.recount(o, as, o.states)
+		t.drop(o)
+		return
+	}
+	for i, s := range o.states {
+		t.move(o, as.Members()[i], before[i], s)
+	}
+}
+
+func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
+	if as == nil {
+		return
+	}
+	for i, l := range as.Members() {
+		t.add(o, as, l, states[i], -1)
+	}
+	t.matched(o, as, -1)
+}
+
+func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
+	if as == nil {
+		return
+	}
+	t.matched(o, as, 1)
+	for i, l := range as.Members() {
+		t.add(o, as, l, states[i], 1)
+	}
+}
+
+// move takes a pair from one state to another. A failing one may fail for
+// another reason now.
+func (t *Tally) move(o *object, location string, from, to state) {
+	if from == to && !to.failing() {
+		return
+	}
+	t.add(o, o.as, location, from, -1)
+	t.add(o, o.as, location, to, 1)
+}
+
+// countReport replaces one location's report of an object.
+func (t *Tally) countReport(r key.Report, row *table.Row) {
+	o := t.object(r.Object)
+	location := string(r.Location)
+	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
+	switch {
+	case row == nil && found:
+		o.reports = slices.Delete(o.reports, i, i+1)
+	case row == nil:
+	case found:
+		o.reports[i].row = row
+	default:
+		o.reports = slices.Insert(o.reports, i, report{location, row})
+	}
+	if o.as != nil {
+		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
+			from := o.states[i]
+			o.states[i] = o.state(t.config, location)
+			t.move(o, location, from, o.states[i])
+		}
+	}
+	t.drop(o)
+}
+
+func compareLocation(r report, location string) int { return strings.Compare(r.location, location) }
+
+// classify gives the state of every member.
+func (o *object) classify(config Config) []state {
+	if o.as == nil {
+		return nil
+	}
+	states := make([]state, len(o.as.Members()))
+	for i, l := range o.as.Members() {
+		states[i] = o.state(config, l)
+	}
+	return states
+}
+
+// state is that of the object at one of its locations.
+func (o *object) state(config Config, location string) state {
+	s, _ := o.judge(config, location)
+	return s
+}
+
+// describe is what a Placement's status says of a failing pair.
+func (o *object) describe(config Config, location string) v1alpha1.PlacementError {
+	_, e := o.judge(config, location)
+	e.Object, e.Location = o.id.Identity.String(), location
+	return e
+}
+
+// judge is the rule of the counts: how far a pair is, and why it is not further.
+func (o *object) judge(config Config, location string) (state, v1alpha1.PlacementError) {
+	place, _ := o.as.Place(location)
+	switch {
+	case place.Owner != "":
+		return failed, v1alpha1.PlacementError{Reason: string(wire.InConflict), Message: "the location has " + place.Owner}
+	case place.Held != "":
+		return held, v1alpha1.PlacementError{Reason: string(wire.Held), Message: place.Held}
+	}
+	digest, err := config.Digest(o.row, key.Location(location))
+	if err != nil {
+		return broken, v1alpha1.PlacementError{Reason: string(wire.Held), Message: err.Error()}
+	}
+	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
+	if !found {
+		return waiting, v1alpha1.PlacementError{}
+	}
+	return judgeReport(o.reports[i].row.Value, o.row.Meta.UID, digest)
+}
+
+// judgeReport is judge for what the location says, given what it is to have.
+func judgeReport(value []byte, uid string, digest wire.Sum) (state, v1alpha1.PlacementError) {
+	if gjson.GetBytes(value, "uid").Str != uid {
+		return waiting, v1alpha1.PlacementError{} // about an earlier object of the name
+	}
+	said := wire.State(gjson.GetBytes(value, "state").Str)
+	switch said {
+	case wire.Applied:
+		var has wire.Sum
+		if err := has.UnmarshalText([]byte(gjson.GetBytes(value, "digest").Str)); err == nil && has == digest {
+			return applied, v1alpha1.PlacementError{}
+		}
+	case wire.Failed, wire.Unsupported, wire.InConflict:
+		e := v1alpha1.PlacementError{Reason: gjson.GetBytes(value, "reason").Str, Message: gjson.GetBytes(value, "message").Str}
+		if e.Reason == "" {
+			e.Reason = string(said)
+		}
+		return failed, e
+	case wire.Held:
+		return held, v1alpha1.PlacementError{}
+	}
+	return waiting, v1alpha1.PlacementError{}
+}

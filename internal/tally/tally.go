@@ -1,0 +1,254 @@
+// Package tally counts how far the objects of each Placement, and those of each
+// location, have come.
+//
+// It is told of every change and keeps, for each pair of object and location,
+// one state; counts are changed by differences and always equal to what counting
+// everything anew would give. It must never read or write the log, and has no
+// goroutine and no clock: the hub says when to count and writes what came of it.
+package tally
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// maxErrors is how many failing pairs a Placement shows.
+const maxErrors = 10
+
+// Config is what a Tally needs.
+type Config struct {
+	// Digest is the digest of what a location gets of a row. An error says that
+	// it can't be rendered; the location then keeps what it has. It is called
+	// from Dirty and must be a function of the row and the location.
+	Digest func(row *table.Row, l key.Location) (wire.Sum, error)
+}
+
+// Placement names a Placement.
+type Placement struct {
+	Space key.Space
+	Name  string
+}
+
+// PlacementCounts add up one Placement.
+type PlacementCounts struct {
+	// Objects that the Placement matches, wherever they go.
+	Objects int64
+	v1alpha1.Counts
+	// Errors are the first failing pairs in the order of object and location.
+	Errors []v1alpha1.PlacementError
+}
+
+// Dirty says whose counts may have changed.
+type Dirty struct {
+	// Rev is the revision that the counts are exact for.
+	Rev        int64
+	Placements []Placement
+	Locations  []key.Location
+}
+
+// Tally is safe for concurrent use. It is a table.Observer: what it is shown it
+// only notes, and counts it when it is asked what is dirty.
+type Tally struct {
+	config Config
+	inbox  inbox
+
+	mu         sync.Mutex
+	rev        int64
+	objects    map[string]*object // by path
+	placements map[Placement]*placementTally
+	locations  map[string]*locationTally
+	// there are the Locations that have a row, by name, with their labels.
+	there map[string]table.Labels
+	// known are the Placements that have a row.
+	known          map[Placement]struct{}
+	away           map[string]struct{} // locations that are not connected
+	dirtyPlacement map[Placement]struct{}
+	dirtyLocation  map[string]struct{}
+}
+
+var _ table.Observer = (*Tally)(nil)
+
+// placementTally adds up the pairs of one Placement.
+type placementTally struct {
+	objects int64
+	counts  v1alpha1.Counts
+	// at counts the pairs by location.
+	at map[string]int64
+	// failing are the pairs that failed, in order.
+	failing btree.BTreeG[pair]
+}
+
+// locationTally adds up the pairs of one location.
+type locationTally struct{ counts v1alpha1.Counts }
+
+// pair is an object at a location.
+type pair struct{ path, location string }
+
+func pairLess(a, b pair) bool {
+	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
+}
+
+// New makes a Tally that has been told of nothing.
+func New(config Config) *Tally {
+	t := &Tally{config: config, away: map[string]struct{}{}}
+	t.clear()
+	return t
+}
+
+func (t *Tally) clear() {
+	t.objects = map[string]*object{}
+	t.placements = map[Placement]*placementTally{}
+	t.locations = map[string]*locationTally{}
+	t.there = map[string]table.Labels{}
+	t.known = map[Placement]struct{}{}
+	t.dirtyPlacement = map[Placement]struct{}{}
+	t.dirtyLocation = map[string]struct{}{}
+}
+
+// Disconnect notes whether a location is away, so that what is known of its
+// pairs may be old.
+func (t *Tally) Disconnect(l key.Location, away bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := string(l)
+	if _, was := t.away[name]; was == away {
+		return
+	}
+	if away {
+		t.away[name] = struct{}{}
+	} else {
+		delete(t.away, name)
+	}
+	t.dirtyLocation[name] = struct{}{}
+	for p, sum := range t.placements {
+		n := sum.at[name]
+		if n == 0 {
+			continue
+		}
+		if !away {
+			n = -n
+		}
+		sum.counts.Stale += n
+		t.dirtyPlacement[p] = struct{}{}
+	}
+}
+
+// Placement gives the counts of a Placement as of the last Dirty.
+func (t *Tally) Placement(p Placement) PlacementCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := t.placements[p]
+	if sum == nil {
+		return PlacementCounts{}
+	}
+	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
+	sum.failing.Scan(func(at pair) bool {
+		counts.Errors = append(counts.Errors, t.objects[at.path].describe(t.config, at.location))
+		return len(counts.Errors) < maxErrors
+	})
+	return counts
+}
+
+// Location gives the counts of a location as of the last Dirty.
+func (t *Tally) Location(l key.Location) v1alpha1.Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := t.locations[string(l)]
+	if sum == nil {
+		return v1alpha1.Counts{}
+	}
+	counts := sum.counts
+	if _, away := t.away[string(l)]; away {
+		counts.Stale = counts.Assigned
+	}
+	return counts
+}
+
+// Dirty counts what has been observed and names those whose counts, or whose
+// own rows, have changed since it was last called, in order. A change of the
+// locations' labels makes every Placement dirty, since each may select others now.
+func (t *Tally) Dirty() Dirty {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(t.inbox.take())
+	d := Dirty{Rev: t.rev}
+	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), func(a, b Placement) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
+	})
+	for _, l := range slices.Sorted(maps.Keys(t.dirtyLocation)) {
+		d.Locations = append(d.Locations, key.Location(l))
+	}
+	clear(t.dirtyPlacement)
+	clear(t.dirtyLocation)
+	return d
+}
+
+// add adds n times a state of a pair to its location and to the Placements that
+// place it there.
+func (t *Tally) add(o *object, as *placement.Membership, location string, s state, n int64) {
+	here := t.locations[location]
+	if here == nil {
+		here = &locationTally{}
+		t.locations[location] = here
+	}
+	s.addTo(&here.counts, n)
+	t.dirtyLocation[location] = struct{}{}
+	if here.counts == (v1alpha1.Counts{}) {
+		delete(t.locations, location)
+	}
+	_, away := t.away[location]
+	for _, source := range as.Sources() {
+		if source.Placement == "" || !source.Selects(location) {
+			continue
+		}
+		p := Placement{o.id.Space, source.Placement}
+		sum := t.placement(p)
+		s.addTo(&sum.counts, n)
+		if away {
+			sum.counts.Stale += n
+		}
+		if sum.at[location] += n; sum.at[location] == 0 {
+			delete(sum.at, location)
+		}
+		if s.failing() && n > 0 {
+			sum.failing.Set(pair{o.path, location})
+		} else if s.failing() {
+			sum.failing.Delete(pair{o.path, location})
+		}
+	}
+}
+
+// matched adds n objects to the Placements that match one.
+func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
+	for _, source := range as.Sources() {
+		if source.Placement == "" {
+			continue
+		}
+		p := Placement{o.id.Space, source.Placement}
+		sum := t.placement(p)
+		if sum.objects += n; sum.objects == 0 {
+			delete(t.placements, p)
+		}
+	}
+}
+
+// placement is the tally of a Placement, which is dirty from now on.
+func (t *Tally) placement(p Placement) *placementTally {
+	t.dirtyPlacement[p] = struct{}{}
+	sum := t.placements[p]
+	if sum == nil {
+		sum = &placementTally{at: map[string]int64{}, failing: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})}
+		t.placements[p] = sum
+	}
+	return sum
+}
