@@ -1,0 +1,64 @@
+package view
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// await returns when the table has the state that a request with this
+// resourceVersion may see: with none, everything that was acknowledged before;
+// with "0", whatever there is; else at least that revision.
+func (s *Server) await(ctx context.Context, version string) error {
+	switch version {
+	case "":
+		return s.awaitCommitted(ctx)
+	case "0":
+		return nil
+	}
+	rev, err := parseVersion(version)
+	if err != nil {
+		return err
+	}
+	return s.awaitRevision(ctx, rev)
+}
+
+func parseVersion(version string) (int64, error) {
+	rev, err := storage.APIObjectVersioner{}.ParseResourceVersion(version)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(err.Error())
+	}
+	const largest = 1<<63 - 1
+	return int64(min(rev, largest)), nil
+}
+
+func (s *Server) awaitCommitted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.CommittedWait)
+	defer cancel()
+	rev, err := s.config.Committed(ctx)
+	if err != nil {
+		return unavailable("read the committed revision", err)
+	}
+	if err := s.config.Table.WaitFor(ctx, rev); err != nil {
+		return unavailable("catch up with the log", err)
+	}
+	return nil
+}
+
+// awaitRevision waits a short while for a revision that a client names: it may
+// just have been written, or never be.
+func (s *Server) awaitRevision(ctx context.Context, rev int64) error {
+	short, cancel := context.WithTimeout(ctx, s.config.FutureWait)
+	defer cancel()
+	err := s.config.Table.WaitFor(short, rev)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		const retrySeconds = 1
+		return storage.NewTooLargeResourceVersionError(uint64(rev), uint64(s.config.Table.Rev()), retrySeconds)
+	}
+	return unavailable("wait for the named resourceVersion", err)
+}

@@ -1,0 +1,146 @@
+package view
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"sync"
+	"weak"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/util/apihelpers"
+
+	"orrery.dev/orrery/internal/kinds"
+)
+
+// form is how an encoder wants an object.
+type form uint8
+
+const (
+	// formUnknown is of an encoder that is not in the catalog: the object is
+	// decoded and counted, because it may be the hot path of a new library.
+	formUnknown form = iota
+	// formJSON is the object's own bytes.
+	formJSON
+	// formPretty is the same, indented.
+	formPretty
+	// formDecoded needs an object: protobuf and YAML.
+	formDecoded
+)
+
+// encoding is what an encoder's identifier says.
+type encoding struct {
+	form form
+	// event is set when the object is one of a watch and the whole event is to
+	// be written.
+	event watch.EventType
+}
+
+// catalog knows the encoders that handlers use for one kind by their
+// identifiers. It is immutable.
+type catalog map[apiruntime.Identifier]encoding
+
+// newCatalog asks every encoder that the handlers may make from a serializer.
+func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catalog {
+	c := catalog{}
+	for _, info := range s.SupportedMediaTypes() {
+		plain := formDecoded
+		if info.MediaType == apiruntime.ContentTypeJSON {
+			plain = formJSON
+		}
+		embedded := s.EncoderForVersion(info.Serializer, gv).Identifier()
+		c[embedded] = encoding{form: plain}
+		if info.PrettySerializer != nil {
+			c[s.EncoderForVersion(info.PrettySerializer, gv).Identifier()] = encoding{form: formPretty}
+		}
+		if info.StreamSerializer == nil {
+			continue
+		}
+		stream := s.EncoderForVersion(info.StreamSerializer.Serializer, gv).Identifier()
+		for _, event := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
+			c[watchIdentifier(embedded, stream, event)] = encoding{form: plain, event: event}
+		}
+	}
+	return c
+}
+
+// watchID has the fields of the identifier that k8s.io/apiserver makes for an
+// event of a watch. If it ever differs, events are decoded and counted.
+type watchID struct {
+	Name            string `json:"name,omitempty"`
+	EmbeddedEncoder string `json:"embeddedEncoder,omitempty"`
+	Encoder         string `json:"encoder,omitempty"`
+	EventType       string `json:"eventType,omitempty"`
+}
+
+func watchIdentifier(embedded, stream apiruntime.Identifier, event watch.EventType) apiruntime.Identifier {
+	id, err := json.Marshal(watchID{"watch", string(embedded), string(stream), string(event)})
+	if err != nil { // a struct of strings
+		panic(err)
+	}
+	return apiruntime.Identifier(id)
+}
+
+// transforms says whether an encoder turns objects into table rows or partial
+// metadata, for which it needs their metadata or a TableConvertor but not a
+// decoded object.
+func transforms(id apiruntime.Identifier) bool {
+	return strings.Contains(string(id), "watch-embedded")
+}
+
+// partialShape is the shape of kinds of which only the metadata is shown.
+func partialShape() *shape {
+	gvk := metadataGVK()
+	return &shape{
+		catalog:    newCatalog(apihelpers.GetMetaInternalVersionCodecs(), gvk.GroupVersion()),
+		apiVersion: gvk.GroupVersion().String(),
+		listKind:   gvk.Kind + "List",
+		asStored:   true,
+	}
+}
+
+// shape is what encoding the objects of a kind needs besides the objects. It
+// does not refer to the kind.
+type shape struct {
+	catalog catalog
+	// apiVersion and listKind are as served.
+	apiVersion, listKind string
+	// checkVersion says that stored values may differ in version from each other.
+	checkVersion bool
+	// asStored says that the version that is stored is the one that is served.
+	asStored bool
+}
+
+// shapes has the shape of every kind in use, for as long as the kind is.
+type shapes struct{ byKind sync.Map }
+
+func (s *shapes) of(k *kinds.Kind) *shape {
+	p := weak.Make(k)
+	if known, ok := s.byKind.Load(p); ok {
+		return known.(*shape)
+	}
+	known, loaded := s.byKind.LoadOrStore(p, newShape(k))
+	if !loaded {
+		runtime.AddCleanup(k, func(p weak.Pointer[kinds.Kind]) { s.byKind.Delete(p) }, p)
+	}
+	return known.(*shape)
+}
+
+func newShape(k *kinds.Kind) *shape {
+	gv := k.GVK.GroupVersion()
+	return &shape{
+		catalog:      newCatalog(k.Scope("").Serializer, gv),
+		apiVersion:   gv.String(),
+		listKind:     k.ListKind,
+		checkVersion: k.Custom != nil,
+		asStored:     k.StoredAsServed(),
+	}
+}
+
+// metadataGVK is the kind of objects of which only the metadata is shown.
+func metadataGVK() schema.GroupVersionKind {
+	return metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+}

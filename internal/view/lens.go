@@ -1,0 +1,198 @@
+package view
+
+import (
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// A Lens is one view of the table: which rows are its objects, where each
+// stands in it and how it looks. It is a value without state; what it says is a
+// function of the rows alone. Space, AllSpaces and Location make one.
+type Lens interface {
+	// String is the view's path.
+	String() string
+	// topic is what a watch of a query subscribes to. It may be wider than the query.
+	topic(query) table.Topic
+	// now is the current state of a query, in the order of places.
+	now(*table.Table, query) state
+	// holds says whether a row that is in the query's state is an object of the view.
+	holds(*table.Row) bool
+	// place is what an object is called within one resource of the view: no two
+	// objects share one at the same revision, and lists are in its order.
+	place(*table.Row) string
+	// looks says how the objects of a kind are shown.
+	looks(*kinds.Kind) look
+}
+
+// query is what is asked of a view: one resource, perhaps only one namespace
+// or one object of it.
+type query struct {
+	resource key.Resource
+	// namespaced says that the resource is.
+	namespaced bool
+	// namespace and name are empty for all.
+	namespace, name string
+}
+
+// about says whether a key is one of the query's.
+func (q query) about(k string) bool {
+	resource, rest := cutResource(k)
+	if resource != q.resource {
+		return false
+	}
+	namespace, name := splitRest(rest)
+	return (q.namespace == "" || q.namespace == namespace) && (q.name == "" || q.name == name)
+}
+
+// single says that at most one object of a space answers the query.
+func (q query) single() bool { return q.name != "" && (q.namespace != "" || !q.namespaced) }
+
+func (q query) object(s key.Space) key.Object {
+	return key.Object{Space: s, Identity: key.Identity{Resource: q.resource, Namespace: q.namespace, Name: q.name}}
+}
+
+// look is how a view shows the objects of a kind.
+type look struct {
+	// space adds the annotation that names the space.
+	space bool
+	// at renders objects as locations get them.
+	at key.Location
+	// listRevision gives items the revision of the list in place of their own.
+	listRevision bool
+	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
+	metadataOnly bool
+}
+
+// state is what a view holds at one revision.
+type state struct {
+	rev int64
+	// from calls fn for the rows whose place is not before start, in the order
+	// of places, until it returns false.
+	from func(start string, fn func(*table.Row) bool)
+}
+
+// Space is the view of one space: its objects as they were written.
+func Space(name key.Space) Lens { return spaceLens{name} }
+
+type spaceLens struct{ name key.Space }
+
+func (l spaceLens) String() string { return "/spaces/" + string(l.name) }
+
+func (l spaceLens) topic(q query) table.Topic { return table.Under(l.prefix(q)) }
+
+// prefix is the narrowest one that has all keys of the query.
+func (l spaceLens) prefix(q query) string {
+	if q.namespaced && q.namespace != "" {
+		return key.NamespacePrefix(l.name, q.resource, q.namespace)
+	}
+	return key.ResourcePrefix(l.name, q.resource)
+}
+
+func (l spaceLens) now(t *table.Table, q query) state {
+	if q.single() {
+		row, rev := t.Get(q.object(l.name).Key())
+		return state{rev, func(start string, fn func(*table.Row) bool) {
+			if row != nil && l.place(row) >= start {
+				fn(row)
+			}
+		}}
+	}
+	snap, resource, prefix := t.Snapshot(), key.ResourcePrefix(l.name, q.resource), l.prefix(q)
+	return state{snap.Rev, func(start string, fn func(*table.Row) bool) {
+		snap.AscendFrom(max(prefix, resource+start), func(row *table.Row) bool {
+			return strings.HasPrefix(row.Key, prefix) && fn(row)
+		})
+	}}
+}
+
+func (l spaceLens) holds(*table.Row) bool { return true }
+
+func (l spaceLens) place(row *table.Row) string {
+	_, rest := cutResource(row.Key)
+	return rest
+}
+
+func (l spaceLens) looks(*kinds.Kind) look { return look{} }
+
+// AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.
+// Kinds that CRDs define are shown as PartialObjectMetadata, because two
+// spaces may define one kind differently.
+func AllSpaces() Lens { return allSpacesLens{} }
+
+type allSpacesLens struct{}
+
+func (allSpacesLens) String() string { return "/spaces/" + string(key.AllSpaces) }
+
+func (allSpacesLens) topic(q query) table.Topic { return table.AcrossSpaces(q.resource) }
+
+func (allSpacesLens) now(t *table.Table, q query) state {
+	snap := t.Snapshot()
+	return state{snap.Rev, func(start string, fn func(*table.Row) bool) {
+		acrossSpaces(snap, start, q, fn)
+	}}
+}
+
+// acrossSpaces visits the rows of a query space by space: one look-up for each
+// space and not one visit for each object of other resources.
+func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Row) bool) {
+	const root = string(key.Objects) + "/"
+	from, more := root+start, true
+	for more {
+		var space string
+		snap.AscendFrom(from, func(row *table.Row) bool {
+			if rest, ok := strings.CutPrefix(row.Key, root); ok {
+				space, _, _ = strings.Cut(rest, "/")
+			}
+			return false
+		})
+		if space == "" {
+			return
+		}
+		prefix := key.ResourcePrefix(key.Space(space), q.resource)
+		snap.AscendFrom(max(from, prefix), func(row *table.Row) bool {
+			if !strings.HasPrefix(row.Key, prefix) {
+				return false
+			}
+			if q.about(row.Key) {
+				more = fn(row)
+			}
+			return more
+		})
+		from = root + space + "0" // the first key behind all of the space's: "0" follows "/"
+	}
+}
+
+func (allSpacesLens) holds(*table.Row) bool { return true }
+
+func (allSpacesLens) place(row *table.Row) string { return row.Key[len(key.Objects)+1:] }
+
+func (allSpacesLens) looks(k *kinds.Kind) look {
+	return look{space: true, metadataOnly: k.Custom != nil}
+}
+
+// cutResource splits o/SPACE/GROUP/RESOURCE/REST, without copying.
+func cutResource(k string) (r key.Resource, rest string) {
+	_, k, _ = strings.Cut(k, "/")
+	_, k, _ = strings.Cut(k, "/")
+	r.Group, k, _ = strings.Cut(k, "/")
+	r.Resource, rest, _ = strings.Cut(k, "/")
+	return r, rest
+}
+
+// splitRest splits [NAMESPACE/]NAME.
+func splitRest(rest string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(rest, "/"); ok {
+		return namespace, name
+	}
+	return "", rest
+}
+
+// spaceOf is the space that a row's key names.
+func spaceOf(row *table.Row) key.Space {
+	_, rest, _ := strings.Cut(row.Key, "/")
+	space, _, _ := strings.Cut(rest, "/")
+	return key.Space(space)
+}

@@ -1,0 +1,135 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// list is a list of objects of a view. Its bytes are put together while they
+// are written; only forms that need a decoded list make one.
+type list struct {
+	metav1.ListMeta
+	// Items has the name and the type by which the libraries know a list.
+	Items  []*object
+	reader *reader
+}
+
+var (
+	_ runtime.Object          = &list{}
+	_ runtime.CacheableObject = &list{}
+	_ metav1.ListInterface    = &list{}
+)
+
+// GetObjectKind returns a kind that does not change, whatever is set.
+func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is for those who want to change what they get: a decoded list.
+func (l *list) DeepCopyObject() runtime.Object { return l.GetObject() }
+
+// GetObject is the decoded list, or the list itself if that can't be had.
+func (l *list) GetObject() runtime.Object {
+	decoded, err := l.decode()
+	if err != nil {
+		return l
+	}
+	return decoded
+}
+
+// CacheEncode is what it is for an object.
+func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	switch e := l.reader.shape.catalog[id]; e.form {
+	case formJSON:
+		return l.writeJSON(encode, w)
+	case formPretty:
+		return l.writePretty(encode, w)
+	case formUnknown:
+		l.reader.server.fallbacks.Add(1)
+	}
+	decoded, err := l.decode()
+	if err != nil {
+		return err
+	}
+	return encode(decoded, w)
+}
+
+// decode makes a list of decoded objects, unless that would take too much
+// memory at once: then clients have to page or to take JSON.
+func (l *list) decode() (runtime.Object, error) {
+	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
+		return nil, tooLarge(size, limit)
+	}
+	decoded := l.reader.NewList()
+	items := make([]runtime.Object, 0, len(l.Items))
+	for _, o := range l.Items {
+		item, err := o.decode()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	if err := meta.SetList(decoded, items); err != nil {
+		return nil, fmt.Errorf("make a list: %w", err)
+	}
+	m, err := meta.ListAccessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("make a list: %w", err)
+	}
+	m.SetResourceVersion(l.ResourceVersion)
+	m.SetContinue(l.Continue)
+	m.SetRemainingItemCount(l.RemainingItemCount)
+	return decoded, nil
+}
+
+// head is the list's JSON up to its items.
+func (l *list) head() ([]byte, error) {
+	head, err := json.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+	}{metav1.TypeMeta{Kind: l.reader.shape.listKind, APIVersion: l.reader.shape.apiVersion}, l.ListMeta})
+	if err != nil {
+		return nil, fmt.Errorf("encode list: %w", err)
+	}
+	return head, nil
+}
+
+// writeJSON writes the list item by item. Its first Write is the opening brace
+// alone, by which the response writer recognizes a stream that it may compress.
+func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	head, err := l.head()
+	if err != nil {
+		return err
+	}
+	if err := writeAll(w, head[:1], head[1:len(head)-1], []byte(`,"items":[`)); err != nil {
+		return err
+	}
+	for i, o := range l.Items {
+		if i > 0 {
+			if err := writeAll(w, []byte(",")); err != nil {
+				return err
+			}
+		}
+		if err := l.writeItem(o, encode, w); err != nil {
+			return err
+		}
+	}
+	return writeAll(w, []byte("]}\n"))
+}
+
+// writeItem writes one item, through the encoder only if its bytes are of
+// another version than the one that is served.
+func (l *list) writeItem(o *object, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	if o.asServed() {
+		return o.writeJSON(w)
+	}
+	decoded, err := o.decode()
+	if err != nil {
+		return err
+	}
+	return encode(decoded, w)
+}

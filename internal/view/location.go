@@ -1,0 +1,68 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Location is the view of what a location is to have: the rows that belong to
+// it, rendered, without those that are held back or that another space's object
+// of the same identity keeps out.
+func Location(name key.Location) Lens { return locationLens{name} }
+
+type locationLens struct{ name key.Location }
+
+func (l locationLens) String() string { return "/views/locations/" + string(l.name) }
+
+func (l locationLens) topic(query) table.Topic { return table.Of(string(l.name)) }
+
+func (l locationLens) now(t *table.Table, q query) state {
+	members, rev := t.Members(string(l.name))
+	rows := slices.DeleteFunc(members, func(row *table.Row) bool { return !q.about(row.Key) || !l.holds(row) })
+	slices.SortFunc(rows, func(a, b *table.Row) int { return strings.Compare(l.place(a), l.place(b)) })
+	return listed(l, rev, rows)
+}
+
+// listed is the state that has some rows, which are in the order of places.
+func listed(l Lens, rev int64, rows []*table.Row) state {
+	return state{rev, func(start string, fn func(*table.Row) bool) {
+		i, _ := slices.BinarySearchFunc(rows, start, func(row *table.Row, start string) int {
+			return strings.Compare(l.place(row), start)
+		})
+		for _, row := range rows[i:] {
+			if !fn(row) {
+				return
+			}
+		}
+	}}
+}
+
+func (l locationLens) holds(row *table.Row) bool { return Holds(row, l.name) }
+
+func (l locationLens) place(row *table.Row) string {
+	_, rest := cutResource(row.Key)
+	return rest
+}
+
+func (l locationLens) looks(*kinds.Kind) look { return look{at: l.name, listRevision: true} }
+
+// Resources are the resources that a location's view has objects of, in order.
+func Resources(t *table.Table, l key.Location) []key.Resource {
+	members, _ := t.Members(string(l))
+	seen := map[key.Resource]struct{}{}
+	var resources []key.Resource
+	for _, row := range members {
+		r, _ := cutResource(row.Key)
+		if _, ok := seen[r]; ok || !Holds(row, l) {
+			continue
+		}
+		seen[r] = struct{}{}
+		resources = append(resources, r)
+	}
+	slices.SortFunc(resources, func(a, b key.Resource) int { return strings.Compare(a.String(), b.String()) })
+	return resources
+}

@@ -1,0 +1,243 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// object is one row as a view shows it, at a resourceVersion. Handlers take it
+// for an API object; it is decoded only if they need more than its bytes or
+// its metadata. It belongs to one request.
+type object struct {
+	reader *reader
+	row    *table.Row
+	rev    int64
+	meta   *metav1.ObjectMeta // decoded on demand
+}
+
+var (
+	_ runtime.Object            = &object{}
+	_ runtime.CacheableObject   = &object{}
+	_ metav1.ObjectMetaAccessor = &object{}
+)
+
+// GetObjectKind returns a kind that does not change, whatever is set.
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is for those who want to change what they get: a decoded object.
+func (o *object) DeepCopyObject() runtime.Object { return o.GetObject() }
+
+// GetObject is the decoded object.
+func (o *object) GetObject() runtime.Object {
+	decoded, err := o.decode()
+	if err != nil {
+		return opaque{o}
+	}
+	return decoded
+}
+
+// GetObjectMeta decodes the metadata alone. It never returns nil; a value that
+// can't be read has empty metadata, and encoding it fails.
+func (o *object) GetObjectMeta() metav1.Object {
+	if o.meta == nil {
+		o.meta = &metav1.ObjectMeta{}
+		if err := o.readMeta(o.meta); err != nil {
+			o.meta = &metav1.ObjectMeta{}
+		}
+	}
+	return o.meta
+}
+
+func (o *object) readMeta(into *metav1.ObjectMeta) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	metadata := gjson.GetBytes(d.value, "metadata").Raw
+	if err := json.Unmarshal([]byte(metadata), into); err != nil {
+		return fmt.Errorf("read metadata of %q: %w", o.row.Key, err)
+	}
+	a.addTo(into)
+	return nil
+}
+
+// document is the object's JSON and what is to be added to it.
+func (o *object) document() (document, addition, error) {
+	a := addition{rev: o.rev}
+	l := o.reader.look
+	switch {
+	case l.at != "":
+		r, err := Render(o.reader.kind, o.row, l.at)
+		if err != nil {
+			return document{}, a, err
+		}
+		d, err := parse(r.Object)
+		return d, a, err
+	case l.space:
+		a.space = spaceOf(o.row)
+		value, err := withoutSpace(o.row.Value)
+		if err != nil {
+			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
+		}
+		if len(value) != len(o.row.Value) {
+			d, err := parse(value)
+			return d, a, err
+		}
+	}
+	d, err := stored(o.row.Entry)
+	return d, a, err
+}
+
+// asServed says that the bytes are in the version that clients asked for.
+func (o *object) asServed() bool {
+	s := o.reader.shape
+	if o.reader.look.metadataOnly {
+		return true
+	}
+	if s.checkVersion {
+		return gjson.GetBytes(o.row.Value, "apiVersion").String() == s.apiVersion
+	}
+	return s.asStored
+}
+
+// decode makes an object of the kind's Hub version.
+func (o *object) decode() (runtime.Object, error) {
+	d, a, err := o.document()
+	if err != nil {
+		return nil, err
+	}
+	if o.reader.look.metadataOnly {
+		partial := &metav1.PartialObjectMetadata{}
+		partial.SetGroupVersionKind(metadataGVK())
+		return partial, o.readMeta(&partial.ObjectMeta)
+	}
+	decoded, err := runtime.Decode(o.reader.kind.StorageCodec, d.value)
+	if err != nil {
+		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
+	}
+	m, err := meta.Accessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
+	}
+	a.addTo(m)
+	return decoded, nil
+}
+
+// writeJSON writes the object as clients of the view see it, which must be
+// asServed.
+func (o *object) writeJSON(w io.Writer) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	if !o.reader.look.metadataOnly {
+		return d.write(w, a)
+	}
+	const head = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
+	partial, err := parse([]byte(head + gjson.GetBytes(d.value, "metadata").Raw + "}"))
+	if err != nil {
+		return err
+	}
+	return partial.write(w, a)
+}
+
+// CacheEncode writes the object's own bytes where the encoder would write the
+// same at more cost, and lets it encode a decoded object elsewhere.
+func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	e := o.reader.shape.catalog[id]
+	switch {
+	case e.form == formJSON && o.asServed():
+		return o.encodeJSON(e, w)
+	case e.form == formPretty && o.asServed():
+		return o.encodePretty(w)
+	case e.form == formUnknown && transforms(id):
+		return encode(opaque{o}, w)
+	case e.form == formDecoded && e.event != "":
+		return o.encodeShared(id, encode, w)
+	case e.form == formUnknown:
+		o.reader.server.fallbacks.Add(1)
+	}
+	decoded, err := o.decode()
+	if err != nil {
+		return err
+	}
+	return encode(decoded, w)
+}
+
+// encodeJSON writes one value and a newline, as the encoders do. An event is
+// one Write, because each is a message when the watch is a WebSocket.
+func (o *object) encodeJSON(e encoding, w io.Writer) error {
+	if e.event == "" {
+		if err := o.writeJSON(w); err != nil {
+			return err
+		}
+		return writeAll(w, []byte("\n"))
+	}
+	buffer := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(buffer)
+	buffer.WriteString(`{"type":"`)
+	buffer.WriteString(string(e.event))
+	buffer.WriteString(`","object":`)
+	if err := o.writeJSON(buffer); err != nil {
+		return err
+	}
+	buffer.WriteString("}\n")
+	return writeAll(w, buffer.Bytes())
+}
+
+const prettyIndent = "  "
+
+func (o *object) encodePretty(w io.Writer) error {
+	buffer := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(buffer)
+	if err := o.indent(buffer, ""); err != nil {
+		return err
+	}
+	return writeAll(w, buffer.Bytes())
+}
+
+// indent appends the object with every line but the first behind a prefix.
+func (o *object) indent(to *bytes.Buffer, prefix string) error {
+	plain := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(plain)
+	if err := o.writeJSON(plain); err != nil {
+		return err
+	}
+	if err := json.Indent(to, plain.Bytes(), prefix, prettyIndent); err != nil {
+		return fmt.Errorf("indent %q: %w", o.row.Key, err)
+	}
+	return nil
+}
+
+// addTo sets what a view adds on decoded metadata.
+func (a addition) addTo(m metav1.Object) {
+	m.SetResourceVersion(strconv.FormatInt(a.rev, 10))
+	if a.space == "" {
+		return
+	}
+	annotations := m.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[SpaceAnnotation] = string(a.space)
+	m.SetAnnotations(annotations)
+}
+
+// opaque is an object that encoders can't ask to encode itself: they transform
+// it, for which its metadata or ConvertToTable is enough.
+type opaque struct{ of *object }
+
+func (t opaque) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (t opaque) DeepCopyObject() runtime.Object   { return t }
+func (t opaque) GetObjectMeta() metav1.Object     { return t.of.GetObjectMeta() }

@@ -1,0 +1,61 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// rewound is a state as it was at an earlier revision: the window's changes in
+// between are undone. ok is false when the window does not reach back so far.
+func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
+	if rev > st.rev {
+		return state{}, false
+	}
+	before, ok := r.changedSince(q, rev, st.rev)
+	if !ok {
+		return state{}, false
+	}
+	rows := make([]*table.Row, 0, len(before))
+	for _, row := range before {
+		if row != nil && r.lens.holds(row) {
+			rows = append(rows, row)
+		}
+	}
+	st.from("", func(row *table.Row) bool {
+		if _, changed := before[row.Key]; !changed {
+			rows = append(rows, row)
+		}
+		return true
+	})
+	slices.SortFunc(rows, func(a, b *table.Row) int { return strings.Compare(r.lens.place(a), r.lens.place(b)) })
+	return listed(r.lens, rev, rows), true
+}
+
+// changedSince has the rows that changed after a revision and up to another,
+// as they were before: nil for those that did not exist.
+func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
+	sub, err := r.server.config.Table.Subscribe(r.lens.topic(q), rev)
+	if err != nil {
+		return nil, false
+	}
+	defer sub.Close()
+	before = map[string]*table.Row{}
+	for reached := rev; reached < upTo; {
+		steps, polled, err := sub.Poll()
+		if err != nil {
+			return nil, false
+		}
+		for _, step := range steps {
+			for _, c := range step.Changes {
+				k := c.Row().Key
+				if _, known := before[k]; !known && step.Rev <= upTo && q.about(k) {
+					before[k] = c.Prev
+				}
+			}
+		}
+		reached = polled
+	}
+	return before, true
+}

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"strings"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// selection is what label and field selectors ask of an object.
+type selection struct {
+	labels labels.Selector // nil: everything
+	fields fields.Selector // nil: everything
+}
+
+// selecting takes the selectors from a request, and what they say of namespace and
+// name into the query, so that no more is looked at than need be.
+func (q query) selecting(opts *metainternalversion.ListOptions) (query, selection) {
+	var s selection
+	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
+		s.labels = opts.LabelSelector
+	}
+	if opts.FieldSelector == nil || opts.FieldSelector.Empty() {
+		return q, s
+	}
+	s.fields = opts.FieldSelector
+	if name, ok := s.fields.RequiresExactMatch("metadata.name"); ok && name != "" {
+		q.name = name
+	}
+	if namespace, ok := s.fields.RequiresExactMatch("metadata.namespace"); ok && q.namespaced && q.namespace == "" {
+		q.namespace = namespace
+	}
+	return q, s
+}
+
+func (s selection) everything() bool { return s.labels == nil && s.fields == nil }
+
+// matches says whether an object is selected as a view shows it.
+func (s selection) matches(k *kinds.Kind, l look, row *table.Row) bool {
+	if s.everything() {
+		return true
+	}
+	value, labels := row.Value, row.Meta.Labels
+	if l.at != "" && marked(labels) {
+		r, err := Render(k, row, l.at)
+		if err != nil {
+			return false
+		}
+		value, labels = r.Object, table.NewEntry(row.Key, r.Object, 0, 0).Meta.Labels
+	}
+	if s.labels != nil && !s.labels.Matches(labels) {
+		return false
+	}
+	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: k, row: row, value: value})
+}
+
+// marked says whether there may be labels that rendering takes away.
+func marked(l table.Labels) bool {
+	for _, label := range l {
+		if strings.HasPrefix(label.Key, "orrery.dev/") {
+			return true
+		}
+	}
+	return false
+}
+
+// fieldsOf are the fields of a row by which it can be selected, looked up only
+// when a selector asks for one that its key does not tell.
+type fieldsOf struct {
+	kind  *kinds.Kind
+	row   *table.Row
+	value []byte
+	set   fields.Set
+}
+
+// Has says whether a field is there; all that may be selected by are.
+func (f *fieldsOf) Has(field string) bool { return true }
+
+// Get is the value of a field, "" if the object does not have it.
+func (f *fieldsOf) Get(field string) string {
+	_, rest := cutResource(f.row.Key)
+	namespace, name := splitRest(rest)
+	switch field {
+	case "metadata.name":
+		return name
+	case "metadata.namespace":
+		return namespace
+	}
+	if f.set == nil {
+		f.set = f.kind.StoredFields(f.value)
+	}
+	return f.set[field]
+}

@@ -1,0 +1,76 @@
+package view
+
+import (
+	"io"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// recent keeps the last encodings of events that had to be decoded, because an
+// event is mostly sent to many watches at about the same time. It is bounded in
+// number and holds nothing large.
+type recent struct {
+	mu    sync.Mutex
+	known map[encodedKey][]byte
+	order [recentEvents]encodedKey
+	next  int
+}
+
+const (
+	recentEvents = 256
+	recentBytes  = 32 << 10 // of one event
+)
+
+// encodedKey is all that an encoded event depends on.
+type encodedKey struct {
+	entry *table.Entry
+	rev   int64
+	look  look
+	id    runtime.Identifier
+}
+
+func (r *recent) get(k encodedKey) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[k]
+}
+
+func (r *recent) put(k encodedKey, encoded []byte) {
+	if len(encoded) > recentBytes {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil {
+		r.known = make(map[encodedKey][]byte, recentEvents)
+	}
+	if _, ok := r.known[k]; ok {
+		return
+	}
+	delete(r.known, r.order[r.next])
+	r.known[k], r.order[r.next] = encoded, k
+	r.next = (r.next + 1) % recentEvents
+}
+
+// encodeShared encodes an event once for all watches that see the same.
+func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	k := encodedKey{o.row.Entry, o.rev, o.reader.look, id}
+	encoded := o.reader.server.recent.get(k)
+	if encoded == nil {
+		decoded, err := o.decode()
+		if err != nil {
+			return err
+		}
+		buffer := o.reader.server.buffers.get()
+		defer o.reader.server.buffers.put(buffer)
+		if err := encode(decoded, buffer); err != nil {
+			return err
+		}
+		encoded = append([]byte(nil), buffer.Bytes()...)
+		o.reader.server.recent.put(k, encoded)
+	}
+	return writeAll(w, encoded)
+}

@@ -1,0 +1,199 @@
+// Package view answers reads: get, list and watch of a space, of all spaces and
+// of what a location is to have. Each is a Lens over the one table: which rows
+// belong and how they look; one generic reader serves them all through
+// k8s.io/apiserver's handlers.
+//
+// Answers in JSON are the table's bytes with a few fields spliced in while they
+// are written; only other forms are decoded. The package must never write, keep
+// a copy of what the table holds, or answer from a state older than the caller
+// may see: a read that cannot be right is an error (410, 504), never silence.
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/apihelpers"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	// Table is read and subscribed to.
+	Table *table.Table
+	// Committed is a revision that a read begun now has to see: one at or above
+	// every write that was acknowledged before the call. It may block and fails
+	// when it can't be known.
+	Committed func(ctx context.Context) (int64, error)
+	// Gone, if set, gives a channel that is closed when a space is deleted:
+	// watches of the space end then. A nil channel is never closed.
+	Gone func(key.Space) <-chan struct{}
+	// WatchTimeout is the least time after which a watch ends that asked for
+	// none; the most is twice that.
+	WatchTimeout time.Duration
+	// BookmarkEvery is how often watches that allow it get a bookmark.
+	BookmarkEvery time.Duration
+	// FutureWait is how long a read waits for a revision that a client names
+	// and the table has not reached, before it answers 504.
+	FutureWait time.Duration
+	// CommittedWait is how long a read waits for the table to reach Committed.
+	CommittedWait time.Duration
+	// PageKeep is how long the state of a list is kept for its next page, and
+	// PageStates how many such states are kept at most.
+	PageKeep   time.Duration
+	PageStates int
+	// DecodedListBytes is the most that the objects of one list may take in the
+	// log if the answer is a form that has to be decoded.
+	DecodedListBytes int
+}
+
+// DefaultConfig has the times and sizes of a hub; Table and Committed are missing.
+func DefaultConfig() Config {
+	return Config{
+		WatchTimeout:     30 * time.Minute,
+		BookmarkEvery:    time.Minute,
+		FutureWait:       3 * time.Second,
+		CommittedWait:    10 * time.Second,
+		PageKeep:         2 * time.Minute,
+		PageStates:       64,
+		DecodedListBytes: 64 << 20,
+	}
+}
+
+// Validate says what of a configuration can't work.
+func (c Config) Validate() error {
+	if c.Table == nil || c.Committed == nil {
+		return errors.New("view: a table and a committed revision are needed")
+	}
+	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.CommittedWait, c.PageKeep} {
+		if d <= 0 {
+			return errors.New("view: times must be positive")
+		}
+	}
+	if c.PageStates <= 0 || c.DecodedListBytes <= 0 {
+		return errors.New("view: sizes must be positive")
+	}
+	return nil
+}
+
+// Server serves reads. It is safe for concurrent use.
+type Server struct {
+	config    Config
+	shapes    shapes
+	pages     pages
+	recent    recent
+	buffers   buffers
+	partial   *shape
+	fallbacks atomic.Int64
+
+	mu      sync.Mutex
+	closed  bool
+	done    chan struct{}
+	watches sync.WaitGroup
+}
+
+// New makes a Server, which the caller must Close.
+func New(config Config) (*Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Server{
+		config:  config,
+		pages:   pages{keep: config.PageKeep, limit: config.PageStates},
+		partial: partialShape(),
+		done:    make(chan struct{}),
+	}, nil
+}
+
+// Close ends all watches and waits for them. Watches that come later are refused.
+func (s *Server) Close() {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+	s.mu.Unlock()
+	s.watches.Wait()
+}
+
+// begin counts a watch; the caller calls s.watches.Done when it has ended.
+func (s *Server) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return apierrors.NewServiceUnavailable("the server is shutting down")
+	}
+	s.watches.Add(1)
+	return nil
+}
+
+// Fallbacks counts encodings that went through a decoded object although no
+// known reason asks for it. It is to stay zero: if not, the libraries name
+// their encoders in a new way and every read costs several times more.
+func (s *Server) Fallbacks() int64 { return s.fallbacks.Load() }
+
+// Storage is the reads of one kind through a lens.
+type Storage interface {
+	rest.Storage
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.Getter
+	rest.Lister
+	rest.Watcher
+}
+
+// Storage returns the reads of one kind through a lens, for registries that
+// write elsewhere. It costs little and may be made for each request.
+func (s *Server) Storage(l Lens, k *kinds.Kind) Storage { return s.reader(l, k) }
+
+func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
+	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.of(k), look: l.looks(k)}
+	if r.look.metadataOnly {
+		r.shape = s.partial
+	}
+	return r
+}
+
+// Handler serves a get, list or watch of one kind through a lens. Other verbs
+// and subresources are not allowed.
+func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
+	if info.Subresource != "" && info.Subresource != kinds.StatusSubresource {
+		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
+	}
+	r, scope := s.reader(l, k), k.Scope(info.Subresource)
+	if scope == nil {
+		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
+	}
+	scope.TableConvertor = r
+	if r.look.metadataOnly {
+		scope.Serializer, scope.StandardSerializers = apihelpers.GetMetaInternalVersionCodecs(), nil
+		scope.Kind, scope.Convertor = metadataGVK(), partialConvertor{scope.Convertor, scope.Kind}
+	}
+	switch _, everywhere := l.(allSpacesLens); {
+	case info.Verb == "get" && !everywhere: // one name may be in many spaces
+		return handlers.GetResource(r, scope), nil
+	case info.Verb == "list" || info.Verb == "watch":
+		return cuttable(handlers.ListResource(r, r, scope, info.Verb == "watch", s.config.WatchTimeout)), nil
+	}
+	return nil, apierrors.NewMethodNotSupported(k.GVR.GroupResource(), info.Verb)
+}
+
+// unavailable turns a failed wait into an answer that tells clients to try again.
+func unavailable(step string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return apierrors.NewTimeoutError(fmt.Sprintf("%s: %v", step, err), 1)
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: %v", step, err))
+}

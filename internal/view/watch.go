@@ -1,0 +1,315 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+// Watch starts a watch. It ends with the context, with Stop, with the server,
+// with the space, or with an event that carries 410 when the window has left it.
+func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
+	if opts == nil {
+		opts = &metainternalversion.ListOptions{}
+	}
+	w := &watcher{reader: r, bookmarks: opts.AllowWatchBookmarks}
+	if l, ok := r.lens.(spaceLens); ok && r.server.config.Gone != nil {
+		w.gone = r.server.config.Gone(l.name)
+	}
+	w.query, w.selected = r.query(ctx, "").selecting(opts)
+	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
+		return nil, err
+	}
+	if err := w.start(opts); err != nil {
+		return nil, err
+	}
+	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
+	if err != nil {
+		return nil, expired(err)
+	}
+	if err := r.server.begin(); err != nil {
+		sub.Close()
+		return nil, err
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.sub, w.results, w.ended = sub, make(chan watch.Event, pendingEvents), make(chan struct{})
+	go w.run(ctx)
+	return w, nil
+}
+
+// pendingEvents are how many events may wait for a client: while there are some,
+// the handler does not flush.
+const pendingEvents = 16
+
+// watcher is one watch. Its goroutine ends by itself when the context does, so
+// a caller that never learned of the watch need not Stop it.
+type watcher struct {
+	reader    *reader
+	query     query
+	selected  selection
+	bookmarks bool
+	initial   *state // to be sent first; nil for none
+
+	sub *table.Subscription
+	// cursor is the revision up to which everything has been taken by the client.
+	cursor  int64
+	results chan watch.Event
+	gone    <-chan struct{} // closed when the space is deleted; nil for never
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+// start decides what is sent first and after which revision changes follow.
+func (w *watcher) start(opts *metainternalversion.ListOptions) error {
+	t := w.reader.server.config.Table
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		st := w.reader.lens.now(t, w.query)
+		w.initial, w.cursor = &st, st.rev
+		return nil
+	}
+	if opts.ResourceVersion == "" || opts.ResourceVersion == "0" {
+		w.cursor = t.Rev()
+		return nil
+	}
+	rev, err := parseVersion(opts.ResourceVersion)
+	w.cursor = rev
+	return err
+}
+
+// ResultChan gives the events until the watch ends.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
+
+// Stop ends the watch and returns when it has ended.
+func (w *watcher) Stop() {
+	w.cancel()
+	<-w.ended
+}
+
+// errStopped says that nobody waits for events any more.
+var errStopped = errors.New("watch stopped")
+
+func (w *watcher) run(ctx context.Context) {
+	defer w.reader.server.watches.Done()
+	defer close(w.ended)
+	defer close(w.results)
+	defer w.cancel()
+	defer w.sub.Close()
+	timer := newBookmarkTimer(ctx, w.reader.server.config.BookmarkEvery)
+	defer timer.Stop()
+	err := w.follow(ctx, timer)
+	if errors.Is(err, errStopped) {
+		return
+	}
+	w.fail(ctx, err)
+}
+
+// fail tells the client why the watch ends, unless it does not listen.
+func (w *watcher) fail(ctx context.Context, err error) {
+	patience := time.NewTimer(w.reader.server.config.FutureWait)
+	defer patience.Stop()
+	select {
+	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
+	case <-patience.C:
+		cut(ctx)
+	case <-ctx.Done():
+	case <-w.reader.server.done:
+	}
+}
+
+// follow sends the initial state and then what changes, until it can't go on.
+func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
+	if w.initial != nil {
+		if err := w.sendInitial(ctx, timer); err != nil {
+			return err
+		}
+	}
+	for {
+		steps, upTo, err := w.sub.Poll()
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			w.cursor = step.Rev - 1
+			if err := w.sendStep(ctx, timer, step); err != nil {
+				return err
+			}
+			w.cursor = step.Rev
+		}
+		w.cursor = upTo
+		if timer.take() && w.bookmarks {
+			if err := w.send(ctx, timer, w.bookmark(false)); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-w.sub.Wake():
+		case <-timer.C:
+			timer.rang()
+		case <-ctx.Done():
+			return errStopped
+		case <-w.reader.server.done:
+			return errStopped
+		case <-w.gone:
+			return errStopped
+		}
+	}
+}
+
+// sendInitial sends the state at the cursor and, to those who know of it, a
+// bookmark that says that this was all.
+func (w *watcher) sendInitial(ctx context.Context, timer *bookmarkTimer) error {
+	st, err := w.initial, error(nil)
+	w.initial = nil
+	st.from("", func(row *table.Row) bool {
+		if w.reader.shown(row, w.selected) {
+			err = w.send(ctx, timer, watch.Event{Type: watch.Added, Object: w.reader.object(row, st.rev)})
+		}
+		return err == nil
+	})
+	if err != nil || !w.bookmarks {
+		return err
+	}
+	return w.send(ctx, timer, w.bookmark(true))
+}
+
+// sendStep sends what one revision did. All events but the last carry the
+// revision before it, so that a client that resumes between them gets the rest.
+func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table.Step) error {
+	events := w.reader.events(w.query, w.selected, step)
+	for i, e := range events {
+		rev := step.Rev
+		if i < len(events)-1 {
+			rev--
+		}
+		object := &object{reader: w.reader, row: e.row, rev: rev}
+		if err := w.send(ctx, timer, watch.Event{Type: e.kind, Object: object}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send hands one event to the client. While the client does not take it, the
+// window may leave the watch behind: then the client is cut off, so that it
+// can't keep alive what the window has given up.
+func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event) error {
+	for {
+		select {
+		case w.results <- e:
+			return nil
+		case <-ctx.Done():
+			return errStopped
+		case <-w.reader.server.done:
+			return errStopped
+		case <-w.gone:
+			return errStopped
+		case <-timer.C:
+			timer.rang()
+		case <-w.sub.Wake():
+		}
+		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
+			cut(ctx)
+			return errStopped
+		}
+	}
+}
+
+// bookmark says that the client has seen everything up to the cursor; complete
+// marks the one behind the initial state.
+func (w *watcher) bookmark(complete bool) watch.Event {
+	obj := w.reader.New()
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
+		if complete {
+			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
+}
+
+// expired tells clients of an expired revision to start over.
+func expired(err error) error {
+	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) {
+		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+	}
+	return apierrors.NewInternalError(err)
+}
+
+func statusOf(err error) runtime.Object {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	s := status.Status()
+	return &s
+}
+
+// bookmarkTimer rings every now and then, and shortly before a watch ends.
+type bookmarkTimer struct {
+	*time.Timer
+	every    time.Duration
+	deadline time.Time // zero for none
+	due      bool
+}
+
+// beforeDeadline is how long before the end of a watch its last bookmark is sent.
+const beforeDeadline = 2 * time.Second
+
+func newBookmarkTimer(ctx context.Context, every time.Duration) *bookmarkTimer {
+	b := &bookmarkTimer{every: every}
+	b.deadline, _ = ctx.Deadline()
+	b.Timer = time.NewTimer(b.next())
+	return b
+}
+
+func (b *bookmarkTimer) next() time.Duration {
+	if b.deadline.IsZero() {
+		return b.every
+	}
+	if left := time.Until(b.deadline) - beforeDeadline; left > 0 {
+		return min(b.every, left)
+	}
+	return b.every
+}
+
+// rang notes that the timer fired.
+func (b *bookmarkTimer) rang() {
+	b.due = true
+	b.Reset(b.next())
+}
+
+// take says whether the timer has fired since the last take.
+func (b *bookmarkTimer) take() bool {
+	due := b.due
+	b.due = false
+	return due
+}
+
+type cutKey struct{}
+
+// cuttable lets a watch cut the connection of a client that does not read.
+func cuttable(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		connection := http.NewResponseController(w)
+		next(w, req.WithContext(context.WithValue(req.Context(), cutKey{}, connection)))
+	}
+}
+
+// cut makes pending writes to the client fail. Where that is not possible, the
+// request ends when its context does.
+func cut(ctx context.Context) {
+	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
+		_ = connection.SetWriteDeadline(time.Unix(1, 0)) // long ago
+	}
+}
