@@ -20,11 +20,15 @@ const (
 	underPrefix topicKind = iota
 	acrossSpaces
 	ofMember
+	ofKey
 )
 
 // Under is everything below a prefix, which ends in "/". A prefix that spans
 // resources leaves out Events and Leases.
 func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
+
+// At is one key.
+func At(k string) Topic { return Topic{ofKey, k} }
 
 // AcrossSpaces is everything of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
@@ -54,6 +58,8 @@ func (t Topic) concerns(c Change) bool {
 	case acrossSpaces:
 		_, rest, ok := cutSpace(c.Row().Key)
 		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
+	case ofKey:
+		return c.Row().Key == t.name
 	}
 	return strings.HasPrefix(c.Row().Key, t.name)
 }
@@ -69,6 +75,7 @@ func cutSpace(k string) (space, rest string, ok bool) {
 // topics calls fn for every topic that a change may concern, without repeats.
 func topics(c Change, fn func(Topic)) {
 	k := c.Row().Key
+	fn(Topic{ofKey, k})
 	for i := range len(k) {
 		if k[i] == '/' {
 			fn(Topic{underPrefix, k[:i+1]})

@@ -81,7 +81,12 @@ type spaceLens struct{ name key.Space }
 
 func (l spaceLens) String() string { return "/spaces/" + string(l.name) }
 
-func (l spaceLens) topic(q query) table.Topic { return table.Under(l.prefix(q)) }
+func (l spaceLens) topic(q query) table.Topic {
+	if q.single() {
+		return table.At(q.object(l.name).Key())
+	}
+	return table.Under(l.prefix(q))
+}
 
 // prefix is the narrowest one that has all keys of the query.
 func (l spaceLens) prefix(q query) string {
