@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"context"
+
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+const (
+	adminUser      = "orrery:admin"
+	locationsGroup = "orrery:locations"
+	locationPrefix = "orrery:location:"
+)
+
+// authentication knows two kinds of clients: those with a certificate of the
+// hub's authority, and agents with their location's token.
+func authentication(ca *enroll.Authority, t *table.Table) authenticator.Request {
+	verify := x509request.DefaultVerifyOptions()
+	verify.Roots = ca.Pool()
+	verify.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return group.NewAuthenticatedGroupAdder(union.New(
+		x509request.New(verify, x509request.CommonNameUserConversion),
+		bearertoken.New(locationTokens{t}),
+	))
+}
+
+// locationTokens authenticates agents by the hashed tokens in the log.
+type locationTokens struct{ table *table.Table }
+
+func (l locationTokens) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	location, ok := enroll.TokenLocation(token)
+	if !ok {
+		return nil, false, errors.New("the token is not one of this hub")
+	}
+	row, _ := l.table.Get(key.Enrolment(location))
+	if row == nil || !enroll.Verify(token, row.Value) {
+		return nil, false, errors.New("the token is not one of this hub")
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name: locationPrefix + string(location), Groups: []string{locationsGroup},
+	}}, true, nil
+}
+
+// locationOf is the location that a user is the agent of.
+func locationOf(u user.Info) (key.Location, bool) {
+	if !slices.Contains(u.GetGroups(), locationsGroup) {
+		return "", false
+	}
+	l, ok := strings.CutPrefix(u.GetName(), locationPrefix)
+	return key.Location(l), ok
+}
+
+// allowed decides access: members of system:masters may do everything, an
+// agent may talk about its own location and read its own view.
+func allowed(u user.Info, r *http.Request) bool {
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return true
+	}
+	l, ok := locationOf(u)
+	if !ok {
+		return false
+	}
+	if strings.HasPrefix(r.URL.Path, agentPrefix+string(l)+"/") {
+		return true
+	}
+	view := viewPrefix + string(l)
+	return r.Method == http.MethodGet && (r.URL.Path == view || strings.HasPrefix(r.URL.Path, view+"/"))
+}

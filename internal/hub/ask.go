@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where.
+type SpaceStatus struct {
+	Space      string           `json:"space"`
+	Placements []PlacementTotal `json:"placements"`
+	Objects    []ObjectStatus   `json:"objects"`
+}
+
+// PlacementTotal adds up one Placement.
+type PlacementTotal struct {
+	Name      string `json:"name"`
+	Suspended bool   `json:"suspended,omitempty"`
+	// Problems are why parts of its spec can't be used.
+	Problems  []string `json:"problems,omitempty"`
+	Locations int64    `json:"locations"`
+	Objects   int64    `json:"objects"`
+	v1alpha1.Counts
+	Errors []v1alpha1.PlacementError `json:"errors,omitempty"`
+}
+
+// ObjectStatus is one placed object.
+type ObjectStatus struct {
+	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object     string        `json:"object"`
+	Generation int64         `json:"generation,omitempty"`
+	Places     []PlaceStatus `json:"places"`
+}
+
+// PlaceStatus is one object at one location.
+type PlaceStatus struct {
+	Location string `json:"location"`
+	// State is the report's, or Pending while the location has not reported
+	// the object as it is now.
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Since   string `json:"since,omitempty"`
+	// Stale says that the location is not connected.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// Pending is the state of an object that a location has yet to report.
+const Pending = "Pending"
+
+// Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: how it was
+// decided whether an object goes to a location, and what became of it.
+type Why struct {
+	Decision placement.Explanation `json:"decision"`
+	// Place is what the location reports; nil if the object is not assigned.
+	Place *PlaceStatus `json:"place,omitempty"`
+	// Digest is what the location is to have, Applied what it has.
+	Digest  string `json:"digest,omitempty"`
+	Applied string `json:"applied,omitempty"`
+}
+
+// serveAsk answers questions about a space that no object answers.
+func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
+	name, question, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, askPrefix), "/")
+	s := key.Space(name)
+	if err := h.waitCommitted(r.Context()); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if !h.spaceExists(s) {
+		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, name))
+		return
+	}
+	switch {
+	case r.Method != http.MethodGet:
+		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
+	case question == "status":
+		writeJSON(w, h.spaceStatus(s, r.URL.Query().Get("object")))
+	case question == "why":
+		object, err := key.ParsePath(name + "/" + r.URL.Query().Get("object"))
+		if err != nil {
+			h.refuse(w, r, badRequest("%v", err))
+			return
+		}
+		writeJSON(w, h.why(object, key.Location(r.URL.Query().Get("location"))))
+	default:
+		h.refuse(w, r, notFound(r.URL.Path))
+	}
+}
+
+// spaceStatus lists the placed objects of a space, or the one that is asked for.
+func (h *Hub) spaceStatus(s key.Space, object string) SpaceStatus {
+	snapshot := h.table.Snapshot()
+	st := SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Objects: []ObjectStatus{}}
+	snapshot.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
+		o, err := key.ParseObject(row.Key)
+		if err != nil || row.In == nil || object != "" && o.Identity.String() != object {
+			return true
+		}
+		m, ok := row.In.(*placement.Membership)
+		if !ok {
+			return true
+		}
+		os := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
+		for _, p := range m.Places() {
+			os.Places = append(os.Places, h.placeStatus(snapshot, o, row, p))
+		}
+		st.Objects = append(st.Objects, os)
+		return true
+	})
+	return st
+}
+
+// placementTotals adds up the placements of a space as far as the hub has
+// counted, which is at most a settling time behind.
+func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal {
+	all := []PlacementTotal{}
+	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		resolved, ok := placement.StatusOf(state, s, o.Name)
+		if !ok {
+			return true
+		}
+		counts := h.tally.Placement(tally.Placement{Space: s, Name: o.Name})
+		all = append(all, PlacementTotal{
+			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
+			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
+		})
+		return true
+	})
+	return all
+}
+
+// placeStatus is what is known of one object at one of its locations.
+func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place) PlaceStatus {
+	l := key.Location(p.Location)
+	open, _, _ := h.sessions.connected(l)
+	ps := PlaceStatus{Location: p.Location, State: Pending, Stale: !open}
+	report, ok := reportOf(state, o, l)
+	switch {
+	case p.Owner != "":
+		ps.State, ps.Reason, ps.Message = string(wire.InConflict), "OtherSpace", "the location has "+p.Owner+" in its place"
+	case p.Held != "":
+		ps.State, ps.Reason, ps.Message = string(wire.Held), "Suspended", p.Held
+	case !ok || report.UID != row.Meta.UID:
+	default:
+		digest, err := h.Digest(row, l)
+		if report.State != wire.Applied || err == nil && report.Digest == digest {
+			ps.State, ps.Reason, ps.Message, ps.Since = string(report.State), report.Reason, report.Message, report.Since
+		}
+	}
+	return ps
+}
+
+func reportOf(state table.Reader, o key.Object, l key.Location) (wire.Report, bool) {
+	var r wire.Report
+	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
+	ok := row != nil && json.Unmarshal(row.Value, &r) == nil
+	return r, ok
+}
+
+func (h *Hub) why(o key.Object, l key.Location) Why {
+	snapshot := h.table.Snapshot()
+	answer := Why{Decision: placement.Explain(snapshot, o, l)}
+	row := snapshot.Get(o.Key())
+	if row == nil || row.In == nil {
+		return answer
+	}
+	m, ok := row.In.(*placement.Membership)
+	if !ok {
+		return answer
+	}
+	p, ok := m.Place(string(l))
+	if !ok {
+		return answer
+	}
+	ps := h.placeStatus(snapshot, o, row, p)
+	answer.Place = &ps
+	if view.Holds(row, l) {
+		if digest, err := h.Digest(row, l); err == nil {
+			answer.Digest = digest.String()
+		}
+	}
+	if report, ok := reportOf(snapshot, o, l); ok {
+		answer.Applied = report.Digest.String()
+	}
+	return answer
+}

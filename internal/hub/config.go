@@ -1,0 +1,90 @@
+// Package hub is one hub process: it opens the log, serves spaces, views and
+// agents over HTTPS, runs the loops that write what the hub itself has to say
+// (status, counts, the end of deletions), and stops all of it in order.
+//
+// It wires packages that do not know each other; a rule about what an object
+// means belongs into one of them, not here.
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Config is how a hub runs.
+type Config struct {
+	// DataDir keeps the log (when embedded), the certificate authority and admin.kubeconfig.
+	DataDir string
+	// Listen is the address to serve on, HOST:PORT. Port 0 chooses one.
+	Listen string
+	// Advertise is the URL under which clients and agents reach the hub; empty:
+	// made from Listen.
+	Advertise string
+	// EtcdServers are the client URLs of an external etcd; empty: embedded.
+	EtcdServers []string
+	// Heartbeat is how often agents hear from the hub on a quiet session.
+	Heartbeat time.Duration
+	// Disconnected is how long a location may be without a session before it
+	// counts as disconnected.
+	Disconnected time.Duration
+	// Settle is how long the hub waits for more changes before it writes counts.
+	Settle time.Duration
+	// WindowRevisions is how many revisions watchers can go back.
+	WindowRevisions int
+	// WindowBytes bounds the memory of each window.
+	WindowBytes int
+	// CompactEvery is how often history that left the window is forgotten.
+	CompactEvery time.Duration
+	// UnsafeNoFsync trades durability for speed, for tests and demos.
+	UnsafeNoFsync bool
+	// Logger receives the hub's log.
+	Logger *slog.Logger
+	// Now is the clock of timestamps that the hub writes.
+	Now func() time.Time
+}
+
+// DefaultConfig is a hub with an embedded log, on the loopback interface.
+func DefaultConfig() Config {
+	return Config{
+		DataDir:         "orrery-data",
+		Listen:          "127.0.0.1:8443",
+		Heartbeat:       30 * time.Second,
+		Disconnected:    90 * time.Second,
+		Settle:          300 * time.Millisecond,
+		WindowRevisions: 20000,
+		WindowBytes:     128 << 20,
+		CompactEvery:    time.Minute,
+		Logger:          slog.New(slog.DiscardHandler),
+		Now:             time.Now,
+	}
+}
+
+// Validate says what of a configuration can't work.
+func (c Config) Validate() error {
+	if c.DataDir == "" {
+		return errors.New("no data directory given")
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("listen address %q: %w", c.Listen, err)
+	}
+	if c.Advertise != "" {
+		u, err := url.Parse(c.Advertise)
+		if err != nil {
+			return fmt.Errorf("advertised URL %q: %w", c.Advertise, err)
+		}
+		if u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
+			return fmt.Errorf("advertised URL %q: want https://HOST[:PORT]", c.Advertise)
+		}
+	}
+	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {
+		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
+	}
+	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
+		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package hub
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// content is what one location is to have, as agents are told of it. It is a
+// function of the rows alone: the same rows give the same frames and sums at
+// every hub.
+type content struct {
+	location key.Location
+	renderer renderer
+}
+
+// renderer makes of a row what its locations get.
+type renderer interface {
+	// Digest is the digest of what Render returns, kept with the row's bytes.
+	Digest(row *table.Row, l key.Location) (wire.Sum, error)
+	Render(row *table.Row, l key.Location) (view.Rendered, error)
+}
+
+// entry is how one row takes part in the content.
+type entry struct {
+	key    string
+	uid    string
+	digest wire.Sum
+	policy wire.Policy
+	// held and owner are why the row is a hold or a conflict; both empty: a put.
+	held, owner string
+}
+
+// entry returns nil for a row that is not part of the content.
+func (c content) entry(row *table.Row) *entry {
+	if row == nil || row.In == nil {
+		return nil
+	}
+	m, ok := row.In.(*placement.Membership)
+	if !ok {
+		return nil
+	}
+	place, ok := m.Place(string(c.location))
+	if !ok {
+		return nil
+	}
+	e := &entry{key: row.Key[len(key.Objects)+1:], uid: row.Meta.UID, policy: wire.Policy{ReturnStatus: place.ReturnStatus}}
+	switch {
+	case place.Owner != "":
+		e.owner = place.Owner
+		e.digest = wire.SumOf([]byte("conflict:" + e.owner))
+	case place.Held != "":
+		e.held = place.Held
+		e.digest = wire.SumOf([]byte("hold:" + e.held))
+	default:
+		digest, err := c.renderer.Digest(row, c.location)
+		if err != nil {
+			e.held = err.Error()
+			digest = wire.SumOf([]byte("hold:" + e.held))
+		}
+		e.digest = digest
+	}
+	return e
+}
+
+// sum is the entry's part of the content's root.
+func (e *entry) sum() wire.Sum {
+	if e == nil {
+		return wire.Sum{}
+	}
+	return wire.LeafSum(e.key, e.uid, e.digest, e.policy)
+}
+
+// frame is what an agent is told of a row that is part of the content.
+func (c content) frame(row *table.Row, e *entry) wire.Frame {
+	switch {
+	case e.owner != "":
+		return wire.Frame{Conflict: &wire.Conflict{Key: e.key, UID: e.uid, Digest: e.digest, Owner: e.owner}}
+	case e.held != "":
+		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: e.held}}
+	}
+	rendered, err := c.renderer.Render(row, c.location)
+	if err != nil { // Digest would have said so; the row has not changed since
+		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: err.Error()}}
+	}
+	return wire.Frame{Put: &wire.Put{
+		Key: e.key, UID: e.uid, Generation: row.Meta.Generation,
+		Digest: e.digest, Policy: e.policy, Object: rendered.Object,
+	}}
+}
+
+// change is what an agent is told of a change, and by how much the root moves;
+// ok is false when the location need not know.
+func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok bool) {
+	before, after = c.entry(ch.Prev), c.entry(ch.Cur)
+	switch {
+	case before == nil && after == nil:
+		return f, nil, nil, false
+	case after == nil:
+		return wire.Frame{Del: &wire.Del{Key: before.key, UID: before.uid, Cause: causeOf(ch)}}, before, nil, true
+	case before != nil && before.sum() == after.sum():
+		return f, before, after, false
+	}
+	return c.frame(ch.Cur, after), before, after, true
+}
+
+// causeOf tells a deletion by a user from one by policy.
+func causeOf(ch table.Change) wire.Cause {
+	if ch.Cur == nil || ch.Cur.Meta.Deleting {
+		return wire.Deleted
+	}
+	return wire.Unassigned
+}
+
+// total is the root and the size of the content that rows make.
+func (c content) total(rows []*table.Row) (root wire.Sum, count int) {
+	for _, row := range rows {
+		if e := c.entry(row); e != nil {
+			root, count = root.Add(e.sum()), count+1
+		}
+	}
+	return root, count
+}

@@ -1,0 +1,188 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	spacePrefix = "/spaces/"
+	viewPrefix  = "/views/locations/"
+	agentPrefix = "/agent/v1/locations/"
+	askPrefix   = "/ask/v1/spaces/"
+)
+
+// statusCodecs encode Status objects for errors outside of any kind's handler.
+func statusCodecs() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{})
+	return serializer.NewCodecFactory(scheme)
+}
+
+// handler is the whole of what the hub serves.
+func (h *Hub) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", h.serveHealth)
+	mux.HandleFunc("/livez", h.serveHealth)
+	mux.HandleFunc("/readyz", h.serveReady)
+	mux.Handle("/", h.authenticated(http.HandlerFunc(h.route)))
+	return mux
+}
+
+func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
+
+func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if !h.ready.Load() {
+		http.Error(w, "loading the log", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprint(w, "ok")
+}
+
+// authenticated lets in whom the hub knows and who may do what they ask.
+func (h *Hub) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.ready.Load() {
+			h.refuse(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
+			return
+		}
+		response, ok, err := h.authenticator.AuthenticateRequest(r)
+		if err != nil || !ok {
+			h.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
+			h.refuse(w, r, apierrors.NewUnauthorized("Unauthorized"))
+			return
+		}
+		if !allowed(response.User, r) {
+			h.refuse(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
+				"user %q cannot %s path %q", response.User.GetName(), strings.ToLower(r.Method), r.URL.Path)))
+			return
+		}
+		r.Header.Del("Authorization")
+		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), response.User)))
+	})
+}
+
+func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case strings.HasPrefix(path, spacePrefix):
+		h.kubernetes(w, r, spacePrefix, h.serveSpace)
+	case strings.HasPrefix(path, viewPrefix):
+		h.kubernetes(w, r, viewPrefix, h.serveView)
+	case strings.HasPrefix(path, agentPrefix):
+		h.serveAgent(w, r)
+	case strings.HasPrefix(path, askPrefix):
+		h.serveAsk(w, r)
+	case path == "/metrics":
+		h.metrics.ServeHTTP(w, r)
+	case path == "/version":
+		h.serveVersion(w, r)
+	default:
+		h.refuse(w, r, notFound(path))
+	}
+}
+
+// apiRoot is one Kubernetes-compatible API below a prefix.
+type apiRoot struct {
+	// prefix is the path that was cut off; name is its last segment.
+	prefix, name string
+}
+
+// kubernetes cuts PREFIX/NAME off the path and serves the rest as a
+// Kubernetes API, behind the filters that k8s.io/apiserver's handlers expect.
+func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, serve func(http.ResponseWriter, *http.Request, apiRoot)) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
+	root := apiRoot{prefix: prefix + name, name: name}
+	inner := r.Clone(r.Context())
+	inner.URL.Path = "/" + rest
+	inner.URL.RawPath = ""
+	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, root) })
+	handler = genericapifilters.WithWarningRecorder(handler)
+	handler = genericapifilters.WithCacheControl(handler)
+	handler = genericapifilters.WithRequestInfo(handler, h.requestInfo)
+	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
+	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
+	handler = genericapifilters.WithAuditInit(handler)
+	handler.ServeHTTP(w, inner)
+}
+
+func newRequestInfoResolver() *request.RequestInfoFactory {
+	return &request.RequestInfoFactory{
+		APIPrefixes:          sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api"),
+	}
+}
+
+// serveAgent serves the protocol between hub and agent.
+func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, agentPrefix), "/")
+	l := key.Location(name)
+	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
+		h.refuse(w, r, badRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
+		return
+	}
+	if err := h.waitCommitted(r.Context()); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if _, _, err := h.settings(l); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	switch {
+	case rest == "desired" && r.Method == http.MethodGet:
+		h.serveDesired(w, r, l)
+	case rest == "walk" && r.Method == http.MethodPost:
+		h.serveWalk(w, r, l)
+	case rest == "reports" && r.Method == http.MethodPost:
+		h.serveReports(w, r, l)
+	case rest == "reports/walk" && r.Method == http.MethodPost:
+		h.serveReportsWalk(w, r, l)
+	default:
+		h.refuse(w, r, notFound(r.URL.Path))
+	}
+}
+
+// refuse answers with a Status.
+func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok {
+		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	}
+	r = r.WithContext(request.WithRequestInfo(r.Context(), info))
+	responsewriters.ErrorNegotiated(err, h.codecs, schema.GroupVersion{Version: "v1"}, w, r)
+}
+
+func badRequest(format string, args ...any) error {
+	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
+}
+
+func notFound(path string) error {
+	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
+	err.ErrStatus.Message = fmt.Sprintf("the server could not find the requested resource (path %q)", path)
+	err.ErrStatus.Details = nil
+	return err
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	// A client that is gone needs no answer.
+	_ = json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,273 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/view"
+)
+
+const (
+	// shutdownTimeout bounds how long requests may take to end when the hub stops.
+	shutdownTimeout = 5 * time.Second
+	// readHeaderTimeout bounds how long a client may take to send a request's headers.
+	readHeaderTimeout = 20 * time.Second
+)
+
+// Hub is one hub process.
+type Hub struct {
+	config        Config
+	url           string
+	ca            *enroll.Authority
+	log           *store.Log
+	table         *table.Table
+	engine        *placement.Engine
+	tally         *tally.Tally
+	lineage       *lineage
+	registry      *kinds.Registry
+	spaces        *space.Server
+	views         *view.Server
+	sessions      *sessions
+	reports       *reportWriter
+	metrics       http.Handler
+	authenticator authenticator.Request
+	codecs        serializer.CodecFactory
+	requestInfo   *request.RequestInfoFactory
+	// started is when this process began to serve; no location is declared
+	// disconnected before it had time to connect.
+	started time.Time
+	ready   atomic.Bool
+	dirty   *dirtyLocations
+	// changed wakes the loop that writes counts.
+	changed signal
+	// anyCustom is by whose rules objects of CRDs travel.
+	anyCustom *kinds.Kind
+}
+
+// Ready tells the caller of Run that the hub serves.
+type Ready struct {
+	// URL is where, and Kubeconfig a file with which an operator gets in.
+	URL, Kubeconfig string
+}
+
+// Run runs a hub until the context ends, and then stops it: first no more
+// requests, then the loops, then the log. ready is called once, when the hub
+// serves.
+func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	lock, err := store.LockDir(config.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %q: %w", config.Listen, err)
+	}
+	defer func() { _ = listener.Close() }() // closed by the server as a rule
+
+	h, err := newHub(ctx, config, listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.log.Close()) }()
+	kubeconfig := filepath.Join(config.DataDir, "admin.kubeconfig")
+	if err := h.writeAdminKubeconfig(kubeconfig); err != nil {
+		return err
+	}
+	return h.run(ctx, listener, func() { ready(Ready{URL: h.url, Kubeconfig: kubeconfig}) })
+}
+
+// newHub opens the log and makes the parts; nothing runs yet.
+func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), anyCustom: &kinds.Kind{HasStatus: true}}
+	var err error
+	if h.url, err = advertised(config, addr); err != nil {
+		return nil, err
+	}
+	if h.ca, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
+		return nil, err
+	}
+	if h.registry, err = kinds.NewRegistry(); err != nil {
+		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
+	}
+	h.engine = placement.New()
+	h.tally = tally.New(tally.Config{Digest: h.Digest})
+	h.table = table.New(table.Config{
+		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.changed},
+		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
+	})
+	if h.log, err = store.Open(ctx, store.Config{
+		DataDir: config.DataDir, Servers: config.EtcdServers, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
+	}); err != nil {
+		return nil, err
+	}
+	if err := h.connectParts(); err != nil {
+		return nil, errors.Join(err, h.log.Close())
+	}
+	return h, nil
+}
+
+// connectParts makes the parts that need the log or the table.
+func (h *Hub) connectParts() (err error) {
+	h.spaces, err = space.New(space.Config{
+		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Registry: h.registry, Now: h.config.Now,
+	})
+	if err != nil {
+		return err
+	}
+	reads := view.DefaultConfig()
+	reads.Table = h.table
+	// Every request has waited for what was committed before it began.
+	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
+	h.views, err = view.New(reads)
+	if err != nil {
+		return err
+	}
+	h.dirty = newDirtyLocations()
+	h.sessions = newSessions(h.config.Now, h.dirty.add)
+	h.reports = newReportWriter(h.log)
+	h.authenticator = authentication(h.ca, h.table)
+	h.metrics = h.newMetrics()
+	return nil
+}
+
+// run serves and runs the loops until the context ends or one of them fails.
+func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) error {
+	server, err := h.newServer(ctx)
+	if err != nil {
+		return err
+	}
+	// The tail outlives the server and the loops, which wait for revisions.
+	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopTail()
+	loaded := make(chan struct{})
+	tailed := make(chan error, 1)
+	go func() {
+		tailed <- h.log.Tail(tailCtx, h.table, int64(h.config.WindowRevisions), func() { close(loaded) })
+	}()
+	defer func() { stopTail(); <-tailed }()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		err := server.ServeTLS(listener, "", "")
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("serve: %w", err)
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if err := server.Shutdown(stop); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	group.Go(func() error { return h.work(ctx, loaded, ready) })
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// work waits for the table, makes the hub ready and runs the loops.
+func (h *Hub) work(ctx context.Context, loaded <-chan struct{}, ready func()) error {
+	select {
+	case <-loaded:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	h.started = h.config.Now()
+	_, rev, err := h.log.AppendMarker(ctx, h.started)
+	if err != nil {
+		return err
+	}
+	if err := h.table.WaitFor(ctx, rev); err != nil {
+		return err
+	}
+	if err := h.spaces.EnsureNamespace(ctx, key.Root, "default"); err != nil {
+		return err
+	}
+	h.ready.Store(true)
+	ready()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, loop := range h.loops() {
+		group.Go(func() error { return loop(ctx) })
+	}
+	return group.Wait()
+}
+
+// newServer makes the HTTPS server. Requests end with the context: open
+// watches and sessions do not hold up a stop.
+func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
+	pair, err := h.ca.Server(serverHosts(h.url))
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("use the server's certificate: %w", err)
+	}
+	return &http.Server{
+		Handler:           h.handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          quietTLS(h.config.Logger),
+		TLSConfig: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{cert},
+			ClientCAs:    h.ca.Pool(),
+			ClientAuth:   tls.RequestClientCert,
+			NextProtos:   []string{"h2", "http/1.1"},
+		},
+	}, nil
+}
+
+// waitCommitted makes the table show everything that was acknowledged to
+// anybody before the call.
+func (h *Hub) waitCommitted(ctx context.Context) error {
+	rev, err := h.log.Committed(ctx)
+	if err != nil {
+		return err
+	}
+	return h.table.WaitFor(ctx, rev)
+}
+
+// observers shows changes to several.
+type observers []table.Observer
+
+func (o observers) Reset() {
+	for _, one := range o {
+		one.Reset()
+	}
+}
+
+func (o observers) Observe(rev int64, changes []table.Change) {
+	for _, one := range o {
+		one.Observe(rev, changes)
+	}
+}

@@ -1,0 +1,118 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// tokenSubresource of a location makes a join token, as the one of a
+	// ServiceAccount does.
+	tokenSubresource = "token"
+	// defaultPruneMaxPercent is the default of spec.prune.maxPercent, for
+	// locations whose spec leaves prune out.
+	defaultPruneMaxPercent = 30
+)
+
+func locationKey(l key.Location) string {
+	return key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}.Key()
+}
+
+// settings are what a location's agent is told of the location, and its UID. A
+// location that is gone or going is not found.
+func (h *Hub) settings(l key.Location) (uid string, s wire.Settings, err error) {
+	row, _ := h.table.Get(locationKey(l))
+	if row == nil || row.Meta.Deleting {
+		return "", s, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l))
+	}
+	var location v1alpha1.Location
+	if err := json.Unmarshal(row.Value, &location); err != nil {
+		return "", s, fmt.Errorf("decode location %q: %w", l, err)
+	}
+	s = wire.Settings{PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(h.config.Heartbeat.Seconds()))}
+	if p := location.Spec.Prune.MaxPercent; p != nil {
+		s.PruneMaxPercent = int(*p)
+	}
+	if location.Spec.Mapping == v1alpha1.MappingPaused {
+		s.Halt = "the location's mapping is Paused"
+	}
+	return row.Meta.UID, s, nil
+}
+
+// tokenHandler makes a join token for a location and forgets the one before.
+func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error) {
+	if verb != "create" {
+		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
+	}
+	if _, _, err := h.settings(l); err != nil {
+		return nil, err
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, enrolment, err := enroll.NewToken(l, h.config.Now())
+		if err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		if _, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}}); err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		join, err := wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode()
+		if err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		writeJSON(w, v1alpha1.LocationToken{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
+			ObjectMeta: metav1.ObjectMeta{Name: string(l)},
+			Status:     v1alpha1.LocationTokenStatus{Token: join},
+		})
+	}, nil
+}
+
+var _ renderer = (*Hub)(nil)
+
+// travelKind is the kind by whose rules a row travels. It depends on the
+// resource alone, so that what travels is a function of the row.
+func (h *Hub) travelKind(row *table.Row) (*kinds.Kind, error) {
+	o, err := key.ParseObject(row.Key)
+	if err != nil {
+		return nil, err
+	}
+	if kind, ok := h.registry.Builtin(key.Root).ForStorage(o.Resource); ok {
+		return kind, nil
+	}
+	return h.anyCustom, nil
+}
+
+// Render makes of a row what a location gets.
+func (h *Hub) Render(row *table.Row, l key.Location) (view.Rendered, error) {
+	kind, err := h.travelKind(row)
+	if err != nil {
+		return view.Rendered{}, err
+	}
+	return view.Render(kind, row, l)
+}
+
+// Digest is the digest of what Render makes of a row.
+func (h *Hub) Digest(row *table.Row, l key.Location) (wire.Sum, error) {
+	kind, err := h.travelKind(row)
+	if err != nil {
+		return wire.Sum{}, err
+	}
+	return view.Digest(kind, row, l)
+}

@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+)
+
+// dirtyLocations collects the locations whose sessions began or ended.
+type dirtyLocations struct {
+	mu   sync.Mutex
+	all  map[key.Location]struct{}
+	wake chan struct{}
+}
+
+func newDirtyLocations() *dirtyLocations {
+	return &dirtyLocations{all: map[key.Location]struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+func (d *dirtyLocations) add(l key.Location) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[l] = struct{}{}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *dirtyLocations) take() []key.Location {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []key.Location
+	for l := range d.all {
+		all = append(all, l)
+	}
+	clear(d.all)
+	return all
+}
+
+// locationLoop keeps the conditions of locations, tells their agents of
+// changes, and forgets what is kept of locations that are gone.
+func (h *Hub) locationLoop(ctx context.Context) error {
+	var c *controller
+	c = newController("locations", h.table, h.config.Logger, func(ctx context.Context, name string) error {
+		return h.reconcileLocation(ctx, c, key.Location(name))
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-h.dirty.wake:
+				for _, l := range h.dirty.take() {
+					c.queue.Add(string(l))
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() { cancel(); <-done }()
+	locations := key.ResourcePrefix(key.Root, key.Locations)
+	enrolments := string(key.Enrolments) + "/"
+	return c.run(ctx,
+		source{table.Under(locations), below(locations), byName},
+		source{table.Under(enrolments), below(enrolments), byName})
+}
+
+// byName names a change by the last segment of its key.
+func byName(ch table.Change) []string {
+	k := ch.Row().Key
+	for i := len(k) - 1; i >= 0; i-- {
+		if k[i] == '/' {
+			return []string{k[i+1:]}
+		}
+	}
+	return nil
+}
+
+func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Location) error {
+	h.sessions.poke(l)
+	row, _ := h.table.Get(locationKey(l))
+	if row == nil {
+		h.tally.Disconnect(l, false)
+		return h.forgetLocation(ctx, l)
+	}
+	open, seen, known := h.sessions.connected(l)
+	since := h.started
+	if known && seen.ended.After(since) {
+		since = seen.ended
+	}
+	wait := h.config.Disconnected - h.config.Now().Sub(since)
+	if !open && wait > 0 { // it has time to come back before anything is said
+		c.queue.AddAfter(string(l), wait)
+	}
+	away := !open && wait <= 0
+	h.tally.Disconnect(l, away)
+	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var location v1alpha1.Location
+		if err := json.Unmarshal(object, &location); err != nil {
+			return nil, fmt.Errorf("decode location %q: %w", l, err)
+		}
+		st := &location.Status
+		if known {
+			st.Agent = &v1alpha1.AgentStatus{Version: seen.info.Version, KubernetesVersion: seen.info.KubernetesVersion}
+			h.condition(&st.Conditions, row, metav1.Condition{
+				Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: "Joined", Message: "an agent has shown the location's token"})
+		}
+		switch {
+		case open:
+			h.condition(&st.Conditions, row, metav1.Condition{
+				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: "Session", Message: "the agent holds a session"})
+		case away:
+			h.condition(&st.Conditions, row, metav1.Condition{
+				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "no agent holds a session"})
+		}
+		return location.Status, nil
+	})
+}
+
+// forgetLocation deletes the reports and the enrolment of a location that is gone.
+func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
+	var ops []store.Op
+	snapshot := h.table.Snapshot()
+	snapshot.Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		ops = append(ops, store.Op{Key: row.Key})
+		return true
+	})
+	if snapshot.Get(key.Enrolment(l)) != nil {
+		ops = append(ops, store.Op{Key: key.Enrolment(l)})
+	}
+	_, err := h.log.Write(ctx, ops)
+	return err
+}

@@ -1,0 +1,102 @@
+package hub
+
+import (
+	"context"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// loops are what the hub does by itself while it runs.
+func (h *Hub) loops() []func(context.Context) error {
+	return []func(context.Context) error{
+		h.reports.run,
+		h.compactLoop,
+		h.spaceLoop,
+		h.namespaceLoop,
+		h.crdLoop,
+		h.placementLoop,
+		h.locationLoop,
+		h.returnLoop,
+	}
+}
+
+// compactLoop forgets history that nobody can resume from any more.
+func (h *Hub) compactLoop(ctx context.Context) error {
+	return h.log.Compact(ctx, h.config.CompactEvery, func() int64 {
+		return h.table.Rev() - int64(h.config.WindowRevisions)
+	})
+}
+
+func below(prefix string) func(*table.Snapshot, func(*table.Row) bool) {
+	return func(s *table.Snapshot, fn func(*table.Row) bool) { s.Ascend(prefix, fn) }
+}
+
+// inAllSpaces visits the rows of a resource in every space.
+func inAllSpaces(r key.Resource) func(*table.Snapshot, func(*table.Row) bool) {
+	return func(s *table.Snapshot, fn func(*table.Row) bool) {
+		for _, name := range spacesOf(s) {
+			more := true
+			s.Ascend(key.ResourcePrefix(name, r), func(row *table.Row) bool {
+				more = fn(row)
+				return more
+			})
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// spacesOf lists root and the spaces there are, those being deleted included.
+func spacesOf(s table.Reader) []key.Space {
+	all := []key.Space{key.Root}
+	s.Ascend(key.ResourcePrefix(key.Root, key.Spaces), func(row *table.Row) bool {
+		if o, err := key.ParseObject(row.Key); err == nil {
+			all = append(all, key.Space(o.Name))
+		}
+		return true
+	})
+	return all
+}
+
+// byKey names a change by its row's key.
+func byKey(ch table.Change) []string { return []string{ch.Row().Key} }
+
+// deletingByKey is byKey for objects that are being deleted.
+func deletingByKey(ch table.Change) []string {
+	if ch.Cur == nil || !ch.Cur.Meta.Deleting {
+		return nil
+	}
+	return byKey(ch)
+}
+
+// namespaceLoop empties namespaces that are being deleted.
+func (h *Hub) namespaceLoop(ctx context.Context) error {
+	c := newController("namespaces", h.table, h.config.Logger, h.finish(h.spaces.FinishNamespace))
+	return c.run(ctx, source{table.AcrossSpaces(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey})
+}
+
+// crdLoop deletes the objects of CRDs that are being deleted.
+func (h *Hub) crdLoop(ctx context.Context) error {
+	c := newController("customresourcedefinitions", h.table, h.config.Logger, h.finish(h.spaces.FinishCRD))
+	return c.run(ctx, source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey})
+}
+
+// finish makes a reconcile of something that ends one object's deletion.
+func (h *Hub) finish(end func(ctx context.Context, s key.Space, name string) (bool, error)) func(context.Context, string) error {
+	return func(ctx context.Context, k string) error {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			return err
+		}
+		if row, _ := h.table.Get(k); row == nil || !row.Meta.Deleting {
+			return nil
+		}
+		done, err := end(ctx, o.Space, o.Name)
+		if err == nil && !done {
+			return errAgain
+		}
+		return err
+	}
+}

@@ -1,0 +1,29 @@
+package hub
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// newMetrics serves what the hub measures of itself. Series have no labels
+// that users choose, so their number is bounded.
+func (h *Hub) newMetrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_log_revision", Help: "Revision that the table has reached.",
+		}, func() float64 { return float64(h.table.Rev()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_agent_sessions", Help: "Locations with an agent connected.",
+		}, func() float64 { return float64(h.sessions.count()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
+		}, func() float64 { return float64(h.views.Fallbacks()) }),
+	)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,153 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+)
+
+// signal is an observer that wakes a loop; what happened is asked elsewhere.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+// Reset wakes the loop.
+func (s signal) Reset() { s.raise() }
+
+// Observe wakes the loop.
+func (s signal) Observe(int64, []table.Change) { s.raise() }
+
+func (s signal) raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// placementLoop writes the counts of placements, once they have been quiet or
+// at the latest every few settling times, so that a burst of reports costs one
+// write.
+func (h *Hub) placementLoop(ctx context.Context) error {
+	again := map[tally.Placement]struct{}{}
+	for {
+		if len(again) == 0 {
+			select {
+			case <-h.changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := h.settle(ctx); err != nil {
+			return err
+		}
+		dirty := h.tally.Dirty()
+		for _, p := range dirty.Placements {
+			again[p] = struct{}{}
+		}
+		for p := range again {
+			err := h.writePlacementStatus(ctx, p)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err == nil {
+				delete(again, p)
+			} else if !errors.Is(err, errAgain) {
+				h.config.Logger.Warn("write a placement's status", "space", p.Space, "placement", p.Name, "error", err)
+			}
+		}
+	}
+}
+
+// settle waits until nothing has changed for the settling time, but no longer
+// than maxSettle of them.
+func (h *Hub) settle(ctx context.Context) error {
+	const maxSettle = 5
+	for range maxSettle {
+		timer := time.NewTimer(h.config.Settle)
+		select {
+		case <-timer.C:
+			return nil
+		case <-h.changed:
+			timer.Stop()
+			select {
+			case <-time.After(h.config.Settle):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func placementKey(p tally.Placement) string {
+	return key.Object{Space: p.Space, Identity: key.Identity{Resource: key.Placements, Name: p.Name}}.Key()
+}
+
+func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error {
+	snapshot := h.table.Snapshot()
+	row := snapshot.Get(placementKey(p))
+	resolved, ok := placement.StatusOf(snapshot, p.Space, p.Name)
+	if row == nil || !ok {
+		return nil
+	}
+	counts := h.tally.Placement(p)
+	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var pl v1alpha1.Placement
+		if err := json.Unmarshal(object, &pl); err != nil {
+			return nil, fmt.Errorf("decode placement %q: %w", p.Name, err)
+		}
+		st := &pl.Status
+		st.ObservedGeneration = row.Meta.Generation
+		st.Locations = int64(len(resolved.Locations))
+		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
+		h.condition(&st.Conditions, row, accepted(resolved.Problems))
+		h.condition(&st.Conditions, row, synced(counts.Counts))
+		return pl.Status, nil
+	})
+}
+
+// condition sets a condition whose Status, Reason and Message are given.
+func (h *Hub) condition(all *[]metav1.Condition, row *table.Row, c metav1.Condition) {
+	c.ObservedGeneration = row.Meta.Generation
+	c.LastTransitionTime = metav1.NewTime(h.config.Now())
+	meta.SetStatusCondition(all, c)
+}
+
+func accepted(problems []string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "every selector and test can be used"}
+	if len(problems) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(problems, "; ")
+	}
+	return c
+}
+
+// synced says whether everything assigned is applied.
+func synced(c v1alpha1.Counts) metav1.Condition {
+	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
+	switch {
+	case c.Failed > 0:
+		out.Reason, out.Message = "Failed", "see status.errors"
+	case c.Held > 0:
+		out.Reason, out.Message = "Held", "locations keep what they have of some objects"
+	case c.Applied < c.Assigned:
+		out.Reason, out.Message = "Progressing", "not everything assigned is applied yet"
+	default:
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", "everything assigned is applied"
+	}
+	return out
+}

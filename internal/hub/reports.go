@@ -1,0 +1,220 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	maxReportsBytes = 8 << 20
+	// maxReport is what a report may take in the log; a status above it is refused.
+	maxReport = 512 << 10
+	// reportLinger is how long a report waits for others to share its
+	// transaction, which keeps one change at many locations at few transactions.
+	reportLinger = 100 * time.Millisecond
+	reportQueue  = 1000
+)
+
+// serveReports takes a batch of reports into the log.
+func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
+	var answer wire.ReportsAnswer
+	var ops []store.Op
+	for {
+		var line wire.ReportLine
+		err := body.Decode(&line)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			h.refuse(w, r, badRequest("report %d: %v", len(ops), err))
+			return
+		}
+		op, err := h.reportOp(l, line)
+		if err != nil {
+			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})
+			continue
+		}
+		if row, _ := h.table.Get(op.Key); row == nil && op.Value == nil || row != nil && slices.Equal(row.Value, op.Value) {
+			continue
+		}
+		ops = append(ops, op)
+	}
+	answer.Revision = h.table.Rev()
+	if len(ops) > 0 {
+		rev, err := h.reports.write(r.Context(), ops)
+		if err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		answer.Revision = rev
+	}
+	writeJSON(w, answer)
+}
+
+// reportOp checks one line and makes it a write. A location can only ever
+// write below its own prefix.
+func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
+	object, err := key.ParsePath(line.Key)
+	if err != nil {
+		return store.Op{}, err
+	}
+	if err := object.Validate(); err != nil {
+		return store.Op{}, err
+	}
+	if err := key.ValidateName(string(object.Space)); err != nil {
+		return store.Op{}, fmt.Errorf("space: %w", err)
+	}
+	op := store.Op{Key: key.Report{Location: l, Origin: key.Placed, Object: object}.Key()}
+	if line.Removed {
+		return op, nil
+	}
+	if line.Report == nil {
+		return op, errors.New("neither a report nor a removal")
+	}
+	if op.Value, err = json.Marshal(line.Report); err != nil {
+		return op, fmt.Errorf("encode: %w", err)
+	}
+	if len(op.Value) > maxReport {
+		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), maxReport)
+	}
+	return op, nil
+}
+
+// serveReportsWalk answers with what the log has of a location's reports that
+// differs from what the agent has.
+func (h *Hub) serveReportsWalk(w http.ResponseWriter, r *http.Request, l key.Location) {
+	leaves, err := readLeaves(json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)))
+	if err != nil {
+		h.refuse(w, r, badRequest("reports walk: %v", err))
+		return
+	}
+	have := make(map[string]wire.Sum, len(leaves))
+	for _, leaf := range leaves {
+		have[leaf.Key] = leaf.Sum
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	send := func(line wire.ReportLine) bool { return out.Encode(line) == nil }
+	h.table.Snapshot().Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		rk, err := key.ParseReport(row.Key)
+		if err != nil || rk.Origin != key.Placed {
+			return true
+		}
+		path := rk.Path()
+		sum, ok := have[path]
+		delete(have, path)
+		if ok && sum == wire.SumOf(row.Value) {
+			return true
+		}
+		var report wire.Report
+		if err := json.Unmarshal(row.Value, &report); err != nil {
+			return true // the agent's own will replace it
+		}
+		return send(wire.ReportLine{Key: path, Report: &report})
+	})
+	for path := range have { // the log lacks these
+		if !send(wire.ReportLine{Key: path, Removed: true}) {
+			return
+		}
+	}
+}
+
+// reportWriter puts the reports of many agents into shared transactions.
+type reportWriter struct {
+	log    *store.Log
+	linger time.Duration
+	queue  chan reportBatch
+}
+
+type reportBatch struct {
+	ops  []store.Op
+	done chan<- reportResult
+}
+
+type reportResult struct {
+	rev int64
+	err error
+}
+
+func newReportWriter(log *store.Log) *reportWriter {
+	return &reportWriter{log: log, linger: reportLinger, queue: make(chan reportBatch, reportQueue)}
+}
+
+// write returns the revision that holds the reports.
+func (w *reportWriter) write(ctx context.Context, ops []store.Op) (int64, error) {
+	done := make(chan reportResult, 1)
+	select {
+	case w.queue <- reportBatch{ops, done}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	select {
+	case r := <-done:
+		return r.rev, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// run writes until the context ends.
+func (w *reportWriter) run(ctx context.Context) error {
+	for {
+		select {
+		case first := <-w.queue:
+			w.flush(ctx, w.collect(ctx, first))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// collect waits for more until a transaction is full or the first has waited long enough.
+func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportBatch {
+	const full = 100
+	batches, n := []reportBatch{first}, len(first.ops)
+	timer := time.NewTimer(w.linger)
+	defer timer.Stop()
+	for n < full {
+		select {
+		case b := <-w.queue:
+			batches, n = append(batches, b), n+len(b.ops)
+		case <-timer.C:
+			return batches
+		case <-ctx.Done():
+			return batches
+		}
+	}
+	return batches
+}
+
+func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
+	var ops []store.Op
+	at := map[string]int{}
+	for _, b := range batches {
+		for _, op := range b.ops {
+			// etcd refuses a key twice in one transaction; the newest counts.
+			if i, ok := at[op.Key]; ok {
+				ops[i] = op
+				continue
+			}
+			at[op.Key] = len(ops)
+			ops = append(ops, op)
+		}
+	}
+	rev, err := w.log.Write(ctx, ops)
+	for _, b := range batches {
+		b.done <- reportResult{rev, err}
+	}
+}

@@ -1,0 +1,138 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/view"
+)
+
+// serveSpace serves one space, or the wildcard over all of them.
+func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root apiRoot) {
+	s := key.Space(root.name)
+	if err := h.waitCommitted(r.Context()); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if s == key.AllSpaces {
+		h.serveAPI(w, r, root, view.AllSpaces(), h.registry.Builtin(key.Root))
+		return
+	}
+	if !h.spaceExists(s) {
+		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.name))
+		return
+	}
+	catalog, err := h.registry.Catalog(s, h.table.Snapshot())
+	if err != nil { // a CRD that can't be compiled; the rest is served
+		h.config.Logger.Warn("catalog of a space", "space", s, "error", err)
+	}
+	h.serveAPI(w, r.WithContext(space.WithSpace(r.Context(), s)), root, view.Space(s), catalog)
+}
+
+// serveView serves what one location is to have.
+func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root apiRoot) {
+	l := key.Location(root.name)
+	if err := h.waitCommitted(r.Context()); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if _, _, err := h.settings(l); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	h.serveAPI(w, r, root, view.Location(l), h.locationCatalog(l))
+}
+
+// serveAPI serves one API root: its documents, reads through a lens, and, if
+// the lens is of a single space, writes.
+func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, lens view.Lens, catalog *kinds.Catalog) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok {
+		h.refuse(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
+		return
+	}
+	if !info.IsResourceRequest {
+		h.serveDocument(w, r.WithContext(kinds.WithPrefix(r.Context(), root.prefix)), catalog)
+		return
+	}
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	kind, ok := catalog.Lookup(gvr)
+	if !ok {
+		h.refuse(w, r, notFound(r.URL.Path))
+		return
+	}
+	handler, err := h.handlerFor(r.Context(), lens, catalog, kind, info)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	handler(w, r)
+}
+
+// handlerFor chooses who serves a verb: reads come from the table, writes go
+// through the space's registries.
+func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
+	s, writable := space.SpaceFrom(ctx)
+	read := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	if !catalog.Access(kind).Allows(info.Verb) || !read && !writable {
+		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
+	}
+	if s == key.Root && kind.Resource == key.Locations && info.Subresource == tokenSubresource {
+		return h.tokenHandler(key.Location(info.Name), info.Verb)
+	}
+	if read && info.Subresource != kinds.ScaleSubresource {
+		return h.views.Handler(lens, kind, info)
+	}
+	if !writable {
+		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
+	}
+	return h.spaces.Handler(catalog, kind, s, info)
+}
+
+func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {
+	if r.URL.Path == "/version" {
+		h.serveVersion(w, r)
+		return
+	}
+	catalog.Handler().ServeHTTP(w, r)
+}
+
+// spaceExists says whether a space can be used. One that is being deleted is
+// gone for its users at once.
+func (h *Hub) spaceExists(s key.Space) bool {
+	if s == key.Root {
+		return true
+	}
+	row, _ := h.table.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(s)}}.Key())
+	return row != nil && !row.Meta.Deleting
+}
+
+// locationCatalog lists exactly the resources that a location has something of.
+func (h *Hub) locationCatalog(l key.Location) *kinds.Catalog {
+	rows, _ := h.table.Members(string(l))
+	snapshot := h.table.Snapshot()
+	seen := map[key.Resource]bool{}
+	var all []*kinds.Kind
+	for _, row := range rows {
+		o, err := key.ParseObject(row.Key)
+		if err != nil || seen[o.Resource] || !view.Holds(row, l) {
+			continue
+		}
+		seen[o.Resource] = true
+		// An error concerns a CRD; what it serves is not found below then.
+		catalog, _ := h.registry.Catalog(o.Space, snapshot)
+		if kind, ok := catalog.ForStorage(o.Resource); ok {
+			all = append(all, kind)
+		}
+	}
+	return kinds.NewCatalog(all, func(*kinds.Kind) kinds.Access { return kinds.ReadOnly })
+}

@@ -1,0 +1,240 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// sendTimeout is how long an agent may take to read what it is sent before its
+// session is given up.
+const sendTimeout = 60 * time.Second
+
+// session is one agent's desired stream.
+type session struct {
+	hub     *Hub
+	content content
+	sub     *table.Subscription
+	out     *frameWriter
+	// root and count describe the content at the revision at; frames of
+	// changes up to at are sent without touching them.
+	root  wire.Sum
+	count int
+	at    int64
+	// settings are the last ones sent; poke says that the location changed.
+	settings wire.Settings
+	poke     <-chan struct{}
+}
+
+// serveDesired streams to an agent what its location is to have, until the
+// agent goes, a newer session takes over, or the hub stops.
+func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
+	if shard := r.URL.Query().Get("shard"); shard != "" && shard != "1/1" {
+		h.refuse(w, r, badRequest("shard %q: this hub serves a location as a whole", shard))
+		return
+	}
+	after, err := revisionParam(r)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	info := wire.Info{Version: r.URL.Query().Get("version"), KubernetesVersion: r.URL.Query().Get("kubernetesVersion")}
+	mine := h.sessions.start(r.Context(), l, info)
+	defer h.sessions.end(mine)
+
+	s := &session{hub: h, content: content{location: l, renderer: h}, out: newFrameWriter(w), poke: mine.poke}
+	bye := wire.Bye{Reason: wire.ByeShutdown}
+	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after)
+	switch {
+	case errors.Is(err, table.ErrExpired):
+		bye.Reason = wire.ByeExpired
+	case errors.Is(err, errLocationRemoved):
+		bye.Reason = wire.ByeRemoved
+	case h.sessions.replaced(mine):
+		bye.Reason = wire.ByeReplaced
+	case r.Context().Err() != nil:
+		return
+	}
+	// The agent may be gone, which ends the session just as well.
+	_ = s.out.send(wire.Frame{Bye: &bye})
+	h.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
+}
+
+var errLocationRemoved = errors.New("the location was removed")
+
+func (s *session) run(ctx context.Context, marker string, after int64) error {
+	rows, rev := s.hub.table.Members(string(s.content.location))
+	s.root, s.count = s.content.total(rows)
+	s.at = rev
+	continuous := s.hub.lineage.continuous(marker, after)
+	resumed := false
+	if after > 0 && continuous {
+		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), after)
+		resumed, s.sub = err == nil, sub
+	}
+	if !resumed {
+		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), rev)
+		if err != nil {
+			return err
+		}
+		s.sub = sub
+	}
+	defer s.sub.Close()
+
+	uid, settings, err := s.hub.settings(s.content.location)
+	if err != nil {
+		return err
+	}
+	s.settings = settings
+	name := s.hub.lineage.at(rev)
+	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
+		UID: uid, Marker: name, Revision: rev, Root: s.root, Count: s.count,
+		Continuous: continuous, Resumed: resumed, Settings: settings,
+	}}); err != nil {
+		return err
+	}
+	return s.follow(ctx, uid, resumed)
+}
+
+// follow sends what happens until the context ends. mark says that the agent
+// waits for a mark even if nothing happened.
+func (s *session) follow(ctx context.Context, uid string, mark bool) error {
+	ping := time.NewTicker(s.hub.config.Heartbeat)
+	defer ping.Stop()
+	for {
+		select {
+		case <-s.sub.Wake():
+			if err := s.poll(&mark); err != nil {
+				return err
+			}
+		case <-s.poke:
+			if err := s.locationChanged(uid); err != nil {
+				return err
+			}
+		case <-ping.C:
+			if err := s.out.send(wire.Frame{Ping: &wire.Ping{}}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// poll sends the changes that are there and, once the agent has all of them, a mark.
+func (s *session) poll(mark *bool) error {
+	steps, upTo, err := s.sub.Poll()
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		for _, ch := range step.Changes {
+			f, before, after, ok := s.content.change(ch)
+			if step.Rev > s.at {
+				s.move(before, after)
+			}
+			if !ok {
+				continue
+			}
+			if err := s.out.add(f); err != nil {
+				return err
+			}
+			*mark = true
+		}
+	}
+	if upTo < s.at { // the history before the hello's revision is not through yet
+		return s.out.flush()
+	}
+	s.at = upTo
+	if !*mark {
+		return nil
+	}
+	*mark = false
+	name := s.hub.lineage.at(upTo)
+	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: upTo, Root: s.root, Count: s.count, Marker: name}})
+}
+
+func (s *session) move(before, after *entry) {
+	s.root = s.root.Sub(before.sum()).Add(after.sum())
+	if before != nil {
+		s.count--
+	}
+	if after != nil {
+		s.count++
+	}
+}
+
+// locationChanged sends new settings, or ends the session of a location that is gone.
+func (s *session) locationChanged(uid string) error {
+	now, settings, err := s.hub.settings(s.content.location)
+	if err != nil {
+		return err
+	}
+	if now != uid {
+		return errLocationRemoved
+	}
+	if settings == s.settings {
+		return nil
+	}
+	s.settings = settings
+	return s.out.send(wire.Frame{Settings: &settings})
+}
+
+// frameWriter writes frames to an agent, each before a deadline.
+type frameWriter struct {
+	encoder *json.Encoder
+	control *http.ResponseController
+}
+
+func newFrameWriter(w http.ResponseWriter) *frameWriter {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return &frameWriter{encoder: encoder, control: http.NewResponseController(w)}
+}
+
+// add writes a frame; flush sends it on its way.
+func (f *frameWriter) add(frame wire.Frame) error {
+	if err := f.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set the deadline of a frame: %w", err)
+	}
+	if err := f.encoder.Encode(frame); err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	return nil
+}
+
+func (f *frameWriter) flush() error {
+	if err := f.control.Flush(); err != nil {
+		return fmt.Errorf("send frames: %w", err)
+	}
+	return nil
+}
+
+func (f *frameWriter) send(frame wire.Frame) error {
+	if err := f.add(frame); err != nil {
+		return err
+	}
+	return f.flush()
+}
+
+func revisionParam(r *http.Request) (int64, error) {
+	s := r.URL.Query().Get("after")
+	if s == "" {
+		return 0, nil
+	}
+	rev, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || rev < 0 {
+		return 0, badRequest("after %q: want a revision", s)
+	}
+	return rev, nil
+}
