@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 
 	"orrery.dev/orrery/internal/key"
@@ -39,6 +38,9 @@ func (a Access) Allows(verb string) bool {
 // Catalog is a set of kinds that is served under one root: the kinds of a space
 // or of a view. It is immutable.
 type Catalog struct {
+	// base is a catalog that this one adds to; nil if it stands alone. So the
+	// catalog of a space costs as much as the space's own kinds.
+	base  *Catalog
 	kinds []*Kind
 	// access has the kinds that may not be read and written freely.
 	access map[*Kind]Access
@@ -50,13 +52,18 @@ type Catalog struct {
 // nil that everything may. Of two kinds for one resource of one version the
 // first is served.
 func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
+	return newCatalog(nil, kinds, access)
+}
+
+func newCatalog(base *Catalog, kinds []*Kind, access func(*Kind) Access) *Catalog {
 	c := &Catalog{
+		base:   base,
 		access: map[*Kind]Access{},
 		served: make(map[schema.GroupVersionResource]*Kind, len(kinds)),
 		stored: make(map[key.Resource]*Kind, len(kinds)),
 	}
 	for _, k := range kinds {
-		if _, ok := c.served[k.GVR]; ok {
+		if _, ok := c.Lookup(k.GVR); ok {
 			continue
 		}
 		c.served[k.GVR] = k
@@ -70,13 +77,17 @@ func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
 			c.stored[k.Resource] = k
 		}
 	}
-	slices.SortStableFunc(c.kinds, func(a, b *Kind) int {
+	sortKinds(c.kinds)
+	return c
+}
+
+func sortKinds(kinds []*Kind) {
+	slices.SortStableFunc(kinds, func(a, b *Kind) int {
 		return cmp.Or(
 			compareGroups(a.GVR.Group, b.GVR.Group),
 			version.CompareKubeAwareVersionStrings(b.GVR.Version, a.GVR.Version),
 			cmp.Compare(a.GVR.Resource, b.GVR.Resource))
 	})
-	return c
 }
 
 // betterForStorage prefers the kind that serves what is stored, then the
@@ -93,27 +104,49 @@ func betterForStorage(k, old *Kind) bool {
 
 // Lookup finds the kind that is served as a resource.
 func (c *Catalog) Lookup(gvr schema.GroupVersionResource) (*Kind, bool) {
+	if c.base != nil {
+		if k, ok := c.base.Lookup(gvr); ok {
+			return k, true
+		}
+	}
 	k, ok := c.served[gvr]
 	return k, ok
 }
 
 // Access says what may be done with a kind of the catalog.
-func (c *Catalog) Access(k *Kind) Access { return c.access[k] }
+func (c *Catalog) Access(k *Kind) Access {
+	if a, ok := c.access[k]; ok || c.base == nil {
+		return a
+	}
+	return c.base.Access(k)
+}
 
 // ForStorage finds the one kind by which objects of a resource of the log are
 // shown where only one version can be: that of its storage version, or if that
 // is not served, of the version that clients prefer.
 func (c *Catalog) ForStorage(r key.Resource) (*Kind, bool) {
+	if c.base != nil {
+		if k, ok := c.base.ForStorage(r); ok {
+			return k, true
+		}
+	}
 	k, ok := c.stored[r]
 	return k, ok
 }
 
 // Kinds returns all kinds: groups as Kubernetes orders them, versions from the
 // preferred one on, resources by name. The caller must not change the slice.
-func (c *Catalog) Kinds() []*Kind { return c.kinds }
-
-// Resources returns each resource of the log that the catalog serves, once.
-func (c *Catalog) Resources() sets.Set[key.Resource] { return sets.KeySet(c.stored) }
+func (c *Catalog) Kinds() []*Kind {
+	switch {
+	case c.base == nil:
+		return c.kinds
+	case len(c.kinds) == 0:
+		return c.base.Kinds()
+	}
+	kinds := slices.Concat(c.base.Kinds(), c.kinds)
+	sortKinds(kinds)
+	return kinds
+}
 
 // compareGroups orders groups as a Kubernetes API server does, which decides
 // what a client means by a name that several groups have: core first, then the

@@ -55,18 +55,13 @@ func NewRegistry() (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, orrery), spaces: newLRU[key.Space, *spaceCatalog](maxSpaceCatalogs)}
-	r.root = NewCatalog(r.base(key.Root), nil)
-	r.plain = NewCatalog(r.base(""), plainAccess)
+	r.root = NewCatalog(r.builtins, nil)
+	r.plain = NewCatalog(slices.DeleteFunc(slices.Clone(r.builtins), rootOnly), plainAccess)
 	return r, nil
 }
 
-// base is the kinds that a space has without any CRD.
-func (r *Registry) base(s key.Space) []*Kind {
-	if s == key.Root {
-		return r.builtins
-	}
-	return slices.DeleteFunc(slices.Clone(r.builtins), func(k *Kind) bool { return k.Resource == key.Spaces })
-}
+// rootOnly is for kinds that no space but root has.
+func rootOnly(k *Kind) bool { return k.Resource == key.Spaces }
 
 // plainAccess is for all spaces but root: locations can be seen from everywhere.
 func plainAccess(k *Kind) Access {
@@ -115,7 +110,7 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*Catalog, error) {
 // make makes the catalog of a space, taking from an older one what is the same.
 func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) *spaceCatalog {
 	made := &spaceCatalog{rows: make([]definedBy, 0, len(entries))}
-	kinds := r.base(s)
+	var kinds []*Kind
 	access := map[*Kind]Access{}
 	var failed []error
 	for _, e := range entries {
@@ -130,15 +125,7 @@ func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) 
 		}
 	}
 	made.failed = errors.Join(failed...)
-	made.catalog = NewCatalog(kinds, func(k *Kind) Access {
-		if a, ok := access[k]; ok {
-			return a
-		}
-		if s == key.Root {
-			return ReadWrite
-		}
-		return plainAccess(k)
-	})
+	made.catalog = newCatalog(r.Builtin(s), kinds, func(k *Kind) Access { return access[k] })
 	return made
 }
 

@@ -21,7 +21,7 @@ type artefacts struct {
 	structural func() (map[string]*structuralschema.Structural, error)
 	types      func() (managedfields.TypeConverter, error)
 	strategies map[string]func() (*strategies, error)
-	documents  map[string]func() (*documents, error)
+	documents  map[string]*documents
 }
 
 func newArtefacts(d *definition) *artefacts {
@@ -29,11 +29,11 @@ func newArtefacts(d *definition) *artefacts {
 		structural: sync.OnceValues(d.compileStructural),
 		types:      sync.OnceValues(d.compileTypes),
 		strategies: map[string]func() (*strategies, error){},
-		documents:  map[string]func() (*documents, error){},
+		documents:  map[string]*documents{},
 	}
 	for _, v := range d.versions {
 		a.strategies[v.Name] = sync.OnceValues(func() (*strategies, error) { return d.compileStrategies(a, v) })
-		a.documents[v.Name] = sync.OnceValues(func() (*documents, error) { return d.compileDocuments(v.Name) })
+		a.documents[v.Name] = newDocuments(d, v.Name)
 	}
 	return a
 }

@@ -24,15 +24,20 @@ func DefaultLimits() Limits {
 	return Limits{Definitions: 32 << 20, Artefacts: 16 << 20}
 }
 
+// maxMerges is how many documents of many megabytes are made at once.
+const maxMerges = 2
+
 // Compiler makes kinds of CRDs. CRDs that say the same share one result. It is
 // safe for concurrent use.
 type Compiler struct {
 	// scheme has what travels beside custom resources, scales what their scale
 	// subresources are.
 	scheme, scales *runtime.Scheme
-	converters     *conversion.CRConverterFactory
-	definitions    *lru[string, []*Kind]
-	artefacts      *lru[string, *artefacts]
+	// merges bounds how many large documents are made at once.
+	merges      chan struct{}
+	converters  *conversion.CRConverterFactory
+	definitions *lru[string, []*Kind]
+	artefacts   *lru[string, *artefacts]
 }
 
 // NewCompiler makes a compiler with empty caches.
@@ -51,6 +56,7 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 	return &Compiler{
 		scheme:      newMetaScheme(),
 		scales:      scales,
+		merges:      make(chan struct{}, maxMerges),
 		converters:  converters,
 		definitions: newLRU[string, []*Kind](limits.Definitions),
 		artefacts:   newLRU[string, *artefacts](limits.Artefacts),

@@ -1,0 +1,160 @@
+package kinds
+
+import (
+	"slices"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// verbs are what discovery says can be done with objects of a kind.
+func (c *Catalog) verbs(k *Kind) []string {
+	switch c.Access(k) {
+	case ReadOnly:
+		return []string{"get", "list", "watch"}
+	case Terminating:
+		return []string{"delete", "deletecollection", "get", "list", "watch"}
+	}
+	all := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	if k.Resource == key.Namespaces {
+		// As in Kubernetes: they are emptied one by one.
+		return slices.DeleteFunc(all, func(v string) bool { return v == "deletecollection" })
+	}
+	return all
+}
+
+// subverbs are what discovery says can be done with a subresource of a kind.
+func (c *Catalog) subverbs(k *Kind) []string {
+	if c.Access(k) == ReadOnly {
+		return []string{"get"}
+	}
+	return []string{"get", "patch", "update"}
+}
+
+// groups are the groups but core, with their versions from the preferred one on.
+func (c *Catalog) groups() []metav1.APIGroup {
+	var groups []metav1.APIGroup
+	for _, gv := range c.versions() {
+		if gv.Group == "" {
+			continue
+		}
+		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		if n := len(groups); n > 0 && groups[n-1].Name == gv.Group {
+			groups[n-1].Versions = append(groups[n-1].Versions, v)
+			continue
+		}
+		groups = append(groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+	}
+	return groups
+}
+
+// versions are the versions of all groups in the order of Kinds.
+func (c *Catalog) versions() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for _, k := range c.Kinds() {
+		if gv := k.GVR.GroupVersion(); len(versions) == 0 || versions[len(versions)-1] != gv {
+			versions = append(versions, gv)
+		}
+	}
+	return versions
+}
+
+// resources are what one version of a group has.
+func (c *Catalog) resources(gv schema.GroupVersion) []metav1.APIResource {
+	var list []metav1.APIResource
+	for _, k := range c.Kinds() {
+		if k.GVR.GroupVersion() != gv {
+			continue
+		}
+		list = append(list, metav1.APIResource{
+			Name:               k.GVR.Resource,
+			SingularName:       k.Singular,
+			Namespaced:         k.Namespaced,
+			Kind:               k.GVK.Kind,
+			Verbs:              c.verbs(k),
+			ShortNames:         k.ShortNames,
+			Categories:         k.Categories,
+			StorageVersionHash: discovery.StorageVersionHash(k.Storage.Group, k.Storage.Version, k.GVK.Kind),
+		})
+		for _, s := range k.subresources() {
+			r := metav1.APIResource{Name: k.GVR.Resource + "/" + s.name, Namespaced: k.Namespaced, Kind: s.kind.Kind, Verbs: c.subverbs(k)}
+			if s.kind.GroupVersion() != gv {
+				r.Group, r.Version = s.kind.Group, s.kind.Version
+			}
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// aggregate is discovery in one document: of the core group, or of all others.
+func (c *Catalog) aggregate(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
+	list := &apidiscoveryv2.APIGroupDiscoveryList{}
+	for _, k := range c.Kinds() {
+		if (k.GVR.Group == "") != core {
+			continue
+		}
+		if n := len(list.Items); n == 0 || list.Items[n-1].Name != k.GVR.Group {
+			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: k.GVR.Group}})
+		}
+		group := &list.Items[len(list.Items)-1]
+		if n := len(group.Versions); n == 0 || group.Versions[n-1].Version != k.GVR.Version {
+			group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{
+				Version:   k.GVR.Version,
+				Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			})
+		}
+		v := &group.Versions[len(group.Versions)-1]
+		v.Resources = append(v.Resources, c.describe(k))
+	}
+	return list
+}
+
+func (c *Catalog) describe(k *Kind) apidiscoveryv2.APIResourceDiscovery {
+	r := apidiscoveryv2.APIResourceDiscovery{
+		Resource:         k.GVR.Resource,
+		ResponseKind:     metaKind(k.GVK),
+		Scope:            apidiscoveryv2.ScopeCluster,
+		SingularResource: k.Singular,
+		Verbs:            c.verbs(k),
+		ShortNames:       k.ShortNames,
+		Categories:       k.Categories,
+	}
+	if k.Namespaced {
+		r.Scope = apidiscoveryv2.ScopeNamespace
+	}
+	for _, s := range k.subresources() {
+		r.Subresources = append(r.Subresources, apidiscoveryv2.APISubresourceDiscovery{
+			Subresource:  s.name,
+			ResponseKind: metaKind(s.kind),
+			Verbs:        c.subverbs(k),
+		})
+	}
+	return r
+}
+
+type subresource struct {
+	name string
+	kind schema.GroupVersionKind
+}
+
+// subresources are those of a kind, by name.
+func (k *Kind) subresources() []subresource {
+	var list []subresource
+	if k.Scale != nil {
+		list = append(list, subresource{ScaleSubresource, autoscalingv1.SchemeGroupVersion.WithKind("Scale")})
+	}
+	if k.HasStatus {
+		list = append(list, subresource{StatusSubresource, k.GVK})
+	}
+	return list
+}
+
+func metaKind(gvk schema.GroupVersionKind) *metav1.GroupVersionKind {
+	return &metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}
+}

@@ -1,0 +1,183 @@
+package kinds
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// raw is a JSON object of which only the outermost names have been read.
+type raw map[string]json.RawMessage
+
+// within reads the object at a name; nil if there is none.
+func (r raw) within(name string) (raw, error) {
+	value, ok := r[name]
+	if !ok {
+		return nil, nil
+	}
+	var object raw
+	if err := json.Unmarshal(value, &object); err != nil {
+		return nil, fmt.Errorf("read %q: %w", name, err)
+	}
+	return object, nil
+}
+
+func (r raw) set(name string, object raw) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("write %q: %w", name, err)
+	}
+	r[name] = data
+	return nil
+}
+
+// part is a packed OpenAPI document and what to take of it.
+type part struct {
+	packed []byte
+	// keep says which operations of a path to keep; nil for all. A path
+	// without any is dropped.
+	keep func(path, method string) bool
+}
+
+// mergeV3 makes one OpenAPI v3 document of several; of two schemas of one name,
+// which describe the same type, the first counts.
+func mergeV3(parts []part) ([]byte, error) {
+	var document raw
+	paths, schemas := raw{}, raw{}
+	for _, p := range parts {
+		one, err := p.read()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.addPaths(paths, one); err != nil {
+			return nil, err
+		}
+		components, err := one.within("components")
+		if err != nil {
+			return nil, err
+		}
+		own, err := components.within("schemas")
+		if err != nil {
+			return nil, err
+		}
+		addMissing(schemas, own)
+		if document == nil {
+			document = one
+		}
+	}
+	components, err := document.within("components")
+	if err != nil {
+		return nil, err
+	}
+	if components == nil {
+		components = raw{}
+	}
+	if err := components.set("schemas", schemas); err != nil {
+		return nil, err
+	}
+	if err := document.set("components", components); err != nil {
+		return nil, err
+	}
+	if err := document.set("paths", paths); err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
+// mergeV2 adds OpenAPI v2 documents to a first one.
+func mergeV2(parts []part) ([]byte, error) {
+	var document raw
+	paths, definitions := raw{}, raw{}
+	for _, p := range parts {
+		one, err := p.read()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.addPaths(paths, one); err != nil {
+			return nil, err
+		}
+		own, err := one.within("definitions")
+		if err != nil {
+			return nil, err
+		}
+		addMissing(definitions, own)
+		if document == nil {
+			document = one
+		}
+	}
+	if err := document.set("definitions", definitions); err != nil {
+		return nil, err
+	}
+	if err := document.set("paths", paths); err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
+func addMissing(to, from raw) {
+	for name, value := range from {
+		if _, ok := to[name]; !ok {
+			to[name] = value
+		}
+	}
+}
+
+func (p part) read() (raw, error) {
+	data, err := unzip(p.packed)
+	if err != nil {
+		return nil, err
+	}
+	var document raw
+	if err := json.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("read OpenAPI: %w", err)
+	}
+	return document, nil
+}
+
+func (p part) addPaths(to, document raw) error {
+	paths, err := document.within("paths")
+	if err != nil {
+		return err
+	}
+	for path, item := range paths {
+		if p.keep == nil {
+			to[path] = item
+			continue
+		}
+		operations, err := paths.within(path)
+		if err != nil {
+			return err
+		}
+		before := len(operations)
+		maps.DeleteFunc(operations, func(name string, _ json.RawMessage) bool {
+			return slices.Contains(httpMethods, name) && !p.keep(path, name)
+		})
+		switch {
+		case len(operations) == before:
+			to[path] = item
+		case slices.ContainsFunc(slices.Collect(maps.Keys(operations)), func(name string) bool { return slices.Contains(httpMethods, name) }):
+			if err := to.set(path, operations); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var httpMethods = []string{"get", "put", "post", "patch", "delete", "options", "head"}
+
+// resourceIn is the resource that a path below a version's root is about; ""
+// for the root itself.
+func resourceIn(path, root string) string {
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(path, "/"), root+"/")
+	if !ok {
+		return ""
+	}
+	s := strings.Split(rest, "/")
+	if len(s) > 2 && s[0] == "namespaces" && s[1] == "{namespace}" {
+		return s[2]
+	}
+	return s[0]
+}
