@@ -15,6 +15,8 @@ import (
 const (
 	retryFirst = 50 * time.Millisecond
 	retryMost  = 30 * time.Second
+	// later is how often something that waits for others is looked at.
+	later = time.Second
 )
 
 // controller brings things named by strings to where they should be: whenever
@@ -75,6 +77,9 @@ func (c *controller) next(ctx context.Context) bool {
 	case err == nil:
 		c.queue.Forget(name)
 	case ctx.Err() != nil:
+	case errors.Is(err, errLater):
+		c.queue.Forget(name)
+		c.queue.AddAfter(name, later)
 	default:
 		if !errors.Is(err, errAgain) {
 			c.logger.Warn("reconcile", "controller", c.name, "name", name, "error", err)
@@ -86,6 +91,10 @@ func (c *controller) next(ctx context.Context) bool {
 
 // errAgain says that somebody else wrote first, or that something is not there yet.
 var errAgain = errors.New("try again")
+
+// errLater says that somebody else has to act first; it is looked at again
+// every so often.
+var errLater = errors.New("waiting for others")
 
 // follow enqueues what there is and then what changes. When it falls out of the
 // window it starts over, so nothing is missed.

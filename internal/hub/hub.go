@@ -133,7 +133,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
 	h.spaces, err = space.New(space.Config{
-		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Registry: h.registry, Now: h.config.Now,
+		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Kinds: h.registry, Now: h.config.Now,
 	})
 	if err != nil {
 		return err

@@ -71,11 +71,7 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 			h.refuse(w, r, err)
 			return
 		}
-		join, err := wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode()
-		if err != nil {
-			h.refuse(w, r, err)
-			return
-		}
+		join := wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode()
 		writeJSON(w, v1alpha1.LocationToken{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
 			ObjectMeta: metav1.ObjectMeta{Name: string(l)},

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -84,19 +85,26 @@ func (h *Hub) crdLoop(ctx context.Context) error {
 }
 
 // finish makes a reconcile of something that ends one object's deletion.
-func (h *Hub) finish(end func(ctx context.Context, s key.Space, name string) (bool, error)) func(context.Context, string) error {
+func (h *Hub) finish(end func(ctx context.Context, s key.Space, name string) (space.Progress, error)) func(context.Context, string) error {
 	return func(ctx context.Context, k string) error {
 		o, err := key.ParseObject(k)
 		if err != nil {
 			return err
 		}
-		if row, _ := h.table.Get(k); row == nil || !row.Meta.Deleting {
+		return finished(func() (space.Progress, error) { return end(ctx, o.Space, o.Name) })
+	}
+}
+
+// finished goes on with a deletion as long as it makes progress.
+func finished(end func() (space.Progress, error)) error {
+	for {
+		switch progress, err := end(); {
+		case err != nil:
+			return err
+		case progress == space.Waiting:
+			return errLater
+		case progress != space.More:
 			return nil
 		}
-		done, err := end(ctx, o.Space, o.Name)
-		if err == nil && !done {
-			return errAgain
-		}
-		return err
 	}
 }

@@ -95,7 +95,7 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 	if !writable {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
-	return h.spaces.Handler(catalog, kind, s, info)
+	return h.spaces.Handler(kind, s, info)
 }
 
 func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {
