@@ -122,4 +122,3 @@ func age(t metav1.Time, now time.Time) string {
 	}
 	return duration.HumanDuration(now.Sub(t.Time))
 }
-

@@ -193,8 +193,8 @@ func builtinSelectable() map[schema.GroupKind][]Selectable {
 		core("Secret"):                at("type"),
 		core("Service"):               at("spec.clusterIP", "spec.type"),
 		core("Event"):                 eventSelectable("involvedObject", "reportingComponent"),
-		{Group: eventsv1.GroupName, Kind: "Event"}: eventSelectable("regarding", "reportingController"),
-		{Group: "batch", Kind: "Job"}:              {{Label: "status.successful", Path: "status.succeeded", Absent: "0"}},
+		{Group: eventsv1.GroupName, Kind: "Event"}:                        eventSelectable("regarding", "reportingController"),
+		{Group: "batch", Kind: "Job"}:                                     {{Label: "status.successful", Path: "status.succeeded", Absent: "0"}},
 		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: at("spec.signerName"),
 		{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
 	}
@@ -214,4 +214,3 @@ func eventSelectable(object, controller string) []Selectable {
 	}
 	return s
 }
-

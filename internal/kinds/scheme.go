@@ -115,5 +115,5 @@ func addDefinitions(scheme *runtime.Scheme) error {
 // addConversions registers the conversions between the served versions of a
 // kind that has two.
 func addConversions(scheme *runtime.Scheme) error {
-	return errors.Join(addEventConversions(scheme))
+	return errors.Join(addEventConversions(scheme), addAutoscalerConversions(scheme))
 }

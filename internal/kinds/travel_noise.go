@@ -3,9 +3,12 @@ package kinds
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
 // noise is what encoding a Go type to JSON adds although nobody wrote it: a
@@ -33,6 +36,10 @@ type fieldNoise struct {
 // noiseOf finds the noise of a struct type; nil if it has none.
 func noiseOf(t reflect.Type) *noise {
 	n := noiseFinder{}.find(t)
+	// A spec that is more than {} when zero was required, so it was written.
+	if spec := n.fields["spec"]; spec != nil && !reflect.DeepEqual(spec.zero, map[string]any{}) {
+		spec.hasZero = false
+	}
 	if !n.matters(map[*noise]bool{}) {
 		return nil
 	}
@@ -74,7 +81,22 @@ func (f noiseFinder) addFields(n *noise, t reflect.Type) {
 			f.addFields(n, indirectType(field.Type))
 		default:
 			n.fields[name] = f.ofField(field.Type, strings.Contains(options, "omitempty"))
+			if slices.Contains(optionalScalars()[t], name) {
+				n.fields[name].zero, n.fields[name].hasZero = zeroOf(field.Type), true
+			}
 		}
+	}
+}
+
+// optionalScalars are the fields that users may leave out according to their
+// documentation, but that Go encodes even so. Other scalars that are always
+// encoded are required: a zero there is taken for what the user wrote.
+func optionalScalars() map[reflect.Type][]string {
+	return map[reflect.Type][]string{
+		reflect.TypeFor[appsv1.StatefulSetSpec]():                         {"serviceName"},
+		reflect.TypeFor[batchv1.PodFailurePolicyOnPodConditionsPattern](): {"status"},
+		reflect.TypeFor[flowcontrolv1.FlowSchemaSpec]():                   {"matchingPrecedence"},
+		reflect.TypeFor[flowcontrolv1.QueuingConfiguration]():             {"queues", "handSize", "queueLengthLimit"},
 	}
 }
 
@@ -85,8 +107,7 @@ func (f noiseFinder) ofField(t reflect.Type, optional bool) *fieldNoise {
 		n.hasZero = true // null, which only what is required is encoded as
 	case reflect.Struct:
 		zero := zeroOf(t)
-		// An empty selector says "everything", so people do write it.
-		if (optional || zero == nil) && t != reflect.TypeFor[metav1.LabelSelector]() {
+		if optional || zero == nil {
 			if object, ok := zero.(map[string]any); ok {
 				n.inner.clean(object)
 			}
