@@ -93,19 +93,19 @@ type AgentStatus struct {
 type Counts struct {
 	// Assigned pairs there are in all.
 	// +optional
-	Assigned int64 `json:"assigned,omitempty"`
+	Assigned int64 `json:"assigned"`
 	// Applied: the location has the object exactly as it is to be.
 	// +optional
-	Applied int64 `json:"applied,omitempty"`
+	Applied int64 `json:"applied"`
 	// Failed: the location can't have it as it is.
 	// +optional
-	Failed int64 `json:"failed,omitempty"`
+	Failed int64 `json:"failed"`
 	// Held: the location keeps what it has of it.
 	// +optional
-	Held int64 `json:"held,omitempty"`
+	Held int64 `json:"held"`
 	// Stale: the location is not connected, so that its reports may be old.
 	// +optional
-	Stale int64 `json:"stale,omitempty"`
+	Stale int64 `json:"stale"`
 }
 
 // Condition types of a Location.

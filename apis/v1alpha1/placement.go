@@ -137,10 +137,10 @@ type PlacementStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Locations that the placement selects.
 	// +optional
-	Locations int64 `json:"locations,omitempty"`
+	Locations int64 `json:"locations"`
 	// Objects that the placement matches.
 	// +optional
-	Objects int64 `json:"objects,omitempty"`
+	Objects int64 `json:"objects"`
 	Counts  `json:",inline"`
 	// Errors shows up to ten pairs that failed.
 	// +optional

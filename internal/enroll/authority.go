@@ -67,7 +67,7 @@ func create(certFile, keyFile string, now func() time.Time) (*Authority, error) 
 	}
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(now().UnixNano()),
-		Subject:               pkix.Name{CommonName: "orrery-hub"},
+		Subject:               pkix.Name{CommonName: "orrery-ca"},
 		NotBefore:             now().Add(-clockSkew),
 		NotAfter:              now().Add(authorityLife),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
