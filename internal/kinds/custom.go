@@ -1,8 +1,6 @@
 package kinds
 
 import (
-	"bytes"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,21 +52,3 @@ func (c *Custom) Convertor() runtime.ObjectConvertor { return c.def.convertor }
 
 // ReplicasPaths says where each version has the number that scale sets.
 func (c *Custom) ReplicasPaths() managedfields.ResourcePathMappings { return c.def.replicasPaths }
-
-// ServesRaw says whether a stored value can be given to clients of the kind as
-// it is. A CRD's objects keep the version they were last written at, so for
-// them it depends on the value and not on the kind alone.
-func (k *Kind) ServesRaw(value []byte) bool {
-	if !k.StoredAsServed() && k.Custom == nil {
-		return false
-	}
-	if k.Custom == nil {
-		return true
-	}
-	rest, ok := bytes.CutPrefix(value, []byte(`{"apiVersion":"`))
-	if !ok {
-		return false
-	}
-	rest, ok = bytes.CutPrefix(rest, []byte(k.GVK.GroupVersion().String()))
-	return ok && len(rest) > 0 && rest[0] == '"'
-}

@@ -1,0 +1,74 @@
+package kinds
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+func TestOrreryKinds(t *testing.T) {
+	r := newTestRegistry(t)
+	root, plain := r.Builtin(key.Root), r.Builtin("any")
+	gvr := v1alpha1.GroupVersion.WithResource
+	for _, resource := range []string{"spaces", "locations", "placements"} {
+		k, ok := root.Lookup(gvr(resource))
+		if !ok || root.Access(k) != ReadWrite || k.Namespaced || !k.HasStatus {
+			t.Errorf("%s in root: %+v", resource, k)
+		}
+	}
+	if _, ok := plain.Lookup(gvr("spaces")); ok {
+		t.Error("spaces are served in every space")
+	}
+	locations, ok := plain.Lookup(gvr("locations"))
+	if !ok || plain.Access(locations) != ReadOnly {
+		t.Errorf("locations: %+v", locations)
+	}
+	if placements, _ := plain.Lookup(gvr("placements")); placements == nil || plain.Access(placements) != ReadWrite {
+		t.Errorf("placements: %+v", placements)
+	}
+	if !slices.Contains(locations.ShortNames, "loc") {
+		t.Errorf("got %v", locations.ShortNames)
+	}
+}
+
+func TestOrreryKindsAreValidated(t *testing.T) {
+	root := newTestRegistry(t).Builtin(key.Root)
+	for _, test := range []struct {
+		name, resource, kind, object, want string
+	}{
+		{"placement", "placements", "Placement",
+			`{"locations": [{"selector": {}}], "downsync": [{"apiGroup": "apps", "resources": ["deployments"]}]}`, ""},
+		{"empty test", "placements", "Placement", `{"downsync": [{}]}`, "an object test needs at least one of"},
+		{"only a policy", "placements", "Placement", `{"downsync": [{"returnStatus": "Singleton"}]}`, "an object test needs at least one of"},
+		{"unknown policy", "placements", "Placement", `{"downsync": [{"names": ["a"], "returnStatus": "All"}]}`, "Unsupported value"},
+		{"empty location", "placements", "Placement", `{"locations": [{}]}`, "give a selector, names, or both"},
+		{"location", "locations", "Location", `{}`, ""},
+		{"prune", "locations", "Location", `{"prune": {"maxPercent": 101}}`, "less than or equal to 100"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k, ok := root.Lookup(v1alpha1.GroupVersion.WithResource(test.resource))
+			if !ok {
+				t.Fatal("not served")
+			}
+			u, err := decode(t, k, runtime.ContentTypeJSON, `{"apiVersion":"orrery.dev/v1alpha1","kind":"`+test.kind+
+				`","metadata":{"name":"x"},"spec":`+test.object+`}`, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkErrors(t, k.Custom.Strategy().Validate(context.Background(), u), test.want)
+		})
+	}
+	t.Run("name", func(t *testing.T) {
+		k, _ := root.Lookup(v1alpha1.GroupVersion.WithResource("locations"))
+		u, err := decode(t, k, runtime.ContentTypeJSON, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Location","metadata":{"name":"a--b"}}`, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkErrors(t, k.Custom.Strategy().Validate(context.Background(), u), "DNS label")
+	})
+}
