@@ -1,0 +1,66 @@
+package space
+
+import (
+	"context"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// AssignedLocations assigns an object directly: a JSON list of location names.
+	AssignedLocations = "orrery.dev/assigned-locations"
+	// ReturnStatus is the status policy of an object that is assigned directly.
+	ReturnStatus = "orrery.dev/return-status"
+)
+
+// returnStatuses are the values of ReturnStatus.
+var returnStatuses = []string{"None", "Singleton"}
+
+// annotated adds to a kind's rules those for Orrery's own annotations.
+type annotated struct {
+	rest.RESTCreateUpdateStrategy
+}
+
+func (a annotated) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(validateAnnotations(obj), a.RESTCreateUpdateStrategy.Validate(ctx, obj)...)
+}
+
+func (a annotated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return append(validateAnnotations(obj), a.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)...)
+}
+
+// validateAnnotations refuses a value that could only be ignored later.
+func validateAnnotations(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
+	}
+	path := field.NewPath("metadata", "annotations")
+	var problems field.ErrorList
+	if value, ok := m.GetAnnotations()[AssignedLocations]; ok {
+		problems = append(problems, validateLocations(path.Key(AssignedLocations), value)...)
+	}
+	if value, ok := m.GetAnnotations()[ReturnStatus]; ok && value != returnStatuses[0] && value != returnStatuses[1] {
+		problems = append(problems, field.NotSupported(path.Key(ReturnStatus), value, returnStatuses))
+	}
+	return problems
+}
+
+func validateLocations(path *field.Path, value string) field.ErrorList {
+	var names []string
+	if err := json.Unmarshal([]byte(value), &names); err != nil || names == nil {
+		return field.ErrorList{field.Invalid(path, value, `must be a JSON list of location names, such as ["a","b"]`)}
+	}
+	for _, name := range names {
+		if err := key.ValidateName(name); err != nil {
+			return field.ErrorList{field.Invalid(path, value, err.Error())}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package space
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	storageerrors "k8s.io/apiserver/pkg/storage/errors"
+	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// ContentFinalizer keeps a Space or Namespace that is being deleted until its content is gone.
+	ContentFinalizer = "orrery.dev/content"
+	// DefaultNamespace is what every space starts with; it can't be deleted.
+	DefaultNamespace = "default"
+)
+
+// finalizerOf is what keeps an object of a resource that owns others.
+func finalizerOf(r key.Resource) string {
+	if r == key.CRDs {
+		return apiextensionsv1.CustomResourceCleanupFinalizer
+	}
+	return ContentFinalizer
+}
+
+// containers writes the objects that own other objects: Spaces, Namespaces and
+// CRDs. A delete only marks them; the Finish functions do the rest.
+type containers struct{ *objects }
+
+var _ objectStorage = (*containers)(nil)
+
+func (c *containers) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	done, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	out, err := c.objects.Create(ctx, obj, validate, options)
+	if err != nil {
+		return nil, err
+	}
+	return out, c.created(ctx, out, options.DryRun)
+}
+
+func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	done, err := c.begin(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+	out, created, err := c.objects.Update(ctx, name, info, create, update, forceCreate, options)
+	if err != nil || !created {
+		return out, created, err
+	}
+	return out, created, c.created(ctx, out, options.DryRun)
+}
+
+// begin waits until a CRD can be written with all others known.
+func (c *containers) begin(ctx context.Context) (done func(), err error) {
+	if c.kind.Resource != key.CRDs {
+		return func() {}, nil
+	}
+	return c.server.lockDefinitions(ctx)
+}
+
+// created makes a new space usable before its creator hears of it.
+func (c *containers) created(ctx context.Context, obj runtime.Object, dryRun []string) error {
+	if c.kind.Resource != key.Spaces || dryrun.IsDryRun(dryRun) {
+		return nil
+	}
+	name, err := objectName(obj)
+	if err != nil {
+		return err
+	}
+	return c.server.EnsureNamespace(ctx, key.Space(name), DefaultNamespace)
+}
+
+// Delete marks the object as being deleted and keeps it until its content is gone.
+func (c *containers) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if c.kind.Resource == key.Spaces && name == string(key.Root) || c.kind.Resource == key.Namespaces && name == DefaultNamespace {
+		return nil, false, apierrors.NewForbidden(c.kind.GVR.GroupResource(), name, fmt.Errorf("this %s may not be deleted", c.kind.Singular))
+	}
+	k, err := c.KeyFunc(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	if options == nil {
+		options = metav1.NewDeleteOptions(0)
+	}
+	preconditions := &storage.Preconditions{}
+	if options.Preconditions != nil {
+		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
+	}
+	out := c.NewFunc()
+	err = c.Storage.GuaranteedUpdate(ctx, k, out, false, preconditions,
+		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+			if err := validate(ctx, existing); err != nil {
+				return nil, err
+			}
+			return existing, c.mark(existing)
+		}), dryrun.IsDryRun(options.DryRun), nil)
+	if err != nil {
+		return nil, false, storageerrors.InterpretUpdateError(err, c.kind.GVR.GroupResource(), name)
+	}
+	return out, false, nil
+}
+
+// mark makes an object one that is being deleted; it is idempotent.
+func (c *containers) mark(obj runtime.Object) error {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if isDeleting(m) {
+		return nil
+	}
+	now, zero := metav1.NewTime(c.server.config.Now()), int64(0)
+	m.SetDeletionTimestamp(&now)
+	m.SetDeletionGracePeriodSeconds(&zero)
+	if m.GetGeneration() > 0 {
+		m.SetGeneration(m.GetGeneration() + 1)
+	}
+	if f := finalizerOf(c.kind.Resource); !slices.Contains(m.GetFinalizers(), f) {
+		m.SetFinalizers(append(m.GetFinalizers(), f))
+	}
+	switch o := obj.(type) {
+	case *corev1.Namespace:
+		o.Status.Phase = corev1.NamespaceTerminating
+	case *apiextensionsv1.CustomResourceDefinition:
+		setCondition(o, now, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type:    apiextensionsv1.Terminating,
+			Status:  apiextensionsv1.ConditionTrue,
+			Reason:  "InstanceDeletionPending",
+			Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+		})
+	}
+	return nil
+}
+
+// DeleteCollection deletes CRDs one after the other. Kubernetes has no such
+// request for namespaces, and spaces are too much to lose at once.
+func (c *containers) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+	if c.kind.Resource != key.CRDs {
+		return nil, apierrors.NewMethodNotSupported(c.kind.GVR.GroupResource(), "deletecollection")
+	}
+	list, err := c.List(ctx, listOptions)
+	if err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(obj runtime.Object) error {
+		name, err := objectName(obj)
+		if err != nil {
+			return err
+		}
+		if _, _, err = c.Delete(ctx, name, validate, options.DeepCopy()); apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	return list, err
+}
+
+// kept are the rules of objects that own others: once they are being deleted,
+// a client can't take away the finalizer that keeps them until their content
+// is gone.
+type kept struct {
+	rest.RESTCreateUpdateStrategy
+	resource key.Resource
+}
+
+func (k kept) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	k.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
+	now, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	was, err := meta.Accessor(old)
+	if err != nil || !isDeleting(was) {
+		return
+	}
+	if f := finalizerOf(k.resource); slices.Contains(was.GetFinalizers(), f) && !slices.Contains(now.GetFinalizers(), f) {
+		now.SetFinalizers(append(now.GetFinalizers(), f))
+	}
+}
+
+// namespaces are Active from the start.
+type namespaces struct{ inert }
+
+func (n namespaces) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	n.inert.PrepareForCreate(ctx, obj)
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		ns.Status.Phase = corev1.NamespaceActive
+	}
+}
+
+// named are the rules of Spaces and Locations, whose names become segments of
+// keys and paths.
+type named struct {
+	rest.RESTCreateUpdateStrategy
+}
+
+func (n named) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	problems := n.RESTCreateUpdateStrategy.Validate(ctx, obj)
+	name, err := objectName(obj)
+	if err != nil {
+		return append(problems, field.InternalError(field.NewPath("metadata", "name"), err))
+	}
+	if err := key.ValidateName(name); err != nil {
+		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), name, err.Error()))
+	}
+	return problems
+}

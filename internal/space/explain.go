@@ -1,0 +1,70 @@
+package space
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// explain writes into the conditions of an owner what its deletion waits for.
+// It writes nothing when they say so already.
+func (s *Server) explain(ctx context.Context, o key.Object, held remains) error {
+	r, err := s.builtin(o.Resource)
+	if err != nil {
+		return err
+	}
+	now := metav1.NewTime(s.config.Now())
+	err = r.status.store.Storage.GuaranteedUpdate(ctx, s.etcdKey(o), r.kind.New(), false, nil,
+		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+			switch e := existing.(type) {
+			case *corev1.Namespace:
+				for _, c := range namespaceConditions(held) {
+					setNamespaceCondition(e, now, c)
+				}
+			case *apiextensionsv1.CustomResourceDefinition:
+				setCondition(e, now, apiextensionsv1.CustomResourceDefinitionCondition{
+					Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
+					Message: fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")),
+				})
+			}
+			return existing, nil
+		}), false, nil)
+	if err != nil && !storage.IsNotFound(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("explain the deletion of %q: %w", o.Path(), err)
+	}
+	return nil
+}
+
+// namespaceConditions are those that Kubernetes' namespace controller sets.
+func namespaceConditions(held remains) []corev1.NamespaceCondition {
+	return []corev1.NamespaceCondition{{
+		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Reason: "SomeResourcesRemain",
+		Message: "Some resources are remaining: " + summary(held.resources, "%s has %d resource instances"),
+	}, {
+		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Reason: "SomeFinalizersRemain",
+		Message: "Some content in the namespace has finalizers remaining: " + summary(held.finalizers, "%s in %d resource instances"),
+	}}
+}
+
+func setNamespaceCondition(ns *corev1.Namespace, now metav1.Time, c corev1.NamespaceCondition) {
+	c.LastTransitionTime = now
+	for i, was := range ns.Status.Conditions {
+		if was.Type != c.Type {
+			continue
+		}
+		if was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+		ns.Status.Conditions[i] = c
+		return
+	}
+	ns.Status.Conditions = append(ns.Status.Conditions, c)
+}

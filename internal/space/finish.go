@@ -1,0 +1,190 @@
+package space
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// chunk is how many objects one call of a Finish function deletes at most, so
+// that the window of events stays far larger.
+const chunk = 500
+
+// Progress is how far the deletion of a Space, Namespace or CRD has come.
+type Progress int
+
+const (
+	// Idle: it is not being deleted, as far as the table knows.
+	Idle Progress = iota
+	// More: a chunk of its objects was deleted; call again.
+	More
+	// Waiting: all that is left of its objects waits for finalizers of others;
+	// call again when one of them has changed.
+	Waiting
+	// Gone: its objects are gone, and so is it unless it has finalizers of others.
+	Gone
+)
+
+// FinishNamespace deletes, one by one, objects of a namespace that is being
+// deleted, and in the end the namespace. It is safe to call at any time.
+func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name string) (Progress, error) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: name}}
+	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+		ascendNamespace(state, space, name, fn)
+	})
+}
+
+// FinishCRD does the same for the objects of a CRD. Afterwards other CRDs may
+// have the names that it had.
+func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
+	plural, group, ok := strings.Cut(name, ".")
+	if !ok {
+		return Idle, fmt.Errorf("finish CRD %q: name has no group", name)
+	}
+	progress, err := s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+		state.Ascend(key.ResourcePrefix(space, key.NewResource(group, plural)), fn)
+	})
+	if err != nil || progress != Gone {
+		return progress, err
+	}
+	return progress, s.SettleNames(ctx, space, group)
+}
+
+// FinishSpace deletes a chunk of the keys of a space that is being deleted,
+// whatever finalizers they have, and in the end the Space. Many objects go in
+// one revision: the watches of the space must have been ended before.
+func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, error) {
+	o := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}}
+	row, _ := s.config.Table.Get(o.Key())
+	if row == nil || !row.Meta.Deleting || space == key.Root {
+		return Idle, nil
+	}
+	prefix := s.config.Prefix + key.SpacePrefix(space)
+	r, err := s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
+	if err != nil {
+		return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
+	}
+	if len(r.Kvs) == 0 {
+		return Gone, s.release(ctx, o, row)
+	}
+	last := string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	// The table may show a space that is long gone and was created anew.
+	done, err := s.client.KV.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(s.etcdKey(o)), "=", row.ModRev)).
+		Then(clientv3.OpDelete(prefix, clientv3.WithRange(last))).Commit()
+	if err != nil {
+		return Idle, fmt.Errorf("delete %d keys of space %q: %w", len(r.Kvs), space, err)
+	}
+	return More, s.config.Table.WaitFor(ctx, done.Header.Revision)
+}
+
+// finish deletes what each yields of the content of an object that owns it.
+//
+// The table shows revisions in order, and nothing is created in an owner after
+// it was marked: a state that shows the mark and no content proves that there
+// is none.
+func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
+	state := s.config.Table.Snapshot()
+	row := state.Get(o.Key())
+	if row == nil || !row.Meta.Deleting {
+		return Idle, nil
+	}
+	var (
+		deleted int
+		last    int64
+		failed  error
+		held    = remains{finalizers: map[string]int{}, resources: map[string]int{}}
+	)
+	each(state, func(content *table.Row) bool {
+		if content.Meta.Deleting {
+			held.add(content)
+			return true
+		}
+		if deleted == chunk {
+			return false
+		}
+		deleted++
+		last, failed = s.reap(ctx, content)
+		return failed == nil
+	})
+	switch {
+	case failed != nil:
+		return Idle, fmt.Errorf("delete content of %q: %w", o.Path(), failed)
+	case deleted > 0:
+		// What the next call sees must not be what this one has deleted.
+		return More, s.config.Table.WaitFor(ctx, last)
+	case held.objects > 0:
+		return Waiting, s.explain(ctx, o, held)
+	}
+	return Gone, s.release(ctx, o, row)
+}
+
+// remains is what is left of an owner's content.
+type remains struct {
+	objects int
+	// finalizers and resources say how many objects have each.
+	finalizers, resources map[string]int
+}
+
+func (r *remains) add(row *table.Row) {
+	r.objects++
+	if o, err := key.ParseObject(row.Key); err == nil {
+		name := o.Resource.Resource
+		if g := o.APIGroup(); g != "" {
+			name += "." + g
+		}
+		r.resources[name]++
+	}
+	gjson.GetBytes(row.Value, "metadata.finalizers").ForEach(func(_, f gjson.Result) bool {
+		r.finalizers[f.String()]++
+		return true
+	})
+}
+
+// summary says how many objects there are of each, in order.
+func summary(counts map[string]int, format string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf(format, name, counts[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ascendNamespace calls fn for every object in a namespace of a space. It skips
+// from resource to resource, so it costs as much as there are resources and
+// objects in that namespace, not in the space.
+func ascendNamespace(state *table.Snapshot, space key.Space, namespace string, fn func(*table.Row) bool) {
+	prefix := key.SpacePrefix(space)
+	for at := prefix; ; {
+		var next key.Object
+		state.AscendFrom(at, func(row *table.Row) bool {
+			if strings.HasPrefix(row.Key, prefix) {
+				next, _ = key.ParseObject(row.Key)
+			}
+			return false
+		})
+		if next.Space != space {
+			return
+		}
+		more := true
+		state.Ascend(key.NamespacePrefix(space, next.Resource, namespace), func(row *table.Row) bool {
+			more = fn(row)
+			return more
+		})
+		if !more {
+			return
+		}
+		// The first key behind all that begin with the resource's prefix.
+		at = clientv3.GetPrefixRangeEnd(key.ResourcePrefix(space, next.Resource))
+	}
+}

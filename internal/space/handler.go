@@ -1,0 +1,117 @@
+package space
+
+import (
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+)
+
+// Handler handles one request for a kind in a space: create, update, patch,
+// delete and deletecollection of objects, and get, update and patch of their
+// status and scale. The error is a Kubernetes status that says why there is no
+// such request.
+//
+// The handler is for this one request: the library's mutating handlers change
+// what they capture.
+func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.RequestInfo) (http.HandlerFunc, error) {
+	if err := key.ValidateName(string(space)); err != nil {
+		return nil, apierrors.NewBadRequest("space " + err.Error())
+	}
+	if err := checkRequest(kind, space, info); err != nil {
+		return nil, err
+	}
+	r, err := s.resourceOf(kind)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	handle, err := r.handler(info)
+	if err != nil {
+		return nil, err
+	}
+	return func(w http.ResponseWriter, req *http.Request) {
+		ctx := WithSpace(req.Context(), space)
+		if kind.Custom != nil {
+			for _, message := range kind.Custom.Warnings() {
+				warning.AddWarning(ctx, "", message)
+			}
+		}
+		handle(w, req.WithContext(ctx))
+	}, nil
+}
+
+// checkRequest refuses what no storage could answer.
+func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
+	resource := kind.GVR.GroupResource()
+	if space != key.Root && info.Verb != "get" && (kind.Resource == key.Spaces || kind.Resource == key.Locations) {
+		return apierrors.NewMethodNotSupported(resource, info.Verb)
+	}
+	inNamespace := info.Namespace != "" && kind.Resource != key.Namespaces
+	switch {
+	case inNamespace && !kind.Namespaced:
+		return apierrors.NewNotFound(resource, info.Name)
+	case kind.Namespaced && !inNamespace && info.Name == "":
+		return apierrors.NewMethodNotSupported(resource, info.Verb)
+	case kind.Namespaced && !inNamespace:
+		return apierrors.NewNotFound(resource, info.Name)
+	case info.Verb == "create" && info.Name != "":
+		return apierrors.NewMethodNotSupported(resource, info.Verb)
+	}
+	return nil
+}
+
+// handler makes the library's handler of a request.
+func (r *resource) handler(info *request.RequestInfo) (http.HandlerFunc, error) {
+	scope := r.scopes[info.Subresource]
+	if scope == nil {
+		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), fmt.Sprintf("%s/%s", info.Name, info.Subresource))
+	}
+	storage, getter := r.storage(info.Subresource)
+	switch info.Verb {
+	case "get":
+		if info.Subresource != "" {
+			return handlers.GetResource(getter, scope), nil
+		}
+	case "update":
+		return handlers.UpdateResource(storage, scope, nil), nil
+	case "patch":
+		return handlers.PatchResource(storage, scope, nil, r.patchTypes()), nil
+	}
+	if info.Subresource == "" {
+		switch info.Verb {
+		case "create":
+			return handlers.CreateResource(r.objects, scope, nil), nil
+		case "delete":
+			return handlers.DeleteResource(r.objects, true, scope, nil), nil
+		case "deletecollection":
+			return handlers.DeleteCollection(r.objects, true, scope, nil), nil
+		}
+	}
+	return nil, apierrors.NewMethodNotSupported(r.kind.GVR.GroupResource(), info.Verb)
+}
+
+// storage is what a subresource, which the kind must have, is written by.
+func (r *resource) storage(subresource string) (rest.Patcher, rest.Getter) {
+	switch subresource {
+	case kinds.StatusSubresource:
+		return r.status, r.status
+	case kinds.ScaleSubresource:
+		return r.scale, r.scale
+	}
+	return r.objects, r.objects
+}
+
+func (r *resource) patchTypes() []string {
+	if r.kind.Custom != nil {
+		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+	}
+	return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
+}

@@ -1,0 +1,68 @@
+package space
+
+import (
+	"net"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// nameRule is what Kubernetes asks of the names of a built-in resource.
+func nameRule(r key.Resource) validation.ValidateNameFunc {
+	switch r {
+	case key.Resource{Group: key.CoreGroup, Resource: "namespaces"}:
+		return validation.ValidateNamespaceName
+	case key.Resource{Group: key.CoreGroup, Resource: "services"}:
+		return validation.NameIsDNS1035Label
+	case key.Resource{Group: "apps", Resource: "statefulsets"}:
+		return validation.NameIsDNSLabel
+	case key.Resource{Group: "networking.k8s.io", Resource: "ipaddresses"}:
+		return nameIsAddress
+	case key.Resource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:
+		return path.ValidatePathSegmentName
+	}
+	if r.Group == "rbac.authorization.k8s.io" {
+		return path.ValidatePathSegmentName
+	}
+	return validation.NameIsDNSSubdomain
+}
+
+func nameIsAddress(name string, _ bool) []string {
+	if ip := net.ParseIP(name); ip == nil || ip.String() != name {
+		return []string{"must be an IP address in canonical form"}
+	}
+	return nil
+}
+
+// createsOnUpdate says for which built-in resources Kubernetes lets a PUT create.
+func createsOnUpdate(r key.Resource) bool {
+	switch r.Group {
+	case "rbac.authorization.k8s.io", "node.k8s.io":
+		return true
+	case "coordination.k8s.io":
+		return r.Resource == "leases"
+	case key.CoreGroup:
+		switch r.Resource {
+		case "limitranges", "events", "services", "endpoints":
+			return true
+		}
+	}
+	return false
+}
+
+// demandsVersion says for which built-in resources Kubernetes refuses an update
+// that does not say which version it changes.
+func demandsVersion(r key.Resource) bool {
+	switch r.Group {
+	case "admissionregistration.k8s.io", "node.k8s.io", "policy", "coordination.k8s.io", "apiextensions.k8s.io":
+		return true
+	case "storage.k8s.io":
+		switch r.Resource {
+		case "csidrivers", "csinodes", "csistoragecapacities", "volumeattachments":
+			return true
+		}
+	}
+	return false
+}

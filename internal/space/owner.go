@@ -1,0 +1,172 @@
+package space
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// owner is something that must exist, and not be going away, for an object to
+// be created: the object's space, its namespace, the CRD that defines it. When
+// it goes, its objects go first, so none may be created behind its back.
+type owner struct {
+	object key.Object
+	// missing and ending are what a client is told.
+	missing, ending error
+}
+
+// owners of an object of a kind in a namespace (empty if cluster-scoped).
+func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
+	var all []owner
+	forbidden := func(cause error) *apierrors.StatusError {
+		return apierrors.NewForbidden(kind.GVR.GroupResource(), name, cause)
+	}
+	if space != key.Root {
+		all = append(all, owner{
+			object:  key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}},
+			missing: apierrors.NewNotFound(groupResource(key.Spaces), string(space)),
+			ending:  forbidden(fmt.Errorf("unable to create new content in space %s because it is being terminated", space)),
+		})
+	}
+	if kind.Custom != nil && kind.GVK.Group != key.Spaces.Group {
+		name := kind.Resource.Resource + "." + kind.GVK.Group
+		ending := apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), "create")
+		ending.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+		all = append(all, owner{
+			object:  key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}},
+			missing: apierrors.NewNotFound(groupResource(key.CRDs), name),
+			ending:  ending,
+		})
+	}
+	if kind.Namespaced {
+		ending := forbidden(fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
+		ending.ErrStatus.Details.Causes = append(ending.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+			Field:   "metadata.namespace",
+		})
+		all = append(all, owner{
+			object:  key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: namespace}},
+			missing: apierrors.NewNotFound(groupResource(key.Namespaces), namespace),
+			ending:  ending,
+		})
+	}
+	return all
+}
+
+func groupResource(r key.Resource) schema.GroupResource {
+	return schema.GroupResource{Group: r.APIGroup(), Resource: r.Resource}
+}
+
+// admission is what a request that may create an object knows of its owners.
+// It belongs to one request.
+type admission struct {
+	server *Server
+	owners []owner
+	// revs are the owners' revisions when they were last seen to be alive; 0 for never.
+	revs []int64
+}
+
+// admitting says who the owners of the object are that the request may create.
+func (s *Server) admitting(ctx context.Context, all []owner) context.Context {
+	return context.WithValue(ctx, admissionKey, &admission{server: s, owners: all, revs: make([]int64, len(all))})
+}
+
+func admissionFrom(ctx context.Context) *admission {
+	a, _ := ctx.Value(admissionKey).(*admission)
+	return a
+}
+
+// check fails unless all owners are alive. The table may lag and is believed
+// only when it shows a living owner, which the transaction then verifies.
+func (a *admission) check(ctx context.Context) error {
+	for i, o := range a.owners {
+		if row, _ := a.server.config.Table.Get(o.object.Key()); row != nil && !row.Meta.Deleting {
+			a.revs[i] = row.ModRev
+			continue
+		}
+		r, err := a.server.client.Kubernetes.Get(ctx, a.server.etcdKey(o.object), kubernetes.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read %q: %w", o.object.Path(), err)
+		}
+		if r.KV == nil {
+			return o.missing
+		}
+		if err := a.saw(i, r.KV.Value, r.KV.ModRevision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saw notes an owner's current value.
+func (a *admission) saw(i int, value []byte, rev int64) error {
+	o := a.owners[i]
+	if table.NewEntry(o.object.Key(), value, rev, rev).Meta.Deleting {
+		return o.ending
+	}
+	a.revs[i] = rev
+	return nil
+}
+
+// ownedPuts makes creations conditional on the owners being unchanged since
+// they were seen to be alive: no object can appear in a namespace, CRD or
+// space after that was marked for deletion.
+type ownedPuts struct {
+	kubernetes.Interface
+	kv clientv3.KV
+}
+
+// maxOwnerChanges bounds how often a creation is tried again because an owner
+// was written at the same moment.
+const maxOwnerChanges = 16
+
+func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	a := admissionFrom(ctx)
+	if expected != 0 || a == nil || len(a.owners) == 0 {
+		return p.Interface.OptimisticPut(ctx, k, value, expected, opts)
+	}
+	for range maxOwnerChanges {
+		ifs := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k), "=", 0)}
+		reads := []clientv3.Op{clientv3.OpGet(k)}
+		for i, o := range a.owners {
+			ownerKey := a.server.etcdKey(o.object)
+			ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(ownerKey), "=", a.revs[i]), clientv3.Compare(clientv3.Version(ownerKey), ">", 0))
+			reads = append(reads, clientv3.OpGet(ownerKey))
+		}
+		r, err := p.kv.Txn(ctx).If(ifs...).Then(clientv3.OpPut(k, string(value), clientv3.WithLease(opts.LeaseID))).Else(reads...).Commit()
+		if err != nil {
+			return kubernetes.PutResponse{}, err
+		}
+		resp := kubernetes.PutResponse{Succeeded: r.Succeeded, Revision: r.Header.Revision}
+		if r.Succeeded {
+			return resp, nil
+		}
+		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			if opts.GetOnFailure {
+				resp.KV = kvs[0]
+			}
+			return resp, nil
+		}
+		for i := range a.owners {
+			kvs := r.Responses[i+1].GetResponseRange().Kvs
+			if len(kvs) == 0 {
+				return resp, a.owners[i].missing
+			}
+			if err := a.saw(i, kvs[0].Value, kvs[0].ModRevision); err != nil {
+				return resp, err
+			}
+		}
+	}
+	return kubernetes.PutResponse{}, apierrors.NewServerTimeout(groupResource(a.owners[0].object.Resource), "create", 1)
+}

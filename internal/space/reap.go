@@ -1,0 +1,168 @@
+package space
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// document is a stored object of whatever kind, of which only metadata is read.
+// What is not changed keeps its value, whatever it is.
+type document struct{ object, metadata map[string]json.RawMessage }
+
+func parseDocument(value []byte) (document, error) {
+	var d document
+	if err := json.Unmarshal(value, &d.object); err != nil {
+		return d, fmt.Errorf("decode object: %w", err)
+	}
+	if err := json.Unmarshal(d.object["metadata"], &d.metadata); err != nil {
+		return d, fmt.Errorf("decode metadata: %w", err)
+	}
+	return d, nil
+}
+
+func (d document) get(field string, to any) error {
+	value, ok := d.metadata[field]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(value, to); err != nil {
+		return fmt.Errorf("decode metadata.%s: %w", field, err)
+	}
+	return nil
+}
+
+func (d document) set(field string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode metadata.%s: %w", field, err)
+	}
+	d.metadata[field] = data
+	return nil
+}
+
+// value is the document as it is stored: JSON and a newline, as codecs write it.
+func (d document) value() ([]byte, error) {
+	metadata, err := json.Marshal(d.metadata)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	d.object["metadata"] = metadata
+	data, err := json.Marshal(d.object)
+	if err != nil {
+		return nil, fmt.Errorf("encode object: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// change is what is to become of an object: a new value, nothing if gone, or
+// none if it is to stay as it is.
+type change struct {
+	value []byte
+	gone  bool
+}
+
+// reap deletes an object as a client's delete would: one with finalizers is
+// marked and stays. It needs no kind, so that what no catalog serves goes too.
+// The revision is that of the last write, 0 if there was none.
+func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
+	return s.rewrite(ctx, row, func(d document) (change, error) {
+		var finalizers []string
+		var deleting *time.Time
+		var generation int64
+		for field, to := range map[string]any{"finalizers": &finalizers, "deletionTimestamp": &deleting, "generation": &generation} {
+			if err := d.get(field, to); err != nil {
+				return change{}, err
+			}
+		}
+		switch {
+		case len(finalizers) == 0:
+			return change{gone: true}, nil
+		case deleting != nil:
+			return change{}, nil
+		}
+		set := map[string]any{"deletionTimestamp": s.config.Now().UTC().Format(time.RFC3339), "deletionGracePeriodSeconds": 0}
+		if generation > 0 {
+			set["generation"] = generation + 1
+		}
+		for field, value := range set {
+			if err := d.set(field, value); err != nil {
+				return change{}, err
+			}
+		}
+		value, err := d.value()
+		return change{value: value}, err
+	})
+}
+
+// release lets go of an owner whose content is gone.
+func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) error {
+	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
+		var finalizers []string
+		if err := d.get("finalizers", &finalizers); err != nil {
+			return change{}, err
+		}
+		if !slices.Contains(finalizers, finalizerOf(o.Resource)) {
+			return change{}, nil
+		}
+		rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == finalizerOf(o.Resource) })
+		if len(rest) == 0 {
+			return change{gone: true}, nil
+		}
+		if err := d.set("finalizers", rest); err != nil {
+			return change{}, err
+		}
+		value, err := d.value()
+		return change{value: value}, err
+	})
+	if err != nil {
+		return fmt.Errorf("release %q: %w", o.Path(), err)
+	}
+	return s.config.Table.WaitFor(ctx, rev)
+}
+
+// rewrite changes one object, beginning with the value that the table has. An
+// object that was deleted and created anew meanwhile is another, and left alone.
+func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
+	k, value, rev := s.config.Prefix+row.Key, row.Value, row.ModRev
+	for {
+		d, err := parseDocument(value)
+		if err != nil {
+			return 0, fmt.Errorf("%q: %w", row.Key, err)
+		}
+		var uid string
+		if err := d.get("uid", &uid); err != nil || uid != row.Meta.UID {
+			return 0, err
+		}
+		c, err := decide(d)
+		if err != nil {
+			return 0, fmt.Errorf("%q: %w", row.Key, err)
+		}
+		var done kubernetes.PutResponse
+		switch {
+		case c.gone:
+			r, err := s.client.Kubernetes.OptimisticDelete(ctx, k, rev, kubernetes.DeleteOptions{GetOnFailure: true})
+			if err != nil {
+				return 0, fmt.Errorf("delete %q: %w", row.Key, err)
+			}
+			done = kubernetes.PutResponse{KV: r.KV, Succeeded: r.Succeeded, Revision: r.Revision}
+		case c.value != nil:
+			if done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true}); err != nil {
+				return 0, fmt.Errorf("write %q: %w", row.Key, err)
+			}
+		default:
+			return 0, nil
+		}
+		if done.Succeeded || done.KV == nil {
+			return done.Revision, nil
+		}
+		value, rev = done.KV.Value, done.KV.ModRevision
+	}
+}

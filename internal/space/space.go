@@ -1,0 +1,134 @@
+// Package space decides what a space accepts: every create, update, patch,
+// apply and delete of an object goes through it into the log, with the
+// Kubernetes behaviour that clients rely on.
+//
+// It knows the space of a request from its context alone, and composes keys
+// only of validated segments, so that no request can reach into another space.
+// It must never act on what a stored object says, except for the kinds that
+// act: Spaces, Namespaces and CustomResourceDefinitions, which own other
+// objects. It never serves lists or watches, and it never defaults or changes
+// what a user wrote beyond metadata, status and a Secret's stringData.
+package space
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/lru"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/table"
+)
+
+// DefaultObjectBytes is the size limit of one object as it is stored.
+const DefaultObjectBytes = 1 << 20
+
+// DefaultEventTTL is how long Events are kept after their last change.
+const DefaultEventTTL = time.Hour
+
+// cachedCustomKinds bounds the memory that compiled validation rules take.
+// Those of an evicted kind are compiled again when it is next written.
+const cachedCustomKinds = 1024
+
+// Config is what a Server needs.
+type Config struct {
+	// Client reads and writes the log.
+	Client *kubernetes.Client
+	// Prefix is the log's prefix in etcd, such as "/orrery/".
+	Prefix string
+	// Table follows the log. It may lag: what it cannot prove is asked of etcd.
+	Table *table.Table
+	// Kinds knows the kinds that need no CRD, and compiles those that do.
+	Kinds *kinds.Registry
+	// Authorizer decides whether an update may create; nil allows it.
+	Authorizer authorizer.Authorizer
+	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
+	ObjectBytes int
+	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.
+	EventTTL time.Duration
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
+}
+
+// Validate says what is missing.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil || c.Client.Client == nil || c.Client.Kubernetes == nil:
+		return errors.New("space config: Client is required")
+	case c.Table == nil:
+		return errors.New("space config: Table is required")
+	case c.Kinds == nil:
+		return errors.New("space config: Kinds are required")
+	case len(c.Prefix) < 3 || c.Prefix[0] != '/' || c.Prefix[len(c.Prefix)-1] != '/':
+		return fmt.Errorf("space config: Prefix %q must be a name between two slashes", c.Prefix)
+	}
+	return nil
+}
+
+// Server accepts writes into spaces. It is safe for concurrent use and runs no
+// goroutines of its own.
+type Server struct {
+	config Config
+	client *kubernetes.Client
+
+	mu       sync.Mutex
+	builtins map[*kinds.Kind]*resource
+	customs  *lru.Cache
+
+	// definitions serializes the writes of CRDs, which must agree on names.
+	definitions chan struct{}
+}
+
+// New makes a Server.
+func New(config Config) (*Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.ObjectBytes == 0 {
+		config.ObjectBytes = DefaultObjectBytes
+	}
+	if config.EventTTL == 0 {
+		config.EventTTL = DefaultEventTTL
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	s := &Server{
+		config:      config,
+		builtins:    map[*kinds.Kind]*resource{},
+		customs:     lru.New(cachedCustomKinds),
+		definitions: make(chan struct{}, 1),
+	}
+	s.client = &kubernetes.Client{
+		Client:     config.Client.Client,
+		Kubernetes: ownedPuts{Interface: config.Client.Kubernetes, kv: config.Client.KV},
+	}
+	return s, nil
+}
+
+// etcdKey is the key of an object in etcd.
+func (s *Server) etcdKey(o key.Object) string { return s.config.Prefix + o.Key() }
+
+type contextKey int
+
+const (
+	spaceKey contextKey = iota
+	admissionKey
+)
+
+// WithSpace says which space a request is about.
+func WithSpace(ctx context.Context, space key.Space) context.Context {
+	return context.WithValue(ctx, spaceKey, space)
+}
+
+// SpaceFrom is the space of a request, if it is about one.
+func SpaceFrom(ctx context.Context) (key.Space, bool) {
+	space, ok := ctx.Value(spaceKey).(key.Space)
+	return space, ok
+}

@@ -1,0 +1,93 @@
+package space
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+
+	"orrery.dev/orrery/internal/kinds"
+)
+
+// inert is how built-in kinds are kept: as they were written, with valid
+// metadata, and with the status for whoever writes to /status alone.
+type inert struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	kind *kinds.Kind
+	name validation.ValidateNameFunc
+}
+
+var _ rest.RESTCreateUpdateStrategy = inert{}
+
+func newInert(kind *kinds.Kind, typer runtime.ObjectTyper) inert {
+	return inert{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator, kind: kind, name: nameRule(kind.Resource)}
+}
+
+func (s inert) NamespaceScoped() bool { return s.kind.Namespaced }
+
+func (s inert) AllowCreateOnUpdate() bool { return createsOnUpdate(s.kind.Resource) }
+
+func (s inert) AllowUnconditionalUpdate() bool { return !demandsVersion(s.kind.Resource) }
+
+func (s inert) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	if s.kind.HasStatus {
+		clearStatus(obj)
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return // the caller has had one of the same object
+	}
+	m.SetGeneration(0)
+	if s.kind.Generation {
+		m.SetGeneration(1)
+	}
+}
+
+func (s inert) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	if s.kind.HasStatus {
+		copyStatus(obj, old)
+	}
+	if s.kind.Generation && !sameContent(obj, old) {
+		if m, err := meta.Accessor(obj); err == nil {
+			m.SetGeneration(m.GetGeneration() + 1)
+		}
+	}
+}
+
+func (s inert) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
+	}
+	return validation.ValidateObjectMetaAccessor(m, s.kind.Namespaced, s.name, field.NewPath("metadata"))
+}
+
+// ValidateUpdate has nothing to add to what is asked of all metadata.
+func (inert) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
+}
+
+func (inert) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (inert) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string { return nil }
+
+func (inert) Canonicalize(runtime.Object) {}
+
+// inertStatus is how the status of built-in kinds is written: it and nothing else.
+type inertStatus struct{ inert }
+
+func (inertStatus) AllowCreateOnUpdate() bool { return false }
+
+func (inertStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	// The generic store has compared the resource versions before.
+	_ = replaceAllBut(obj, old)
+}
+
+// isDeleting says whether an object has been asked to go.
+func isDeleting(m metav1.Object) bool { return !m.GetDeletionTimestamp().IsZero() }
