@@ -22,7 +22,11 @@ type Rendered struct {
 
 // digestMemo is what an entry remembers: objects are rendered alike for every
 // location, and a digest is small enough to keep.
-type digestMemo struct{ digest wire.Sum }
+type digestMemo struct {
+	digest wire.Sum
+	// crd is the content of the CRD by which it was rendered; empty for built-ins.
+	crd string
+}
 
 // Render returns what a location gets of a row. It does not ask whether the row
 // belongs to the location.
@@ -31,21 +35,44 @@ func Render(k *kinds.Kind, row *table.Row, _ key.Location) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render %q: %w", row.Key, err)
 	}
-	if memo, ok := row.Memo.Load().(digestMemo); ok {
-		return Rendered{object, memo.digest}, nil
+	digest, ok := remembered(k, row)
+	if !ok {
+		digest = wire.SumOf(object)
+		remember(k, row, digest)
 	}
-	digest := wire.SumOf(object)
-	row.Memo.Store(digestMemo{digest})
 	return Rendered{object, digest}, nil
 }
 
 // Digest is the digest of what Render returns, mostly from memory.
 func Digest(k *kinds.Kind, row *table.Row, l key.Location) (wire.Sum, error) {
-	if memo, ok := row.Memo.Load().(digestMemo); ok {
-		return memo.digest, nil
+	if digest, ok := remembered(k, row); ok {
+		return digest, nil
 	}
 	r, err := Render(k, row, l)
 	return r.Digest, err
+}
+
+func remembered(k *kinds.Kind, row *table.Row) (wire.Sum, bool) {
+	memo, ok := row.Memo.Load().(digestMemo)
+	if !ok || !k.StoredAsServed() || memo.crd != definition(k) {
+		return wire.Sum{}, false
+	}
+	return memo.digest, true
+}
+
+// remember keeps the digest that agents are told of: that of the version which
+// is stored. Another version's is made anew each time.
+func remember(k *kinds.Kind, row *table.Row, digest wire.Sum) {
+	if k.StoredAsServed() {
+		row.Memo.Store(digestMemo{digest, definition(k)})
+	}
+}
+
+func definition(k *kinds.Kind) string {
+	if k.Custom == nil {
+		return ""
+	}
+	return k.Custom.Hash()
 }
 
 // placed is the membership of rows that go to locations.

@@ -63,7 +63,9 @@ type watcher struct {
 
 	sub *table.Subscription
 	// cursor is the revision up to which everything has been taken by the client.
-	cursor  int64
+	cursor int64
+	// woken says that the subscription woke the watch while it was busy.
+	woken   bool
 	results chan watch.Event
 	gone    <-chan struct{} // closed when the space is deleted; nil for never
 	cancel  context.CancelFunc
@@ -152,18 +154,29 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 				return err
 			}
 		}
-		select {
-		case <-w.sub.Wake():
-		case <-timer.C:
-			timer.rang()
-		case <-ctx.Done():
-			return errStopped
-		case <-w.reader.server.done:
-			return errStopped
-		case <-w.gone:
-			return errStopped
+		if err := w.wait(ctx, timer); err != nil {
+			return err
 		}
 	}
+}
+
+// wait returns when there may be something to do.
+func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
+	if w.woken || timer.due {
+		w.woken = false
+		return nil
+	}
+	select {
+	case <-w.sub.Wake():
+		return nil
+	case <-timer.C:
+		timer.rang()
+		return nil
+	case <-ctx.Done():
+	case <-w.reader.server.done:
+	case <-w.gone:
+	}
+	return errStopped
 }
 
 // sendInitial sends the state at the cursor and, to those who know of it, a
@@ -217,6 +230,7 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 		case <-timer.C:
 			timer.rang()
 		case <-w.sub.Wake():
+			w.woken = true
 		}
 		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
 			cut(ctx)

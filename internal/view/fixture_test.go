@@ -1,0 +1,358 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+)
+
+// known has the kinds of all tests, compiled once.
+var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
+	registry, err := kinds.NewRegistry()
+	if err != nil {
+		panic(err)
+	}
+	all := map[schema.GroupVersionResource]*kinds.Kind{}
+	for _, k := range registry.Builtin(key.Root).Kinds() {
+		all[k.GVR] = k
+	}
+	custom, err := registry.Compiler().Compile(widgets())
+	if err != nil {
+		panic(err)
+	}
+	for _, k := range custom {
+		all[k.GVR] = k
+	}
+	return all
+})
+
+var (
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	scalersV1   = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
+	widgetsV1   = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	widgetsV2   = schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+)
+
+func widgets() *apiextensionsv1.CustomResourceDefinition {
+	preserve := true
+	version := func(name string, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {
+		return apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: name, Served: true, Storage: storage,
+			Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
+			},
+		}
+	}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", true), version("v2", false)},
+		},
+	}
+}
+
+// fixture is a Server over a table that a test feeds.
+type fixture struct {
+	t        testing.TB
+	table    *table.Table
+	server   *Server
+	requests atomic.Int64 // over HTTP
+
+	mu  sync.Mutex
+	rev int64
+}
+
+func newFixture(t testing.TB, change ...func(*Config, *table.Config)) *fixture {
+	t.Helper()
+	f := &fixture{t: t}
+	tc := table.Config{WindowSteps: 10000, WindowBytes: 64 << 20, Deriver: &labelled{}}
+	vc := DefaultConfig()
+	vc.Committed = func(context.Context) (int64, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.rev, nil
+	}
+	for _, fn := range change {
+		fn(&vc, &tc)
+	}
+	f.table = table.New(tc)
+	vc.Table = f.table
+	server, err := New(vc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.server = server
+	return f
+}
+
+// sample is one stored object of a test.
+type sample struct {
+	gvr             schema.GroupVersionResource
+	space           key.Space
+	namespace, name string
+	labels          map[string]string
+	content         map[string]any // beside metadata
+	annotations     map[string]string
+}
+
+func cm(space key.Space, namespace, name, data string, labels ...string) sample {
+	o := sample{gvr: configMaps, space: space, namespace: namespace, name: name, content: map[string]any{"data": map[string]any{"k": data}}}
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		if o.labels == nil {
+			o.labels = map[string]string{}
+		}
+		o.labels[k] = v
+	}
+	return o
+}
+
+func (o sample) key() string {
+	k := known()[o.gvr]
+	return key.Object{Space: o.space, Identity: key.Identity{Resource: k.Resource, Namespace: o.namespace, Name: o.name}}.Key()
+}
+
+// value is the object as the log has it.
+func (o sample) value() []byte {
+	k := known()[o.gvr]
+	metadata := map[string]any{"name": o.name, "uid": "uid-" + o.name, "creationTimestamp": "2026-01-02T03:04:05Z"}
+	if o.namespace != "" {
+		metadata["namespace"] = o.namespace
+	}
+	if o.labels != nil {
+		metadata["labels"] = o.labels
+	}
+	if o.annotations != nil {
+		metadata["annotations"] = o.annotations
+	}
+	object := map[string]any{"apiVersion": k.Storage.String(), "kind": k.GVK.Kind, "metadata": metadata}
+	for field, v := range o.content {
+		object[field] = v
+	}
+	value, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return append(value, '\n')
+}
+
+// put writes objects in one revision, which it returns.
+func (f *fixture) put(objects ...sample) int64 {
+	var updates []table.Update
+	for _, o := range objects {
+		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
+	}
+	return f.apply(updates...)
+}
+
+func (f *fixture) del(objects ...sample) int64 {
+	var updates []table.Update
+	for _, o := range objects {
+		updates = append(updates, table.Update{Key: o.key()})
+	}
+	return f.apply(updates...)
+}
+
+func (f *fixture) apply(updates ...table.Update) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rev++
+	for i := range updates {
+		updates[i].CreateRev, updates[i].ModRev = f.rev, f.rev
+	}
+	if err := f.table.Apply(f.rev, updates); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.rev
+}
+
+func (f *fixture) reader(l Lens, gvr schema.GroupVersionResource) *reader {
+	k, ok := known()[gvr]
+	if !ok {
+		f.t.Fatalf("no kind for %s", gvr)
+	}
+	return f.server.reader(l, k)
+}
+
+// serve serves /spaces/NAME/... and /views/locations/NAME/... over HTTP.
+func (f *fixture) serve() *httptest.Server {
+	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		f.requests.Add(1)
+		var lens Lens
+		parts := strings.SplitN(req.URL.Path, "/", 5)
+		switch {
+		case parts[1] == "views":
+			lens = Location(key.Location(parts[3]))
+			req.URL.Path = "/" + parts[4]
+		case parts[2] == "*":
+			lens = AllSpaces()
+			req.URL.Path = "/" + strings.Join(parts[3:], "/")
+		default:
+			lens = Space(key.Space(parts[2]))
+			req.URL.Path = "/" + strings.Join(parts[3:], "/")
+		}
+		info, err := resolver.NewRequestInfo(req)
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		ctx := request.WithRequestInfo(audit.WithAuditContext(req.Context()), info)
+		ctx = request.WithReceivedTimestamp(ctx, time.Now())
+		k := known()[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]
+		if k == nil {
+			http.NotFound(w, req)
+			return
+		}
+		handler, err := f.server.Handler(lens, k, info)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, k.Scope("").Serializer, k.GVK.GroupVersion(), w, req)
+			return
+		}
+		handler(w, req.WithContext(ctx))
+	}))
+	f.t.Cleanup(func() {
+		f.server.Close()
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+// labelled is a Deriver by the label "at", which names locations with dots
+// between them, and by one more row that denies locations. It computes
+// everything anew each time.
+type labelled struct{ placed map[string]*at }
+
+const denyKey = "m/deny"
+
+// at is the membership of one row.
+type at struct{ places []placement.Place }
+
+func (a *at) Members() []string {
+	var names []string
+	for _, p := range a.places {
+		names = append(names, p.Location)
+	}
+	return names
+}
+
+func (a *at) Has(member string) bool {
+	_, ok := a.Place(member)
+	return ok
+}
+
+func (a *at) Place(l string) (placement.Place, bool) {
+	for _, p := range a.places {
+		if p.Location == l {
+			return p, true
+		}
+	}
+	return placement.Place{}, false
+}
+
+func (d *labelled) Reset() { d.placed = nil }
+
+func (d *labelled) Derive(state table.Reader, changes []table.Change) []table.Assignment {
+	values := map[string][]byte{}
+	for _, prefix := range []string{"o/", denyKey} {
+		state.Ascend(prefix, func(row *table.Row) bool {
+			values[row.Key] = row.Value
+			return true
+		})
+	}
+	placed := placeAll(values)
+	changed := map[string]bool{}
+	for _, c := range changes {
+		changed[c.Row().Key] = true
+	}
+	var assigned []table.Assignment
+	for _, k := range slices.Sorted(keysOf(placed)) {
+		if old, ok := d.placed[k]; ok && slices.Equal(old.places, placed[k].places) {
+			placed[k] = old
+			if !changed[k] {
+				continue
+			}
+		}
+		if len(placed[k].places) > 0 {
+			assigned = append(assigned, table.Assignment{Key: k, In: placed[k]})
+		} else if !changed[k] {
+			assigned = append(assigned, table.Assignment{Key: k})
+		}
+	}
+	d.placed = placed
+	return assigned
+}
+
+func keysOf[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// placeAll is where every object of a state goes: of objects with one identity
+// the one in the first space wins; "hold" in a label holds an object back.
+func placeAll(values map[string][]byte) map[string]*at {
+	denied := string(values[denyKey])
+	winners := map[string]string{}
+	placed := map[string]*at{}
+	for _, k := range slices.Sorted(keysOf(values)) {
+		if !strings.HasPrefix(k, "o/") {
+			continue
+		}
+		var object struct {
+			Metadata struct{ Labels map[string]string } `json:"metadata"`
+		}
+		if err := json.Unmarshal(values[k], &object); err != nil {
+			panic(err)
+		}
+		a := &at{}
+		resource, rest := cutResource(k)
+		for l := range strings.SplitSeq(object.Metadata.Labels["at"], ".") {
+			if l == "" || strings.Contains(denied, l) {
+				continue
+			}
+			p := placement.Place{Location: l, Held: object.Metadata.Labels["hold"]}
+			identity := fmt.Sprint(l, resource, rest)
+			if winner, taken := winners[identity]; taken {
+				p.Owner = winner
+			} else {
+				winners[identity] = k
+			}
+			a.places = append(a.places, p)
+		}
+		slices.SortFunc(a.places, func(x, y placement.Place) int { return strings.Compare(x.Location, y.Location) })
+		placed[k] = a
+	}
+	return placed
+}
