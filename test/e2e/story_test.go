@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/test/env"
+)
+
+const app = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: web, labels: {app: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: registry.example/web:1
+        ports: [{containerPort: 8080}]
+        resources: {requests: {cpu: 10m}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: web, labels: {app: web}}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: implied, labels: {app: web}}
+data: {greeting: hello}
+`
+
+const widgetCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org, labels: {app: web}}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}, colour: {type: string, default: blue}}}
+`
+
+const widget = `
+apiVersion: example.org/v1
+kind: Widget
+metadata: {name: one, namespace: web, labels: {app: web}}
+spec: {size: 3}
+`
+
+const everywhere = `
+apiVersion: orrery.dev/v1alpha1
+kind: Placement
+metadata: {name: web}
+spec:
+  locations: [{selector: {matchExpressions: [{key: runs-web, operator: Exists}]}}]
+  downsync: [{labelSelectors: [{matchLabels: {app: web}}], returnStatus: Singleton}]
+`
+
+// TestMainJob is the main job of a user, told once from beginning to end.
+func TestMainJob(t *testing.T) {
+	w := newWorld(t, "north", "south")
+	north, south := w.sites["north"], w.sites["south"]
+
+	// Described once, and placed by label.
+	w.kubectl("create", "namespace", "implied")
+	w.apply(app)
+	w.apply(widgetCRD)
+	w.apply(widget)
+	w.apply(everywhere)
+	env.Kubectl(t, w.root, "label", "location", "north", "runs-web=yes")
+	w.expectField(north, deployments, "web", "web", "2", "status", "readyReplicas")
+	w.expectField(north, widgets, "web", "one", "blue", "spec", "colour")
+	w.invariants()
+
+	// Ready in the space, as at the one location that has it.
+	w.eventually("kubectl shows the Deployment ready in the space", func() error {
+		out, err := env.TryKubectl(t, w.space, "-n", "web", "get", "deployment", "web")
+		if err == nil && !strings.Contains(out, "2/2") {
+			err = fmt.Errorf("kubectl printed %q", out)
+		}
+		return err
+	})
+	env.Kubectl(t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout=30s")
+	w.expectCounts("web", "1 location(s), all applied", func(p placementStatus) bool {
+		return p.Locations == 1 && p.Assigned == 6 && p.Applied == 6 && p.Failed == 0
+	})
+
+	// Edited in the space.
+	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=3")
+	w.expectField(north, deployments, "web", "web", "3", "status", "readyReplicas")
+	w.kubectl("-n", "implied", "patch", "configmap", "settings", "--type=json", "-p", `[{"op":"remove","path":"/data/greeting"},{"op":"add","path":"/data/farewell","value":"bye"}]`)
+	w.expectField(north, configMaps, "implied", "settings", "map[farewell:bye]", "data")
+
+	w.tamper(north)
+
+	// Moved by a label: to both, then to the other one only.
+	env.Kubectl(t, w.root, "label", "location", "south", "runs-web=yes")
+	w.expectField(south, deployments, "web", "web", "3", "status", "readyReplicas")
+	w.eventually("the status is cleared while two locations have it", func() error {
+		if out := w.kubectl("-n", "web", "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"); out != "" {
+			return fmt.Errorf("readyReplicas is %s", out)
+		}
+		return nil
+	})
+	env.Kubectl(t, w.root, "label", "location", "north", "runs-web-")
+	w.gone(north)
+	w.invariants()
+	if _, err := north.at(t, namespaces, "", "implied"); err != nil {
+		t.Errorf("the implied namespace did not stay: %v", err)
+	}
+
+	w.faults(south)
+
+	// Unassigned, then deleted.
+	w.kubectl("-n", "web", "label", "deployment", "web", "app-")
+	w.eventually("the unassigned Deployment leaves", func() error { return isGone(south.at(t, deployments, "web", "web")) })
+	w.invariants()
+	w.kubectl("delete", "placement", "web")
+	w.gone(south)
+	w.invariants()
+}
+
+// tamper changes, strips and deletes objects at a site behind Orrery's back.
+func (w *world) tamper(s *site) {
+	w.t.Helper()
+	t, client := w.t, dynamicClient(w.t, s.cluster.Config)
+	patch := func(body string) {
+		t.Helper()
+		if _, err := client.Resource(deployments).Namespace("web").Patch(t.Context(), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "tamperer"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"spec":{"replicas":7}}`)
+	w.expectField(s, deployments, "web", "web", "3", "spec", "replicas")
+	patch(`{"metadata":{"labels":{"orrery.dev/location":null},"annotations":{"orrery.dev/source-name":null}}}`)
+	w.expectField(s, deployments, "web", "web", "web", "metadata", "annotations", "orrery.dev/source-name")
+	before, err := s.at(t, configMaps, "implied", "settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Resource(configMaps).Namespace("implied").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("a deleted object is made again", func() error {
+		after, err := s.at(t, configMaps, "implied", "settings")
+		if err == nil && after.GetUID() == before.GetUID() {
+			err = fmt.Errorf("still the old one")
+		}
+		return err
+	})
+	w.invariants()
+}
+
+// faults kills hub and agent in between.
+func (w *world) faults(s *site) {
+	w.t.Helper()
+	w.hub.Kill()
+	if err := dynamicClient(w.t, s.cluster.Config).Resource(configMaps).Namespace("implied").Delete(w.t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.expectField(s, configMaps, "implied", "settings", "bye", "data", "farewell") // repaired with the hub away
+	s.agent.Kill()
+	s.agent.Start() // from its disk
+	w.hub.Start()
+	w.kubectl("-n", "implied", "patch", "configmap", "settings", "--type=merge", "-p", `{"data":{"farewell":"see you"}}`)
+	w.expectField(s, configMaps, "implied", "settings", "see you", "data", "farewell")
+	s.agent.Kill()
+	w.kubectl("-n", "implied", "delete", "configmap", "settings")
+	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=1")
+	s.agent.Start()
+	w.expectField(s, deployments, "web", "web", "1", "spec", "replicas")
+	w.eventually("what was deleted while the agent was away leaves", func() error { return isGone(s.at(w.t, configMaps, "implied", "settings")) })
+	w.invariants()
+}
+
+// gone waits until nothing of the application is at a site.
+func (w *world) gone(s *site) {
+	w.t.Helper()
+	w.eventually(s.name+" is rid of the application", func() error {
+		for _, err := range []error{
+			isGone(s.at(w.t, deployments, "web", "web")),
+			isGone(s.at(w.t, configMaps, "implied", "settings")),
+			isGone(s.at(w.t, crds, "", "widgets.example.org")),
+			isGone(s.at(w.t, namespaces, "", "web")),
+		} {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func isGone(_ *unstructured.Unstructured, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("still there")
+}
+
+// TestQuiet shows that nothing is written anywhere while nothing changes.
+func TestQuiet(t *testing.T) {
+	w := newWorld(t, "north")
+	north := w.sites["north"]
+	w.kubectl("create", "namespace", "implied")
+	w.apply(app)
+	w.apply(everywhere)
+	env.Kubectl(t, w.root, "label", "location", "north", "runs-web=yes")
+	w.expectField(north, deployments, "web", "web", "2", "status", "readyReplicas")
+	w.expectCounts("web", "all applied", func(p placementStatus) bool { return p.Assigned == 4 && p.Applied == 4 })
+
+	revision := w.quietRevision()
+	start := time.Now()
+	env.Throughout(t, time.Minute, func() error {
+		if now := w.revision(); now != revision {
+			return fmt.Errorf("the hub's log went from revision %s to %s", revision, now)
+		}
+		return nil
+	})
+	requests := north.cluster.Requests(t, env.Filter{User: env.AgentUser, After: start})
+	if len(requests) > 0 {
+		t.Errorf("the agent made %d requests in a quiet minute, the first: %+v", len(requests), requests[0])
+	}
+}
