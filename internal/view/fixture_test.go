@@ -79,7 +79,7 @@ func widgets() *apiextensionsv1.CustomResourceDefinition {
 
 // fixture is a Server over a table that a test feeds.
 type fixture struct {
-	t        testing.TB
+	t        tester
 	table    *table.Table
 	server   *Server
 	requests atomic.Int64 // over HTTP
@@ -88,7 +88,15 @@ type fixture struct {
 	rev int64
 }
 
-func newFixture(t testing.TB, change ...func(*Config, *table.Config)) *fixture {
+// tester is a test or one case of a property.
+type tester interface {
+	Helper()
+	Error(args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t}
 	tc := table.Config{WindowSteps: 10000, WindowBytes: 64 << 20, Deriver: &labelled{}}
@@ -237,7 +245,7 @@ func (f *fixture) serve() *httptest.Server {
 		}
 		handler(w, req.WithContext(ctx))
 	}))
-	f.t.Cleanup(func() {
+	f.t.(testing.TB).Cleanup(func() {
 		f.server.Close()
 		s.CloseClientConnections()
 		s.Close()

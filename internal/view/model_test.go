@@ -1,0 +1,487 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// model is a naive copy of the log, with the whole state of every revision.
+type model struct {
+	states []map[string]written // by revision; the first is empty
+}
+
+// written is a value and the revision that wrote it.
+type written struct {
+	value []byte
+	rev   int64
+}
+
+// angle is a way to look at the log: a view, and what is asked of it.
+type angle struct {
+	lens      Lens
+	gvr       schema.GroupVersionResource
+	namespace string
+	name      string
+	selector  string
+}
+
+func (a angle) String() string {
+	return fmt.Sprintf("%s %s ns=%q name=%q l=%q", a.lens, a.gvr.Resource, a.namespace, a.name, a.selector)
+}
+
+// seen is an object as the model says that clients see it.
+type seen struct {
+	// place orders the objects of a list.
+	place string
+	// content changes when clients are to see a change.
+	content string
+	// object is the whole JSON, without the resourceVersion.
+	object string
+	// rev is the object's own revision.
+	rev int64
+}
+
+// at is what an angle shows of a state.
+func (m *model) at(rev int64, a angle) map[string]seen {
+	values := map[string][]byte{}
+	for k, w := range m.states[rev] {
+		values[k] = w.value
+	}
+	placed, kind := placeAll(values), known()[a.gvr]
+	result := map[string]seen{}
+	for k, w := range m.states[rev] {
+		o, err := key.ParseObject(k)
+		if err != nil || o.Resource != kind.Resource {
+			continue
+		}
+		s := seen{place: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), rev: w.rev, object: strings.TrimSpace(string(w.value))}
+		s.content = fmt.Sprint(w.rev)
+		switch l := a.lens.(type) {
+		case spaceLens:
+			if o.Space != l.name {
+				continue
+			}
+		case allSpacesLens:
+			s.place = string(o.Space) + "/" + s.place
+			var object map[string]any
+			if err := json.Unmarshal(w.value, &object); err != nil {
+				panic(err)
+			}
+			object["metadata"].(map[string]any)["annotations"] = map[string]any{SpaceAnnotation: string(o.Space)}
+			s.object = compact(object)
+		case locationLens:
+			p, ok := placed[k].Place(string(l.name))
+			if !ok || p.Held != "" || p.Owner != "" {
+				continue
+			}
+			travelled, err := kind.Travel(w.value)
+			if err != nil {
+				panic(err)
+			}
+			s.object, s.content = string(travelled), string(travelled)
+		}
+		selector, err := labels.Parse(a.selector)
+		if err != nil {
+			panic(err)
+		}
+		set := labels.Set{}
+		for name, v := range gjson.Get(s.object, "metadata.labels").Map() {
+			set[name] = v.String()
+		}
+		if selector.Matches(set) && (a.namespace == "" || a.namespace == o.Namespace) && (a.name == "" || a.name == o.Name) {
+			result[s.place] = s
+		}
+	}
+	return result
+}
+
+func compact(o any) string {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// told is one event of a watch.
+type told struct {
+	kind  watch.EventType
+	place string
+	rev   int64
+	// object is the whole JSON, without the resourceVersion.
+	object string
+}
+
+// between is what a watch is to tell of the revisions after one and up to another.
+func (m *model) between(after, upTo int64, a angle) []told {
+	var events []told
+	for rev := after + 1; rev <= upTo; rev++ {
+		before, now := m.at(rev-1, a), m.at(rev, a)
+		places := map[string]bool{}
+		for p := range before {
+			places[p] = true
+		}
+		for p := range now {
+			places[p] = true
+		}
+		first := len(events)
+		for _, p := range slices.Sorted(maps.Keys(places)) {
+			old, had := before[p]
+			cur, has := now[p]
+			switch {
+			case !had:
+				events = append(events, told{watch.Added, p, rev - 1, cur.object})
+			case !has:
+				events = append(events, told{watch.Deleted, p, rev - 1, old.object})
+			case old.content != cur.content:
+				events = append(events, told{watch.Modified, p, rev - 1, cur.object})
+			}
+		}
+		if len(events) > first {
+			events[len(events)-1].rev = rev
+		}
+	}
+	return events
+}
+
+// options are what a client sends for an angle.
+func (a angle) options(version string) (context.Context, *metainternalversion.ListOptions) {
+	opts := &metainternalversion.ListOptions{ResourceVersion: version}
+	selector, err := labels.Parse(a.selector)
+	if err != nil {
+		panic(err)
+	}
+	opts.LabelSelector = selector
+	if a.name != "" {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.name)
+	}
+	return request.WithNamespace(context.Background(), a.namespace), opts
+}
+
+// follower reads a watch of an angle.
+type follower struct {
+	angle angle
+	from  int64
+	watch watch.Interface
+	got   []told
+}
+
+// shown takes apart the JSON of an object as a reader writes it.
+func shown(t tester, o *object) (place, rest string, rev int64) {
+	var b bytes.Buffer
+	if err := o.writeJSON(&b); err != nil {
+		t.Fatalf("write %q: %v", o.row.Key, err)
+	}
+	version := gjson.GetBytes(b.Bytes(), "metadata.resourceVersion").String()
+	rev, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		t.Fatalf("resourceVersion %q in %s", version, &b)
+	}
+	field := `"resourceVersion":"` + version + `"`
+	plain := strings.Replace(strings.Replace(b.String(), field+",", "", 1), field, "", 1)
+	return o.reader.lens.place(o.row), plain, rev
+}
+
+// sameJSON compares objects whatever the order of their fields.
+func sameJSON(a, b string) bool {
+	var x, y any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return false
+	}
+	return compact(x) == compact(y)
+}
+
+// read reads one event; ok is false when the watch has ended. An error event
+// is returned as an error.
+func (f *follower) read(t tester) (e told, ok bool, err error) {
+	select {
+	case event, ok := <-f.watch.ResultChan():
+		if !ok {
+			return told{}, false, nil
+		}
+		if event.Type == watch.Error {
+			return told{}, false, apierrors.FromObject(event.Object)
+		}
+		place, plain, rev := shown(t, event.Object.(*object))
+		place = shortPlace(f.angle.lens, place)
+		return told{event.Type, place, rev, plain}, true, nil
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: waited too long for an event", f.angle)
+		return told{}, false, nil
+	}
+}
+
+func genAngle(t *rapid.T, label string) angle {
+	a := angle{
+		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1"), Location("l2")}).Draw(t, label),
+		gvr:  rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
+	}
+	if a.gvr == widgetsV1 {
+		if _, ok := a.lens.(allSpacesLens); ok {
+			a.gvr = configMaps
+		}
+	}
+	if a.gvr != namespaces {
+		a.namespace = rapid.SampledFrom([]string{"", "", "n1", "n2"}).Draw(t, "namespace")
+	}
+	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
+	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold"}).Draw(t, "selector")
+	return a
+}
+
+// genUpdates makes the changes of one revision: mostly one, sometimes several.
+func genUpdates(t *rapid.T, now map[string]written) []table.Update {
+	var updates []table.Update
+	taken := map[string]bool{}
+	for range rapid.SampledFrom([]int{1, 1, 1, 2, 5}).Draw(t, "changes") {
+		if rapid.IntRange(0, 9).Draw(t, "deny") == 0 && !taken[denyKey] {
+			taken[denyKey] = true
+			updates = append(updates, table.Update{Key: denyKey, Value: []byte(rapid.SampledFrom([]string{"", "l1", "l2", "l1 l2"}).Draw(t, "denied") + " ")})
+			continue
+		}
+		o := sample{
+			gvr:   rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "of"),
+			space: rapid.SampledFrom([]key.Space{"a", "a-b", "b"}).Draw(t, "in"),
+			name:  rapid.SampledFrom([]string{"x", "x-y", "z"}).Draw(t, "named"),
+		}
+		if o.gvr != namespaces {
+			o.namespace = rapid.SampledFrom([]string{"n1", "n1-1", "n2"}).Draw(t, "within")
+		}
+		if taken[o.key()] {
+			continue
+		}
+		taken[o.key()] = true
+		if _, ok := now[o.key()]; ok && rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
+			updates = append(updates, table.Update{Key: o.key()})
+			continue
+		}
+		o.labels = map[string]string{}
+		for name, values := range map[string][]string{"app": {"", "web", "db"}, "at": {"", "l1", "l2", "l1.l2"}, "hold": {"", "", "", "why"}} {
+			if v := rapid.SampledFrom(values).Draw(t, name); v != "" {
+				o.labels[name] = v
+			}
+		}
+		o.content = map[string]any{"data": map[string]any{"v": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "data")}}
+		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
+	}
+	return updates
+}
+
+// step applies the changes of one revision to the table and to the model.
+func step(t *rapid.T, f *fixture, m *model) {
+	now := maps.Clone(m.states[len(m.states)-1])
+	updates := genUpdates(t, now)
+	rev := f.apply(slices.Clone(updates)...)
+	for _, u := range updates {
+		if u.Value == nil {
+			delete(now, u.Key)
+		} else {
+			now[u.Key] = written{u.Value, rev}
+		}
+	}
+	m.states = append(m.states, now)
+}
+
+func (m *model) rev() int64 { return int64(len(m.states) - 1) }
+
+// TestViewsEqualTheirModel: lists equal recomputation at every revision, page
+// by page too, and watches tell the difference between any two revisions,
+// however slowly they are read and wherever they are cut and resumed.
+func TestViewsEqualTheirModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFixture(t)
+		defer f.server.Close()
+		m := &model{states: []map[string]written{{}}}
+		var followers []*follower
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			step(t, f, m)
+			switch rapid.IntRange(0, 5).Draw(t, "then") {
+			case 0:
+				checkList(t, f, m)
+			case 1:
+				checkPages(t, f, m)
+			case 2:
+				followers = append(followers, follow(t, f, genAngle(t, "watched"), int64(rapid.IntRange(1, int(m.rev())).Draw(t, "from"))))
+			case 3:
+				if len(followers) > 0 {
+					cutSomewhere(t, f, m, followers[rapid.IntRange(0, len(followers)-1).Draw(t, "cut")])
+				}
+			}
+		}
+		for _, w := range followers {
+			drain(t, m, w)
+			w.watch.Stop()
+		}
+	})
+}
+
+func follow(t *rapid.T, f *fixture, a angle, from int64) *follower {
+	ctx, opts := a.options(fmt.Sprint(from))
+	w, err := f.reader(a.lens, a.gvr).Watch(ctx, opts)
+	if err != nil {
+		t.Fatalf("%s: watch from %d: %v", a, from, err)
+	}
+	return &follower{angle: a, from: from, watch: w}
+}
+
+// cutSomewhere reads some events, ends the watch and goes on from the last
+// revision that it saw.
+func cutSomewhere(t *rapid.T, f *fixture, m *model, w *follower) {
+	want := m.between(w.from, m.rev(), w.angle)
+	n := rapid.IntRange(0, len(want)).Draw(t, "events before the cut")
+	for i := range n {
+		got, ok, err := w.read(t)
+		if !ok || err != nil {
+			t.Fatalf("%s from %d: ended (%v) instead of %v", w.angle, w.from, err, want[i])
+		}
+		compareEvent(t, w, got, want[i])
+		w.from = got.rev
+	}
+	w.watch.Stop()
+	*w = *follow(t, f, w.angle, w.from)
+}
+
+func drain(t *rapid.T, m *model, w *follower) {
+	for _, want := range m.between(w.from, m.rev(), w.angle) {
+		got, ok, err := w.read(t)
+		if !ok || err != nil {
+			t.Fatalf("%s from %d: ended (%v) instead of %v", w.angle, w.from, err, want)
+		}
+		compareEvent(t, w, got, want)
+	}
+}
+
+func compareEvent(t *rapid.T, w *follower, got, want told) {
+	if got.kind != want.kind || got.place != want.place || got.rev != want.rev || !sameJSON(got.object, want.object) {
+		t.Fatalf("%s from %d:\n got %+v\nwant %+v", w.angle, w.from, got, want)
+	}
+}
+
+func checkList(t *rapid.T, f *fixture, m *model) {
+	a := genAngle(t, "listed")
+	version, match := "", metav1.ResourceVersionMatch("")
+	rev := m.rev()
+	if rapid.Bool().Draw(t, "exact") {
+		rev = int64(rapid.IntRange(1, int(rev)).Draw(t, "at"))
+		version, match = fmt.Sprint(rev), metav1.ResourceVersionMatchExact
+	}
+	ctx, opts := a.options(version)
+	opts.ResourceVersionMatch = match
+	result, err := f.reader(a.lens, a.gvr).List(ctx, opts)
+	if err != nil {
+		t.Fatalf("%s: list at %d: %v", a, rev, err)
+	}
+	l := result.(*list)
+	compareItems(t, m, a, rev, l.ResourceVersion, l.Items)
+}
+
+// checkPages reads a list in pages while the log goes on.
+func checkPages(t *rapid.T, f *fixture, m *model) {
+	a, rev := genAngle(t, "paged"), m.rev()
+	var items []*object
+	ctx, opts := a.options("")
+	opts.Limit = int64(rapid.IntRange(1, 4).Draw(t, "limit"))
+	for {
+		result, err := f.reader(a.lens, a.gvr).List(ctx, opts)
+		if err != nil {
+			t.Fatalf("%s: page at %d: %v", a, rev, err)
+		}
+		l := result.(*list)
+		items = append(items, l.Items...)
+		total := len(m.at(rev, a))
+		if l.RemainingItemCount != nil && int(*l.RemainingItemCount) != total-len(items) {
+			t.Fatalf("%s: %d of %d items, %d remain", a, len(items), total, *l.RemainingItemCount)
+		}
+		if opts.Continue = l.Continue; l.Continue == "" {
+			compareItems(t, m, a, rev, l.ResourceVersion, items)
+			return
+		}
+		step(t, f, m)
+		if rapid.Bool().Draw(t, "forget") {
+			f.server.pages.kept = nil // as after a restart: the window knows, too
+		}
+	}
+}
+
+func compareItems(t *rapid.T, m *model, a angle, rev int64, version string, items []*object) {
+	want := m.at(rev, a)
+	if version != fmt.Sprint(rev) || len(items) != len(want) {
+		t.Fatalf("%s: %d items at %s, want %d at %d", a, len(items), version, len(want), rev)
+	}
+	last := ""
+	for _, o := range items {
+		place, plain, shownRev := shown(t, o)
+		if place <= last {
+			t.Fatalf("%s: %q behind %q", a, place, last)
+		}
+		last = place
+		w, ok := want[shortPlace(a.lens, place)]
+		if !ok {
+			t.Fatalf("%s: %q is not to be listed", a, place)
+		}
+		wantRev := w.rev
+		if _, derived := a.lens.(locationLens); derived {
+			wantRev = rev
+		}
+		if shownRev != wantRev || !sameJSON(plain, w.object) {
+			t.Fatalf("%s: %q at %d is %s, want %s at %d", a, place, shownRev, plain, w.object, wantRev)
+		}
+	}
+}
+
+// shortPlace is a place as the model says it: without the resource.
+func shortPlace(l Lens, place string) string {
+	if _, everywhere := l.(allSpacesLens); everywhere {
+		parts := strings.SplitN(place, "/", 4)
+		return parts[0] + "/" + parts[3]
+	}
+	return place
+}
+
+// TestWatchLeftByTheWindow: a watch that is too slow ends, and never misses an
+// event in silence.
+func TestWatchLeftByTheWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 5 })
+		defer f.server.Close()
+		m := &model{states: []map[string]written{{}}}
+		step(t, f, m)
+		a := angle{lens: Space("a"), gvr: configMaps}
+		w := follow(t, f, a, 1)
+		for range rapid.IntRange(30, 60).Draw(t, "steps") {
+			step(t, f, m)
+		}
+		for _, want := range m.between(1, m.rev(), a) {
+			got, ok, err := w.read(t)
+			if err != nil && !apierrors.IsResourceExpired(err) {
+				t.Fatalf("ended with %v", err)
+			}
+			if !ok {
+				return
+			}
+			compareEvent(t, w, got, want)
+		}
+	})
+}
