@@ -90,7 +90,7 @@ func TestScopesAreComplete(t *testing.T) {
 }
 
 // builtins makes the kinds anew, so that tests see that they share nothing global.
-func builtins(t *testing.T) []*Kind {
+func builtins(t testing.TB) []*Kind {
 	t.Helper()
 	kinds, err := Builtins()
 	if err != nil {

@@ -59,8 +59,9 @@ type Kind struct {
 
 	// scopes has one scope per subresource; "" is the kind itself.
 	scopes map[string]*handlers.RequestScope
-	// noise is what the encoder adds that nobody wrote; nil if it adds nothing.
-	noise *noise
+	// travels leaves out what is not to travel; nil for kinds without a Go type,
+	// which need nothing of their own.
+	travels *filter
 }
 
 // StoredAsServed says whether a stored value can be given to clients as it is,

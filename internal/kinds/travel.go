@@ -1,13 +1,17 @@
 package kinds
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
+
+// errNoObject says that a value is not one JSON object.
+var errNoObject = errors.New("not a JSON object")
 
 // Travel returns what of a stored object goes to a location, as canonical JSON:
 // compact, keys sorted, numbers as they were written. It is what the user
@@ -18,50 +22,67 @@ import (
 // Two objects that mean the same to a location travel as the same bytes, so
 // digests of the result can be compared.
 func (k *Kind) Travel(value []byte) ([]byte, error) {
-	var object map[string]any
-	if err := decodeExact(value, &object); err != nil {
-		return nil, fmt.Errorf("decode %s to travel: %w", k.GVK.Kind, err)
+	if !gjson.ValidBytes(value) {
+		return nil, fmt.Errorf("make %s travel: %w", k.GVK.Kind, errNoObject)
 	}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		k.stripMetadata(metadata)
+	object := gjson.ParseBytes(value)
+	if !object.IsObject() {
+		return nil, fmt.Errorf("make %s travel: %w", k.GVK.Kind, errNoObject)
 	}
-	if k.HasStatus {
-		delete(object, "status")
+	filter := k.travels
+	if filter == nil {
+		filter = customTravels[customTravel{orrery: k.GVK.Group == v1alpha1.Group, status: k.HasStatus}]
 	}
-	if spec, ok := object["spec"].(map[string]any); ok && k.Resource == key.Namespaces {
-		delete(spec, "finalizers") // set and removed by the server only
-	}
-	k.noise.clean(object)
-	canonical, err := encodeExact(object)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s to travel: %w", k.GVK.Kind, err)
-	}
-	return canonical, nil
+	return filter.append(make([]byte, 0, len(value)), object), nil
 }
 
-func (k *Kind) stripMetadata(metadata map[string]any) {
+// customTravel is what tells kinds apart whose objects have no Go type.
+type customTravel struct{ orrery, status bool }
+
+// customTravels is a table of constants.
+var customTravels = map[customTravel]*filter{
+	{false, false}: withMetadata(&filter{}, false, false),
+	{false, true}:  withMetadata(&filter{}, false, true),
+	{true, false}:  withMetadata(&filter{}, true, false),
+	{true, true}:   withMetadata(&filter{}, true, true),
+}
+
+// withMetadata adds to a filter what never travels, of whatever kind.
+func withMetadata(f *filter, orrery, status bool) *filter {
+	metadata := &filter{fields: map[string]*fieldFilter{}}
 	for _, name := range localMetadata() {
-		delete(metadata, name)
+		metadata.fields[name] = &fieldFilter{drop: true}
 	}
-	stripMap(metadata, "annotations", controlAnnotations())
-	stripMap(metadata, "labels", markLabels())
-	if k.GVK.Group == v1alpha1.Group {
-		stripMap(metadata, "labels", []string{v1alpha1.ForLabel})
+	metadata.fields["annotations"] = without(controlAnnotations())
+	labels := markLabels()
+	if orrery {
+		labels = append(labels, v1alpha1.ForLabel)
+	}
+	metadata.fields["labels"] = without(labels)
+	if f.fields == nil {
+		f.fields = map[string]*fieldFilter{}
+	}
+	f.fields["metadata"] = &fieldFilter{inner: metadata}
+	if status {
+		f.fields["status"] = &fieldFilter{drop: true}
+	}
+	return f
+}
+
+// withoutServerSpec adds what a server sets in the spec of a kind.
+func withoutServerSpec(f *filter, r key.Resource) {
+	if r == key.Namespaces {
+		f.fields["spec"].inner.fields["finalizers"] = &fieldFilter{drop: true}
 	}
 }
 
-// stripMap removes names from a map, and the map when nothing is left of it.
-func stripMap(metadata map[string]any, field string, names []string) {
-	values, ok := metadata[field].(map[string]any)
-	if !ok {
-		return
-	}
+// without drops names from a map, and the map when nothing is left of it.
+func without(names []string) *fieldFilter {
+	f := &fieldFilter{zero: []byte("{}"), inner: &filter{fields: map[string]*fieldFilter{}}}
 	for _, name := range names {
-		delete(values, name)
+		f.inner.fields[name] = &fieldFilter{drop: true}
 	}
-	if len(values) == 0 {
-		delete(metadata, field)
-	}
+	return f
 }
 
 // localMetadata is the metadata that belongs to one API server.
@@ -87,20 +108,3 @@ func controlAnnotations() []string {
 
 // markLabels are an upper hub's marks; this hub's agent puts its own.
 func markLabels() []string { return []string{"orrery.dev/location", "orrery.dev/space"} }
-
-// decodeExact keeps numbers as they are written.
-func decodeExact(data []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	return d.Decode(into)
-}
-
-func encodeExact(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
