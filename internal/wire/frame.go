@@ -168,7 +168,7 @@ type Walk struct {
 
 // Leaf is one key of a side's content and its sum: that of LeafSum in a walk of
 // the desired content; in a walk of the reports, whose body is leaves only,
-// SumOf the report's JSON as the agent sends it. The answer of that walk is one
+// the Sum of the report. The answer of that walk is one
 // ReportLine for each key that differs: with the hub's report, or Removed if the
 // hub has none. It changes nothing at the hub; the agent then sends its own.
 type Leaf struct {
@@ -208,6 +208,16 @@ type Report struct {
 	Status json.RawMessage `json:"status,omitempty"`
 	// Completed says that a Job or Pod ran to its end for UID and Digest.
 	Completed string `json:"completed,omitempty"`
+}
+
+// Sum is the digest by which a walk compares reports. It is a function of what
+// the report says, not of how a stream happened to encode it.
+func (r Report) Sum() Sum {
+	b, err := json.Marshal(r)
+	if err != nil { // a status that is not JSON; a decoder accepts none
+		return Sum{}
+	}
+	return SumOf(b)
 }
 
 // ReportLine is one line of a reports request: a report, or the removal of one.

@@ -1,0 +1,145 @@
+// Package agentcli is the command line of orrery-agent: it finds the target and
+// the hub, runs the agent of internal/mapper until it is told to stop, and shows
+// what it says of itself. It must hold no logic of the agent.
+package agentcli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"orrery.dev/orrery/internal/mapper"
+)
+
+const (
+	defaultDataDir = "/var/lib/orrery-agent"
+	// stopTimeout is how long a clean stop may take.
+	stopTimeout = 10 * time.Second
+)
+
+// runFlags are those of the command that runs the agent.
+type runFlags struct {
+	join, kubeconfig, dataDir, metrics, logLevel string
+	workers                                      int
+}
+
+// New is the root command. version is shown and told to the hub.
+func New(version string) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "orrery-agent",
+		Short: "Keep a cluster equal to what an Orrery hub says its location is to have",
+		Long: `Keep a cluster equal to what an Orrery hub says its location is to have.
+
+The first start needs --join, as "orrery location add" prints it, and --kubeconfig
+unless the agent runs in the cluster itself. Both are kept in the data directory:
+later starts need only --data-dir.`,
+		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error { return run(c, f, version) },
+	}
+	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir, "where the agent keeps its state")
+	flags := c.Flags()
+	flags.StringVar(&f.join, "join", "", "the join token of the location")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
+	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
+	c.AddCommand(newStatus(&f.dataDir), newRBAC())
+	return c
+}
+
+func run(c *cobra.Command, f runFlags, version string) error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return fmt.Errorf("--log-level: %w", err)
+	}
+	s, err := loadSetup(f)
+	if err != nil {
+		return err
+	}
+	target, err := s.target()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	agent, err := mapper.New(mapper.Config{
+		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
+		Logger: slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
+	})
+	if err != nil {
+		return err
+	}
+	stopServer, err := serveMetrics(f.metrics, registry)
+	if err != nil {
+		return err
+	}
+	defer stopServer()
+	if err := s.save(f.dataDir); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(c.Context()) }()
+	select {
+	case err := <-done:
+		return err
+	case <-agent.Ready():
+	}
+	fmt.Fprintf(c.OutOrStdout(), "orrery-agent ready: location %s, hub %s, target %s\n", s.Join.Location, s.Join.Hub, target.Host)
+	return wait(c.Context(), done)
+}
+
+// wait returns what the agent ended with; an agent that does not end in time
+// after it was told to is left behind.
+func wait(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the agent did not stop within %s", stopTimeout)
+	}
+}
+
+// serveMetrics serves on address until the returned function is called; no
+// address: it does nothing.
+func serveMetrics(address string, registry *prometheus.Registry) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: stopTimeout}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "serve metrics:", err)
+		}
+	}()
+	return func() {
+		_ = server.Close() // it is given up in any case
+		<-done
+	}, nil
+}

@@ -1,0 +1,95 @@
+package agentcli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"orrery.dev/orrery/internal/mapper"
+)
+
+func newStatus(dataDir *string) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "status", Short: "Show what the agent on a data directory says of itself", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := mapper.ReadStatus(*dataDir)
+			if err != nil {
+				return err
+			}
+			s.Running = s.Running && alive(s.PID)
+			switch output {
+			case "text":
+				return printStatus(c.OutOrStdout(), s)
+			case "json":
+				enc := json.NewEncoder(c.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			default:
+				return fmt.Errorf("--output %q: want text or json", output)
+			}
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return c
+}
+
+// alive says whether a process exists: an agent that was killed did not say so.
+func alive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+func printStatus(out io.Writer, s mapper.Status) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+":\t"+format+"\n", args...) }
+	row("Location", "%s (%s)", s.Location, orDash(s.LocationUID))
+	row("Target", "%s", s.Target)
+	row("Agent", "%s, %s, as of %s", running(s), orDash(s.Version), s.Updated.Format(time.RFC3339))
+	row("Hub", "%s, %s since %s", s.Hub, connected(s), s.Since.Format(time.RFC3339))
+	if s.LastError != "" {
+		row("Last error", "%s", s.LastError)
+	}
+	if s.Halt != "" {
+		row("Halted", "%s", s.Halt)
+	}
+	row("Revision", "%d", s.Revision)
+	row("Objects", "%d desired, %d queued, %d deferred", s.Desired, s.Queued, s.Deferred)
+	for _, state := range slices.Sorted(maps.Keys(s.States)) {
+		row("  "+string(state), "%d", s.States[state])
+	}
+	return w.Flush()
+}
+
+func running(s mapper.Status) string {
+	if s.Running {
+		return fmt.Sprintf("running (pid %d)", s.PID)
+	}
+	return "not running"
+}
+
+func connected(s mapper.Status) string {
+	switch {
+	case !s.Running || !s.Connected:
+		return "not connected"
+	case !s.Proven:
+		return "connected, but its log does not continue the one before,"
+	default:
+		return "connected"
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

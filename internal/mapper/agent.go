@@ -1,0 +1,257 @@
+package mapper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	defaultWorkers = 16
+	// statusEvery is how often the status file is written while something changes.
+	statusEvery = time.Second
+)
+
+// Config is what an agent needs.
+type Config struct {
+	// Join says which hub to follow, for which location.
+	Join wire.Join
+	// Target is the cluster to map to. Client-side rate limits in it are ignored.
+	Target *rest.Config
+	// DataDir holds the store; it is made with access for its owner only.
+	DataDir string
+	// Version is the agent's own, told to the hub.
+	Version string
+	// Logger gets no secrets. Nil: nothing is logged.
+	Logger *slog.Logger
+	// Metrics, if not nil, gets the agent's collectors when it runs.
+	Metrics prometheus.Registerer
+	// Workers is how many requests to the target may be under way, beside watches.
+	// Zero: a default that suits one API server.
+	Workers int
+}
+
+// Validate says what is missing.
+func (c *Config) Validate() error {
+	switch {
+	case c.Target == nil:
+		return errors.New("agent: no target")
+	case c.DataDir == "":
+		return errors.New("agent: no data directory")
+	case c.Workers < 0:
+		return fmt.Errorf("agent: %d workers", c.Workers)
+	}
+	if err := key.ValidateName(c.Join.Location); err != nil {
+		return fmt.Errorf("agent: location: %w", err)
+	}
+	return c.Join.Validate()
+}
+
+// Agent keeps one target equal to what a hub says one location is to have.
+type Agent struct {
+	config  Config
+	log     *slog.Logger
+	hub     *hubClient
+	target  *target
+	metrics *metrics
+	ready   chan struct{}
+
+	store    *store
+	engine   *engine
+	gate     *gate
+	reporter *reporter
+	watchers *observers
+	progress progress
+	self     atomic.Pointer[identity]
+}
+
+// New makes an agent; it does nothing before Run. Any number may run in one
+// process, each with its own data directory.
+func New(c Config) (*Agent, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine()}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.log = a.log.With("location", c.Join.Location)
+	name := "orrery-agent/" + c.Version
+	var err error
+	if a.hub, err = newHubClient(c.Join, name); err != nil {
+		return nil, err
+	}
+	if a.target, err = newTarget(c.Target, name, a.metrics.request); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Ready is closed once the agent enforces what its store holds, be the hub
+// there or not.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Run works until ctx ends, and returns nil then. Any other return says what
+// made it impossible to start. It may be called once.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if a.store, err = openStore(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.store.close()) }()
+	a.build()
+	if err := a.load(); err != nil {
+		return err
+	}
+	if a.config.Metrics != nil {
+		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	a.work(ctx)
+	return writeStatus(a.config.DataDir, a.Status())
+}
+
+// build makes the parts and wires them.
+func (a *Agent) build() {
+	a.gate = newGate(a.engine, a.target, a.log)
+	a.watchers = &observers{
+		engine: a.engine, store: a.store, target: a.target, log: a.log, self: a.identity,
+		trouble: a.gate.trouble, changed: make(chan struct{}, 1),
+	}
+	a.engine.kindsChanged = a.watchers.kindsChanged
+	a.reporter = &reporter{
+		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
+		signal: make(chan struct{}, 1), open: a.progress.known,
+	}
+	a.progress.opened = a.reporter.changed
+	a.progress.since = time.Now()
+}
+
+// work runs all parts until ctx ends. What is in the store's queue then is
+// still written.
+func (a *Agent) work(ctx context.Context) {
+	var parts, disk sync.WaitGroup
+	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
+	disk.Go(func() { a.store.run(diskCtx) })
+	defer disk.Wait()
+	defer stopDisk()
+	defer a.engine.stop()
+	defer parts.Wait()
+
+	r := &reconciler{
+		store: a.store, engine: a.engine, target: a.target, log: a.log, self: a.identity, trouble: a.gate.trouble,
+		changed: a.reporter.changed, metrics: a.metrics, namespaces: map[string]struct{}{},
+	}
+	for range a.config.Workers {
+		parts.Go(func() { r.work(ctx) })
+	}
+	s := &session{
+		store: a.store, hub: a.hub, log: a.log, info: a.info, metrics: a.metrics,
+		greeted: a.greeted, landed: a.landed, state: &a.progress,
+	}
+	parts.Go(func() { a.gate.run(ctx) })
+	parts.Go(func() { a.watchers.run(ctx) })
+	parts.Go(func() { a.reporter.run(ctx) })
+	parts.Go(func() { s.run(ctx) })
+	parts.Go(func() { a.keepStatus(ctx) })
+	close(a.ready)
+}
+
+// greeted takes over what a hello says of the location.
+func (a *Agent) greeted(h wire.Hello) {
+	a.gate.setHalt(h.Settings.Halt)
+	if a.self.Load() != nil {
+		return
+	}
+	a.identify(h.UID)
+	a.watchers.kindsChanged()
+}
+
+func (a *Agent) identify(uid string) {
+	id := newIdentity(a.config.Join.Location, uid)
+	a.self.Store(&id)
+}
+
+// identity is the location as the target sees it; empty until its UID is known.
+func (a *Agent) identity() identity {
+	if id := a.self.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// landed takes note of what frames changed in the store.
+func (a *Agent) landed(all []touched) {
+	a.gate.setHalt(a.store.meta.Load().Settings.Halt)
+	a.engine.touch(all)
+}
+
+// info is what the hub is told of the agent.
+func (a *Agent) info(ctx context.Context) wire.Info {
+	version, err := a.target.version(ctx)
+	if err != nil {
+		a.log.Debug("the target's version is not known", "error", err)
+	}
+	return wire.Info{Version: a.config.Version, KubernetesVersion: version}
+}
+
+// Status is how the agent is now. It may be called from any goroutine, at any
+// time after Ready.
+func (a *Agent) Status() Status {
+	m := a.store.meta.Load()
+	s := Status{
+		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
+		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
+		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred,
+		States: map[wire.State]int{},
+	}
+	a.progress.fill(&s)
+	a.engine.mu.Lock()
+	defer a.engine.mu.Unlock()
+	s.Queued = a.engine.queue.count
+	for state, n := range a.engine.states {
+		if n > 0 {
+			s.States[state] = n
+		}
+	}
+	return s
+}
+
+// keepStatus writes the status file whenever something has changed.
+func (a *Agent) keepStatus(ctx context.Context) {
+	var last Status
+	for ctx.Err() == nil {
+		now := a.Status()
+		now.Running = true
+		if !now.equal(last) {
+			last = now
+			if err := writeStatus(a.config.DataDir, now); err != nil {
+				a.log.Warn("the status file cannot be written", "error", err)
+			}
+		}
+		pause(ctx, statusEvery)
+	}
+}
+
+// equal compares all but the time.
+func (s Status) equal(o Status) bool {
+	same := maps.Equal(s.States, o.States)
+	s.States, o.States, s.Updated, o.Updated = nil, nil, time.Time{}, time.Time{}
+	a, b := fmt.Sprint(s), fmt.Sprint(o)
+	return same && a == b
+}

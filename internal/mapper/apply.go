@@ -1,0 +1,150 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// apply applies the object to follow, with marks, as one request.
+func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, error) {
+	body, err := r.body(t, d.uid)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := r.needNamespace(ctx, t.id.Namespace); err != nil {
+		return outcome{}, err
+	}
+	m, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
+	if err != nil {
+		return outcome{}, err
+	}
+	if d.drift {
+		r.metrics.repairs.Inc()
+		r.log.Info("repaired drift", "object", t.object().Path())
+	}
+	source := *t.want().object()
+	rec := &record{
+		Space: t.object().Space, Source: source, UID: m.UID, Fields: m.fields(r.self()),
+		Version: t.view.at.version, Kind: t.view.kind,
+	}
+	return outcome{
+		decision: decision{state: wire.Applied}, record: rec, changed: true, drifted: d.drift,
+		seen: &observed{
+			presence: present, uid: m.UID, revision: m.revision(), fields: rec.Fields,
+			terminating: m.DeletionTimestamp != "",
+		},
+	}, nil
+}
+
+// body is the object to follow, dressed for the target.
+func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
+	var object []byte
+	if err := r.store.view(func(x *tx) error {
+		_, b, err := x.want(t.object().Path())
+		object = bytes.Clone(b)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	body, err := dress(object, r.self(), t.object(), t.want().object().UID, uid)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return body, nil
+}
+
+// look finds out what is at the target under the identity.
+func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	if missingObject(err, t.id) {
+		return observed{presence: absent, revision: t.view.seen.revision}, nil
+	}
+	if err != nil {
+		return observed{}, err
+	}
+	o := observed{
+		presence: present, uid: m.UID, revision: m.revision(), fields: m.fields(r.self()),
+		terminating: m.DeletionTimestamp != "",
+	}
+	if _, ours := m.provesOurs(r.self(), t.view.kind); ours {
+		return o, nil
+	}
+	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(r.self())
+	if implied || t.record != nil && t.record.UID == m.UID {
+		o.unmarked = true
+		return o, nil
+	}
+	o.presence = foreign
+	return o, nil
+}
+
+// needNamespace makes a namespace that nobody has placed, if it is missing.
+func (r *reconciler) needNamespace(ctx context.Context, name string) error {
+	if name == "" || r.knowsNamespace(name) {
+		return nil
+	}
+	id := key.Identity{Resource: key.Namespaces, Name: name}
+	if r.engine.awaits(id) {
+		return errDependency
+	}
+	_, err := r.target.get(ctx, namespacesPlace, id)
+	if missingObject(err, id) {
+		err = r.target.createNamespace(ctx, name, r.self())
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	}
+	if apierrors.IsForbidden(err) {
+		return nil // the apply tells
+	}
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.namespaces[name] = struct{}{}
+	return nil
+}
+
+func (r *reconciler) knowsNamespace(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.namespaces[name]
+	return ok
+}
+
+func (r *reconciler) forgetNamespace(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.namespaces, name)
+}
+
+// claim records an object that proves to be ours and that nothing explains, so
+// that it is removed like any other that is not desired.
+func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	if missingObject(err, t.id) {
+		return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	space, ours := m.provesOurs(r.self(), t.view.kind)
+	if !ours || m.UID != t.view.seen.uid {
+		return outcome{keep: true, record: t.record, decision: decision{retry: foreignRetry}}, nil
+	}
+	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
+	return outcome{
+		record: &record{
+			Space: space, Source: source{UID: m.Annotations[uidMark]}, UID: m.UID,
+			Version: t.view.at.version, Kind: t.view.kind,
+		},
+		changed: true, claim: true, keep: true, decision: decision{retry: 1},
+	}, nil
+}

@@ -1,0 +1,232 @@
+package mapper
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// presence is what observation says of an identity at the target.
+type presence uint8
+
+const (
+	// unseen: the resource has not been listed yet.
+	unseen presence = iota
+	// unserved: the target does not serve the resource.
+	unserved
+	// blind: the target lets nobody list or watch the resource.
+	blind
+	// absent: nothing with our label is there; a foreign object may be.
+	absent
+	// present: an object that proves to be ours is there.
+	present
+	// foreign: an object is there that does not prove to be ours.
+	foreign
+)
+
+// observed is what is known of an identity at the target.
+type observed struct {
+	presence presence
+	// terminating, unmarked: the object is being deleted; it is ours by its UID
+	// only. taken: the last look found a foreign object.
+	terminating, unmarked, taken bool
+	uid                          string
+	revision                     uint64
+	fields                       fieldsHash
+}
+
+// action is what to do at the target.
+type action uint8
+
+const (
+	// doNothing: there is nothing to do, or nothing can be done now.
+	doNothing action = iota
+	// doApply: apply the object, if the one at the target has decision.uid, or
+	// if there is none when that is empty.
+	doApply
+	// doLook: find out whose object is there.
+	doLook
+	// doRemove: delete the object that has decision.uid.
+	doRemove
+	// doForget: nothing is left at the target; drop what is recorded.
+	doForget
+	// doVerifyKind: the resource is not served; find out whether it is gone.
+	doVerifyKind
+	// doClaim: an object proves to be ours and nothing recorded or desired
+	// explains it; record it, so that it is removed like any other.
+	doClaim
+)
+
+// retries of what no event announces.
+const (
+	foreignRetry     = time.Minute
+	terminatingRetry = 30 * time.Second
+)
+
+// decision is what to do about one identity, and what to report of it if
+// nothing more comes of it.
+type decision struct {
+	do  action
+	uid string
+	// drift says that the object at the target is not what we left there.
+	drift   bool
+	state   wire.State
+	reason  string
+	message string
+	// retry is when to look again without an event; zero: never.
+	retry time.Duration
+}
+
+// facts are what a decision is made from.
+type facts struct {
+	// space is that of the source object, and want its desired entry; nil: the
+	// location is not to have it.
+	space  key.Space
+	want   *want
+	record *record
+	seen   observed
+	// guarded says that the removal waits for a confirmation.
+	guarded bool
+	// settled says that the desired content is known: what is not in it is not desired.
+	settled bool
+}
+
+// decide is the agent's judgement of one identity. It is a pure function.
+func decide(f facts) decision {
+	switch {
+	case f.want == nil:
+		return decideRemoval(f)
+	case f.want.Kind == wantConflict:
+		return decision{state: wire.InConflict, reason: "OtherSpace", message: "the location has " + f.want.Note}
+	case f.want.object() == nil:
+		return decision{state: wire.Held, reason: "NothingToKeep", message: f.want.Note}
+	}
+	return decideObject(f, *f.want.object())
+}
+
+func decideObject(f facts, s source) decision {
+	seen, rec := f.seen, f.record
+	changed := rec == nil || rec.Space != f.space || rec.Source.UID != s.UID || rec.Source.Digest != s.Digest
+	switch seen.presence {
+	case unseen:
+		return decision{} // the list that is on its way comes back to this
+	case unserved:
+		return decision{state: wire.Unsupported, reason: "NoSuchResource", message: "the location does not serve this resource"}
+	case foreign:
+		return decision{
+			state: wire.InConflict, reason: "Exists", retry: foreignRetry,
+			message: "an object of this name that Orrery did not make is at the location",
+		}
+	case present:
+		if seen.terminating {
+			return decision{
+				state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
+				message: "the object at the location is being deleted; it is made again when it is gone",
+			}
+		}
+		same := rec != nil && seen.uid == rec.UID && seen.fields == rec.Fields && !seen.unmarked
+		if same && !changed {
+			return decision{state: wire.Applied}
+		}
+		return decision{do: doApply, uid: seen.uid, drift: !changed && !same}
+	case blind:
+		if !changed {
+			return decision{state: wire.Applied}
+		}
+		if rec != nil {
+			return decision{do: doApply, uid: rec.UID}
+		}
+	}
+	if seen.taken {
+		return decision{do: doLook}
+	}
+	return decision{do: doApply, drift: !changed}
+}
+
+func decideRemoval(f facts) decision {
+	seen, rec := f.seen, f.record
+	switch {
+	case rec == nil && seen.presence == present && f.settled:
+		return decision{do: doClaim, uid: seen.uid}
+	case rec == nil && seen.presence == present:
+		return decision{}
+	case rec == nil:
+		return decision{do: doForget}
+	case f.guarded:
+		return decision{
+			state: wire.Removing, reason: "PruneGuard",
+			message: "more removals than the location allows at once; this one waits for a confirmation",
+		}
+	case seen.presence == unseen:
+		return decision{}
+	case seen.presence == unserved:
+		return decision{do: doVerifyKind}
+	case seen.presence == present && seen.uid == rec.UID && seen.terminating:
+		return decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
+	}
+	return decision{do: doRemove, uid: rec.UID}
+}
+
+// spaceWant is one space's desired entry of an identity.
+type spaceWant struct {
+	space key.Space
+	want  *want
+}
+
+// choose finds the entry that an identity at the target is to follow, of
+// those that spaces have for it: what has an object before what has none, then
+// the space that the object there came from, then the first by name. It returns
+// -1 if there is none.
+func choose(wants []spaceWant, rec *record) int {
+	best := -1
+	for i, w := range wants {
+		if w.want == nil {
+			continue
+		}
+		if best < 0 || precedes(w, wants[best], rec) {
+			best = i
+		}
+	}
+	return best
+}
+
+func precedes(a, b spaceWant, rec *record) bool {
+	if has, had := a.want.object() != nil, b.want.object() != nil; has != had {
+		return has
+	}
+	if rec != nil && (a.space == rec.Space) != (b.space == rec.Space) {
+		return a.space == rec.Space
+	}
+	return a.space < b.space
+}
+
+// compose is the report of one key, given the newest one before it. Since is
+// kept for as long as state and reason are.
+func compose(w *want, rec *record, d decision, status []byte, before *wire.Report, now time.Time) wire.Report {
+	r := wire.Report{State: d.state, Reason: d.reason, Message: d.message}
+	if rec != nil {
+		r.UID, r.Digest, r.Generation = rec.Source.UID, rec.Source.Digest, rec.Source.Generation
+	}
+	if w != nil {
+		r.UID = w.Leaf.UID
+		if o := w.object(); o != nil {
+			r.Generation = o.Generation
+			if o.Policy.ReturnStatus && rec != nil {
+				r.Status = status
+			}
+		}
+		switch {
+		case w.Deferred:
+			r.State, r.Reason = wire.Waiting, "LineageUnproven"
+			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
+		case w.Kind == wantHold:
+			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note
+		}
+	}
+	r.Since = now.UTC().Format(time.RFC3339)
+	if before != nil && before.State == r.State && before.Reason == r.Reason {
+		r.Since = before.Since
+	}
+	return r
+}

@@ -1,0 +1,330 @@
+package mapper
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// item is what the agent keeps in memory of one identity at the target. It is
+// guarded by the engine's lock.
+type item struct {
+	id   string // key.Identity as a string
+	kind *kind
+	// spaces are those that have, or had and still report, a source for it.
+	spaces []key.Space
+	// wanted says that some space has a desired entry, status that one asks for status.
+	wanted, status bool
+	seen           observed
+	statusHash     uint64
+	state          wire.State // as last reported, for the winner
+
+	queue    queueState
+	due      time.Time
+	failures uint8
+	repairs  uint8
+	repaired time.Time
+}
+
+func (it *item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
+
+// kind is one resource in use at the target. It is guarded by the engine's lock.
+type kind struct {
+	resource      key.Resource
+	rank          rank
+	version, name string // of the objects: v1, ConfigMap
+	items, status int    // how many items there are, and how many ask for status
+	sight         presence
+}
+
+// engine knows the identities that concern the agent and hands them to the
+// workers. It never blocks and never does I/O.
+type engine struct {
+	mu     sync.Mutex
+	wake   sync.Cond
+	items  map[string]*item
+	kinds  map[key.Resource]*kind
+	states map[wire.State]int
+	queue  queue
+	// closed says why nothing may be changed at the target; empty: it may.
+	closed string
+	timer  *time.Timer
+	// kindsChanged is called, without the lock, after the set of kinds in use, or
+	// whether their status is asked for, has changed.
+	kindsChanged func()
+}
+
+func newEngine() *engine {
+	e := &engine{items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{}}
+	e.wake.L = &e.mu
+	return e
+}
+
+// next waits for an item to work on; false: ctx has ended.
+func (e *engine) next(ctx context.Context) (*item, bool) {
+	stop := context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.wake.Broadcast()
+	})
+	defer stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for ctx.Err() == nil {
+		e.alarm()
+		if e.closed == "" {
+			if it := e.queue.pop(); it != nil {
+				return it, true
+			}
+		}
+		e.wake.Wait()
+	}
+	return nil, false
+}
+
+// alarm makes ready what is due and sees to it that somebody wakes for the rest.
+func (e *engine) alarm() {
+	now := time.Now()
+	due, some := e.queue.promote(now)
+	if e.queue.count > 0 {
+		e.wake.Signal()
+	}
+	if !some {
+		return
+	}
+	if e.timer == nil {
+		e.timer = time.AfterFunc(due.Sub(now), func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.wake.Signal()
+		})
+		return
+	}
+	e.timer.Reset(due.Sub(now))
+}
+
+// stop ends the engine's timer.
+func (e *engine) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+}
+
+// setClosed says why nothing may be changed at the target; empty: it may.
+func (e *engine) setClosed(why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = why
+	e.wake.Broadcast()
+}
+
+// touch takes note of desired entries that may have changed, and queues them.
+func (e *engine) touch(all []touched) {
+	e.mu.Lock()
+	changed := false
+	for _, t := range all {
+		it, more := e.item(t.object)
+		changed = changed || more
+		if !slices.Contains(it.spaces, t.object.Space) {
+			it.spaces = append(it.spaces, t.object.Space)
+		}
+		if w := t.want; w != nil {
+			it.wanted = true
+			changed = e.learn(it, w) || changed
+		} else if len(it.spaces) == 1 {
+			it.wanted = false
+		}
+		it.failures = 0
+		it.seen.taken = false
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	if changed {
+		e.kindsChanged()
+	}
+}
+
+// item finds or makes the item of an object; true: its kind is new.
+func (e *engine) item(o key.Object) (*item, bool) {
+	id := o.Identity.String()
+	if it, ok := e.items[id]; ok {
+		return it, false
+	}
+	k, ok := e.kinds[o.Resource]
+	if !ok {
+		k = &kind{resource: o.Resource, rank: rankOf(o.Resource)}
+		e.kinds[o.Resource] = k
+	}
+	k.items++
+	it := &item{id: id, kind: k}
+	if k.sight == absent {
+		it.seen.presence = absent
+	}
+	e.items[id] = it
+	return it, !ok
+}
+
+// learn takes from an entry what its kind needs to be observed; true: that changed.
+func (e *engine) learn(it *item, w *want) bool {
+	k, changed := it.kind, false
+	if w.Version != "" && (k.version != w.Version || k.name != w.ObjectKind) {
+		changed = k.version == "" || k.sight == unserved
+		k.version, k.name = w.Version, w.ObjectKind
+	}
+	asks := w.object() != nil && w.object().Policy.ReturnStatus
+	if asks == it.status {
+		return changed
+	}
+	before := k.status > 0
+	it.status = asks
+	if asks {
+		k.status++
+	} else {
+		k.status--
+	}
+	return changed || before != (k.status > 0)
+}
+
+// view is what the engine knows of an item.
+type view struct {
+	seen     observed
+	spaces   []key.Space
+	at       place
+	kind     string
+	state    wire.State
+	failures uint8
+	// calm is how long to wait before drift is repaired.
+	calm time.Duration
+}
+
+// view copies what the engine knows of an item that a worker has.
+func (e *engine) view(it *item) view {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := view{
+		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
+		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
+		calm: repairDelay(it.repairs, it.repaired, time.Now()),
+	}
+	if it.kind.sight != absent { // nothing can be said of single objects
+		v.seen.presence = it.kind.sight
+	}
+	return v
+}
+
+// awaits says whether an identity is desired and has not been tried yet.
+func (e *engine) awaits(id key.Identity) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it, ok := e.items[id.String()]
+	return ok && it.wanted && it.state == ""
+}
+
+// inside counts the items in a namespace, or of a resource, that are desired and
+// those that are not, other than the one that asks.
+func (e *engine) inside(in func(key.Identity) bool) (wanted, leaving int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		switch id := parseIdentity(it.id); {
+		case !in(id):
+		case it.wanted:
+			wanted++
+		default:
+			leaving++
+		}
+	}
+	return wanted, leaving
+}
+
+// parseIdentity takes apart what key.Identity.String made.
+func parseIdentity(id string) key.Identity {
+	o, err := key.ParsePath("-/" + id)
+	if err != nil { // items are made of identities only
+		panic(err)
+	}
+	return o.Identity
+}
+
+// result is what a worker made of an item.
+type result struct {
+	// seen replaces what was observed, unless something newer was in the meantime.
+	seen *observed
+	// gone are spaces that have nothing to do with the item any more.
+	gone    []key.Space
+	wanted  bool
+	forget  bool
+	state   wire.State
+	retry   time.Duration
+	failed  bool
+	drifted bool
+}
+
+// finish takes an item back from a worker.
+func (e *engine) finish(it *item, r result) {
+	e.mu.Lock()
+	now := time.Now()
+	if r.seen != nil && (r.seen.revision == 0 || r.seen.revision >= it.seen.revision) {
+		it.seen = *r.seen
+	}
+	it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
+	it.wanted = r.wanted
+	if r.failed {
+		it.failures = min(it.failures+1, maxFailures)
+	} else {
+		it.failures = 0
+	}
+	if r.drifted {
+		if repairDelay(it.repairs, it.repaired, now) == 0 && now.Sub(it.repaired) > repairCalm<<4 {
+			it.repairs = 0
+		}
+		it.repairs, it.repaired = min(it.repairs+1, maxFailures), now
+	}
+	e.count(it, r.state)
+	e.queue.done(it)
+	if r.retry > 0 {
+		e.queue.pushAt(it, now.Add(r.retry))
+	}
+	unused := false
+	if r.forget && it.queue == idle && len(it.spaces) == 0 && it.seen.presence != present {
+		unused = e.drop(it)
+	}
+	e.wake.Signal()
+	e.mu.Unlock()
+	if unused {
+		e.kindsChanged()
+	}
+}
+
+func (e *engine) count(it *item, s wire.State) {
+	if it.state != "" {
+		e.states[it.state]--
+	}
+	if s != "" {
+		e.states[s]++
+	}
+	it.state = s
+}
+
+// drop forgets an item; true: its kind is not in use any more.
+func (e *engine) drop(it *item) bool {
+	e.count(it, "")
+	delete(e.items, it.id)
+	it.kind.items--
+	before := it.kind.status > 0
+	if it.status {
+		it.kind.status--
+	}
+	if it.kind.items == 0 {
+		delete(e.kinds, it.kind.resource)
+		return true
+	}
+	return before != (it.kind.status > 0)
+}

@@ -1,0 +1,128 @@
+package mapper
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// maxMessage bounds what a report says of an error, in bytes.
+const maxMessage = 1024
+
+// metav1GroupResource names no resource: an answer that is not a Status says of none.
+var metav1GroupResource = schema.GroupResource{}
+
+var (
+	namespacesPlace = place{Resource: key.Namespaces, version: "v1"}
+	crdPlace        = place{Resource: key.CRDs, version: "v1"}
+)
+
+// statusOf is the Status in an error; nil if the target did not answer with one.
+func statusOf(err error) *metav1.Status {
+	var s *apierrors.StatusError
+	if !errors.As(err, &s) {
+		return nil
+	}
+	return &s.ErrStatus
+}
+
+// unavailable says that the target, not the object, is what is wrong: it did not
+// answer, or it answered that it can't work now.
+func unavailable(err error) bool {
+	s := statusOf(err)
+	if s == nil {
+		return true
+	}
+	switch s.Code {
+	case http.StatusUnauthorized, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// missingKind says that the target does not serve the resource.
+func missingKind(err error) bool {
+	s := statusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && (s.Details == nil || s.Details.Name == "")
+}
+
+// missingObject says that the target serves the resource and has no such object.
+func missingObject(err error, id key.Identity) bool {
+	s := statusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && s.Details != nil && s.Details.Name == id.Name &&
+		!missingNamespace(err, id)
+}
+
+// missingNamespace says that the object's namespace does not exist.
+func missingNamespace(err error, id key.Identity) bool {
+	s := statusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && id.Namespace != "" &&
+		s.Details != nil && s.Details.Kind == key.Namespaces.Resource && s.Details.Name == id.Namespace
+}
+
+// terminatingNamespace says that the object's namespace is being deleted.
+func terminatingNamespace(err error) bool {
+	return apierrors.HasStatusCause(err, "NamespaceTerminating")
+}
+
+// preconditionFailed says that the object is not, or no longer, the one that
+// the request was about.
+func preconditionFailed(err error) bool {
+	if apierrors.IsConflict(err) {
+		return true
+	}
+	s := statusOf(err)
+	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
+		return false
+	}
+	for _, c := range s.Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter is how long the target asked to be left alone.
+func retryAfter(err error) time.Duration {
+	if s := statusOf(err); s != nil && s.Details != nil {
+		return time.Duration(s.Details.RetryAfterSeconds) * time.Second
+	}
+	return 0
+}
+
+// refusal is what a report says of an error of the target.
+func refusal(err error) (wire.State, string, string) {
+	s := statusOf(err)
+	if s == nil {
+		return wire.Waiting, "TargetUnavailable", clip(err.Error())
+	}
+	switch {
+	case missingKind(err):
+		return wire.Unsupported, "NoSuchResource", clip(s.Message)
+	case terminatingNamespace(err):
+		return wire.Waiting, "NamespaceTerminating", clip(s.Message)
+	}
+	reason := string(s.Reason)
+	if reason == "" {
+		reason = "Refused"
+	}
+	return wire.Failed, reason, clip(s.Message)
+}
+
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "..."
+}

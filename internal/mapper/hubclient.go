@@ -1,0 +1,121 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// hubTimeout bounds a request to the hub that is not a stream.
+	hubTimeout = time.Minute
+	jsonLines  = "application/x-ndjson"
+)
+
+// hubClient speaks to the hub as the location.
+type hubClient struct {
+	join   wire.Join
+	agent  string
+	client *http.Client
+}
+
+func newHubClient(join wire.Join, agent string) (*hubClient, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
+		return nil, errors.New("join token: ca holds no certificate")
+	}
+	return &hubClient{join: join, agent: agent, client: &http.Client{Transport: &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:     true,
+		ResponseHeaderTimeout: hubTimeout,
+		TLSHandshakeTimeout:   20 * time.Second,
+		IdleConnTimeout:       2 * time.Minute,
+	}}}, nil
+}
+
+// hubError is an answer of the hub that is not what was asked for.
+type hubError struct {
+	code    int
+	message string
+}
+
+func (e *hubError) Error() string {
+	return fmt.Sprintf("the hub answered %d %s: %s", e.code, http.StatusText(e.code), e.message)
+}
+
+// do sends a request and returns the answer's body. The caller closes it.
+func (h *hubClient) do(ctx context.Context, method, call string, query url.Values, body io.Reader) (io.ReadCloser, error) {
+	u := strings.TrimRight(h.join.Hub, "/") + "/agent/v1/locations/" + url.PathEscape(h.join.Location) + "/" + call
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+h.join.Token)
+	req.Header.Set("User-Agent", h.agent)
+	req.Header.Set("Content-Type", jsonLines)
+	req.Header.Set(wire.Header, wire.ProtocolVersion)
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // what there is of it
+		return nil, fmt.Errorf("%s: %w", call, &hubError{code: resp.StatusCode, message: strings.TrimSpace(string(b))})
+	}
+	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
+		defer resp.Body.Close()
+		return nil, fmt.Errorf("%s: the answer is of protocol %q, not %q", call, v, wire.ProtocolVersion)
+	}
+	return resp.Body, nil
+}
+
+// send is do with a body that write makes while it is sent.
+func (h *hubClient) send(ctx context.Context, call string, write func(*wire.Encoder) error) (io.ReadCloser, error) {
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buffered := bytes.NewBuffer(make([]byte, 0, 64<<10))
+		err := write(wire.NewEncoder(&flushAt{to: w, buffer: buffered}))
+		if err == nil {
+			_, err = w.Write(buffered.Bytes())
+		}
+		_ = w.CloseWithError(err) // always nil
+	}()
+	body, err := h.do(ctx, http.MethodPost, call, nil, r)
+	_ = r.Close() // always nil; it ends the writer if the hub did not read all
+	<-done
+	return body, err
+}
+
+// flushAt gathers small writes.
+type flushAt struct {
+	to     io.Writer
+	buffer *bytes.Buffer
+}
+
+func (f *flushAt) Write(b []byte) (int, error) {
+	n, err := f.buffer.Write(b)
+	if err == nil && f.buffer.Len() >= 32<<10 {
+		_, err = f.buffer.WriteTo(f.to)
+	}
+	return n, err
+}
+
+// drop closes connections that no request uses, so that the next one starts anew.
+func (h *hubClient) drop() { h.client.CloseIdleConnections() }

@@ -1,0 +1,239 @@
+package mapper
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// intake decides what of a hub's frames is believed, and puts it into the
+// store. It is the only way by which something ceases to be desired.
+type intake struct {
+	// proven says that the hub's log continues the one we know. Without it new
+	// objects are accepted, while changes and removals of what we have wait.
+	proven bool
+	// walking says that the frames answer a walk, whose removals are believed
+	// only when its mark has arrived.
+	walking bool
+
+	// dels are the walk's removals that wait for the mark.
+	dels []wire.Del
+	// Outcome of the last mark: whether one has arrived, whether its revision was
+	// not before the last one's, and whether our content then added up to it.
+	marked, forward, agrees bool
+}
+
+// arrival is a frame that was found to be well formed.
+type arrival struct {
+	wire.Frame
+	object        key.Object
+	version, kind string
+}
+
+// admit refuses a frame that does not make sense by itself, so that what
+// reaches the store can fail only as the store does.
+func admit(f wire.Frame) (arrival, error) {
+	a := arrival{Frame: f}
+	var k string
+	var err error
+	switch {
+	case f.Put != nil:
+		k = f.Put.Key
+		if wire.SumOf(f.Put.Object) != f.Put.Digest {
+			return a, fmt.Errorf("put of %q: the object does not have its digest", k)
+		}
+		if a.version, a.kind, err = typeOf(f.Put.Object); err != nil {
+			return a, fmt.Errorf("put of %q: %w", k, err)
+		}
+	case f.Hold != nil:
+		k = f.Hold.Key
+	case f.Conflict != nil:
+		k = f.Conflict.Key
+	case f.Del != nil:
+		k = f.Del.Key
+	default:
+		return a, nil
+	}
+	if a.object, err = key.ParsePath(k); err != nil {
+		return a, err
+	}
+	return a, a.object.Identity.Validate()
+}
+
+// touched is one key whose desired entry may have changed.
+type touched struct {
+	object key.Object
+	want   *want // nil: there is none now
+}
+
+// apply takes frames into the store, in their order, and returns what they
+// touched and what the intake is then. It does not change the intake, so that it
+// can run again; its errors are the store's.
+func (in intake) apply(t *tx, frames []arrival, now time.Time) ([]touched, intake, error) {
+	in.dels = slices.Clone(in.dels)
+	var all []touched
+	for i := range frames {
+		more, err := in.frame(t, &frames[i], now)
+		if err != nil {
+			return nil, in, err
+		}
+		all = append(all, more...)
+	}
+	return all, in, nil
+}
+
+func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
+	switch {
+	case f.Put != nil:
+		p := f.Put
+		leaf := source{UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy}
+		return in.replace(t, f.object, want{Kind: wantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
+	case f.Hold != nil:
+		leaf := source{UID: f.Hold.UID, Digest: f.Hold.Digest}
+		return in.replace(t, f.object, want{Kind: wantHold, Leaf: leaf, Note: f.Hold.Error}, nil)
+	case f.Conflict != nil:
+		leaf := source{UID: f.Conflict.UID, Digest: f.Conflict.Digest}
+		return in.replace(t, f.object, want{Kind: wantConflict, Leaf: leaf, Note: f.Conflict.Owner}, nil)
+	case f.Del != nil && in.walking:
+		in.dels = append(in.dels, wire.Del{Key: f.Del.Key, UID: f.Del.UID, Cause: wire.Walked})
+	case f.Del != nil:
+		return in.del(t, f.object, f.Del.Cause, now)
+	case f.Mark != nil:
+		return in.mark(t, f.Mark, now)
+	case f.Settings != nil:
+		t.meta.Settings = *f.Settings
+	}
+	return nil, nil // a ping, or a frame of a newer hub
+}
+
+// replace sets the desired entry of a key. A hold or a conflict keeps the last
+// good object.
+func (in *intake) replace(t *tx, o key.Object, w want, object []byte) ([]touched, error) {
+	k := o.Path()
+	old, oldObject, err := t.want(k)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && !in.proven && old.sum(k) != w.sum(k) {
+		return in.deferChange(t, o, old, oldObject)
+	}
+	if old != nil && w.Kind != wantPut {
+		w.Kept, w.Version, w.ObjectKind = old.Kept, old.Version, old.ObjectKind
+		if old.Kind == wantPut {
+			kept := old.Leaf
+			w.Kept = &kept
+		}
+		object = bytes.Clone(oldObject) // bbolt may move what is being replaced
+	}
+	if err := t.setWant(k, old, w, object); err != nil {
+		return nil, err
+	}
+	if err := t.unguard(o.Identity.String()); err != nil {
+		return nil, err
+	}
+	return []touched{{object: o, want: &w}}, nil
+}
+
+// deferChange notes that the hub would change or remove what we have, which
+// waits until its log is proven to continue ours.
+func (in *intake) deferChange(t *tx, o key.Object, old *want, object []byte) ([]touched, error) {
+	if old.Deferred {
+		return nil, nil
+	}
+	w := *old
+	w.Deferred = true
+	if err := t.setWant(o.Path(), old, w, bytes.Clone(object)); err != nil {
+		return nil, err
+	}
+	return []touched{{object: o, want: &w}}, nil
+}
+
+func (in *intake) del(t *tx, o key.Object, cause wire.Cause, now time.Time) ([]touched, error) {
+	k := o.Path()
+	old, object, err := t.want(k)
+	if err != nil || old == nil {
+		return nil, err
+	}
+	if !in.proven {
+		return in.deferChange(t, o, old, object)
+	}
+	if err := t.dropWant(k, old); err != nil {
+		return nil, err
+	}
+	id := o.Identity.String()
+	rec, err := t.record(id)
+	if err != nil {
+		return nil, err
+	}
+	if cause != wire.Deleted && rec != nil && rec.Space == o.Space &&
+		!t.meta.Prune.take(now, t.meta.Settings.PruneMaxPercent, t.meta.Count) {
+		if err := t.guard(id, cause); err != nil {
+			return nil, err
+		}
+	}
+	return []touched{{object: o}}, nil
+}
+
+func (in *intake) mark(t *tx, m *wire.Mark, now time.Time) ([]touched, error) {
+	in.marked, in.forward = true, m.Revision >= t.meta.Revision
+	if !in.forward && in.proven {
+		return nil, nil
+	}
+	var all []touched
+	for _, d := range in.dels {
+		o, err := key.ParsePath(d.Key)
+		if err != nil {
+			return nil, err
+		}
+		more, err := in.del(t, o, d.Cause, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	in.dels = nil
+	if !in.proven {
+		return all, nil // the dels were deferred
+	}
+	if in.agrees = t.meta.Root == m.Root; !in.agrees {
+		return all, nil
+	}
+	t.meta.Revision, t.meta.Marker = m.Revision, m.Marker
+	more, err := in.settle(t)
+	return append(all, more...), err
+}
+
+// settle ends the waiting of changes that proved moot: our content is the hub's.
+func (in *intake) settle(t *tx) ([]touched, error) {
+	if t.meta.Deferred == 0 {
+		return nil, nil
+	}
+	var all []touched
+	c := t.Bucket(desiredBucket).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		w, object, err := decodeWant(v)
+		if err != nil {
+			return nil, fmt.Errorf("%w of %q", err, k)
+		}
+		if !w.Deferred {
+			continue
+		}
+		o, err := key.ParsePath(string(k))
+		if err != nil {
+			return nil, err
+		}
+		old := w
+		w.Deferred = false
+		k = bytes.Clone(k) // it is the bucket's, which changes now
+		if err := t.setWant(string(k), &old, w, bytes.Clone(object)); err != nil {
+			return nil, err
+		}
+		all = append(all, touched{object: o, want: &w})
+		c.Seek(k)
+	}
+	return all, nil
+}

@@ -1,0 +1,97 @@
+package mapper
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// load makes the engine know what the store holds. What can be observed is
+// queued only when its kind has been listed at the target.
+func (a *Agent) load() error {
+	m := a.store.meta.Load()
+	if m.LocationUID != "" {
+		a.identify(m.LocationUID)
+	}
+	a.gate.setHalt(m.Settings.Halt)
+	if err := a.store.pages(desiredBucket, a.loadWants); err != nil {
+		return fmt.Errorf("load desired content: %w", err)
+	}
+	if err := a.store.pages(recordBucket, a.loadRecords); err != nil {
+		return fmt.Errorf("load records: %w", err)
+	}
+	if err := a.store.pages(reportBucket, a.loadReports); err != nil {
+		return fmt.Errorf("load reports: %w", err)
+	}
+	a.engine.pushUnobservable()
+	return nil
+}
+
+func (a *Agent) loadWants(page []entry) error {
+	for _, e := range page {
+		w, _, err := decodeWant(e.value)
+		if err != nil {
+			return err
+		}
+		o, err := key.ParsePath(e.key)
+		if err != nil {
+			return err
+		}
+		it := a.engine.loadItem(o)
+		it.wanted = true
+		a.engine.learn(it, &w)
+	}
+	return nil
+}
+
+func (a *Agent) loadRecords(page []entry) error {
+	for _, e := range page {
+		var r record
+		if err := json.Unmarshal(e.value, &r); err != nil {
+			return err
+		}
+		it := a.engine.loadItem(key.Object{Space: r.Space, Identity: parseIdentity(e.key)})
+		if k := it.kind; k.version == "" {
+			k.version, k.name = r.Version, r.Kind
+		}
+	}
+	return nil
+}
+
+func (a *Agent) loadReports(page []entry) error {
+	for _, e := range page {
+		var r wire.Report
+		if err := json.Unmarshal(e.value, &r); err != nil {
+			return err
+		}
+		o, err := key.ParsePath(e.key)
+		if err != nil {
+			return err
+		}
+		a.engine.count(a.engine.loadItem(o), r.State)
+	}
+	return nil
+}
+
+// loadItem finds or makes the item of an object, before the workers start.
+func (e *engine) loadItem(o key.Object) *item {
+	it, _ := e.item(o)
+	if !slices.Contains(it.spaces, o.Space) {
+		it.spaces = append(it.spaces, o.Space)
+	}
+	return it
+}
+
+// pushUnobservable queues items of which only a report is left.
+func (e *engine) pushUnobservable() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		if it.kind.version == "" {
+			e.queue.push(it)
+		}
+	}
+}

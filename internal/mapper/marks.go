@@ -1,0 +1,180 @@
+package mapper
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// The marks of what the agent makes. The label finds; the annotations prove.
+const (
+	locationLabel  = "orrery.dev/location"
+	spaceLabel     = "orrery.dev/space"
+	kindMark       = "orrery.dev/source-kind"
+	namespaceMark  = "orrery.dev/source-namespace"
+	nameMark       = "orrery.dev/source-name"
+	uidMark        = "orrery.dev/source-uid"
+	impliedMark    = "orrery.dev/implied" // on namespaces made for what is in them
+	managerPrefix  = "orrery/"
+	applyOperation = "Apply"
+	shortUIDLength = 8
+	neverAVersion  = "1" // no object has it: etcd's first revision is of nothing
+)
+
+// identity is the location as the target sees it: NAME.UID8.
+type identity string
+
+func newIdentity(location, uid string) identity {
+	return identity(location + "." + uid[:min(shortUIDLength, len(uid))])
+}
+
+// manager is the field manager of everything the agent applies.
+func (l identity) manager() string { return managerPrefix + string(l) }
+
+// objectMeta is what the agent looks at of an object at the target.
+type objectMeta struct {
+	Name              string            `json:"name"`
+	Namespace         string            `json:"namespace"`
+	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	DeletionTimestamp string            `json:"deletionTimestamp"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
+	OwnerReferences   []ownerReference  `json:"ownerReferences"`
+	ManagedFields     []managedFields   `json:"managedFields"`
+}
+
+type ownerReference struct {
+	Controller bool `json:"controller"`
+}
+
+type managedFields struct {
+	Manager     string          `json:"manager"`
+	Operation   string          `json:"operation"`
+	APIVersion  string          `json:"apiVersion"`
+	Subresource string          `json:"subresource"`
+	FieldsV1    json.RawMessage `json:"fieldsV1"`
+}
+
+// controlled says whether a controller at the target owns the object.
+func (m *objectMeta) controlled() bool {
+	for _, r := range m.OwnerReferences {
+		if r.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+// provesOurs says whether the object's marks are those the agent gives to an
+// object of this kind and identity, and names its space. Controllers copy
+// labels, and backups copy everything but the place.
+func (m *objectMeta) provesOurs(l identity, kind string) (key.Space, bool) {
+	space := key.Space(m.Labels[spaceLabel])
+	ours := m.Labels[locationLabel] == string(l) &&
+		key.ValidateName(string(space)) == nil &&
+		m.Annotations[kindMark] == kind &&
+		m.Annotations[namespaceMark] == m.Namespace &&
+		m.Annotations[nameMark] == m.Name &&
+		m.Annotations[uidMark] != "" &&
+		!m.controlled()
+	return space, ours
+}
+
+// fieldsHash is a hash of the fields that the agent's manager owns in an
+// object; zero: none. It changes when another takes a field or its value away.
+type fieldsHash uint64
+
+// MarshalText encodes in hexadecimal: JSON numbers do not hold 64 bits.
+func (h fieldsHash) MarshalText() ([]byte, error) {
+	return strconv.AppendUint(nil, uint64(h), 16), nil
+}
+
+// UnmarshalText decodes what MarshalText encodes.
+func (h *fieldsHash) UnmarshalText(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 16, 64)
+	*h = fieldsHash(n)
+	return err
+}
+
+// fields hashes what the location's manager owns in the object.
+func (m *objectMeta) fields(l identity) fieldsHash {
+	for i := range m.ManagedFields {
+		f := &m.ManagedFields[i]
+		if f.Operation != applyOperation || f.Subresource != "" || f.Manager != l.manager() {
+			continue
+		}
+		h := sha256.New()
+		h.Write([]byte(f.APIVersion)) // a hash takes every write
+		h.Write(f.FieldsV1)
+		return fieldsHash(binary.BigEndian.Uint64(h.Sum(nil)))
+	}
+	return 0
+}
+
+// revision is the object's resourceVersion; zero if it is not a number.
+func (m *objectMeta) revision() uint64 {
+	n, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// dress makes the body of an apply: the rendering with the marks, and with what
+// must hold of the object at the target. uid is the UID it must have; empty: it
+// must not exist.
+func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	dec.UseNumber() // numbers travel as they were written
+	var body map[string]any
+	if err := dec.Decode(&body); err != nil {
+		return nil, fmt.Errorf("decode object: %w", err)
+	}
+	meta, err := child(body, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	if meta["name"] != o.Name || o.Namespace != "" && meta["namespace"] != o.Namespace {
+		return nil, fmt.Errorf("object: metadata does not name %q", o.Identity.String())
+	}
+	labels, err := child(meta, "labels")
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := child(meta, "annotations")
+	if err != nil {
+		return nil, err
+	}
+	labels[locationLabel], labels[spaceLabel] = string(l), string(o.Space)
+	annotations[kindMark], annotations[uidMark] = body["kind"], sourceUID
+	annotations[namespaceMark], annotations[nameMark] = o.Namespace, o.Name
+	delete(meta, "managedFields")
+	delete(meta, "uid")
+	delete(meta, "resourceVersion")
+	if uid == "" {
+		meta["resourceVersion"] = neverAVersion
+	} else {
+		meta["uid"] = uid
+	}
+	return json.Marshal(body)
+}
+
+// child returns a map in a map, made if it is missing.
+func child(m map[string]any, name string) (map[string]any, error) {
+	switch v := m[name].(type) {
+	case map[string]any:
+		return v, nil
+	case nil:
+		c := map[string]any{}
+		m[name] = c
+		return c, nil
+	default:
+		return nil, fmt.Errorf("object: %s is not a map", name)
+	}
+}

@@ -1,0 +1,290 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	listPage = 500
+	// watchLength is how long a watch lasts, give or take a quarter.
+	watchLength = time.Hour
+	// maxListRetry and blindRetry are the longest waits before a kind that is not
+	// served, and one that may not be read, are tried again.
+	maxListRetry = 15 * time.Second
+	blindRetry   = 5 * time.Minute
+)
+
+// observers keeps one list and watch per kind in use.
+type observers struct {
+	engine  *engine
+	store   *store
+	target  *target
+	log     *slog.Logger
+	self    func() identity
+	trouble func(error)
+
+	changed chan struct{} // one slot
+	running map[key.Resource]*observer
+}
+
+// observer observes one kind.
+type observer struct {
+	*observers
+	use
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// kindsChanged has run look at what the engine needs. It does not wait.
+func (o *observers) kindsChanged() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the observers that the engine needs until ctx ends, and waits for them.
+func (o *observers) run(ctx context.Context) {
+	o.running = map[key.Resource]*observer{}
+	for {
+		o.sync(ctx)
+		select {
+		case <-o.changed:
+		case <-ctx.Done():
+			for _, w := range o.running {
+				w.stop()
+			}
+			return
+		}
+	}
+}
+
+func (o *observers) sync(ctx context.Context) {
+	if o.self() == "" {
+		return // nothing can have our marks yet
+	}
+	uses := o.engine.uses()
+	for r, w := range o.running {
+		if u, ok := uses[r]; !ok || u != w.use {
+			w.stop()
+			delete(o.running, r)
+		}
+	}
+	for r, u := range uses {
+		if o.running[r] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		w := &observer{observers: o, use: u, cancel: cancel, done: make(chan struct{})}
+		o.running[r] = w
+		go w.run(ctx)
+	}
+}
+
+// stop ends the observer and waits, so that what it saw cannot come after what
+// its successor sees.
+func (w *observer) stop() {
+	w.cancel()
+	<-w.done
+}
+
+// run observes until ctx ends.
+func (w *observer) run(ctx context.Context) {
+	defer close(w.done)
+	var failures uint8
+	revision := ""
+	for ctx.Err() == nil {
+		var err error
+		if revision == "" {
+			revision, err = w.list(ctx)
+		}
+		if err == nil {
+			failures = 0
+			revision, err = w.follow(ctx, revision)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wait := backoff(failures, firstRetry, maxListRetry)
+		failures = min(failures+1, maxFailures)
+		switch {
+		case missingKind(err):
+			revision = ""
+			w.engine.lost(w.Resource, unserved)
+			w.trouble(err)
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+			revision = ""
+			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
+			w.engine.lost(w.Resource, blind)
+			wait = backoff(maxFailures, firstRetry, blindRetry)
+		case expired(err):
+			revision = ""
+		default:
+			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
+			w.trouble(err)
+		}
+		pause(ctx, max(wait, retryAfter(err)))
+	}
+}
+
+// expired says that a watch cannot go on from its revision.
+func expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// selector finds what has our label.
+func (w *observer) selector() url.Values {
+	return url.Values{"labelSelector": {locationLabel + "=" + string(w.self())}}
+}
+
+// list reads all objects with our label and returns the list's revision.
+func (w *observer) list(ctx context.Context) (string, error) {
+	query := w.selector()
+	query.Set("limit", strconv.Itoa(listPage))
+	shown := map[string]struct{}{}
+	for {
+		p, err := w.target.list(ctx, w.place, "", query, w.status)
+		if err != nil {
+			return "", err
+		}
+		seen := make([]sighting, 0, len(p.Items))
+		for i := range p.Items {
+			s := w.sight(&p.Items[i], false)
+			shown[s.object.Identity.String()] = struct{}{}
+			seen = append(seen, s)
+		}
+		if err := w.show(ctx, seen, p.Items); err != nil {
+			return "", err
+		}
+		if p.Metadata.Continue == "" {
+			revision, err := strconv.ParseUint(p.Metadata.ResourceVersion, 10, 64)
+			if err != nil {
+				return "", fmt.Errorf("list %s: resource version: %w", w.Resource, err)
+			}
+			w.engine.synced(w.Resource, shown, revision)
+			return p.Metadata.ResourceVersion, nil
+		}
+		query.Set("continue", p.Metadata.Continue)
+	}
+}
+
+// follow watches from a revision on, again and again, until that fails. It
+// returns the last revision it has seen.
+func (w *observer) follow(ctx context.Context, revision string) (string, error) {
+	for {
+		next, err := w.watch(ctx, revision)
+		if err != nil {
+			return next, err
+		}
+		if next == revision { // a watch that shows nothing may end at once
+			pause(ctx, backoff(0, firstRetry, time.Second))
+		}
+		revision = next
+	}
+}
+
+// watchEvent is one line of a watch.
+type watchEvent struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// watch shows changes until the watch ends, and returns the last revision.
+func (w *observer) watch(ctx context.Context, revision string) (string, error) {
+	query := w.selector()
+	length := watchLength - watchLength/4 + rand.N(watchLength/2)
+	query.Set("watch", "true")
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("resourceVersion", revision)
+	query.Set("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
+	body, err := w.target.watch(ctx, w.place, query, w.status)
+	if err != nil {
+		return revision, err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		var e watchEvent
+		if err := dec.Decode(&e); err != nil {
+			if ctx.Err() != nil {
+				return revision, ctx.Err()
+			}
+			w.log.Debug("watch ended", "resource", w.Resource.String(), "error", err)
+			return revision, nil // the next one finds out what is wrong, if anything is
+		}
+		if e.Type == "ERROR" {
+			s := apierrors.StatusError{}
+			if err := json.Unmarshal(e.Object, &s.ErrStatus); err != nil {
+				return revision, fmt.Errorf("watch %s: decode error event: %w", w.Resource, err)
+			}
+			return revision, &s
+		}
+		var o observation
+		if err := json.Unmarshal(e.Object, &o); err != nil {
+			return revision, fmt.Errorf("watch %s: decode event: %w", w.Resource, err)
+		}
+		revision = o.Metadata.ResourceVersion
+		if e.Type == "BOOKMARK" {
+			continue
+		}
+		if err := w.show(ctx, []sighting{w.sight(&o, e.Type == "DELETED")}, []observation{o}); err != nil {
+			return revision, err
+		}
+	}
+}
+
+// sight is what an observation means.
+func (w *observer) sight(o *observation, gone bool) sighting {
+	m := &o.Metadata
+	space, ours := m.provesOurs(w.self(), w.kind)
+	s := sighting{
+		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
+		ours:   ours, gone: gone,
+		seen: observed{
+			uid: m.UID, revision: m.revision(), fields: m.fields(w.self()), terminating: m.DeletionTimestamp != "",
+		},
+	}
+	if len(o.Status) > 0 {
+		h := fnv.New64a()
+		h.Write(o.Status) // a hash takes every write
+		s.status = h.Sum64()
+	}
+	return s
+}
+
+// show gives sightings to the engine, and statuses that are asked for to the store.
+func (w *observer) show(ctx context.Context, seen []sighting, objects []observation) error {
+	changed := w.engine.observe(seen)
+	if len(changed) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(changed))
+	for _, i := range changed {
+		ids = append(ids, seen[i].object.Identity.String())
+	}
+	return w.store.submit(ctx, &commit{
+		do: func(t *tx) error {
+			for n, i := range changed {
+				if err := t.Bucket(statusBucket).Put([]byte(ids[n]), objects[i].Status); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		done: func() { w.engine.again(ids) },
+	})
+}

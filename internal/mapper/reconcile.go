@@ -1,0 +1,320 @@
+package mapper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// refusedRetry is the first wait after the target refused an object.
+	refusedRetry = 500 * time.Millisecond
+	// dependencyRetry is how often something desired first is looked for.
+	dependencyRetry = 50 * time.Millisecond
+	// maxSteps bounds how often one turn may learn that an object is not the one
+	// it thought.
+	maxSteps = 4
+)
+
+// Errors that are the agent's own.
+var (
+	// errLook asks for a look at whose object is at the target.
+	errLook = errors.New("look again")
+	// errDependency says that something desired has to be tried first.
+	errDependency = errors.New("wait for the namespace")
+	// errMalformed says that the object can't be applied, whatever the target is.
+	errMalformed = errors.New("malformed object")
+)
+
+// reconciler brings one identity at a time to what decide says.
+type reconciler struct {
+	store   *store
+	engine  *engine
+	target  *target
+	log     *slog.Logger
+	self    func() identity
+	trouble func(error)
+	changed func() // there are reports to send
+	metrics *metrics
+
+	mu         sync.Mutex
+	namespaces map[string]struct{} // that exist, as far as is known
+}
+
+// work reconciles items until ctx ends.
+func (r *reconciler) work(ctx context.Context) {
+	for {
+		it, ok := r.engine.next(ctx)
+		if !ok {
+			return
+		}
+		r.reconcile(ctx, it)
+	}
+}
+
+// turn is everything about one identity for one turn.
+type turn struct {
+	id      key.Identity
+	view    view
+	wants   []spaceWant
+	winner  int // in wants; -1: nobody wants it
+	guarded bool
+	settled bool
+	record  *record
+	status  []byte
+	before  map[key.Space]*wire.Report
+}
+
+// outcome is what a turn leaves to write.
+type outcome struct {
+	decision
+	record  *record
+	changed bool // the record has changed
+	forget  bool // nothing is left at the target
+	claim   bool // the record is of a stray: its removal is counted
+	keep    bool // there is nothing to report
+	seen    *observed
+	failed  bool
+	drifted bool
+}
+
+func (r *reconciler) reconcile(ctx context.Context, it *item) {
+	t, err := r.read(it)
+	if err != nil {
+		r.log.Error("the store cannot be read", "object", it.id, "error", err)
+		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: storeRetry})
+		return
+	}
+	o := r.act(ctx, t)
+	reports, gone := t.reports(o, time.Now())
+	res := result{
+		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
+		retry: o.retry, failed: o.failed, drifted: o.drifted,
+	}
+	if !o.keep {
+		res.state = o.decision.state
+	}
+	if len(reports) == 0 && !o.changed && !o.forget {
+		r.engine.finish(it, res)
+		return
+	}
+	if err := r.store.submit(ctx, &commit{
+		do: func(x *tx) error { return o.write(x, it.id, reports, time.Now()) },
+		done: func() {
+			r.engine.finish(it, res)
+			if len(reports) > 0 {
+				r.changed()
+			}
+		},
+	}); err != nil {
+		r.engine.finish(it, res) // the agent stops; what was not written is found again
+	}
+}
+
+// read collects what there is to know of an item.
+func (r *reconciler) read(it *item) (*turn, error) {
+	t := &turn{id: parseIdentity(it.id), view: r.engine.view(it), before: map[key.Space]*wire.Report{}}
+	err := r.store.view(func(x *tx) error {
+		var err error
+		if t.record, err = x.record(it.id); err != nil {
+			return err
+		}
+		for _, s := range t.view.spaces {
+			path := key.Object{Space: s, Identity: t.id}.Path()
+			w, _, err := x.want(path)
+			if err != nil {
+				return err
+			}
+			t.wants = append(t.wants, spaceWant{space: s, want: w})
+			if t.before[s], err = x.report(path); err != nil {
+				return err
+			}
+		}
+		t.guarded = x.guarded(it.id)
+		t.settled = x.meta.Revision > 0
+		t.status = append([]byte(nil), x.Bucket(statusBucket).Get([]byte(it.id))...)
+		return nil
+	})
+	t.winner = choose(t.wants, t.record)
+	if t.record != nil && t.view.at.version == "" {
+		t.view.at.version, t.view.kind = t.record.Version, t.record.Kind
+	}
+	if w := t.want(); w != nil && w.Version != "" {
+		t.view.at.version, t.view.kind = w.Version, w.ObjectKind
+	}
+	return t, err
+}
+
+// want is the entry to follow; nil if nobody wants the object.
+func (t *turn) want() *want {
+	if t.winner < 0 {
+		return nil
+	}
+	return t.wants[t.winner].want
+}
+
+// object is the source object: the winner's, or else the one that was applied.
+func (t *turn) object() key.Object {
+	o := key.Object{Identity: t.id}
+	switch {
+	case t.winner >= 0:
+		o.Space = t.wants[t.winner].space
+	case t.record != nil:
+		o.Space = t.record.Space
+	case len(t.view.spaces) > 0:
+		o.Space = t.view.spaces[0]
+	}
+	return o
+}
+
+// act decides and does, until there is nothing more to do in this turn.
+func (r *reconciler) act(ctx context.Context, t *turn) outcome {
+	f := facts{
+		space: t.object().Space, want: t.want(), record: t.record, seen: t.view.seen,
+		guarded: t.guarded, settled: t.settled,
+	}
+	for range maxSteps {
+		d := decide(f)
+		o, err := r.step(ctx, t, f, d)
+		switch {
+		case err == nil:
+			return o
+		case errors.Is(err, errLook), preconditionFailed(err):
+			if f.seen, err = r.look(ctx, t); err != nil {
+				return r.refused(t, err)
+			}
+		case missingNamespace(err, t.id):
+			r.forgetNamespace(t.id.Namespace)
+		default:
+			return r.refused(t, err)
+		}
+	}
+	return r.refused(t, errors.New("the object at the location changes faster than it can be looked at"))
+}
+
+// step does what was decided. Errors about an object that is not the one it was
+// thought to be ask for another look.
+func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+	switch d.do {
+	case doApply:
+		if d.drift && t.view.calm > 0 {
+			return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
+		}
+		return r.apply(ctx, t, d)
+	case doRemove:
+		return r.remove(ctx, t, d)
+	case doVerifyKind:
+		return r.verifyKind(ctx, t)
+	case doClaim:
+		return r.claim(ctx, t)
+	case doLook:
+		return outcome{}, errLook
+	case doForget:
+		return outcome{forget: true}, nil
+	default:
+		o := outcome{decision: d, record: t.record, keep: d.state == ""}
+		if f.seen != t.view.seen {
+			o.seen = &f.seen
+			if f.seen.presence == foreign { // which the watch can't show
+				o.seen = &observed{presence: absent, taken: true, revision: t.view.seen.revision}
+			}
+		}
+		return o, nil
+	}
+}
+
+// refused is the outcome of an error of the target. An error that is not about
+// the object changes nothing of its report.
+func (r *reconciler) refused(t *turn, err error) outcome {
+	o := outcome{record: t.record, failed: true}
+	switch {
+	case errors.Is(err, errDependency):
+		o.keep, o.failed, o.retry = true, false, dependencyRetry
+		return o
+	case errors.Is(err, errMalformed):
+		o.state, o.reason, o.message = wire.Failed, "Malformed", clip(err.Error())
+		return o
+	}
+	r.trouble(err)
+	if unavailable(err) {
+		o.keep, o.retry = true, max(backoff(t.view.failures, firstRetry, maxRetry), retryAfter(err))
+		return o
+	}
+	o.state, o.reason, o.message = refusal(err)
+	if t.winner < 0 {
+		o.state = wire.Removing
+	}
+	o.retry = max(backoff(t.view.failures, refusedRetry, maxRetry), retryAfter(err))
+	return o
+}
+
+// reports is what the outcome changes in what is reported: for each path the new
+// report, nil to remove it. gone are the spaces that have nothing to do with the
+// identity any more.
+func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
+	reports = map[string]*wire.Report{}
+	owner := t.object().Space
+	for i, w := range t.wants {
+		path, before := key.Object{Space: w.space, Identity: t.id}.Path(), t.before[w.space]
+		var report wire.Report
+		switch {
+		case i == t.winner && o.keep, t.winner < 0 && w.space == owner && !o.forget && o.keep:
+			continue
+		case i == t.winner, t.winner < 0 && w.space == owner && !o.forget:
+			report = compose(w.want, o.record, o.decision, t.status, before, now)
+		case w.want != nil:
+			report = compose(w.want, nil, loses(w.want, key.Object{Space: owner, Identity: t.id}), nil, before, now)
+		default:
+			gone = append(gone, w.space)
+			if before != nil {
+				reports[path] = nil
+			}
+			continue
+		}
+		if before == nil || before.Sum() != report.Sum() {
+			reports[path] = &report
+		}
+	}
+	return reports, gone
+}
+
+// loses is what to say of an entry that is not the one to follow.
+func loses(w *want, winner key.Object) decision {
+	owner := winner.Path()
+	if w.Kind == wantConflict {
+		owner = w.Note
+	}
+	return decision{state: wire.InConflict, reason: "OtherSpace", message: "the location has " + owner}
+}
+
+// write puts the outcome into the store.
+func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now time.Time) error {
+	switch {
+	case o.forget:
+		if err := errors.Join(
+			x.setRecord(id, nil), x.unguard(id), x.Bucket(statusBucket).Delete([]byte(id)),
+		); err != nil {
+			return err
+		}
+	case o.changed:
+		if err := errors.Join(x.setRecord(id, o.record), x.unguard(id)); err != nil {
+			return err
+		}
+		if o.claim && !x.meta.Prune.take(now, x.meta.Settings.PruneMaxPercent, x.meta.Count) {
+			if err := x.guard(id, wire.Walked); err != nil {
+				return err
+			}
+		}
+	}
+	for path, r := range reports {
+		if err := x.setReport(path, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

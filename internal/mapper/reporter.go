@@ -1,0 +1,197 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxReports and maxReportBytes bound one request.
+	maxReports     = 100
+	maxReportBytes = 900 << 10
+	// reportDelay is how long changes are gathered after one that was not alone.
+	reportDelay = 30 * time.Millisecond
+)
+
+// reporter sends reports that the hub does not have yet, newest of each key only.
+type reporter struct {
+	store   *store
+	hub     *hubClient
+	log     *slog.Logger
+	metrics *metrics
+	signal  chan struct{} // one slot
+	// open says whether the hub is to be spoken to now.
+	open func() bool
+}
+
+// changed says that there is something to send. It does not wait.
+func (r *reporter) changed() {
+	select {
+	case r.signal <- struct{}{}:
+	default:
+	}
+}
+
+// run sends until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	var failures uint8
+	var last time.Time
+	for {
+		select {
+		case <-r.signal:
+		case <-ctx.Done():
+			return
+		}
+		if wait := reportDelay - time.Since(last); wait > 0 {
+			pause(ctx, wait)
+		}
+		for ctx.Err() == nil && r.open() {
+			more, err := r.round(ctx)
+			last = time.Now()
+			if err == nil {
+				failures = 0
+				if !more {
+					break
+				}
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			wait := backoff(failures, firstRetry, sessionRetry)
+			failures = min(failures+1, maxFailures)
+			r.log.Info("reports could not be sent", "error", err, "retry", wait)
+			pause(ctx, wait)
+		}
+	}
+}
+
+// unsent is one line to send, and the number it has to have still for the hub's
+// acknowledgement to count.
+type unsent struct {
+	line wire.ReportLine
+	seq  []byte
+}
+
+// round sends one request; more says that there is more to send.
+func (r *reporter) round(ctx context.Context) (more bool, err error) {
+	if !r.store.meta.Load().ReportsAgreed {
+		if err := r.agree(ctx); err != nil {
+			return false, err
+		}
+	}
+	batch, more, err := r.next()
+	if err != nil || len(batch) == 0 {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	body, err := r.hub.send(ctx, "reports", func(enc *wire.Encoder) error {
+		for i := range batch {
+			if err := enc.Encode(&batch[i].line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	var answer wire.ReportsAnswer
+	if err := json.NewDecoder(io.LimitReader(body, wire.MaxLine)).Decode(&answer); err != nil {
+		return false, fmt.Errorf("reports: decode answer: %w", err)
+	}
+	for _, f := range answer.Refused {
+		r.log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
+	}
+	r.metrics.reports.Add(float64(len(batch)))
+	return more, r.store.write(ctx, func(t *tx) error {
+		b := t.Bucket(unsentBucket)
+		for _, u := range batch {
+			if !bytes.Equal(b.Get([]byte(u.line.Key)), u.seq) {
+				continue // there is something newer
+			}
+			if err := b.Delete([]byte(u.line.Key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// next collects the lines of one request.
+func (r *reporter) next() (batch []unsent, more bool, err error) {
+	err = r.store.view(func(t *tx) error {
+		c := t.Bucket(unsentBucket).Cursor()
+		size := 0
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			if len(batch) == maxReports || size >= maxReportBytes {
+				more = true
+				return nil
+			}
+			report, err := t.report(string(k))
+			if err != nil {
+				return err
+			}
+			if report != nil {
+				size += len(report.Status) + len(report.Message)
+			}
+			batch = append(batch, unsent{
+				line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(v),
+			})
+		}
+		return nil
+	})
+	return batch, more, err
+}
+
+// agree compares all reports with the hub's and marks those that differ to be
+// sent. It waits for nothing else: what is not known here yet is reported later.
+func (r *reporter) agree(ctx context.Context) error {
+	body, err := r.hub.send(ctx, "reports/walk", func(enc *wire.Encoder) error {
+		return r.store.leaves(reportBucket, enc, func(_ string, v []byte) (wire.Sum, error) {
+			var report wire.Report
+			err := json.Unmarshal(v, &report)
+			return report.Sum(), err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	var differ []string
+	for dec := wire.NewDecoder(body); ; {
+		var line wire.ReportLine
+		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("reports/walk: %w", err)
+		}
+		differ = append(differ, line.Key)
+	}
+	return r.store.write(ctx, func(t *tx) error {
+		for _, k := range differ {
+			w, _, err := t.want(k)
+			if err != nil {
+				return err
+			}
+			if w != nil && t.Bucket(reportBucket).Get([]byte(k)) == nil {
+				continue // it is reported when something is known of it
+			}
+			if err := t.markUnsent(k); err != nil {
+				return err
+			}
+		}
+		t.meta.ReportsAgreed = true
+		return nil
+	})
+}

@@ -1,0 +1,302 @@
+package mapper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxBatch and maxBatchBytes bound the frames that go into the store at once.
+	maxBatch      = 256
+	maxBatchBytes = 1 << 20
+	// heartbeat is the time between two pings until the hub has named one.
+	heartbeat = 30 * time.Second
+	// silence is how many heartbeats a hub may miss.
+	silence = 3
+	// sessionRetry caps the wait before the next session; replacedRetry is the
+	// wait after another agent of this location took over.
+	sessionRetry  = time.Minute
+	replacedRetry = 30 * time.Second
+)
+
+// Ends of a session that are no failure.
+var (
+	errWalked   = errors.New("walked: connect again")
+	errReplaced = errors.New("another agent of this location has connected")
+	errBye      = errors.New("the hub ended the session")
+)
+
+// session keeps the desired content equal to the hub's.
+type session struct {
+	store   *store
+	hub     *hubClient
+	log     *slog.Logger
+	info    func(context.Context) wire.Info
+	metrics *metrics
+	// greeted is called for each hello, before any of its frames is applied;
+	// landed with what frames touched, once that is in the store.
+	greeted func(wire.Hello)
+	landed  func([]touched)
+	// state is told how the session is.
+	state *progress
+}
+
+// run holds one session after the other until ctx ends.
+func (s *session) run(ctx context.Context) {
+	var failures uint8
+	for ctx.Err() == nil {
+		opened, err := s.once(ctx)
+		s.state.ended(err)
+		if ctx.Err() != nil {
+			return
+		}
+		if opened {
+			failures = 0
+		}
+		wait := backoff(failures, firstRetry, sessionRetry)
+		failures = min(failures+1, maxFailures)
+		switch {
+		case errors.Is(err, errWalked):
+			failures, wait = 0, 0
+		case errors.Is(err, errReplaced):
+			s.log.Warn("another agent of this location has connected to the hub")
+			wait = backoff(maxFailures, firstRetry, replacedRetry)
+		default:
+			s.log.Info("the session with the hub ended", "error", err, "retry", wait)
+		}
+		s.hub.drop()
+		pause(ctx, wait)
+	}
+}
+
+// once holds one session. opened says that the hub said hello.
+func (s *session) once(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m := s.store.meta.Load()
+	info := s.info(ctx)
+	body, err := s.hub.do(ctx, http.MethodGet, "desired", url.Values{
+		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker},
+		"version": {info.Version}, "kubernetesVersion": {info.KubernetesVersion},
+	}, http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	st := &stream{session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel)}
+	defer st.dog.stop()
+	err = st.run(ctx)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	return st.hello != nil, err
+}
+
+// stream is one answer of the hub that consists of frames.
+type stream struct {
+	*session
+	dec   *wire.Decoder
+	dog   *watchdog
+	hello *wire.Hello
+	in    intake
+}
+
+// next reads a frame.
+func (st *stream) next() (wire.Frame, error) {
+	var f wire.Frame
+	if err := st.dec.Decode(&f); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // a hub says bye
+		}
+		return f, fmt.Errorf("read frames: %w", err)
+	}
+	st.dog.reset()
+	return f, nil
+}
+
+// greet reads the hello and finds out whether the hub continues what we know.
+func (st *stream) greet(ctx context.Context) error {
+	f, err := st.next()
+	if err != nil {
+		return err
+	}
+	if f.Hello == nil || f.Hello.UID == "" {
+		return errors.New("read frames: the first one is no hello")
+	}
+	h := *f.Hello
+	m := st.store.meta.Load()
+	st.in.proven = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID)
+	if !st.in.proven {
+		st.log.Warn("the hub's log does not continue the one before: new objects are made, changes and removals wait until it is accepted",
+			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
+	}
+	if err := st.store.write(ctx, func(t *tx) error {
+		if t.meta.LocationUID == "" {
+			t.meta.LocationUID = h.UID
+		}
+		if !st.in.proven {
+			t.meta.ReportsAgreed = false
+		}
+		t.meta.Settings = h.Settings
+		return nil
+	}); err != nil {
+		return err
+	}
+	st.dog.every(h.Settings)
+	st.hello = &h
+	st.greeted(h)
+	return nil
+}
+
+// run follows the stream until it ends.
+func (st *stream) run(ctx context.Context) error {
+	if err := st.greet(ctx); err != nil {
+		return err
+	}
+	st.metrics.sessions.Inc()
+	st.state.connected(st.in.proven)
+	st.log.Info("connected to the hub", "hub", st.hub.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
+	m := st.store.meta.Load()
+	switch {
+	case st.hello.Resumed && st.in.proven:
+	case !st.in.proven:
+		// Nothing of this log is taken over but what is new, so the stream has to go
+		// on from before the walk.
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+	case m.Root != st.hello.Root:
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+		return errWalked
+	default:
+		if err := st.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	if !st.hello.Resumed {
+		st.state.marked()
+	}
+	for {
+		if err := st.batch(ctx); err != nil {
+			return err
+		}
+		if st.in.marked {
+			st.state.marked()
+		}
+		if st.in.marked && st.in.proven && !st.in.agrees {
+			if !st.in.forward {
+				return errors.New("the hub's revision went back within a session")
+			}
+			st.log.Warn("our content is not what the hub says it is; comparing all of it")
+			if err := st.walk(ctx); err != nil {
+				return err
+			}
+			return errWalked
+		}
+	}
+}
+
+// adopt takes over the hello's revision: our content is the hub's as it is.
+func (st *stream) adopt(ctx context.Context) error {
+	return st.take(ctx, []wire.Frame{{Mark: &wire.Mark{
+		Revision: st.hello.Revision, Root: st.hello.Root, Count: st.hello.Count, Marker: st.hello.Marker,
+	}}})
+}
+
+// batch reads what has arrived, at least one frame and at most up to a mark, and
+// puts it into the store.
+func (st *stream) batch(ctx context.Context) error {
+	var frames []wire.Frame
+	for size := 0; ; {
+		f, err := st.next()
+		if err != nil {
+			return errors.Join(err, st.take(ctx, frames))
+		}
+		if f.Bye != nil {
+			return errors.Join(bye(f.Bye), st.take(ctx, frames))
+		}
+		if f.Ping == nil {
+			frames = append(frames, f)
+		}
+		if f.Put != nil {
+			size += len(f.Put.Object)
+		}
+		if f.Mark != nil || len(frames) >= maxBatch || size >= maxBatchBytes || st.dec.Buffered() == 0 {
+			return st.take(ctx, frames)
+		}
+	}
+}
+
+// take puts frames into the store and tells what they touched.
+func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
+	st.in.marked = false
+	if len(frames) == 0 {
+		return nil
+	}
+	arrivals := make([]arrival, 0, len(frames))
+	for _, f := range frames {
+		a, err := admit(f)
+		if err != nil {
+			return fmt.Errorf("read frames: %w", err)
+		}
+		arrivals = append(arrivals, a)
+	}
+	var all []touched
+	var next intake
+	if err := st.store.write(ctx, func(t *tx) (err error) {
+		all, next, err = st.in.apply(t, arrivals, time.Now())
+		return err
+	}); err != nil {
+		return err
+	}
+	st.in = next
+	st.metrics.frames.Add(float64(len(frames)))
+	for _, f := range frames {
+		if f.Settings != nil {
+			st.dog.every(*f.Settings)
+		}
+	}
+	st.landed(all)
+	return nil
+}
+
+func bye(b *wire.Bye) error {
+	if b.Reason == wire.ByeReplaced {
+		return errReplaced
+	}
+	return fmt.Errorf("%w: %s %s", errBye, b.Reason, b.Message)
+}
+
+// watchdog ends a stream on which nothing arrives for too long.
+type watchdog struct {
+	timer *time.Timer
+	wait  time.Duration
+}
+
+func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
+	w := &watchdog{wait: silence * heartbeat}
+	w.timer = time.AfterFunc(w.wait, func() { cancel(errors.New("nothing heard from the hub for too long")) })
+	return w
+}
+
+// every takes the time between two pings from the settings.
+func (w *watchdog) every(s wire.Settings) {
+	if s.HeartbeatSeconds > 0 {
+		w.wait = silence * time.Duration(s.HeartbeatSeconds) * time.Second
+	}
+	w.reset()
+}
+
+func (w *watchdog) reset() { w.timer.Reset(w.wait) }
+func (w *watchdog) stop()  { w.timer.Stop() }

@@ -1,0 +1,139 @@
+package mapper
+
+import (
+	"orrery.dev/orrery/internal/key"
+)
+
+// sighting is one object as a list or a watch showed it.
+type sighting struct {
+	object key.Object // Space is from the object's label
+	ours   bool
+	gone   bool
+	seen   observed
+	status uint64 // hash of the status; zero if there is none
+}
+
+// observe takes note of objects at the target and queues what differs from what
+// was known. It returns the indices of those whose status is asked for and has
+// changed.
+func (e *engine) observe(all []sighting) []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var statuses []int
+	for i := range all {
+		s := &all[i]
+		it, ok := e.items[s.object.Identity.String()]
+		if !ok {
+			if !s.ours || s.gone || e.kinds[s.object.Resource] == nil {
+				continue
+			}
+			it, _ = e.item(s.object)
+			it.spaces = []key.Space{s.object.Space}
+		}
+		if e.notice(it, s) {
+			e.queue.push(it)
+		}
+		if it.status && s.ours && s.status != it.statusHash {
+			it.statusHash = s.status
+			statuses = append(statuses, i)
+		}
+	}
+	e.wake.Broadcast()
+	return statuses
+}
+
+// notice updates what is known of an item; true: it is another object, or not
+// as it was.
+func (e *engine) notice(it *item, s *sighting) bool {
+	if s.seen.revision != 0 && s.seen.revision < it.seen.revision {
+		return false // the answer to our own request was faster
+	}
+	now := s.seen
+	switch {
+	case s.gone:
+		now = observed{presence: absent, revision: s.seen.revision}
+	case s.ours:
+		now.presence = present
+	case it.seen.presence == present && it.seen.uid == now.uid:
+		now.presence, now.unmarked = present, true
+	default: // a copy of our label
+		return false
+	}
+	before := it.seen
+	it.seen = now
+	before.revision, now.revision = 0, 0
+	return before != now
+}
+
+// synced takes note that a list of a kind is complete: what it did not show, and
+// was not changed since, is absent. It queues all items of the kind.
+func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, ok := e.kinds[r]
+	if !ok {
+		return
+	}
+	k.sight = absent
+	for id, it := range e.items {
+		if it.kind != k {
+			continue
+		}
+		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
+			it.seen = observed{presence: absent, revision: revision}
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+}
+
+// lost takes note that a kind cannot be observed, and why, and queues its items
+// if that is news.
+func (e *engine) lost(r key.Resource, why presence) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, ok := e.kinds[r]
+	if !ok || k.sight == why {
+		return
+	}
+	k.sight = why
+	for _, it := range e.items {
+		if it.kind == k {
+			it.seen = observed{}
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
+}
+
+// use is what is to be observed of a kind.
+type use struct {
+	place
+	kind   string
+	status bool
+}
+
+// uses is what is to be observed.
+func (e *engine) uses() map[key.Resource]use {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make(map[key.Resource]use, len(e.kinds))
+	for r, k := range e.kinds {
+		if k.version != "" {
+			all[r] = use{place: place{Resource: r, version: k.version}, kind: k.name, status: k.status > 0}
+		}
+	}
+	return all
+}
+
+// again queues items.
+func (e *engine) again(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if it, ok := e.items[id]; ok {
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
+}

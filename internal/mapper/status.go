@@ -1,0 +1,138 @@
+package mapper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+const statusFile = "status.json"
+
+// Status is what an agent says of itself.
+type Status struct {
+	Location    string `json:"location"`
+	LocationUID string `json:"locationUID,omitempty"`
+	Hub         string `json:"hub"`
+	Target      string `json:"target"`
+	Version     string `json:"version,omitempty"`
+	PID         int    `json:"pid"`
+	// Running is false in what a clean stop leaves behind.
+	Running bool      `json:"running"`
+	Updated time.Time `json:"updated"`
+
+	// Connected says that a session with the hub is open, since Since; else that
+	// none has been since then.
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since,omitzero"`
+	// Proven is false if the hub's log does not continue the one before.
+	Proven    bool   `json:"proven"`
+	LastError string `json:"lastError,omitempty"`
+	// Halt is why nothing is changed at the target; empty: it is.
+	Halt string `json:"halt,omitempty"`
+
+	// Revision and Marker are those of the last mark.
+	Revision int64  `json:"revision"`
+	Marker   string `json:"marker,omitempty"`
+	// Desired counts what the location is to have, Queued what waits for a worker,
+	// Deferred what waits for proof of lineage, States what is reported.
+	Desired  int                `json:"desired"`
+	Queued   int                `json:"queued"`
+	Deferred int                `json:"deferred"`
+	States   map[wire.State]int `json:"states,omitempty"`
+}
+
+// ReadStatus reads what the agent on a data directory last said of itself.
+func ReadStatus(dataDir string) (Status, error) {
+	var s Status
+	b, err := os.ReadFile(filepath.Join(dataDir, statusFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("no agent has run on data directory %q", dataDir)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read status: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("decode status: %w", err)
+	}
+	return s, nil
+}
+
+// writeStatus replaces the status file as a whole.
+func writeStatus(dataDir string, s Status) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	path := filepath.Join(dataDir, statusFile)
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// progress is how the session with the hub is.
+type progress struct {
+	mu     sync.Mutex
+	open   bool
+	proven bool
+	ready  bool // the desired content is known
+	since  time.Time
+	err    error
+	// opened is called, without the lock, when a session is open and the desired
+	// content is known.
+	opened func()
+}
+
+func (p *progress) connected(proven bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open, p.proven, p.since, p.err = true, proven, time.Now(), nil
+}
+
+func (p *progress) marked() {
+	p.mu.Lock()
+	was := p.ready
+	p.ready = true
+	p.mu.Unlock()
+	if !was {
+		p.opened()
+	}
+}
+
+func (p *progress) ended(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open {
+		p.since = time.Now()
+	}
+	p.open, p.ready = false, false
+	if !errors.Is(err, errWalked) {
+		p.err = err
+	}
+}
+
+// known says that a session is open and that the desired content is known.
+func (p *progress) known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+func (p *progress) fill(s *Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Connected, s.Proven, s.Since = p.open, p.proven, p.since
+	if p.err != nil {
+		s.LastError = clip(p.err.Error())
+	}
+}

@@ -1,0 +1,244 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// requestTimeout bounds every request to the target but watches.
+	requestTimeout = time.Minute
+	// maxAnswer bounds an answer that is read at once.
+	maxAnswer = 64 << 20
+	// smallAnswer asks for metadata only, of an object or of Status answers as they are.
+	smallAnswer = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	smallList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	fullAnswer  = "application/json"
+	applyPatch  = "application/apply-patch+yaml"
+)
+
+// target makes requests to the cluster. It keeps nothing but connections.
+type target struct {
+	base   *url.URL
+	client *http.Client
+	agent  string
+	count  func(verb string, code int)
+}
+
+// newTarget uses the configuration's transport, without a client-side rate limit.
+func newTarget(config *rest.Config, agent string, count func(verb string, code int)) (*target, error) {
+	c := rest.CopyConfig(config)
+	c.Timeout = 0 // it would end watches
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client for target: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
+	}
+	return &target{base: base, client: client, agent: agent, count: count}, nil
+}
+
+// place is a resource at one version, as far as the path of a request needs it.
+type place struct {
+	key.Resource
+	version string
+}
+
+// collection is the path of the resource, in a namespace if one is given.
+func (p place) collection(namespace string) string {
+	root := "/api/" + p.version
+	if g := p.APIGroup(); g != "" {
+		root = "/apis/" + g + "/" + p.version
+	}
+	if namespace != "" {
+		root += "/namespaces/" + namespace
+	}
+	return root + "/" + p.Resource.Resource
+}
+
+func (p place) object(id key.Identity) string { return p.collection(id.Namespace) + "/" + id.Name }
+
+// request is one request to the target.
+type request struct {
+	verb, method string
+	path         string
+	query        url.Values
+	accept       string
+	content      string
+	body         []byte
+}
+
+// open sends a request and returns the answer's body, or a StatusError.
+func (t *target) open(ctx context.Context, r request) (io.ReadCloser, error) {
+	u := *t.base
+	u.Path = path.Join("/", t.base.Path, r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	req.Header.Set("User-Agent", t.agent)
+	req.Header.Set("Accept", r.accept)
+	if r.content != "" {
+		req.Header.Set("Content-Type", r.content)
+	}
+	resp, err := t.client.Do(req)
+	if err != nil {
+		t.count(r.verb, 0)
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	t.count(r.verb, resp.StatusCode)
+	if resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusMultipleChoices {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	return nil, statusError(r.verb, resp)
+}
+
+// do sends a request and decodes the answer into v.
+func (t *target) do(ctx context.Context, r request, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := t.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s %s: decode answer: %w", r.verb, r.path, err)
+	}
+	return nil
+}
+
+// statusError makes the error that Kubernetes clients know of an answer.
+func statusError(verb string, resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what there is of it
+	var s metav1.Status
+	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, metav1GroupResource, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
+	}
+	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && after > 0 {
+		if s.Details == nil {
+			s.Details = &metav1.StatusDetails{}
+		}
+		s.Details.RetryAfterSeconds = int32(min(after, int(time.Hour/time.Second)))
+	}
+	if s.Code == 0 {
+		s.Code = int32(resp.StatusCode)
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// observation is the metadata, and perhaps the status, of an object at the target.
+type observation struct {
+	Kind     string          `json:"kind"`
+	Metadata objectMeta      `json:"metadata"`
+	Status   json.RawMessage `json:"status"`
+}
+
+// get reads the metadata of an object.
+func (t *target) get(ctx context.Context, p place, id key.Identity) (objectMeta, error) {
+	var o observation
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: smallAnswer}, &o)
+	return o.Metadata, err
+}
+
+// apply applies a body server-side and returns the metadata that results.
+func (t *target) apply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (objectMeta, error) {
+	var o observation
+	err := t.do(ctx, request{
+		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// remove deletes an object that has the UID. gone says that it no longer
+// exists; otherwise something has to finish first.
+func (t *target) remove(ctx context.Context, p place, id key.Identity, uid string) (gone bool, err error) {
+	policy := metav1.DeletePropagationBackground
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:     metav1.NewUIDPreconditions(uid),
+		PropagationPolicy: &policy,
+	})
+	if err != nil {
+		return false, fmt.Errorf("encode delete options: %w", err)
+	}
+	var o observation
+	if err := t.do(ctx, request{
+		verb: "delete", method: http.MethodDelete, path: p.object(id), accept: smallAnswer, content: fullAnswer, body: body,
+	}, &o); err != nil {
+		return false, err
+	}
+	return o.Kind == "Status", nil
+}
+
+// page is one page of a list.
+type page struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
+	} `json:"metadata"`
+	Items []observation `json:"items"`
+}
+
+// list reads one page.
+func (t *target) list(ctx context.Context, p place, namespace string, query url.Values, full bool) (page, error) {
+	accept := smallList
+	if full {
+		accept = fullAnswer
+	}
+	var l page
+	err := t.do(ctx, request{
+		verb: "list", method: http.MethodGet, path: p.collection(namespace), query: query, accept: accept,
+	}, &l)
+	return l, err
+}
+
+// watch opens a watch.
+func (t *target) watch(ctx context.Context, p place, query url.Values, full bool) (io.ReadCloser, error) {
+	accept := smallAnswer
+	if full {
+		accept = fullAnswer
+	}
+	return t.open(ctx, request{
+		verb: "watch", method: http.MethodGet, path: p.collection(""), query: query, accept: accept,
+	})
+}
+
+// createNamespace makes a namespace that is there for what is in it only.
+func (t *target) createNamespace(ctx context.Context, name string, l identity) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "annotations": map[string]string{impliedMark: string(l)}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode namespace: %w", err)
+	}
+	var o observation
+	return t.do(ctx, request{
+		verb: "create", method: http.MethodPost, path: namespacesPlace.collection(""), accept: smallAnswer, content: fullAnswer,
+		query: url.Values{"fieldManager": {l.manager()}}, body: body,
+	}, &o)
+}

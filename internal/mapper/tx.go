@@ -1,0 +1,153 @@
+package mapper
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// tx is one transaction of the store. The functions that change desired
+// content keep meta.Root and meta.Count equal to it.
+type tx struct {
+	*bolt.Tx
+	meta *meta
+}
+
+func (t *tx) putJSON(bucket []byte, k string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", bucket, err)
+	}
+	return t.Bucket(bucket).Put([]byte(k), b)
+}
+
+// getJSON reads a value into v; false if there is none.
+func (t *tx) getJSON(bucket []byte, k string, v any) (bool, error) {
+	b := t.Bucket(bucket).Get([]byte(k))
+	if b == nil {
+		return false, nil
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decode %s of %q: %w", bucket, k, err)
+	}
+	return true, nil
+}
+
+// want returns the desired entry of a key and the object's bytes, which are
+// valid until the transaction ends; nil if there is none.
+func (t *tx) want(k string) (*want, []byte, error) {
+	b := t.Bucket(desiredBucket).Get([]byte(k))
+	if b == nil {
+		return nil, nil, nil
+	}
+	w, object, err := decodeWant(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w of %q", err, k)
+	}
+	return &w, object, nil
+}
+
+// setWant replaces the desired entry of a key, old being the present one.
+func (t *tx) setWant(k string, old *want, w want, object []byte) error {
+	if old != nil {
+		t.forgetSum(k, old)
+	}
+	t.meta.Root = t.meta.Root.Add(w.sum(k))
+	t.meta.Count++
+	if w.Deferred {
+		t.meta.Deferred++
+	}
+	b, err := encodeWant(w, object)
+	if err != nil {
+		return err
+	}
+	return t.Bucket(desiredBucket).Put([]byte(k), b)
+}
+
+// dropWant removes the desired entry of a key, old being the present one.
+func (t *tx) dropWant(k string, old *want) error {
+	t.forgetSum(k, old)
+	return t.Bucket(desiredBucket).Delete([]byte(k))
+}
+
+func (t *tx) forgetSum(k string, old *want) {
+	t.meta.Root = t.meta.Root.Sub(old.sum(k))
+	t.meta.Count--
+	if old.Deferred {
+		t.meta.Deferred--
+	}
+}
+
+// record returns what is recorded of an identity; nil if nothing is.
+func (t *tx) record(id string) (*record, error) {
+	var r record
+	ok, err := t.getJSON(recordBucket, id, &r)
+	if !ok {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// setRecord replaces what is recorded of an identity; nil removes it.
+func (t *tx) setRecord(id string, r *record) error {
+	if r == nil {
+		return t.Bucket(recordBucket).Delete([]byte(id))
+	}
+	return t.putJSON(recordBucket, id, r)
+}
+
+// report returns the newest report of a key; nil if there is none.
+func (t *tx) report(k string) (*wire.Report, error) {
+	var r wire.Report
+	ok, err := t.getJSON(reportBucket, k, &r)
+	if !ok {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// setReport replaces the report of a key, or removes it, and notes that the hub
+// does not have it yet.
+func (t *tx) setReport(k string, r *wire.Report) error {
+	if r == nil {
+		if t.Bucket(reportBucket).Get([]byte(k)) == nil {
+			return nil
+		}
+		if err := t.Bucket(reportBucket).Delete([]byte(k)); err != nil {
+			return err
+		}
+	} else if err := t.putJSON(reportBucket, k, r); err != nil {
+		return err
+	}
+	return t.markUnsent(k)
+}
+
+// markUnsent notes that the hub is to be told the report of a key, or its absence.
+func (t *tx) markUnsent(k string) error {
+	b := t.Bucket(unsentBucket)
+	seq, err := b.NextSequence()
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte(k), binary.BigEndian.AppendUint64(nil, seq))
+}
+
+// guarded says whether the removal of an identity waits for a confirmation.
+func (t *tx) guarded(id string) bool { return t.Bucket(guardBucket).Get([]byte(id)) != nil }
+
+// guard makes the removal of an identity wait for a confirmation.
+func (t *tx) guard(id string, cause wire.Cause) error {
+	return t.Bucket(guardBucket).Put([]byte(id), []byte(cause))
+}
+
+// unguard ends the waiting of guard: the removal is confirmed, or moot.
+func (t *tx) unguard(id string) error {
+	if !t.guarded(id) {
+		return nil
+	}
+	return t.Bucket(guardBucket).Delete([]byte(id))
+}

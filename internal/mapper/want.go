@@ -1,0 +1,122 @@
+package mapper
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// wantKind tells the kinds of entries of the desired content apart.
+type wantKind string
+
+const (
+	wantPut      wantKind = "put"
+	wantHold     wantKind = "hold"
+	wantConflict wantKind = "conflict"
+)
+
+// source identifies one rendering of a source object.
+type source struct {
+	UID        string      `json:"uid"`
+	Generation int64       `json:"gen,omitempty"`
+	Digest     wire.Sum    `json:"digest"`
+	Policy     wire.Policy `json:"policy,omitzero"`
+}
+
+// want is one entry of the desired content: what the hub says of one key.
+type want struct {
+	Kind wantKind `json:"kind"`
+	// Leaf is what the hub said; the content's root is made of it.
+	Leaf source `json:"leaf"`
+	// Kept is the rendering that a hold or conflict left standing, if any.
+	Kept *source `json:"kept,omitempty"`
+	// Version and ObjectKind are those of the object to apply, if there is one.
+	Version    string `json:"version,omitempty"`
+	ObjectKind string `json:"objectKind,omitempty"`
+	// Note is a hold's error, or the key that wins a conflict.
+	Note string `json:"note,omitempty"`
+	// Deferred says that a change of this entry waits for proof of lineage.
+	Deferred bool `json:"deferred,omitempty"`
+}
+
+// sum is the entry's part of the root.
+func (w want) sum(k string) wire.Sum {
+	return wire.LeafSum(k, w.Leaf.UID, w.Leaf.Digest, w.Leaf.Policy)
+}
+
+// object is the rendering to apply; nil if there is none.
+func (w want) object() *source {
+	switch {
+	case w.Kind == wantPut:
+		return &w.Leaf
+	case w.Kind == wantHold:
+		return w.Kept
+	default:
+		return nil
+	}
+}
+
+// encodeWant is the stored form: the entry on one line, the object's bytes after it.
+func encodeWant(w want, object []byte) ([]byte, error) {
+	head, err := json.Marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("encode desired entry: %w", err)
+	}
+	b := make([]byte, 0, len(head)+1+len(object))
+	return append(append(append(b, head...), '\n'), object...), nil
+}
+
+// decodeWant takes apart the stored form. The object's bytes are b's own.
+func decodeWant(b []byte) (want, []byte, error) {
+	head, object, ok := bytes.Cut(b, []byte("\n"))
+	if !ok {
+		return want{}, nil, fmt.Errorf("decode desired entry: no line end in %d bytes", len(b))
+	}
+	var w want
+	if err := json.Unmarshal(head, &w); err != nil {
+		return want{}, nil, fmt.Errorf("decode desired entry: %w", err)
+	}
+	return w, object, nil
+}
+
+// typeOf reads version and kind of an object.
+func typeOf(object []byte) (version, kind string, err error) {
+	var t struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(object, &t); err != nil {
+		return "", "", fmt.Errorf("decode object: %w", err)
+	}
+	_, t.APIVersion = splitVersion(t.APIVersion)
+	if t.APIVersion == "" || t.Kind == "" {
+		return "", "", fmt.Errorf("decode object: apiVersion or kind is missing")
+	}
+	return t.APIVersion, t.Kind, nil
+}
+
+// splitVersion takes apart GROUP/VERSION, or VERSION in the core group.
+func splitVersion(groupVersion string) (group, version string) {
+	group, version, ok := strings.Cut(groupVersion, "/")
+	if !ok {
+		return "", groupVersion
+	}
+	return group, version
+}
+
+// record is what the agent knows of an object that it applied at the target.
+// There is one per identity: two spaces' objects of one identity take turns.
+type record struct {
+	Space  key.Space `json:"space"`
+	Source source    `json:"source"`
+	// UID is that of the object at the target.
+	UID string `json:"uid"`
+	// Fields is the hash of our managed fields after the last apply.
+	Fields  fieldsHash `json:"fields"`
+	Version string     `json:"version"`
+	Kind    string     `json:"kind"`
+}
