@@ -1,0 +1,121 @@
+// Package cli is the command line of Orrery: the commands of the binary orrery,
+// which is also a kubectl plugin under the name kubectl-orrery.
+//
+// It reads flags, asks the hub through the same APIs that every client has, and
+// prints answers. It must never decide anything about workloads itself, never
+// read the hub's data, and never end the process: Main returns an exit code.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+)
+
+// Exit codes.
+const (
+	// ExitOK says that the command did what it was asked to.
+	ExitOK = 0
+	// ExitError says that it could not.
+	ExitError = 1
+	// ExitUsage says that it was called in a way that can't work.
+	ExitUsage = 2
+	// ExitNo says that the answer to a question is no: `orrery why` about an
+	// object that is not assigned to the location.
+	ExitNo = 3
+)
+
+const exitCodes = `
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why).`
+
+// Main runs the command line args, whose first element is the name of the
+// program, until it is done or the context ends, and returns the exit code.
+func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	klog.SetLogger(logr.Discard()) // what the client libraries log, they also return
+	root := newRoot(args[0], streams)
+	root.SetArgs(args[1:])
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errNo):
+		return ExitNo
+	case errors.As(err, &usage):
+		fmt.Fprintf(streams.ErrOut, "error: %s\nsee '%s --help'\n", usage.problem, usage.command)
+		return ExitUsage
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		fmt.Fprintln(streams.ErrOut, "error: interrupted")
+		return ExitError
+	default:
+		fmt.Fprintln(streams.ErrOut, "error:", describe(err))
+		return ExitError
+	}
+}
+
+func newRoot(program string, streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "orrery",
+		Short: "Map workloads from a center onto many clusters",
+		Long: `Orrery maps workloads from a center onto many clusters. A workload is described
+once, in a space; the hub decides which locations it belongs to; an agent at
+each location keeps the cluster equal to that.
+` + exitCodes,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl orrery"}
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%v", err) })
+	root.AddCommand(
+		newHub(streams),
+		newSpace(streams),
+		newLocation(streams),
+		newStatus(streams),
+		newWhy(streams),
+	)
+	group(root)
+	return root
+}
+
+// group makes a command that only has subcommands say so when it is called with
+// none, or with one that it does not have.
+func group(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !cmd.HasParent() {
+			return cmd.Help()
+		}
+		var names []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "help" {
+				names = append(names, sub.Name())
+			}
+		}
+		if len(args) == 0 {
+			return badUsage(cmd, "want a command: %s", strings.Join(names, ", "))
+		}
+		return badUsage(cmd, "unknown command %q: want one of %s", args[0], strings.Join(names, ", "))
+	}
+}
+
+// want checks the number of arguments; what names them.
+func want(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return badUsage(cmd, "got %d arguments, want %s", len(args), what)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	spacesPath = "/spaces/"
+	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	asJSON     = "application/json"
+)
+
+// connection is how a command finds its hub: by the kubeconfig, with the flags
+// and conventions of kubectl.
+type connection struct {
+	flags *genericclioptions.ConfigFlags
+	// space is the one that the command is about, once open has found it.
+	space key.Space
+}
+
+// newConnection makes a connection; namespaced commands also take --namespace.
+func newConnection(namespaced bool) *connection {
+	all := genericclioptions.NewConfigFlags(true)
+	all.Insecure, all.APIServer, all.TLSServerName, all.CAFile = nil, nil, nil, nil
+	all.CertFile, all.KeyFile, all.BearerToken = nil, nil, nil
+	all.Impersonate, all.ImpersonateUID, all.ImpersonateGroup, all.ImpersonateUserExtra = nil, nil, nil, nil
+	all.DisableCompression = nil
+	if !namespaced {
+		all.Namespace = nil
+	}
+	return &connection{flags: all}
+}
+
+func (c *connection) addFlags(flags *pflag.FlagSet) { c.flags.AddFlags(flags) }
+
+// hubClient makes requests to a hub as the user of a kubeconfig.
+type hubClient struct {
+	// hub is its URL, space the one that the command is about.
+	hub   string
+	space key.Space
+	rest  *rest.RESTClient
+}
+
+// open connects to the hub of the kubeconfig. space is the one that a flag
+// names; empty: that of the kubeconfig.
+func (c *connection) open(space string) (*hubClient, error) {
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if len(raw.Clusters) == 0 {
+		return nil, errors.New("no kubeconfig: name one with --kubeconfig or KUBECONFIG; a hub writes admin.kubeconfig to its data directory")
+	}
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	hub, found, err := splitServer(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	if space == "" {
+		space = found
+	}
+	if err := key.ValidateName(space); err != nil {
+		return nil, fmt.Errorf("space: %w", err)
+	}
+	c.space = key.Space(space)
+	c.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.Host = hub + spacesPath + space
+		config.QPS = -1
+		return config
+	}
+	config.Host, config.QPS = hub, -1
+	config.NegotiatedSerializer = statusCodecs()
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %q: %w", hub, err)
+	}
+	return &hubClient{hub, c.space, client}, nil
+}
+
+// splitServer takes apart the server of a kubeconfig, HUB/spaces/NAME.
+func splitServer(server string) (hub, space string, err error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", "", fmt.Errorf("server %q of the kubeconfig: %w", server, err)
+	}
+	before, after, ok := strings.Cut(u.Path, spacesPath)
+	space, _, _ = strings.Cut(after, "/")
+	if !ok || space == "" {
+		return "", "", fmt.Errorf("server %q of the kubeconfig is not a space of a hub (https://HUB/spaces/NAME): is it the kubeconfig of a cluster?", server)
+	}
+	u.Path, u.RawQuery = before, ""
+	return strings.TrimSuffix(u.String(), "/"), space, nil
+}
+
+// statusCodecs decode the Status of an error.
+func statusCodecs() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// rootPath is the path of an object, or of all, of one of Orrery's resources in the space root.
+func rootPath(resource key.Resource, names ...string) []string {
+	return append([]string{spacesPath, string(key.Root), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
+}
+
+// get reads into v what is at a path, in the form that accept asks for.
+func (h *hubClient) get(ctx context.Context, accept string, v any, path ...string) error {
+	return decode(h.rest.Get().AbsPath(path...).SetHeader("Accept", accept).Do(ctx), v)
+}
+
+// ask reads into v the answer to a question about the space.
+func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
+	request := h.rest.Get().AbsPath("/ask/v1/spaces", string(h.space), question)
+	for name := range query {
+		request.Param(name, query.Get(name))
+	}
+	return decode(request.Do(ctx), v)
+}
+
+// create sends an object to a path and reads into v what came of it.
+func (h *hubClient) create(ctx context.Context, object, v any, path ...string) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode what to create: %w", err)
+	}
+	return decode(h.rest.Post().AbsPath(path...).SetHeader("Content-Type", asJSON).Body(body).Do(ctx), v)
+}
+
+// merge changes the object at a path by a JSON merge patch.
+func (h *hubClient) merge(ctx context.Context, patch any, path ...string) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode the change: %w", err)
+	}
+	return h.rest.Patch(types.MergePatchType).AbsPath(path...).Body(body).Do(ctx).Error()
+}
+
+func (h *hubClient) delete(ctx context.Context, path ...string) error {
+	return h.rest.Verb(http.MethodDelete).AbsPath(path...).Do(ctx).Error()
+}
+
+// decode reads the JSON of an answer; v may be nil.
+func decode(result rest.Result, v any) error {
+	body, err := result.Raw()
+	if err != nil {
+		return result.Error() // Raw's has no details
+	}
+	if v == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("decode the hub's answer: %w", err)
+	}
+	return nil
+}

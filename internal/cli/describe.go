@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   "describe NAME",
+		Short: "Show what is known of a location",
+		Args:  want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd); err != nil {
+				return err
+			}
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if o.structured() {
+				var object map[string]any
+				if err := h.get(cmd.Context(), asJSON, &object, rootPath(key.Locations, name)...); err != nil {
+					return err
+				}
+				return o.data(streams.Out, object)
+			}
+			var l v1alpha1.Location
+			if err := h.get(cmd.Context(), asJSON, &l, rootPath(key.Locations, name)...); err != nil {
+				return err
+			}
+			return describeLocation(streams.Out, &l, time.Now())
+		},
+	}
+	o.addFlag(cmd, "text", formatJSON, formatYAML)
+	return cmd
+}
+
+func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := func(name string, value any) { fmt.Fprintf(w, "%s:\t%v\n", name, value) }
+	line("Name", l.Name)
+	line("Labels", formatLabels(l.Labels))
+	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
+	line("Mapping", cmp.Or(l.Spec.Mapping, v1alpha1.MappingActive))
+	if a := l.Status.Agent; a != nil {
+		line("Agent", a.Version)
+		line("Kubernetes", a.KubernetesVersion)
+	} else {
+		line("Agent", "none has joined yet")
+	}
+	line("Assigned", l.Status.Assigned)
+	line("Applied", l.Status.Applied)
+	line("Failed", l.Status.Failed)
+	line("Held", l.Status.Held)
+	line("Stale", l.Status.Stale)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(l.Status.Conditions) == 0 {
+		_, err := fmt.Fprintln(out, "Conditions: none")
+		return err
+	}
+	fmt.Fprintln(w, "Conditions:")
+	fmt.Fprintln(w, "  TYPE\tSTATUS\tSINCE\tREASON\tMESSAGE")
+	for _, c := range l.Status.Conditions {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, since(c.LastTransitionTime, now), c.Reason, c.Message)
+	}
+	return w.Flush()
+}
+
+func since(t metav1.Time, now time.Time) string { return duration.HumanDuration(now.Sub(t.Time)) }
+
+func formatLabels(labels map[string]string) string {
+	if len(labels) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, k+"="+labels[k])
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// errNo says that the answer, which has been printed, is no.
+var errNo = errors.New("no")
+
+// usageError says that a command was called in a way that can't work.
+type usageError struct{ command, problem string }
+
+func (e usageError) Error() string { return e.problem }
+
+func badUsage(cmd *cobra.Command, format string, args ...any) error {
+	name := cmd.CommandPath()
+	if display := cmd.Root().Annotations[cobra.CommandDisplayNameAnnotation]; display != "" {
+		name = display + strings.TrimPrefix(name, cmd.Root().Name())
+	}
+	return usageError{name, fmt.Sprintf(format, args...)}
+}
+
+// describe makes one line of an error, with a hint where there is one.
+func describe(err error) string {
+	var refused *url.Error
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Sprintf("%v: another process listens there; choose another address with --listen", err)
+	case apierrors.IsUnauthorized(err):
+		return "the hub does not know the kubeconfig's user: is it the kubeconfig of another hub, or of one that was set up anew?"
+	case errors.As(err, &refused) && errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("no hub answers at %s: is it running?", hostOf(refused.URL))
+	}
+	return strings.Join(strings.Split(strings.TrimSpace(err.Error()), "\n"), "; ")
+}
+
+func hostOf(request string) string {
+	u, err := url.Parse(request)
+	if err != nil {
+		return request
+	}
+	return u.Scheme + "://" + u.Host
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newConnection(false)
+	cmd := &cobra.Command{
+		Use: "location", Aliases: []string{"locations", "loc"},
+		Short: "Enrol, list, pause and remove locations",
+		Long: `Enrol, list, pause and remove locations: the clusters that run workloads.
+` + exitCodes,
+	}
+	c.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(
+		newLocationAdd(c, streams), newLocationToken(c, streams),
+		newLocationList(c, streams), newLocationDescribe(c, streams),
+		newLocationMapping(c, streams, "pause", "paused", "Change nothing at a location until it is resumed", v1alpha1.MappingPaused),
+		newLocationMapping(c, streams, "resume", "resumed", "Go on with a location that was paused", v1alpha1.MappingActive),
+		newLocationRemove(c, streams),
+	)
+	group(cmd)
+	return cmd
+}
+
+func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var labels []string
+	var j joinOutput
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Create a location and print the command to run at its site",
+		Long: `Create a location and print the one command to run at its site: orrery-agent with
+a join token. The token is shown once; the hub keeps a hash of its secret. Who
+has it can act as that location.
+`,
+		Example: `  orrery location add berlin --label region=eu --label stage=prod
+  TOKEN=$(orrery location add berlin --token-only)`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			parsed, err := parseLabels(labels)
+			if err != nil {
+				return badUsage(cmd, "%v", err)
+			}
+			if err := j.check(cmd); err != nil {
+				return err
+			}
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed}}
+			if err := h.create(cmd.Context(), location, nil, rootPath(key.Locations)...); err != nil {
+				return err
+			}
+			return j.print(cmd, h, streams, name, "created")
+		},
+	}
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
+	j.addFlags(cmd)
+	return cmd
+}
+
+func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var j joinOutput
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Make a new join token for a location; the one before ends",
+		Args:  want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := j.check(cmd); err != nil {
+				return err
+			}
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return j.print(cmd, h, streams, name, "has a new token; the one before no longer works")
+		},
+	}
+	j.addFlags(cmd)
+	return cmd
+}
+
+// joinOutput is how a join token is printed.
+type joinOutput struct {
+	output
+	tokenOnly bool
+}
+
+func (j *joinOutput) addFlags(cmd *cobra.Command) {
+	j.addFlag(cmd, "text", formatJSON, formatYAML)
+	cmd.Flags().BoolVar(&j.tokenOnly, "token-only", false, "print the token and nothing else")
+}
+
+// print makes a token and prints it.
+func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
+	var made v1alpha1.LocationToken
+	if err := h.create(cmd.Context(), struct{}{}, &made, rootPath(key.Locations, name, "token")...); err != nil {
+		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
+	}
+	token := made.Status.Token
+	run := "orrery-agent --join " + token + " --kubeconfig FILE"
+	switch {
+	case j.tokenOnly:
+		_, err := fmt.Fprintln(streams.Out, token)
+		return err
+	case j.structured():
+		return j.data(streams.Out, map[string]string{"location": name, "hub": h.hub, "token": token, "command": run})
+	}
+	_, err := fmt.Fprintf(streams.Out, `location %s %s
+
+Run at the location, with a kubeconfig of its cluster:
+
+  %s
+
+`, name, what, run)
+	return err
+}
+
+func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"},
+		Short: "List the locations",
+		Args:  want(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.list(cmd, streams, &o, key.Locations, "locations; enrol one with: orrery location add NAME")
+		},
+	}
+	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	return cmd
+}
+
+// newLocationMapping makes a command that sets spec.mapping.
+func newLocationMapping(c *connection, streams genericiooptions.IOStreams, verb, done, short string, mapping v1alpha1.Mapping) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " NAME",
+		Short: short,
+		Args:  want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			patch := map[string]any{"spec": map[string]any{"mapping": mapping}}
+			if err := h.merge(cmd.Context(), patch, rootPath(key.Locations, name)...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s %s\n", name, done)
+			return err
+		},
+	}
+}
+
+func newLocationRemove(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Forget a location; its cluster keeps what it runs",
+		Long: `Forget a location: its token, its reports, and what is assigned to it. Nothing is
+deleted at its cluster: to empty it first, change its labels or the Placements
+that select it and wait until "orrery status" no longer shows it.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := h.delete(cmd.Context(), rootPath(key.Locations, name)...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s removed; its cluster keeps what it runs\n", name)
+			return err
+		},
+	}
+}
+
+// parseLabels reads labels of the form KEY=VALUE.
+func parseLabels(all []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, l := range all {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, fmt.Errorf("label %q: want KEY=VALUE", l)
+		}
+		if problems := validation.IsQualifiedName(k); len(problems) > 0 {
+			return nil, fmt.Errorf("label %q: key: %s", l, strings.Join(problems, "; "))
+		}
+		if problems := validation.IsValidLabelValue(v); len(problems) > 0 {
+			return nil, fmt.Errorf("label %q: value: %s", l, strings.Join(problems, "; "))
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}

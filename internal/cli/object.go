@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	objectArgs = "KIND/NAME or KIND NAME"
+	objectHelp = "KIND may be a kind, a resource or a short name, with a group if need be (deployments.apps)"
+)
+
+// splitObject reads KIND/NAME, or KIND NAME as two arguments.
+func splitObject(cmd *cobra.Command, args []string) (kind, name string, err error) {
+	if len(args) == 2 {
+		kind, name = args[0], args[1]
+	} else {
+		kind, name, _ = strings.Cut(args[0], "/")
+	}
+	if kind == "" || name == "" || strings.Contains(kind+name, "/") {
+		return "", "", badUsage(cmd, "object %q: want %s", strings.Join(args, " "), objectArgs)
+	}
+	return kind, name, nil
+}
+
+// identity resolves an object's kind by what the space serves.
+func (c *connection) identity(kind, name string) (key.Identity, error) {
+	mapper, err := c.flags.ToRESTMapper()
+	if err != nil {
+		return key.Identity{}, fmt.Errorf("find the kinds of the space: %w", err)
+	}
+	mapping, err := mappingFor(mapper, kind)
+	if err != nil {
+		return key.Identity{}, fmt.Errorf("space %q: %w", c.space, err)
+	}
+	id := key.Identity{Resource: key.NewResource(mapping.Resource.Group, mapping.Resource.Resource), Name: name}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		if id.Namespace, _, err = c.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return key.Identity{}, fmt.Errorf("read the kubeconfig: %w", err)
+		}
+	}
+	return id, nil
+}
+
+// mappingFor finds a kind as kubectl does: a resource first, then a kind.
+func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
+	full, group := schema.ParseResourceArg(strings.ToLower(arg))
+	gvk := schema.GroupVersionKind{}
+	if full != nil {
+		gvk, _ = mapper.KindFor(*full) // not found: it may still be without a version
+	}
+	if gvk.Empty() {
+		gvk, _ = mapper.KindFor(group.WithVersion("")) // not found: it may still be a kind
+	}
+	if gvk.Empty() {
+		fullKind, groupKind := schema.ParseKindArg(arg)
+		if fullKind != nil {
+			gvk = *fullKind
+		} else {
+			gvk = groupKind.WithVersion("")
+		}
+	}
+	versions := []string{}
+	if gvk.Version != "" {
+		versions = append(versions, gvk.Version)
+	}
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), versions...)
+	switch {
+	case err == nil:
+		return mapping, nil
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("the space has no kind or resource %q", arg)
+	case apierrors.IsNotFound(err): // of the list of its kinds
+		return nil, errors.New("the hub has no such space")
+	default:
+		return nil, fmt.Errorf("find kind %q: %w", arg, err)
+	}
+}
+
+// shownAs is how tables name an object: resource.group/name, and its namespace.
+func shownAs(identity string) (namespace, name string) {
+	parts := strings.Split(identity, "/")
+	if len(parts) < 3 {
+		return "", identity
+	}
+	resource := parts[1]
+	if parts[0] != key.CoreGroup {
+		resource += "." + parts[0]
+	}
+	if len(parts) == 4 {
+		namespace = parts[2]
+	}
+	return namespace, resource + "/" + parts[len(parts)-1]
+}

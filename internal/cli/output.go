@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+)
+
+// Formats of output.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+)
+
+// output is how a command prints its answer.
+type output struct {
+	format  string
+	allowed []string
+}
+
+// addFlag adds --output; the first format is the default.
+func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
+	o.allowed = formats
+	cmd.Flags().StringVarP(&o.format, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
+	complete := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag was added above
+	}
+}
+
+// check says whether the format can be used.
+func (o *output) check(cmd *cobra.Command) error {
+	if !slices.Contains(o.allowed, o.format) {
+		return badUsage(cmd, "output format %q: want one of %s", o.format, strings.Join(o.allowed, ", "))
+	}
+	return nil
+}
+
+// structured says that programs are to read the output.
+func (o *output) structured() bool { return o.format == formatJSON || o.format == formatYAML }
+
+// data prints v as JSON or YAML.
+func (o *output) data(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "    ")
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	if o.format == formatYAML {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+	}
+	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+// table prints a table as kubectl does; empty says what there is none of.
+func (o *output) table(w, errOut io.Writer, t *metav1.Table, empty string) error {
+	if len(t.Rows) == 0 {
+		_, err := fmt.Fprintln(errOut, "no "+empty)
+		return err
+	}
+	options := printers.PrintOptions{Wide: o.format == formatWide}
+	return printers.NewTablePrinter(options).PrintObj(t, w)
+}
+
+// columns defines the columns of a table; those whose name ends in "+" are
+// shown by -o wide only.
+func columns(names ...string) []metav1.TableColumnDefinition {
+	all := make([]metav1.TableColumnDefinition, 0, len(names))
+	for _, name := range names {
+		c := metav1.TableColumnDefinition{Name: strings.TrimSuffix(name, "+"), Type: "string"}
+		if c.Name != name {
+			c.Priority = 1
+		}
+		all = append(all, c)
+	}
+	return all
+}

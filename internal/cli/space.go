@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+// pollEvery is how often a command looks whether what it waits for has happened.
+const pollEvery = 100 * time.Millisecond
+
+func newSpace(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newConnection(false)
+	cmd := &cobra.Command{
+		Use: "space", Aliases: []string{"spaces"},
+		Short: "Create, list and delete spaces",
+		Long: `Create, list and delete spaces: Kubernetes-compatible APIs that store descriptions
+of workloads and run nothing.
+` + exitCodes,
+	}
+	c.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newSpaceCreate(c, streams), newSpaceList(c, streams), newSpaceDelete(c, streams), newSpaceKubeconfig(c, streams))
+	group(cmd)
+	return cmd
+}
+
+func newSpaceCreate(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	timeout := 30 * time.Second
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a space and wait until it is served",
+		Args:  want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			space := v1alpha1.Space{TypeMeta: typeMeta("Space"), ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := h.create(cmd.Context(), space, nil, rootPath(key.Spaces)...); err != nil {
+				return err
+			}
+			err = waitFor(cmd.Context(), timeout, func(ctx context.Context) (bool, error) {
+				err := h.get(ctx, asJSON, &space, rootPath(key.Spaces, name)...)
+				return meta.IsStatusConditionTrue(space.Status.Conditions, v1alpha1.ConditionReady), err
+			})
+			if err != nil {
+				return fmt.Errorf("wait for space %q: %w", name, err)
+			}
+			_, err = fmt.Fprintf(streams.Out, "space %s created: %s\n", name, space.Status.URL)
+			return err
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait until the space is served")
+	return cmd
+}
+
+func newSpaceList(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"},
+		Short: "List the spaces",
+		Args:  want(0, 0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.list(cmd, streams, &o, key.Spaces, "spaces; create one with: orrery space create NAME")
+		},
+	}
+	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	return cmd
+}
+
+func newSpaceDelete(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	timeout := 5 * time.Minute
+	wait := true
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a space and all that is in it",
+		Long: `Delete a space and all that is in it. What locations have of it is removed there.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := h.delete(cmd.Context(), rootPath(key.Spaces, name)...); err != nil {
+				return err
+			}
+			if wait {
+				if err := h.waitGone(cmd.Context(), timeout, rootPath(key.Spaces, name)); err != nil {
+					return fmt.Errorf("wait for the end of space %q: %w", name, err)
+				}
+			}
+			_, err = fmt.Fprintf(streams.Out, "space %s deleted\n", name)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", wait, "wait until everything in the space is gone")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait")
+	return cmd
+}
+
+func newSpaceKubeconfig(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig NAME",
+		Short: "Print a kubeconfig for a space",
+		Long: `Print a kubeconfig for a space, with the credentials of the one in use. It is
+complete in itself: whoever has it can do what its owner can.
+`,
+		Example: `  orrery space kubeconfig shop > shop.kubeconfig
+  kubectl --kubeconfig shop.kubeconfig apply -f app.yaml`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if name != string(key.Root) {
+				if err := h.get(cmd.Context(), asJSON, nil, rootPath(key.Spaces, name)...); err != nil {
+					return err
+				}
+			}
+			config, err := c.kubeconfigFor(name, h.hub+spacesPath+name)
+			if err != nil {
+				return err
+			}
+			text, err := clientcmd.Write(*config)
+			if err != nil {
+				return fmt.Errorf("encode the kubeconfig: %w", err)
+			}
+			_, err = streams.Out.Write(text)
+			return err
+		},
+	}
+}
+
+// kubeconfigFor makes, of the kubeconfig in use, one with a single context.
+func (c *connection) kubeconfigFor(name, server string) (*clientcmdapi.Config, error) {
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if current := *c.flags.Context; current != "" {
+		raw.CurrentContext = current
+	}
+	if err := clientcmdapi.MinifyConfig(&raw); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if err := clientcmdapi.FlattenConfig(&raw); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	from := raw.Contexts[raw.CurrentContext]
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = raw.Clusters[from.Cluster]
+	config.Clusters[name].Server = server
+	config.AuthInfos[name] = raw.AuthInfos[from.AuthInfo]
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: metav1.NamespaceDefault}
+	config.CurrentContext = name
+	return config, nil
+}
+
+// openFor connects to the hub for a command about the space or location of that name.
+func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, string, error) {
+	if err := key.ValidateName(name); err != nil {
+		return nil, "", badUsage(cmd, "%v", err)
+	}
+	h, err := c.open("")
+	return h, name, err
+}
+
+// list prints the objects of one of Orrery's resources in root.
+func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams, o *output, resource key.Resource, empty string) error {
+	if err := o.check(cmd); err != nil {
+		return err
+	}
+	h, err := c.open("")
+	if err != nil {
+		return err
+	}
+	if o.structured() {
+		var list map[string]any
+		if err := h.get(cmd.Context(), asJSON, &list, rootPath(resource)...); err != nil {
+			return err
+		}
+		return o.data(streams.Out, list)
+	}
+	var table metav1.Table
+	if err := h.get(cmd.Context(), asTable, &table, rootPath(resource)...); err != nil {
+		return err
+	}
+	return o.table(streams.Out, streams.ErrOut, &table, empty)
+}
+
+// waitGone waits until nothing is at a path.
+func (h *hubClient) waitGone(ctx context.Context, timeout time.Duration, path []string) error {
+	return waitFor(ctx, timeout, func(ctx context.Context) (bool, error) {
+		err := h.get(ctx, asJSON, nil, path...)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// waitFor calls f until it returns true or an error.
+func waitFor(ctx context.Context, timeout time.Duration, f wait.ConditionWithContextFunc) error {
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, timeout, true, f)
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return fmt.Errorf("not so after %s", timeout)
+	}
+	return err
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+}

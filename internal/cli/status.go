@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/internal/hub"
+)
+
+// watchEvery is how often --watch looks again.
+const watchEvery = time.Second
+
+// statusCommand is `orrery status`.
+type statusCommand struct {
+	connection *connection
+	streams    genericiooptions.IOStreams
+	output     output
+	space      string
+	watch      bool
+}
+
+func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
+	s := &statusCommand{connection: newConnection(true), streams: streams}
+	cmd := &cobra.Command{
+		Use:   "status [KIND/NAME]",
+		Short: "Show what of a space is where",
+		Long: `Show, for a space, how far each Placement is, and for each placed object and
+location the state that the location reports. An object that its location has
+not reported as it is now is Pending. What a location that is not connected
+last reported is shown as stale.
+
+` + objectHelp + `.
+` + exitCodes,
+		Example: `  orrery status
+  orrery status --space shop deployment/web -n store
+  orrery status -o json | jq '.placements[] | select(.failed > 0)'`,
+		Args: want(0, 2, "none, "+objectArgs),
+		RunE: s.run,
+	}
+	s.connection.addFlags(cmd.Flags())
+	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print again whenever something has changed")
+	return cmd
+}
+
+func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
+	if err := s.output.check(cmd); err != nil {
+		return err
+	}
+	query := url.Values{}
+	h, err := s.connection.open(s.space)
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		kind, name, err := splitObject(cmd, args)
+		if err != nil {
+			return err
+		}
+		id, err := s.connection.identity(kind, name)
+		if err != nil {
+			return err
+		}
+		query.Set("object", id.String())
+	}
+	if !s.watch {
+		_, err := s.print(cmd.Context(), h, query, nil)
+		return err
+	}
+	return s.follow(cmd.Context(), h, query)
+}
+
+// follow prints whenever the answer has changed until the context ends, which
+// is how one leaves it.
+func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var last []byte
+	for {
+		shown, err := s.print(ctx, h, query, last)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last = shown
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// print asks and prints, unless the answer is the one before, and returns it.
+func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values, before []byte) ([]byte, error) {
+	var status hub.SpaceStatus
+	if err := h.ask(ctx, "status", query, &status); err != nil {
+		return nil, err
+	}
+	// Ages are left out of what is compared: they change all the time.
+	now := time.Now()
+	compared := fmt.Appendf(nil, "%+v", status)
+	if bytes.Equal(compared, before) {
+		return compared, nil
+	}
+	if before != nil {
+		fmt.Fprintln(s.streams.Out)
+	}
+	if s.output.structured() {
+		return compared, s.output.data(s.streams.Out, status)
+	}
+	if object := query.Get("object"); object == "" {
+		if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+status.Space); err != nil {
+			return nil, err
+		}
+		if err := printProblems(s.streams.Out, status.Placements); err != nil {
+			return nil, err
+		}
+		if len(status.Placements) > 0 && len(status.Objects) > 0 {
+			fmt.Fprintln(s.streams.Out)
+		}
+	}
+	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+status.Space)
+}
+
+func placementsTable(all []hub.PlacementTotal) *metav1.Table {
+	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Failed", "Held", "Stale")}
+	for _, p := range all {
+		name := p.Name
+		if p.Suspended {
+			name += " (suspended)"
+		}
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{name, p.Locations, p.Objects, p.Assigned, p.Applied, p.Failed, p.Held, p.Stale}})
+	}
+	return t
+}
+
+// printProblems prints why parts of placements can't be used.
+func printProblems(w io.Writer, all []hub.PlacementTotal) error {
+	for _, p := range all {
+		for _, problem := range p.Problems {
+			if _, err := fmt.Fprintf(w, "Placement %s: %s\n", p.Name, problem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func objectsTable(all []hub.ObjectStatus, now time.Time) *metav1.Table {
+	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Since", "Reason+", "Message")}
+	for _, o := range all {
+		namespace, name := shownAs(o.Object)
+		for _, p := range o.Places {
+			state := p.State
+			if p.Stale {
+				state += " (stale)"
+			}
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, p.Location, state, age(p.Since, now), p.Reason, oneLine(p.Message)}})
+		}
+	}
+	return t
+}
+
+// age is how long ago an RFC 3339 time was; empty if there is none.
+func age(since string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, since)
+	if err != nil {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(at))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

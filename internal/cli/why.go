@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/key"
+)
+
+// whyCommand is `orrery why`.
+type whyCommand struct {
+	connection      *connection
+	streams         genericiooptions.IOStreams
+	output          output
+	space, location string
+}
+
+func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
+	y := &whyCommand{connection: newConnection(true), streams: streams}
+	cmd := &cobra.Command{
+		Use:   "why KIND/NAME --location L",
+		Short: "Explain why an object is, or is not, at a location",
+		Long: `Explain why an object of a space is, or is not, at a location: which Placement
+and which of its tests matched, or which came nearest and the first thing that
+did not fit, and what the location last reported.
+
+` + objectHelp + `.
+` + exitCodes,
+		Example: `  orrery why deployment/web --location berlin
+  orrery why ns/store --location berlin --space shop || echo "not assigned"`,
+		Args: want(1, 2, objectArgs),
+		RunE: y.run,
+	}
+	y.connection.addFlags(cmd.Flags())
+	y.output.addFlag(cmd, "text", formatJSON, formatYAML)
+	cmd.Flags().StringVarP(&y.space, "space", "S", "", "space (default that of the kubeconfig)")
+	cmd.Flags().StringVarP(&y.location, "location", "L", "", "location (required)")
+	return cmd
+}
+
+func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
+	if err := y.output.check(cmd); err != nil {
+		return err
+	}
+	if y.location == "" {
+		return badUsage(cmd, "which location? give --location")
+	}
+	if err := key.ValidateName(y.location); err != nil {
+		return badUsage(cmd, "location: %v", err)
+	}
+	kind, name, err := splitObject(cmd, args)
+	if err != nil {
+		return err
+	}
+	h, err := y.connection.open(y.space)
+	if err != nil {
+		return err
+	}
+	id, err := y.connection.identity(kind, name)
+	if err != nil {
+		return err
+	}
+	var why hub.Why
+	if err := h.ask(cmd.Context(), "why", url.Values{"object": {id.String()}, "location": {y.location}}, &why); err != nil {
+		return err
+	}
+	if y.output.structured() {
+		err = y.output.data(y.streams.Out, why)
+	} else {
+		err = describeWhy(y.streams.Out, why, time.Now())
+	}
+	if err == nil && !why.Decision.Placed {
+		return errNo
+	}
+	return err
+}
+
+// describeWhy prints the decision and what became of it.
+func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
+	if _, err := fmt.Fprint(w, why.Decision); err != nil {
+		return err
+	}
+	p := why.Place
+	if p == nil {
+		return nil
+	}
+	text := "reported by " + p.Location + ": " + p.State
+	if p.State == hub.Pending {
+		text = p.Location + " has not reported it as it is now"
+	}
+	if since := age(p.Since, now); since != "" {
+		text += ", since " + since
+	}
+	for _, part := range []string{p.Reason, p.Message} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	if p.Stale {
+		text += " (stale: the location is not connected)"
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
