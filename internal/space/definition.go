@@ -66,7 +66,15 @@ func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.Err
 	if problems := d.rules.Validate(ctx, crd); len(problems) > 0 {
 		return problems
 	}
-	return d.server.config.Kinds.ValidateCRD(obj.(*apiextensionsv1.CustomResourceDefinition))
+	return d.validateKind(obj)
+}
+
+// validateKind refuses what is built in or can't be compiled, with the names
+// that the CRD asks for: it may not have been given all of them.
+func (d definitions) validateKind(obj runtime.Object) field.ErrorList {
+	crd := *obj.(*apiextensionsv1.CustomResourceDefinition)
+	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	return d.server.config.Kinds.ValidateCRD(&crd)
 }
 
 func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -83,7 +91,7 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	if len(problems) > 0 || crd.Generation == was.Generation {
 		return problems
 	}
-	return d.server.config.Kinds.ValidateCRD(obj.(*apiextensionsv1.CustomResourceDefinition))
+	return d.validateKind(obj)
 }
 
 func (d definitions) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

@@ -33,7 +33,7 @@ type crdOutline struct {
 		Group string `json:"group"`
 	} `json:"spec"`
 	Status struct {
-		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames        `json:"acceptedNames"`
+		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames       `json:"acceptedNames"`
 		Conditions    []apiextensionsv1.CustomResourceDefinitionCondition `json:"conditions"`
 	} `json:"status"`
 }
