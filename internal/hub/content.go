@@ -49,15 +49,15 @@ func (c content) entry(row *table.Row) *entry {
 	e := &entry{key: row.Key[len(key.Objects)+1:], uid: row.Meta.UID, policy: wire.Policy{ReturnStatus: place.ReturnStatus}}
 	switch {
 	case place.Owner != "":
-		e.owner = place.Owner
+		e.owner, e.policy = place.Owner, wire.Policy{} // a conflict frame has none
 		e.digest = wire.SumOf([]byte("conflict:" + e.owner))
 	case place.Held != "":
-		e.held = place.Held
+		e.held, e.policy = place.Held, wire.Policy{} // nor has a hold
 		e.digest = wire.SumOf([]byte("hold:" + e.held))
 	default:
 		digest, err := c.renderer.Digest(row, c.location)
 		if err != nil {
-			e.held = err.Error()
+			e.held, e.policy = err.Error(), wire.Policy{}
 			digest = wire.SumOf([]byte("hold:" + e.held))
 		}
 		e.digest = digest

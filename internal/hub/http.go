@@ -134,6 +134,7 @@ func newRequestInfoResolver() *request.RequestInfoFactory {
 func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, agentPrefix), "/")
 	l := key.Location(name)
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		h.refuse(w, r, badRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return

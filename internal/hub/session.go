@@ -29,7 +29,8 @@ type session struct {
 	root  wire.Sum
 	count int
 	at    int64
-	// settings are the last ones sent; poke says that the location changed.
+	// uid is the location's; settings are the last ones sent; poke says that the location changed.
+	uid      string
 	settings wire.Settings
 	poke     <-chan struct{}
 }
@@ -75,8 +76,13 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	continuous := s.hub.lineage.continuous(marker, after)
+	uid, settings, err := s.hub.settings(s.content.location)
+	if err != nil {
+		return errLocationRemoved
+	}
+	s.uid, s.settings = uid, settings
 	resumed := false
-	if after > 0 && continuous {
+	if row, _ := s.hub.table.Get(locationKey(s.content.location)); row != nil && after >= row.CreateRev && continuous {
 		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), after)
 		resumed, s.sub = err == nil, sub
 	}
@@ -89,11 +95,6 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}
 	defer s.sub.Close()
 
-	uid, settings, err := s.hub.settings(s.content.location)
-	if err != nil {
-		return err
-	}
-	s.settings = settings
 	name := s.hub.lineage.at(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: name, Revision: rev, Root: s.root, Count: s.count,
@@ -101,12 +102,12 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}}); err != nil {
 		return err
 	}
-	return s.follow(ctx, uid, resumed)
+	return s.follow(ctx, resumed)
 }
 
 // follow sends what happens until the context ends. mark says that the agent
 // waits for a mark even if nothing happened.
-func (s *session) follow(ctx context.Context, uid string, mark bool) error {
+func (s *session) follow(ctx context.Context, mark bool) error {
 	ping := time.NewTicker(s.hub.config.Heartbeat)
 	defer ping.Stop()
 	for {
@@ -116,7 +117,7 @@ func (s *session) follow(ctx context.Context, uid string, mark bool) error {
 				return err
 			}
 		case <-s.poke:
-			if err := s.locationChanged(uid); err != nil {
+			if err := s.locationChanged(); err != nil {
 				return err
 			}
 		case <-ping.C:
@@ -133,6 +134,11 @@ func (s *session) follow(ctx context.Context, uid string, mark bool) error {
 func (s *session) poll(mark *bool) error {
 	steps, upTo, err := s.sub.Poll()
 	if err != nil {
+		return err
+	}
+	// A location that is removed has nothing assigned, but its cluster keeps
+	// what it runs: the agent must not hear of it as deletions.
+	if _, err := s.exists(); err != nil {
 		return err
 	}
 	for _, step := range steps {
@@ -173,19 +179,22 @@ func (s *session) move(before, after *entry) {
 }
 
 // locationChanged sends new settings, or ends the session of a location that is gone.
-func (s *session) locationChanged(uid string) error {
-	now, settings, err := s.hub.settings(s.content.location)
-	if err != nil {
+func (s *session) locationChanged() error {
+	settings, err := s.exists()
+	if err != nil || settings == s.settings {
 		return err
-	}
-	if now != uid {
-		return errLocationRemoved
-	}
-	if settings == s.settings {
-		return nil
 	}
 	s.settings = settings
 	return s.out.send(wire.Frame{Settings: &settings})
+}
+
+// exists fails with errLocationRemoved once the location of the session is gone.
+func (s *session) exists() (wire.Settings, error) {
+	uid, settings, err := s.hub.settings(s.content.location)
+	if err != nil || uid != s.uid {
+		return settings, errLocationRemoved
+	}
+	return settings, nil
 }
 
 // frameWriter writes frames to an agent, each before a deadline.

@@ -29,12 +29,14 @@ func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, l key.Location) 
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
+	rows, rev := h.table.Members(string(l))
+	// Asked after the rows: a location that is gone by now has no rows, and the
+	// agent must not take that for its content.
 	uid, settings, err := h.settings(l)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	rows, rev := h.table.Members(string(l))
 	c := content{location: l, renderer: h}
 	root, count := c.total(rows)
 	marker := h.lineage.at(rev)
