@@ -98,3 +98,9 @@ func builtins(t testing.TB) []*Kind {
 	}
 	return kinds
 }
+
+func BenchmarkBuiltins(b *testing.B) {
+	for b.Loop() {
+		builtins(b)
+	}
+}

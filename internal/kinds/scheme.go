@@ -23,7 +23,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsschema "k8s.io/apiextensions-apiserver/pkg/client/applyconfiguration"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +32,7 @@ import (
 	clientschema "k8s.io/client-go/applyconfigurations"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationschema "k8s.io/kube-aggregator/pkg/client/applyconfiguration"
+	"k8s.io/kube-openapi/pkg/spec3"
 )
 
 // eventsHub is the version in which events.k8s.io handles its Event in memory.
@@ -55,6 +55,10 @@ func newMachinery() (machinery, error) {
 	if err != nil {
 		return machinery{}, err
 	}
+	definitions, err := documentedSchema(apiextensionsv1.SchemeGroupVersion)
+	if err != nil {
+		return machinery{}, err
+	}
 	codecs := serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(),
 		serializer.WithStreamingCollectionEncodingToProtobuf())
@@ -67,11 +71,33 @@ func newMachinery() (machinery, error) {
 			return codecs.CodecForVersions(stored, stored, gv, gv)
 		},
 		schemas: map[string]managedfields.TypeConverter{
-			apiextensionsv1.GroupName:   apiextensionsschema.NewTypeConverter(scheme),
+			apiextensionsv1.GroupName:   definitions,
 			apiregistrationv1.GroupName: apiregistrationschema.NewTypeConverter(scheme),
 			"*":                         clientschema.NewTypeConverter(scheme),
 		},
 	}, nil
+}
+
+// documentedSchema makes a schema of an OpenAPI document: apiextensions, other
+// than the rest, has none for its own kind among its apply configurations.
+func documentedSchema(gv schema.GroupVersion) (managedfields.TypeConverter, error) {
+	documents, err := builtinDocuments()
+	if err != nil {
+		return nil, err
+	}
+	data, err := unzip(documents[rootOf(gv)].packed)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", gv, err)
+	}
+	var document spec3.OpenAPI
+	if err := document.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", gv, err)
+	}
+	converter, err := managedfields.NewTypeConverter(document.Components.Schemas, false)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", gv, err)
+	}
+	return converter, nil
 }
 
 func (m machinery) schemaOf(group string) managedfields.TypeConverter {

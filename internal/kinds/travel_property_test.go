@@ -23,7 +23,7 @@ import (
 func TestTravelKeepsMeaning(t *testing.T) {
 	kinds := builtins(t)
 	rapid.Check(t, func(t *rapid.T) {
-		k := rapid.SampledFrom(kinds).Draw(t, "kind")
+		k := kinds[rapid.IntRange(0, len(kinds)-1).Draw(t, "kind")]
 		obj := k.New()
 		filler(rapid.Int64().Draw(t, "seed")).Fill(obj)
 		stored, err := runtime.Encode(k.StorageCodec, obj)

@@ -28,11 +28,16 @@ type sample struct {
 // samples has a realistic object of every built-in kind.
 func samples(t testing.TB) []sample {
 	t.Helper()
+	return readSamples(t, "testdata/objects/*.yaml")
+}
+
+func readSamples(t testing.TB, pattern string) []sample {
+	t.Helper()
 	byGVK := map[schema.GroupVersionKind]*Kind{}
 	for _, k := range builtins(t) {
 		byGVK[k.GVK] = k
 	}
-	files, err := filepath.Glob("testdata/objects/*.yaml")
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
