@@ -79,7 +79,12 @@ func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub 
 	if k.Custom != nil {
 		newManager = managedfields.NewDefaultCRDFieldManager
 	}
-	manager, err := newManager(k.Types, scope.UnsafeConvertor, scope.Defaulter, scope.Creater,
+	types := k.Types
+	if subresource == ScaleSubresource && k.Custom == nil {
+		// The clients' schemas lack Scale, which has no lists that would need one.
+		types = managedfields.NewDeducedTypeConverter()
+	}
+	manager, err := newManager(types, scope.UnsafeConvertor, scope.Defaulter, scope.Creater,
 		served, hub, subresource, fieldpath.NewExcludeFilterSetMap(k.ResetFields(subresource)))
 	if err != nil {
 		return fmt.Errorf("make the field manager of %s %q: %w", k.GVR.String(), subresource, err)
