@@ -34,6 +34,7 @@ func At(k string) Topic { return Topic{ofKey, k} }
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
 
 // Of is everything that belongs, or belonged before the change, to a member.
+// Events, Leases and what is no object must not belong to any.
 func Of(member string) Topic { return Topic{ofMember, member} }
 
 func (t Topic) window() int {
