@@ -17,7 +17,6 @@ type Custom struct {
 	def     *definition
 	version apiextensionsv1.CustomResourceDefinitionVersion // without its schema
 	kind    *Kind
-	typer   typer
 }
 
 // Structural is the schema of the version: what is pruned and defaulted by. It

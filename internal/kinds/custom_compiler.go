@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Limits bounds what a Compiler keeps.
 type Limits struct {
-	// Definitions bounds the light part of CRDs, in bytes of their gzipped JSON.
+	// Definitions bounds the light part of CRDs, in bytes (estimated).
 	Definitions int64
 	// Artefacts bounds the heavy part, in bytes of the CRDs' JSON: schemas,
 	// validators and merge rules take about ten times as much.
@@ -21,8 +19,11 @@ type Limits struct {
 
 // DefaultLimits fit a hub of a few hundred different CRDs.
 func DefaultLimits() Limits {
-	return Limits{Definitions: 32 << 20, Artefacts: 16 << 20}
+	return Limits{Definitions: 64 << 20, Artefacts: 16 << 20}
 }
+
+// kindWeight is about what a kind takes, in bytes, apart from its artefacts.
+const kindWeight = 8 << 10
 
 // maxMerges is how many documents of many megabytes are made at once.
 const maxMerges = 2
@@ -30,9 +31,7 @@ const maxMerges = 2
 // Compiler makes kinds of CRDs. CRDs that say the same share one result. It is
 // safe for concurrent use.
 type Compiler struct {
-	// scheme has what travels beside custom resources, scales what their scale
-	// subresources are.
-	scheme, scales *runtime.Scheme
+	customMachinery
 	// merges bounds how many large documents are made at once.
 	merges      chan struct{}
 	converters  *conversion.CRConverterFactory
@@ -49,17 +48,16 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make CRD compiler: %w", err)
 	}
-	scales := runtime.NewScheme()
-	if err := autoscalingv1.AddToScheme(scales); err != nil {
+	machinery, err := newCustomMachinery()
+	if err != nil {
 		return nil, fmt.Errorf("make CRD compiler: %w", err)
 	}
 	return &Compiler{
-		scheme:      newMetaScheme(),
-		scales:      scales,
-		merges:      make(chan struct{}, maxMerges),
-		converters:  converters,
-		definitions: newLRU[string, []*Kind](limits.Definitions),
-		artefacts:   newLRU[string, *artefacts](limits.Artefacts),
+		customMachinery: machinery,
+		merges:          make(chan struct{}, maxMerges),
+		converters:      converters,
+		definitions:     newLRU[string, []*Kind](limits.Definitions),
+		artefacts:       newLRU[string, *artefacts](limits.Artefacts),
 	}, nil
 }
 
@@ -91,7 +89,8 @@ func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) ([]*Ki
 		kinds = append(kinds, k)
 	}
 	// Of two that compiled the same at once, both get the first one's kinds.
-	return c.definitions.get(hash, int64(len(d.source)), func() []*Kind { return kinds }), nil
+	weight := int64(len(d.source) + len(kinds)*kindWeight)
+	return c.definitions.get(hash, weight, func() []*Kind { return kinds }), nil
 }
 
 // Check compiles everything in a CRD and says what is wrong with it.

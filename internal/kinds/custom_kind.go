@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -60,7 +59,7 @@ func (d *definition) kind(v apiextensionsv1.CustomResourceDefinitionVersion) (*K
 			}
 		}
 	}
-	k.Custom = &Custom{def: d, version: v, kind: k, typer: newTyper(gv)}
+	k.Custom = &Custom{def: d, version: v, kind: k}
 	if err := k.Custom.addScopes(); err != nil {
 		return nil, fmt.Errorf("compile %q of CRD %q: %w", v.Name, d.name(), err)
 	}
@@ -69,19 +68,19 @@ func (d *definition) kind(v apiextensionsv1.CustomResourceDefinitionVersion) (*K
 
 // addScopes gives the kind the scopes of itself and of its subresources.
 func (c *Custom) addScopes() error {
-	s := newCustomSerializer(c.def, c.typer)
+	s := customSerializer{c.def}
+	m := c.def.compiler.customMachinery
 	base := handlers.RequestScope{
 		Serializer:          s,
-		ParameterCodec:      runtime.NewParameterCodec(c.typer.parameters),
+		ParameterCodec:      m.parameters,
 		StandardSerializers: s.SupportedMediaTypes()[:2], // all but protobuf
 		Creater:             creator{},
 		Convertor:           c.def.convertor,
 		// The field manager keeps what it gives to be converted: it must not
 		// get the converter that reuses its input.
-		UnsafeConvertor:          c.def.convertor,
-		Defaulter:                defaulter{c.def},
-		Typer:                    c.typer,
-		EquivalentResourceMapper: c.def.equivalents(),
+		UnsafeConvertor: c.def.convertor,
+		Defaulter:       defaulter{c.def},
+		Typer:           m.typer,
 	}
 	k := c.kind
 	if err := k.addScope("", k.GVK, k.Hub, base); err != nil {
@@ -95,30 +94,10 @@ func (c *Custom) addScopes() error {
 	if k.Scale == nil {
 		return nil
 	}
-	base.Serializer = serializer.NewCodecFactory(c.def.compiler.scales,
-		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+	base.Serializer = m.scales
 	base.TableConvertor = scalePrinter()
 	// Scale has a version of its own, but its managed fields are the object's.
 	return k.addScope(ScaleSubresource, autoscalingv1.SchemeGroupVersion.WithKind("Scale"), k.Hub, base)
-}
-
-// equivalents knows the versions of the resource as one resource.
-func (d *definition) equivalents() runtime.EquivalentResourceMapper {
-	r := runtime.NewEquivalentResourceRegistry()
-	for _, v := range d.versions {
-		gvr, gvk := d.gv(v.Name).WithResource(d.names.Plural), d.gv(v.Name).WithKind(d.names.Kind)
-		r.RegisterKindFor(gvr, "", gvk)
-		if v.Subresources == nil {
-			continue
-		}
-		if v.Subresources.Status != nil {
-			r.RegisterKindFor(gvr, StatusSubresource, gvk)
-		}
-		if v.Subresources.Scale != nil {
-			r.RegisterKindFor(gvr, ScaleSubresource, autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
-		}
-	}
-	return r
 }
 
 // customColumns falls back to name and age, as Kubernetes does: a CRD with columns

@@ -1,19 +1,49 @@
 package kinds
 
 import (
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 )
 
-// newMetaScheme has what travels beside custom resources: options, errors,
-// watch events.
+// customMachinery is what all custom kinds share.
+type customMachinery struct {
+	// scheme has what travels beside custom resources.
+	scheme     *runtime.Scheme
+	typer      typer
+	mediaTypes []runtime.SerializerInfo
+	parameters runtime.ParameterCodec
+	// scales is for scale subresources, which have a Go type.
+	scales runtime.NegotiatedSerializer
+}
+
+func newCustomMachinery() (customMachinery, error) {
+	scales := runtime.NewScheme()
+	if err := autoscalingv1.AddToScheme(scales); err != nil {
+		return customMachinery{}, fmt.Errorf("register scale: %w", err)
+	}
+	m := customMachinery{
+		scheme: newMetaScheme(),
+		scales: serializer.NewCodecFactory(scales,
+			serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf()),
+	}
+	m.typer = newTyper()
+	m.mediaTypes = []runtime.SerializerInfo{jsonMediaType(m.typer), yamlMediaType(m.typer), protobufMediaType(m.typer)}
+	m.parameters = runtime.NewParameterCodec(m.typer.options)
+	return m, nil
+}
+
+// newMetaScheme has options, errors, watch events and discovery.
 func newMetaScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -25,25 +55,25 @@ func newMetaScheme() *runtime.Scheme {
 // typer tells the kind of unstructured objects by what they say, and of options
 // by their type.
 type typer struct {
-	parameters *runtime.Scheme
-	objects    *crdserverscheme.UnstructuredObjectTyper
+	options *runtime.Scheme
+	objects *crdserverscheme.UnstructuredObjectTyper
 }
 
-func newTyper(gv schema.GroupVersion) typer {
-	parameters := runtime.NewScheme()
-	parameters.AddUnversionedTypes(gv, &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
-	return typer{parameters: parameters, objects: crdserverscheme.NewUnstructuredObjectTyper()}
+func newTyper() typer {
+	options := runtime.NewScheme()
+	options.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
+	return typer{options: options, objects: crdserverscheme.NewUnstructuredObjectTyper()}
 }
 
 func (t typer) ObjectKinds(o runtime.Object) ([]schema.GroupVersionKind, bool, error) {
 	if _, ok := o.(runtime.Unstructured); ok {
 		return t.objects.ObjectKinds(o)
 	}
-	return t.parameters.ObjectKinds(o)
+	return t.options.ObjectKinds(o)
 }
 
 func (t typer) Recognizes(gvk schema.GroupVersionKind) bool {
-	return t.parameters.Recognizes(gvk) || t.objects.Recognizes(gvk)
+	return t.options.Recognizes(gvk) || t.objects.Recognizes(gvk)
 }
 
 // creator makes an unstructured object of any kind.
@@ -73,16 +103,7 @@ func (d defaulter) Default(o runtime.Object) {
 
 // customSerializer negotiates between unstructured objects and what clients
 // send and accept.
-type customSerializer struct {
-	def        *definition
-	mediaTypes []runtime.SerializerInfo
-}
-
-func newCustomSerializer(d *definition, t typer) customSerializer {
-	return customSerializer{def: d, mediaTypes: []runtime.SerializerInfo{
-		jsonMediaType(t), yamlMediaType(t), protobufMediaType(t),
-	}}
-}
+type customSerializer struct{ def *definition }
 
 func jsonMediaType(t typer) runtime.SerializerInfo {
 	with := func(o json.SerializerOptions) runtime.Serializer {
@@ -133,7 +154,9 @@ func protobufMediaType(t typer) runtime.SerializerInfo {
 	}
 }
 
-func (s customSerializer) SupportedMediaTypes() []runtime.SerializerInfo { return s.mediaTypes }
+func (s customSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	return s.def.compiler.mediaTypes
+}
 
 func (s customSerializer) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
 	scheme := s.def.compiler.scheme

@@ -60,7 +60,7 @@ func (d *definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 		}
 	}
 	gv := d.gv(v.Name)
-	main := customresource.NewStrategy(newTyper(gv), d.namespaced, gv.WithKind(d.names.Kind),
+	main := customresource.NewStrategy(d.compiler.typer, d.namespaced, gv.WithKind(d.names.Kind),
 		validator, statusValidator, structural[v.Name], statusSpec, scaleSpec, v.SelectableFields)
 	s := &strategies{main: main}
 	if statusSpec != nil {
@@ -117,8 +117,8 @@ func (c *Custom) StatusStrategy() Strategy { return c.strategy(true) }
 
 func (c *Custom) strategy(status bool) Strategy {
 	statusSpec, scaleSpec := subresources(c.version)
-	main := customresource.NewStrategy(c.typer, c.def.namespaced, c.kind.GVK, nil, nil, nil, statusSpec, scaleSpec, c.version.SelectableFields)
-	s := Strategy{custom: c, status: status, light: main, ObjectTyper: c.typer, NameGenerator: names.SimpleNameGenerator}
+	main := customresource.NewStrategy(c.def.compiler.typer, c.def.namespaced, c.kind.GVK, nil, nil, nil, statusSpec, scaleSpec, c.version.SelectableFields)
+	s := Strategy{custom: c, status: status, light: main, ObjectTyper: c.def.compiler.typer, NameGenerator: names.SimpleNameGenerator}
 	if status {
 		s.light = customresource.NewStatusStrategy(main)
 	}

@@ -79,7 +79,12 @@ func (c *Catalog) serveRoot(w http.ResponseWriter, r *http.Request, core bool) {
 		return
 	}
 	addresses := discovery.DefaultAddresses{DefaultAddress: r.Host}
-	if core {
+	switch {
+	case core && len(c.version(schema.GroupVersion{Version: "v1"}).kinds) == 0:
+		// The library's handler would promise a version that is not there.
+		http.NotFound(w, r)
+		return
+	case core:
 		discovery.NewLegacyRootAPIHandler(addresses, codecs.plain, "/api").ServeHTTP(w, r)
 		return
 	}
@@ -111,12 +116,12 @@ func (c *Catalog) serveGroup(w http.ResponseWriter, r *http.Request, name string
 }
 
 func (c *Catalog) serveVersion(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) {
-	resources := c.resources(gv)
-	if len(resources) == 0 {
+	v := c.version(gv)
+	if len(v.kinds) == 0 {
 		http.NotFound(w, r)
 		return
 	}
-	list := discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources })
+	list := discovery.APIResourceListerFunc(func() []metav1.APIResource { return c.resources(v) })
 	discovery.NewAPIVersionHandler(discoveryCodecs().plain, gv, list).ServeHTTP(w, r)
 }
 

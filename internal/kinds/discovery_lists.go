@@ -36,41 +36,61 @@ func (c *Catalog) subverbs(k *Kind) []string {
 	return []string{"get", "patch", "update"}
 }
 
-// groups are the groups but core, with their versions from the preferred one on.
-func (c *Catalog) groups() []metav1.APIGroup {
-	var groups []metav1.APIGroup
-	for _, gv := range c.versions() {
-		if gv.Group == "" {
-			continue
-		}
-		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-		if n := len(groups); n > 0 && groups[n-1].Name == gv.Group {
-			groups[n-1].Versions = append(groups[n-1].Versions, v)
-			continue
-		}
-		groups = append(groups, metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-	}
-	return groups
+// versionKinds is what is served of one version of a group.
+type versionKinds struct {
+	gv    schema.GroupVersion
+	kinds []*Kind
 }
 
-// versions are the versions of all groups in the order of Kinds.
-func (c *Catalog) versions() []schema.GroupVersion {
-	var versions []schema.GroupVersion
-	for _, k := range c.Kinds() {
-		if gv := k.GVR.GroupVersion(); len(versions) == 0 || versions[len(versions)-1] != gv {
-			versions = append(versions, gv)
+// versions are the versions of all groups, with their kinds, in the order of Kinds.
+func (c *Catalog) versions() []versionKinds {
+	var versions []versionKinds
+	kinds := c.Kinds()
+	for start, i := 0, 1; i <= len(kinds); i++ {
+		gv := kinds[start].GVR.GroupVersion()
+		if i == len(kinds) || kinds[i].GVR.GroupVersion() != gv {
+			versions = append(versions, versionKinds{gv, kinds[start:i]})
+			start = i
 		}
 	}
 	return versions
 }
 
-// resources are what one version of a group has.
-func (c *Catalog) resources(gv schema.GroupVersion) []metav1.APIResource {
-	var list []metav1.APIResource
-	for _, k := range c.Kinds() {
-		if k.GVR.GroupVersion() != gv {
+// version is what is served of a version; it has no kinds if there is none.
+func (c *Catalog) version(gv schema.GroupVersion) versionKinds {
+	for _, v := range c.versions() {
+		if v.gv == gv {
+			return v
+		}
+	}
+	return versionKinds{gv: gv}
+}
+
+// groups are the groups but core, with their versions from the preferred one on.
+func (c *Catalog) groups() []metav1.APIGroup {
+	var groups []metav1.APIGroup
+	for _, v := range c.versions() {
+		if v.gv.Group == "" {
 			continue
 		}
+		version := metav1.GroupVersionForDiscovery{GroupVersion: v.gv.String(), Version: v.gv.Version}
+		if n := len(groups); n > 0 && groups[n-1].Name == v.gv.Group {
+			groups[n-1].Versions = append(groups[n-1].Versions, version)
+			continue
+		}
+		groups = append(groups, metav1.APIGroup{
+			Name:             v.gv.Group,
+			Versions:         []metav1.GroupVersionForDiscovery{version},
+			PreferredVersion: version,
+		})
+	}
+	return groups
+}
+
+// resources are the kinds of one version and their subresources.
+func (c *Catalog) resources(v versionKinds) []metav1.APIResource {
+	var list []metav1.APIResource
+	for _, k := range v.kinds {
 		list = append(list, metav1.APIResource{
 			Name:               k.GVR.Resource,
 			SingularName:       k.Singular,
@@ -83,7 +103,7 @@ func (c *Catalog) resources(gv schema.GroupVersion) []metav1.APIResource {
 		})
 		for _, s := range k.subresources() {
 			r := metav1.APIResource{Name: k.GVR.Resource + "/" + s.name, Namespaced: k.Namespaced, Kind: s.kind.Kind, Verbs: c.subverbs(k)}
-			if s.kind.GroupVersion() != gv {
+			if s.kind.GroupVersion() != v.gv {
 				r.Group, r.Version = s.kind.Group, s.kind.Version
 			}
 			list = append(list, r)
@@ -95,22 +115,19 @@ func (c *Catalog) resources(gv schema.GroupVersion) []metav1.APIResource {
 // aggregate is discovery in one document: of the core group, or of all others.
 func (c *Catalog) aggregate(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
 	list := &apidiscoveryv2.APIGroupDiscoveryList{}
-	for _, k := range c.Kinds() {
-		if (k.GVR.Group == "") != core {
+	for _, v := range c.versions() {
+		if (v.gv.Group == "") != core {
 			continue
 		}
-		if n := len(list.Items); n == 0 || list.Items[n-1].Name != k.GVR.Group {
-			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: k.GVR.Group}})
+		if n := len(list.Items); n == 0 || list.Items[n-1].Name != v.gv.Group {
+			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: v.gv.Group}})
+		}
+		version := apidiscoveryv2.APIVersionDiscovery{Version: v.gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+		for _, k := range v.kinds {
+			version.Resources = append(version.Resources, c.describe(k))
 		}
 		group := &list.Items[len(list.Items)-1]
-		if n := len(group.Versions); n == 0 || group.Versions[n-1].Version != k.GVR.Version {
-			group.Versions = append(group.Versions, apidiscoveryv2.APIVersionDiscovery{
-				Version:   k.GVR.Version,
-				Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
-			})
-		}
-		v := &group.Versions[len(group.Versions)-1]
-		v.Resources = append(v.Resources, c.describe(k))
+		group.Versions = append(group.Versions, version)
 	}
 	return list
 }

@@ -117,6 +117,25 @@ func checkGroups(t *testing.T, form string, groups []*metav1.APIGroup) {
 	}
 }
 
+// TestDiscoveryOfNothing is what the client of a location sees that has nothing.
+func TestDiscoveryOfNothing(t *testing.T) {
+	deployments := newTestRegistry(t).Builtin(key.Root).Kinds()
+	deployments = slices.DeleteFunc(slices.Clone(deployments), func(k *Kind) bool { return k.GVR.Resource != "deployments" })
+	for _, c := range []*Catalog{NewCatalog(nil, nil), NewCatalog(deployments, nil)} {
+		for _, legacy := range []bool{false, true} {
+			client := newDiscovery(t, c)
+			client.UseLegacyDiscovery = legacy
+			_, lists, err := client.ServerGroupsAndResources()
+			if err != nil || len(lists) != len(c.Kinds()) {
+				t.Errorf("legacy %v: got %v, %v", legacy, lists, err)
+			}
+		}
+		if _, err := newDiscovery(t, c).OpenAPIV3().Paths(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestDiscoveryOfLimitedKinds(t *testing.T) {
 	s := newSpaces(t)
 	s.put("a", readCRD(t, "widgets"), apiextensionsv1.Established, apiextensionsv1.Terminating)

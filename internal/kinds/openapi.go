@@ -26,20 +26,16 @@ type described struct {
 	whole bool
 }
 
-// describeVersion says what makes up the document of a version; nil if nothing
-// is served there.
-func (c *Catalog) describeVersion(gv schema.GroupVersion) (*described, error) {
+// describeVersion says what makes up the document of a version that is served.
+func (c *Catalog) describeVersion(v versionKinds) (*described, error) {
 	embeds, err := builtinDocuments()
 	if err != nil {
 		return nil, err
 	}
-	d := &described{gv: gv, whole: true}
+	d := &described{gv: v.gv, whole: true}
 	hash := sha256.New()
 	var served []string
-	for _, k := range c.Kinds() {
-		if k.GVR.GroupVersion() != gv {
-			continue
-		}
+	for _, k := range v.kinds {
 		fmt.Fprintf(hash, "%s %d ", k.GVR.Resource, c.Access(k))
 		if k.Custom != nil {
 			d.customs = append(d.customs, k)
@@ -52,17 +48,15 @@ func (c *Catalog) describeVersion(gv schema.GroupVersion) (*described, error) {
 		}
 	}
 	if len(served) > 0 {
-		builtin, ok := embeds[rootOf(gv)]
+		builtin, ok := embeds[rootOf(v.gv)]
 		if !ok {
-			return nil, fmt.Errorf("describe %s: no OpenAPI document", gv)
+			return nil, fmt.Errorf("describe %s: no OpenAPI document", v.gv)
 		}
 		fmt.Fprintf(hash, "%s\n", builtin.hash)
 		d.builtin = &builtin
 		for _, r := range builtin.resources {
 			d.whole = d.whole && slices.Contains(served, r)
 		}
-	} else if len(d.customs) == 0 {
-		return nil, nil
 	}
 	d.hash = hex.EncodeToString(hash.Sum(nil))
 	return d, nil
@@ -132,12 +126,12 @@ func (c *Catalog) keeper(gv schema.GroupVersion) func(path, method string) bool 
 // openAPIIndex lists the documents of all versions, as links below a prefix.
 func (c *Catalog) openAPIIndex(prefix string) (*handler3.OpenAPIV3Discovery, error) {
 	index := &handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	for _, gv := range c.versions() {
-		d, err := c.describeVersion(gv)
+	for _, v := range c.versions() {
+		d, err := c.describeVersion(v)
 		if err != nil {
 			return nil, err
 		}
-		index.Paths[rootOf(gv)] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: openAPILink(prefix, gv, d.hash)}
+		index.Paths[rootOf(v.gv)] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: openAPILink(prefix, v.gv, d.hash)}
 	}
 	return index, nil
 }

@@ -54,17 +54,19 @@ func (c *Catalog) serveIndex(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Content-Type", jsonType)
-	return write(w, r, data)
+	write(w, r, data)
+	return nil
 }
 
 func (c *Catalog) serveV3(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) error {
-	d, err := c.describeVersion(gv)
-	if err != nil {
-		return err
-	}
-	if d == nil {
+	v := c.version(gv)
+	if len(v.kinds) == 0 {
 		http.NotFound(w, r)
 		return nil
+	}
+	d, err := c.describeVersion(v)
+	if err != nil {
+		return err
 	}
 	contentType := accepted(r, v3Protobuf)
 	if contentType == "" {
@@ -99,7 +101,8 @@ func (c *Catalog) serveV3(w http.ResponseWriter, r *http.Request, gv schema.Grou
 		}
 	}
 	w.Header().Set("Content-Type", contentType)
-	return write(w, r, data)
+	write(w, r, data)
+	return nil
 }
 
 // serveV2 answers with one document of all groups. It always describes all
@@ -153,7 +156,8 @@ func (c *Catalog) serveV2(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, r, data)
+	write(w, r, data)
+	return nil
 }
 
 // writeV2Protobuf relies on a rule of protobuf: messages written one behind the
@@ -239,11 +243,10 @@ func acceptsGzip(r *http.Request) bool {
 }
 
 // write writes a body. What goes wrong then, goes wrong at the client.
-func write(w http.ResponseWriter, r *http.Request, data []byte) error {
+func write(w http.ResponseWriter, r *http.Request, data []byte) {
 	out, done := compressed(w, r)
 	_, _ = out.Write(data)
 	done()
-	return nil
 }
 
 // writePacked writes a gzipped body, unpacking it only for clients that can't.

@@ -49,12 +49,12 @@ func TestEmbeddedDocumentsDescribeTheBuiltinKinds(t *testing.T) {
 func TestClientsReadOpenAPI(t *testing.T) {
 	c := withWidgets(t)
 	root := openapi3.NewRoot(newDiscovery(t, c).OpenAPIV3())
-	for _, gv := range c.versions() {
-		document, err := root.GVSpec(gv)
+	for _, v := range c.versions() {
+		document, err := root.GVSpec(v.gv)
 		if err != nil {
-			t.Fatalf("%s: %v", gv, err)
+			t.Fatalf("%s: %v", v.gv, err)
 		}
-		checkReferences(t, gv, document)
+		checkReferences(t, v.gv, document)
 	}
 	for path, want := range map[string][]string{
 		"/apis/apps/v1/namespaces/{namespace}/deployments/{name}":    {"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"},
