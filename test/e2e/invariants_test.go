@@ -138,6 +138,8 @@ func resourceOf(c *rest.Config, gvk schema.GroupVersionKind) (schema.GroupVersio
 
 // listAll lists everything an API has, by GROUP/KIND/NAMESPACE/NAME.
 func listAll(ctx context.Context, c *rest.Config, selector string) (listed, error) {
+	c = rest.CopyConfig(c)
+	c.WarningHandler = rest.NoWarnings{} // it lists deprecated kinds, too
 	client, err := discovery.NewDiscoveryClientForConfig(c)
 	if err != nil {
 		return nil, err
