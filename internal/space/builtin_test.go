@@ -125,7 +125,7 @@ func TestScale(t *testing.T) {
 		t.Errorf("patched scale: %s", a.raw)
 	}
 	a = h.must(200, h.do("GET", "a", deployments+"/d/status", nil))
-	if a.at("spec", "replicas") != 5.0 || a.at("metadata", "generation") != 2.0 {
+	if a.at("spec", "replicas") != 5.0 || a.at("metadata", "generation") != 2.0 || !bytes.Contains(a.raw, []byte(`"subresource":"scale"`)) {
 		t.Errorf("scaled: %s", a.raw)
 	}
 	h.refused(h.do("PATCH", "a", deployments+"/d/scale", `{"spec":{"replicas":-1}}`, "Content-Type", "application/merge-patch+json"), 422, metav1.StatusReasonInvalid, "spec.replicas")

@@ -71,7 +71,7 @@ type change struct {
 
 // reap deletes an object as a client's delete would: one with finalizers is
 // marked and stays. It needs no kind, so that what no catalog serves goes too.
-// The revision is that of the last write, 0 if there was none.
+// The revision is one at which it was done.
 func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 	return s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
@@ -129,7 +129,8 @@ func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) erro
 }
 
 // rewrite changes one object, beginning with the value that the table has. An
-// object that was deleted and created anew meanwhile is another, and left alone.
+// object that was deleted and created anew meanwhile is another, and left
+// alone. The revision is one at which the object is as it was to become.
 func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
 	k, value, rev := s.config.Prefix+row.Key, row.Value, row.ModRev
 	for {
@@ -139,7 +140,7 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 		}
 		var uid string
 		if err := d.get("uid", &uid); err != nil || uid != row.Meta.UID {
-			return 0, err
+			return rev, err
 		}
 		c, err := decide(d)
 		if err != nil {
@@ -158,7 +159,7 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 				return 0, fmt.Errorf("write %q: %w", row.Key, err)
 			}
 		default:
-			return 0, nil
+			return rev, nil
 		}
 		if done.Succeeded || done.KV == nil {
 			return done.Revision, nil

@@ -86,7 +86,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 		return nil, fmt.Errorf("kind %s: has no scope", kind.GVK)
 	}
 	main, status := s.strategies(kind, scope.Typer)
-	store, err := s.newStore(kind, annotated{main})
+	store, err := s.newStore(kind, universal{main})
 	if err != nil {
 		return nil, err
 	}

@@ -309,3 +309,22 @@ func (h *hub) keys(p string) int64 {
 	}
 	return r.Count
 }
+
+// lagging is a server whose table shows one row of the past and does not move.
+func (h *hub) lagging(rev int64, row *table.Row) *space.Server {
+	h.t.Helper()
+	past := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
+	past.Reset(rev, []table.Update{{Key: row.Key, Value: row.Value, CreateRev: row.CreateRev, ModRev: row.ModRev}})
+	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past, Kinds: h.kinds})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+// brief is a context that ends soon.
+func (h *hub) brief() context.Context {
+	ctx, cancel := context.WithTimeout(h.ctx, 100*time.Millisecond)
+	h.t.Cleanup(cancel)
+	return ctx
+}

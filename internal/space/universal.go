@@ -22,17 +22,27 @@ const (
 // returnStatuses are the values of ReturnStatus.
 var returnStatuses = []string{"None", "Singleton"}
 
-// annotated adds to a kind's rules those for Orrery's own annotations.
-type annotated struct {
+// universal adds to a kind's rules those that hold for every kind.
+type universal struct {
 	rest.RESTCreateUpdateStrategy
 }
 
-func (a annotated) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(validateAnnotations(obj), a.RESTCreateUpdateStrategy.Validate(ctx, obj)...)
+// PrepareForCreate makes sure that nothing is born as one that is being
+// deleted, which an apply or update that creates could ask for.
+func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetDeletionTimestamp(nil)
+		m.SetDeletionGracePeriodSeconds(nil)
+	}
+	u.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
 }
 
-func (a annotated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(validateAnnotations(obj), a.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)...)
+func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(validateAnnotations(obj), u.RESTCreateUpdateStrategy.Validate(ctx, obj)...)
+}
+
+func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return append(validateAnnotations(obj), u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)...)
 }
 
 // validateAnnotations refuses a value that could only be ignored later.
