@@ -54,12 +54,12 @@ type session struct {
 func (s *session) run(ctx context.Context) {
 	var failures uint8
 	for ctx.Err() == nil {
-		opened, err := s.once(ctx)
+		advanced, err := s.once(ctx)
 		s.state.ended(err)
 		if ctx.Err() != nil {
 			return
 		}
-		if opened {
+		if advanced {
 			failures = 0
 		}
 		wait := backoff(failures, firstRetry, sessionRetry)
@@ -67,6 +67,7 @@ func (s *session) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errWalked):
 			failures, wait = 0, 0
+			continue
 		case errors.Is(err, errReplaced):
 			s.log.Warn("another agent of this location has connected to the hub")
 			wait = backoff(maxFailures, firstRetry, replacedRetry)
@@ -78,8 +79,8 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// once holds one session. opened says that the hub said hello.
-func (s *session) once(ctx context.Context) (opened bool, err error) {
+// once holds one session. advanced says that it came to a mark that held.
+func (s *session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m := s.store.meta.Load()
@@ -98,7 +99,7 @@ func (s *session) once(ctx context.Context) (opened bool, err error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
-	return st.hello != nil, err
+	return st.advanced, err
 }
 
 // stream is one answer of the hub that consists of frames.
@@ -108,6 +109,8 @@ type stream struct {
 	dog   *watchdog
 	hello *wire.Hello
 	in    intake
+	// advanced says that a mark held: what was sent was taken over as it was meant.
+	advanced bool
 }
 
 // next reads a frame.
@@ -248,7 +251,9 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	for _, f := range frames {
 		a, err := admit(f)
 		if err != nil {
-			return fmt.Errorf("read frames: %w", err)
+			// The next mark shows that something is missing; all else goes on.
+			st.log.Error("the hub sent a frame that makes no sense", "error", err)
+			continue
 		}
 		arrivals = append(arrivals, a)
 	}
@@ -261,6 +266,7 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 		return err
 	}
 	st.in = next
+	st.advanced = st.advanced || next.marked && (next.agrees || !next.proven)
 	st.metrics.frames.Add(float64(len(frames)))
 	for _, f := range frames {
 		if f.Settings != nil {
