@@ -80,7 +80,7 @@ func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin, printers ma
 	k.New, k.NewList = makerOf(object), makerOf(list)
 	k.StorageCodec = m.storage(stored)
 	k.Columns = printers[stored.WithKind(row.kind).GroupKind()]
-	k.travels = withMetadata(withoutNoise(reflect.TypeOf(object).Elem()), false, k.HasStatus)
+	k.travels = withMetadata(m.noise.ofKind(reflect.TypeOf(object).Elem()), false, k.HasStatus)
 	withoutServerSpec(k.travels, k.Resource)
 	return k, m.addScopes(k)
 }

@@ -8,12 +8,10 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Selectable is a field by which objects of a kind may be selected.
@@ -97,27 +95,6 @@ func unknownField(kind, label string) error {
 	return fmt.Errorf("field label %q is not supported for %s", label, kind)
 }
 
-// addFieldLabels tells a scheme which fields selectors may name; handlers ask
-// it and answer BadRequest to others.
-func addFieldLabels(scheme *runtime.Scheme) error {
-	selectable := builtinSelectable()
-	for _, group := range builtinTable() {
-		for _, row := range group.kinds {
-			gvk := group.gv.WithKind(row.kind)
-			err := scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
-				if !selectableBy(selectable[gvk.GroupKind()], label) {
-					return "", "", unknownField(gvk.Kind, label)
-				}
-				return label, value, nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // lookup follows JSON names through structs and maps and renders the scalar at
 // the end; "" if there is none.
 func lookup(v reflect.Value, path string) string {
@@ -169,48 +146,4 @@ func jsonField(v reflect.Value, name string) reflect.Value {
 		}
 	}
 	return reflect.Value{}
-}
-
-// builtinSelectable has the fields that Kubernetes lets clients select by.
-func builtinSelectable() map[schema.GroupKind][]Selectable {
-	at := func(paths ...string) []Selectable {
-		var s []Selectable
-		for _, p := range paths {
-			s = append(s, Selectable{Label: p, Path: p})
-		}
-		return s
-	}
-	core := func(kind string) schema.GroupKind { return schema.GroupKind{Kind: kind} }
-	return map[schema.GroupKind][]Selectable{
-		core("Pod"): append(
-			at("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-				"status.phase", "status.podIP", "status.nominatedNodeName"),
-			Selectable{Label: "spec.hostNetwork", Path: "spec.hostNetwork", Absent: "false"},
-			Selectable{Label: "status.podIPs", Path: "status.podIP"}),
-		core("Node"):                  {{Label: "spec.unschedulable", Path: "spec.unschedulable", Absent: "false"}},
-		core("ReplicationController"): {{Label: "status.replicas", Path: "status.replicas", Absent: "0"}},
-		core("Namespace"):             at("status.phase"),
-		core("Secret"):                at("type"),
-		core("Service"):               at("spec.clusterIP", "spec.type"),
-		core("Event"):                 eventSelectable("involvedObject", "reportingComponent"),
-		{Group: eventsv1.GroupName, Kind: "Event"}:                        eventSelectable("regarding", "reportingController"),
-		{Group: "batch", Kind: "Job"}:                                     {{Label: "status.successful", Path: "status.succeeded", Absent: "0"}},
-		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: at("spec.signerName"),
-		{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
-	}
-}
-
-// eventSelectable names an event's fields as one of the two groups does; their
-// places are those of core's Event, which is what is stored.
-func eventSelectable(object, controller string) []Selectable {
-	s := []Selectable{
-		{Label: "reason", Path: "reason"},
-		{Label: "type", Path: "type"},
-		{Label: "source", Path: "source.component", Else: "reportingComponent"},
-		{Label: controller, Path: "reportingComponent"},
-	}
-	for _, f := range []string{"kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"} {
-		s = append(s, Selectable{Label: object + "." + f, Path: "involvedObject." + f})
-	}
-	return s
 }

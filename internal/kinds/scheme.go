@@ -48,6 +48,7 @@ type machinery struct {
 	storage    func(schema.GroupVersion) runtime.Codec
 	// schemas has a schema for server-side apply per group; "*" is for the rest.
 	schemas map[string]managedfields.TypeConverter
+	noise   noiseFinder
 }
 
 func newMachinery() (machinery, error) {
@@ -65,6 +66,7 @@ func newMachinery() (machinery, error) {
 	stored := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
 	return machinery{
 		scheme:     scheme,
+		noise:      noiseFinder{},
 		codecs:     codecs,
 		parameters: runtime.NewParameterCodec(scheme),
 		storage: func(gv schema.GroupVersion) runtime.Codec {

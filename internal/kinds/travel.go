@@ -72,7 +72,8 @@ func withMetadata(f *filter, orrery, status bool) *filter {
 // withoutServerSpec adds what a server sets in the spec of a kind.
 func withoutServerSpec(f *filter, r key.Resource) {
 	if r == key.Namespaces {
-		f.fields["spec"].inner.fields["finalizers"] = &fieldFilter{drop: true}
+		spec := &filter{fields: map[string]*fieldFilter{"finalizers": {drop: true}}}
+		f.fields["spec"] = &fieldFilter{zero: []byte("{}"), inner: spec}
 	}
 }
 

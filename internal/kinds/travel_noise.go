@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,24 +13,29 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
-// withoutNoise is a filter for the JSON of a Go struct type. It leaves out what
+// noiseFinder makes filters for the JSON of Go types. They leave out what
 // encoding adds although nobody wrote it: a field that holds a struct is
 // written even when it is zero ("resources": {}, "divisor": "0", "targetPort":
 // 0), and a required list that was left out becomes null.
 //
 // A user who did write such a zero means what its absence means, because the
 // API servers that read it hold it in the same Go types.
-func withoutNoise(t reflect.Type) *filter {
-	f := noiseFinder{}.find(t)
+//
+// It has what it found so far by type: types have others in common, and may
+// contain themselves.
+type noiseFinder map[reflect.Type]*filter
+
+// ofKind is a filter for objects of a Go struct type. The caller may change its
+// fields, but not what is below them: that is shared with other kinds.
+func (n noiseFinder) ofKind(t reflect.Type) *filter {
+	// The type may also be part of another (a claim in a StatefulSet).
+	f := &filter{fields: maps.Clone(n.find(t).fields)}
 	// A spec that is more than {} when zero was required, so it was written.
 	if spec := f.fields["spec"]; spec != nil && string(spec.zero) != "{}" {
-		spec.zero = nil
+		f.fields["spec"] = &fieldFilter{dropNull: true, inner: spec.inner}
 	}
 	return f
 }
-
-// noiseFinder has what it found so far by type: types may contain themselves.
-type noiseFinder map[reflect.Type]*filter
 
 func (n noiseFinder) find(t reflect.Type) *filter {
 	if f, ok := n[t]; ok {

@@ -140,7 +140,7 @@ func sortedSame(t *testing.T, how string, s sample, served []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := withMetadata(withoutNoise(reflect.TypeOf(servedObject).Elem()), false, s.kind.HasStatus).append(nil, gjson.ParseBytes(served))
+	got := withMetadata(noiseFinder{}.ofKind(reflect.TypeOf(servedObject).Elem()), false, s.kind.HasStatus).append(nil, gjson.ParseBytes(served))
 	if !bytes.Equal(got, s.canonical) {
 		t.Errorf("%s comes back as\n%s\nwant\n%s", how, got, s.canonical)
 	}
