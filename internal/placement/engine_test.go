@@ -1,0 +1,212 @@
+package placement
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+func newTable() (*Engine, *table.Table) {
+	e := New()
+	return e, table.New(table.Config{Deriver: e, WindowSteps: 10, WindowBytes: 1 << 20})
+}
+
+// memberships describes every object of a table.
+func membershipsOf(t *table.Table) map[string]string {
+	all := map[string]string{}
+	t.Snapshot().Ascend("o/", func(r *table.Row) bool {
+		all[r.Key] = describe(r.In)
+		return true
+	})
+	return all
+}
+
+// TestEngineEqualsRecomputation changes a small world at random, several things
+// in a revision, and compares the engine's memberships with the naive rules and
+// with an engine that sees the same state for the first time.
+func TestEngineEqualsRecomputation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := world{}
+		engine, tbl := newTable()
+		rev := int64(0)
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				got, want := membershipsOf(tbl), w.naiveMemberships()
+				for k := range want {
+					if got[k] != want[k] {
+						t.Fatalf("%s:\n got %s\nwant %s", k, got[k], want[k])
+					}
+				}
+				checkShared(t, tbl)
+				checkFresh(t, engine, got, w, rev)
+				checkExplain(t, tbl, w)
+			},
+			"change": func(t *rapid.T) {
+				rev++
+				var updates []table.Update
+				seen := map[string]bool{}
+				for range rapid.IntRange(1, 6).Draw(t, "changes") {
+					seen[w.drawChange(t, rev)] = true
+				}
+				for _, k := range slices.Sorted(maps.Keys(seen)) {
+					u := table.Update{Key: k, ModRev: rev}
+					if x := w[k]; x != nil {
+						u.Value, u.CreateRev = x.value(), x.createRev
+					}
+					updates = append(updates, u)
+				}
+				if err := tbl.Apply(rev, updates); err != nil {
+					t.Fatal(err)
+				}
+			},
+		})
+	})
+}
+
+// checkShared sees that equal memberships are one.
+func checkShared(t *rapid.T, tbl *table.Table) {
+	seen := map[string]*Membership{}
+	tbl.Snapshot().Ascend("o/", func(r *table.Row) bool {
+		m, ok := r.In.(*Membership)
+		if !ok {
+			return true
+		}
+		k := membershipKey(m.sources, m.owners)
+		if seen[k] == nil {
+			seen[k] = m
+		} else if seen[k] != m {
+			t.Fatalf("two memberships %s", describe(m))
+		}
+		return true
+	})
+}
+
+// checkFresh compares an engine, its indexes included, with one that is shown
+// the state at once.
+func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w world, rev int64) {
+	fresh, tbl := newTable()
+	tbl.Reset(rev, w.updates(rev))
+	if got := membershipsOf(tbl); !maps.Equal(got, memberships) {
+		t.Fatalf("from scratch:\n%v\nstep by step:\n%v", got, memberships)
+	}
+	equal := func(a, b map[string]struct{}) bool { return maps.Equal(a, b) }
+	if !maps.EqualFunc(engine.direct, fresh.direct, equal) {
+		t.Fatalf("directly assigned: %v, from scratch %v", engine.direct, fresh.direct)
+	}
+	if got, want := engine.claims.text(), fresh.claims.text(); !maps.Equal(got, want) {
+		t.Fatalf("claims: %v, from scratch %v", got, want)
+	}
+	if len(engine.placements) != len(fresh.placements) || len(engine.locations) != len(fresh.locations) {
+		t.Fatalf("%d spaces and %d locations, from scratch %d and %d",
+			len(engine.placements), len(engine.locations), len(fresh.placements), len(fresh.locations))
+	}
+}
+
+func (c claims) text() map[string]string {
+	all := map[string]string{}
+	for id, claim := range c {
+		if claim.contest == nil {
+			all[id.String()] = string(claim.space) + ": " + describe(claim.as)
+			continue
+		}
+		for space, as := range claim.contest.as {
+			all[id.String()] += string(space) + ": " + describe(as)
+			all[id.String()+" in "+string(space)] = describe(as)
+			delete(all, id.String())
+		}
+		for l, spaces := range claim.contest.byLocation {
+			sorted := slices.Sorted(slices.Values(spaces))
+			for _, s := range sorted {
+				all[id.String()+" at "+l] += string(s) + " "
+			}
+		}
+	}
+	return all
+}
+
+// checkExplain sees that explanations and statuses agree with the memberships.
+func checkExplain(t *rapid.T, tbl *table.Table, w world) {
+	state := tbl.Snapshot()
+	for _, o := range worldObjects() {
+		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
+		e := Explain(state, o, key.Location(l))
+		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0
+		for _, p := range e.Placements {
+			byPolicy = byPolicy || p.Places
+		}
+		if want := slices.Contains(w.naiveLocationsOf(o), l); e.Placed != want || byPolicy != want {
+			t.Fatalf("%s at %s: placed is %v, by policy %v, in truth %v:\n%s", o.Path(), l, e.Placed, byPolicy, want, e)
+		}
+	}
+	for _, space := range worldSpaces {
+		status, ok := StatusOf(state, space, "p")
+		p := w[placementAt(space, "p").Key()]
+		if ok != (p != nil && !p.deleting) {
+			t.Fatalf("status of p in %s: %v", space, ok)
+		}
+		if !ok {
+			continue
+		}
+		spec, readable := p.spec.(v1alpha1.PlacementSpec)
+		if !slices.Equal(status.Locations, w.naiveSelected(spec)) || !readable && len(status.Problems) == 0 {
+			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSelected(spec))
+		}
+	}
+}
+
+// TestEngineForgets sees that what is no longer used does not stay.
+func TestEngineForgets(t *testing.T) {
+	engine, tbl := newTable()
+	apply := func(rev int64, k string, x *thing) {
+		t.Helper()
+		u := table.Update{Key: k, ModRev: rev, CreateRev: 1}
+		if x != nil {
+			u.Value = x.value()
+		}
+		if err := tbl.Apply(rev, []table.Update{u}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rev := int64(0)
+	next := func() int64 { rev++; return rev }
+	for _, l := range []string{"a", "b"} {
+		apply(next(), locationAt(l).Key(), &thing{})
+	}
+	object := objectAt("s", "", "configmaps", "n", "x")
+	apply(next(), object.Key(), &thing{})
+	for i := range 2000 {
+		name := strings.Repeat("p", i%50+1)
+		spec := v1alpha1.PlacementSpec{
+			Suspend:   i%3 == 0,
+			Locations: []v1alpha1.LocationSelector{{Names: []string{string(rune('a' + i%2))}}},
+			Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Names: []string{"x"}}}},
+		}
+		apply(next(), placementAt("s", name).Key(), &thing{spec: spec})
+		if i%100 == 99 {
+			runtime.GC()
+		}
+	}
+	runtime.GC()
+	engine.memberships.pool.sweep()
+	// The table's window holds what the last steps had before.
+	if n := len(engine.memberships.pool.values); n > 30 {
+		t.Errorf("%d memberships are kept for one object", n)
+	}
+	if n := len(engine.sets.pool.values); n > 10 {
+		t.Errorf("%d location sets are kept", n)
+	}
+	for i := range 50 {
+		apply(next(), placementAt("s", strings.Repeat("p", i+1)).Key(), nil)
+	}
+	if len(engine.claims) != 0 || len(engine.placements) != 0 {
+		t.Errorf("claims %v and placements %v are left", engine.claims, engine.placements)
+	}
+}

@@ -1,0 +1,226 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// The naive rules read the world anew for every question, straight from the
+// words of the API, and share no code with the engine.
+
+// naiveMemberships describes every object of a world.
+func (w world) naiveMemberships() map[string]string {
+	all := map[string]string{}
+	for k := range w {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			continue
+		}
+		all[k] = w.naiveMembership(o)
+	}
+	return all
+}
+
+type naiveSource struct {
+	placement string
+	locations []string
+	asks      bool
+	suspended bool
+}
+
+func (w world) naiveMembership(o key.Object) string {
+	sources := w.naiveSources(o)
+	if len(sources) == 0 {
+		return "-"
+	}
+	var placements, asking []string
+	asked := false
+	for _, s := range sources {
+		if s.placement != "" {
+			placements = append(placements, s.placement)
+		}
+		if s.asks {
+			asked = true
+			asking = append(asking, s.locations...)
+		}
+	}
+	sort.Strings(asking)
+	asking = slices.Compact(asking)
+	from := ""
+	if len(asking) == 1 {
+		from = asking[0]
+	}
+	var places []Place
+	for _, l := range w.naiveLocationsOf(o) {
+		p := Place{Location: l}
+		for _, s := range sources {
+			if slices.Contains(s.locations, l) && s.asks {
+				p.ReturnStatus = true
+			}
+		}
+		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
+		for _, s := range slices.Backward(sources) {
+			if slices.Contains(s.locations, l) && !free {
+				p.Held = "suspended by Placement " + s.placement
+			}
+		}
+		if winner := w.naiveWinner(o.Identity, l); winner != o.Space {
+			p.Owner = string(winner) + "/" + o.Identity.String()
+		}
+		places = append(places, p)
+	}
+	return fmt.Sprintf("%s placed by %v, status from %q %v", placesText(places), placements, from, asked)
+}
+
+// naiveSources are the policies that match an object, the annotation first.
+func (w world) naiveSources(o key.Object) (sources []naiveSource) {
+	x := w[o.Key()]
+	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
+	if x == nil || x.deleting || x.report != nil || o.Group == v1alpha1.Group || isEvent {
+		return nil
+	}
+	var names []string
+	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
+		names = slices.DeleteFunc(names, func(l string) bool { return !w.naiveLocationIsThere(l) })
+		if len(names) > 0 {
+			sources = append(sources, naiveSource{locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton"})
+		}
+	}
+	for _, name := range []string{"p", "q"} {
+		p := w[placementAt(o.Space, name).Key()]
+		if p == nil || p.deleting {
+			continue
+		}
+		spec, ok := p.spec.(v1alpha1.PlacementSpec)
+		if !ok {
+			continue
+		}
+		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSelected(spec)}
+		matched := false
+		for _, d := range spec.Downsync {
+			if w.naiveMatches(d.ObjectTest, o, x) {
+				matched = true
+				s.asks = s.asks || d.ReturnStatus == "Singleton"
+			}
+		}
+		if matched {
+			sources = append(sources, s)
+		}
+	}
+	return sources
+}
+
+func (w world) naiveLocationIsThere(l string) bool {
+	x := w[locationAt(l).Key()]
+	return x != nil && !x.deleting
+}
+
+func (w world) naiveSelected(spec v1alpha1.PlacementSpec) (names []string) {
+	for _, l := range worldLocations {
+		if !w.naiveLocationIsThere(l) {
+			continue
+		}
+		for _, e := range spec.Locations {
+			if e.Selector == nil && e.Names == nil || e.Names != nil && !slices.Contains(e.Names, l) ||
+				e.Selector != nil && !naiveAny([]metav1.LabelSelector{*e.Selector}, w[locationAt(l).Key()].labels) {
+				continue
+			}
+			names = append(names, l)
+			break
+		}
+	}
+	return names
+}
+
+// naiveAny is false when any selector is bad: such an entry is void.
+func naiveAny(selectors []metav1.LabelSelector, m map[string]string) (any bool) {
+	for _, s := range selectors {
+		selector, err := metav1.LabelSelectorAsSelector(&s)
+		if err != nil {
+			return false
+		}
+		any = any || selector.Matches(labels.Set(m))
+	}
+	return any
+}
+
+func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool {
+	bad := func(selectors []metav1.LabelSelector) bool {
+		return slices.ContainsFunc(selectors, func(s metav1.LabelSelector) bool {
+			_, err := metav1.LabelSelectorAsSelector(&s)
+			return err != nil
+		})
+	}
+	if d.APIGroup == nil && d.Resources == nil && d.Namespaces == nil && d.NamespaceSelectors == nil && d.Names == nil && d.LabelSelectors == nil ||
+		bad(d.NamespaceSelectors) || bad(d.LabelSelectors) {
+		return false
+	}
+	if d.APIGroup != nil && *d.APIGroup != "*" && *d.APIGroup != o.APIGroup() {
+		return false
+	}
+	if d.Resources != nil && !slices.Contains(d.Resources, "*") && !slices.Contains(d.Resources, o.Resource.Resource) {
+		return false
+	}
+	if (d.Namespaces != nil || d.NamespaceSelectors != nil) && o.Namespace == "" {
+		return false
+	}
+	if d.Namespaces != nil && !slices.Contains(d.Namespaces, o.Namespace) {
+		return false
+	}
+	if d.NamespaceSelectors != nil {
+		ns := w[objectAt(o.Space, "", "namespaces", "", o.Namespace).Key()]
+		if ns == nil || !naiveAny(d.NamespaceSelectors, ns.labels) {
+			return false
+		}
+	}
+	if d.Names != nil && !slices.Contains(d.Names, o.Name) {
+		return false
+	}
+	return d.LabelSelectors == nil || naiveAny(d.LabelSelectors, x.labels)
+}
+
+func (w world) naiveLocationsOf(o key.Object) []string {
+	all := map[string]bool{}
+	for _, s := range w.naiveSources(o) {
+		for _, l := range s.locations {
+			all[l] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// naiveWinner is the space whose object a location has.
+func (w world) naiveWinner(id key.Identity, location string) key.Space {
+	type candidate struct {
+		rank  string
+		space key.Space
+	}
+	var all []candidate
+	for _, s := range worldSpaces {
+		o := key.Object{Space: s, Identity: id}
+		if !slices.Contains(w.naiveLocationsOf(o), location) {
+			continue
+		}
+		x, has := w[o.Key()], 1
+		if r := w[key.Report{Location: key.Location(location), Origin: key.Placed, Object: o}.Key()]; r != nil && r.report.UID == x.uid {
+			beenThere := !r.report.Digest.IsZero() && strings.Contains("Failed Held Waiting Unsupported", string(r.report.State))
+			if r.report.State == wire.Applied || beenThere {
+				has = 0
+			}
+		}
+		all = append(all, candidate{fmt.Sprintf("%d %09d %s", has, x.createRev, s), s})
+	}
+	slices.SortFunc(all, func(a, b candidate) int { return strings.Compare(a.rank, b.rank) })
+	return all[0].space
+}

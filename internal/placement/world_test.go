@@ -1,0 +1,244 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// thing is one value of a test's state, before it is JSON.
+type thing struct {
+	createRev int64
+	uid       string
+	deleting  bool
+	labels    map[string]string
+	notes     map[string]string // annotations
+	spec      any
+	report    *wire.Report
+}
+
+func (x *thing) value() []byte {
+	if x.report != nil {
+		return mustJSON(x.report)
+	}
+	metadata := map[string]any{"uid": x.uid}
+	if x.deleting {
+		metadata["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+	}
+	if x.labels != nil {
+		metadata["labels"] = x.labels
+	}
+	if x.notes != nil {
+		metadata["annotations"] = x.notes
+	}
+	object := map[string]any{"metadata": metadata}
+	if x.spec != nil {
+		object["spec"] = x.spec
+	}
+	return mustJSON(object)
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// world is a whole state by key.
+type world map[string]*thing
+
+func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
+	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
+}
+
+func locationAt(name string) key.Object {
+	return objectAt(key.Root, v1alpha1.Group, "locations", "", name)
+}
+
+func placementAt(space key.Space, name string) key.Object {
+	return objectAt(space, v1alpha1.Group, "placements", "", name)
+}
+
+// The universe of the random tests: small, so that things meet.
+var (
+	worldSpaces    = []key.Space{"s1", "s2", "s3"}
+	worldLocations = []string{"a", "b", "c"}
+)
+
+func worldObjects() (all []key.Object) {
+	for _, s := range worldSpaces {
+		all = append(all,
+			objectAt(s, "", "namespaces", "", "n1"), objectAt(s, "", "namespaces", "", "n2"),
+			objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "configmaps", "n1", "xy"), objectAt(s, "", "configmaps", "n2", "x"),
+			objectAt(s, "apps", "deployments", "n1", "x"), objectAt(s, "rbac.authorization.k8s.io", "clusterroles", "", "x"),
+			objectAt(s, "", "events", "n1", "x"), objectAt(s, "coordination.k8s.io", "leases", "n1", "x"),
+		)
+	}
+	return all
+}
+
+func drawLabels(t *rapid.T) map[string]string {
+	m := map[string]string{}
+	for _, k := range []string{"k", "l"} {
+		if v := rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "label "+k); v != "" {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+func drawSelector(t *rapid.T) metav1.LabelSelector {
+	switch rapid.IntRange(0, 5).Draw(t, "selector") {
+	case 0:
+		return metav1.LabelSelector{}
+	case 1:
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Exists"}}}
+	case 2:
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Bad"}}}
+	default:
+		return metav1.LabelSelector{MatchLabels: map[string]string{
+			rapid.SampledFrom([]string{"k", "l"}).Draw(t, "key"): rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value"),
+		}}
+	}
+}
+
+func drawSome(t *rapid.T, label string, of ...string) []string {
+	if rapid.IntRange(0, 2).Draw(t, "has "+label) > 0 {
+		return nil
+	}
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 2, rapid.ID).Draw(t, label)
+}
+
+func drawSelectors(t *rapid.T, label string) []metav1.LabelSelector {
+	if rapid.IntRange(0, 2).Draw(t, "has "+label) > 0 {
+		return nil
+	}
+	return rapid.SliceOfN(rapid.Custom(drawSelector), 1, 2).Draw(t, label)
+}
+
+func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
+	spec := v1alpha1.PlacementSpec{Suspend: rapid.IntRange(0, 3).Draw(t, "suspend") == 0}
+	for range rapid.IntRange(0, 2).Draw(t, "location entries") {
+		entry := v1alpha1.LocationSelector{Names: drawSome(t, "location names", append(worldLocations, "none")...)}
+		if rapid.Bool().Draw(t, "by selector") {
+			selector := drawSelector(t)
+			entry.Selector = &selector
+		}
+		spec.Locations = append(spec.Locations, entry)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "tests") {
+		var d v1alpha1.Downsync
+		if group := rapid.SampledFrom([]string{"absent", "absent", "", "apps", "*"}).Draw(t, "apiGroup"); group != "absent" {
+			d.APIGroup = &group
+		}
+		d.Resources = drawSome(t, "resources", "configmaps", "deployments", "namespaces", "events", "*")
+		d.Namespaces = drawSome(t, "namespaces", "n1", "n2")
+		d.Names = drawSome(t, "names", "x", "n1")
+		d.NamespaceSelectors = drawSelectors(t, "namespaceSelectors")
+		d.LabelSelectors = drawSelectors(t, "labelSelectors")
+		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
+		spec.Downsync = append(spec.Downsync, d)
+	}
+	return spec
+}
+
+func drawNotes(t *rapid.T) map[string]string {
+	if rapid.IntRange(0, 2).Draw(t, "assigned directly") > 0 {
+		return map[string]string{"other": "note"}
+	}
+	return map[string]string{
+		v1alpha1.AssignedLocationsAnnotation: rapid.SampledFrom([]string{
+			`["a"]`, `["b","a"]`, `["none","c","c"]`, `[]`, `a`, `["a"`, `{"a":1}`, `[1]`, `null`, "",
+		}).Draw(t, "assigned"),
+		v1alpha1.ReturnStatusAnnotation: rapid.SampledFrom([]string{"", "None", "Singleton", "Sometimes"}).Draw(t, "return"),
+	}
+}
+
+// drawChange changes one thing of the world and returns its key.
+func (w world) drawChange(t *rapid.T, rev int64) string {
+	var k string
+	next := thing{createRev: rev, uid: fmt.Sprintf("u%d", rev)}
+	switch rapid.IntRange(0, 9).Draw(t, "kind of change") {
+	case 0, 1:
+		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
+		next.labels = drawLabels(t)
+	case 2, 3:
+		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
+		k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")).Key()
+		next.spec = drawSpec(t)
+		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
+			next.spec = map[string]any{"locations": "everywhere"}
+		}
+	case 4, 5:
+		o := rapid.SampledFrom(worldObjects()).Draw(t, "reported object")
+		k = key.Report{Location: key.Location(rapid.SampledFrom(worldLocations).Draw(t, "by")), Origin: key.Placed, Object: o}.Key()
+		next.report = w.drawReport(t, o)
+	default:
+		k = rapid.SampledFrom(worldObjects()).Draw(t, "object").Key()
+		next.labels, next.notes = drawLabels(t), drawNotes(t)
+		next.spec = rev
+	}
+	was := w[k]
+	if was != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
+		delete(w, k)
+		return k
+	}
+	if was != nil && rapid.IntRange(0, 9).Draw(t, "replace") > 0 {
+		next.createRev, next.uid = was.createRev, was.uid
+	}
+	next.deleting = next.report == nil && rapid.IntRange(0, 6).Draw(t, "deleting") == 0
+	w[k] = &next
+	return k
+}
+
+func (w world) drawReport(t *rapid.T, o key.Object) *wire.Report {
+	r := &wire.Report{UID: "stale", State: rapid.SampledFrom([]wire.State{
+		wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Waiting, wire.Removing,
+	}).Draw(t, "state")}
+	if x := w[o.Key()]; x != nil && rapid.IntRange(0, 3).Draw(t, "fresh") > 0 {
+		r.UID = x.uid
+	}
+	if rapid.Bool().Draw(t, "was applied") {
+		r.Digest = wire.SumOf([]byte("x"))
+	}
+	return r
+}
+
+// updates are the whole world as a table takes it.
+func (w world) updates(rev int64) []table.Update {
+	var all []table.Update
+	for _, k := range slices.Sorted(maps.Keys(w)) {
+		all = append(all, table.Update{Key: k, Value: w[k].value(), CreateRev: w[k].createRev, ModRev: rev})
+	}
+	return all
+}
+
+// describe is a Membership as text.
+func describe(in table.Membership) string {
+	m, ok := in.(*Membership)
+	if !ok {
+		return "-"
+	}
+	from, asked := m.StatusFrom()
+	return fmt.Sprintf("%s placed by %v, status from %q %v", placesText(m.Places()), m.Placements(), from, asked)
+}
+
+func placesText(places []Place) string {
+	var all []string
+	for _, p := range places {
+		all = append(all, fmt.Sprintf("%+v", p))
+	}
+	return strings.Join(all, " ")
+}
