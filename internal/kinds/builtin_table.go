@@ -51,14 +51,7 @@ func builtinTable() []builtinGroup {
 	v1 := func(group string) schema.GroupVersion { return schema.GroupVersion{Group: group, Version: "v1"} }
 	return []builtinGroup{
 		{v1(""), coreKinds()},
-		{v1("admissionregistration.k8s.io"), []builtin{
-			{kind: "MutatingAdmissionPolicy", plural: "mutatingadmissionpolicies", traits: cluster | extension | counted},
-			{kind: "MutatingAdmissionPolicyBinding", plural: "mutatingadmissionpolicybindings", traits: cluster | extension | counted},
-			{kind: "MutatingWebhookConfiguration", plural: "mutatingwebhookconfigurations", traits: cluster | extension | counted},
-			{kind: "ValidatingAdmissionPolicy", plural: "validatingadmissionpolicies", traits: cluster | extension | status | counted},
-			{kind: "ValidatingAdmissionPolicyBinding", plural: "validatingadmissionpolicybindings", traits: cluster | extension | counted},
-			{kind: "ValidatingWebhookConfiguration", plural: "validatingwebhookconfigurations", traits: cluster | extension | counted},
-		}},
+		{v1("admissionregistration.k8s.io"), admissionKinds()},
 		{v1("apiextensions.k8s.io"), []builtin{
 			{kind: "CustomResourceDefinition", plural: "customresourcedefinitions", traits: cluster | extension | status | counted, short: []string{"crd", "crds"}},
 		}},
@@ -126,14 +119,7 @@ func builtinTable() []builtinGroup {
 		{v1("scheduling.k8s.io"), []builtin{
 			{kind: "PriorityClass", plural: "priorityclasses", traits: cluster | counted, short: []string{"pc"}},
 		}},
-		{v1("storage.k8s.io"), []builtin{
-			{kind: "CSIDriver", plural: "csidrivers", traits: cluster | counted},
-			{kind: "CSINode", plural: "csinodes", traits: cluster},
-			{kind: "CSIStorageCapacity", plural: "csistoragecapacities"},
-			{kind: "StorageClass", plural: "storageclasses", traits: cluster, short: []string{"sc"}},
-			{kind: "VolumeAttachment", plural: "volumeattachments", traits: cluster | status},
-			{kind: "VolumeAttributesClass", plural: "volumeattributesclasses", traits: cluster, short: []string{"vac"}},
-		}},
+		{v1("storage.k8s.io"), storageKinds()},
 	}
 }
 
@@ -154,5 +140,27 @@ func coreKinds() []builtin {
 		{kind: "Secret", plural: "secrets"},
 		{kind: "ServiceAccount", plural: "serviceaccounts", short: []string{"sa"}},
 		{kind: "Service", plural: "services", traits: status | all, short: []string{"svc"}},
+	}
+}
+
+func admissionKinds() []builtin {
+	return []builtin{
+		{kind: "MutatingAdmissionPolicy", plural: "mutatingadmissionpolicies", traits: cluster | extension | counted},
+		{kind: "MutatingAdmissionPolicyBinding", plural: "mutatingadmissionpolicybindings", traits: cluster | extension | counted},
+		{kind: "MutatingWebhookConfiguration", plural: "mutatingwebhookconfigurations", traits: cluster | extension | counted},
+		{kind: "ValidatingAdmissionPolicy", plural: "validatingadmissionpolicies", traits: cluster | extension | status | counted},
+		{kind: "ValidatingAdmissionPolicyBinding", plural: "validatingadmissionpolicybindings", traits: cluster | extension | counted},
+		{kind: "ValidatingWebhookConfiguration", plural: "validatingwebhookconfigurations", traits: cluster | extension | counted},
+	}
+}
+
+func storageKinds() []builtin {
+	return []builtin{
+		{kind: "CSIDriver", plural: "csidrivers", traits: cluster | counted},
+		{kind: "CSINode", plural: "csinodes", traits: cluster},
+		{kind: "CSIStorageCapacity", plural: "csistoragecapacities"},
+		{kind: "StorageClass", plural: "storageclasses", traits: cluster, short: []string{"sc"}},
+		{kind: "VolumeAttachment", plural: "volumeattachments", traits: cluster | status},
+		{kind: "VolumeAttributesClass", plural: "volumeattributesclasses", traits: cluster, short: []string{"vac"}},
 	}
 }

@@ -64,8 +64,7 @@ func (n noiseFinder) find(t reflect.Type) *filter {
 }
 
 func (n noiseFinder) addFields(f *filter, t reflect.Type) {
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !field.IsExported():

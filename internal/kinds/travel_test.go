@@ -3,6 +3,7 @@ package kinds
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -47,7 +48,7 @@ func readSamples(t testing.TB, pattern string) []sample {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, doc := range bytes.Split(b, []byte("\n---\n")) {
+		for doc := range bytes.SplitSeq(b, []byte("\n---\n")) {
 			asJSON, err := yaml.YAMLToJSON(doc)
 			if err != nil {
 				t.Fatalf("%s: %v", f, err)
@@ -129,7 +130,7 @@ func checkTravel(t *testing.T, s sample, how string, obj runtime.Object) {
 		t.Errorf("%s travels as\n%s\nwant\n%s", how, got, want)
 	}
 	if again, err := s.kind.Travel(got); err != nil || !bytes.Equal(again, got) {
-		t.Errorf("%s: what travels travels on as\n%s (%v), want\n%s", how, again, err, got)
+		t.Errorf("%s: sent on, it is\n%s (%v), want\n%s", how, again, err, got)
 	}
 }
 
@@ -163,19 +164,15 @@ func addServersPart(t testing.TB, obj runtime.Object) {
 	m.SetGenerateName("x-")
 	m.SetFinalizers([]string{"example.com/f"})
 	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}})
-	m.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{}}`)}}})
+	m.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:a":{}}`)}})
 	annotations := map[string]string{}
-	for k, v := range m.GetAnnotations() {
-		annotations[k] = v
-	}
+	maps.Copy(annotations, m.GetAnnotations())
 	for _, name := range controlAnnotations() {
 		annotations[name] = "x"
 	}
 	m.SetAnnotations(annotations)
 	labels := map[string]string{}
-	for k, v := range m.GetLabels() {
-		labels[k] = v
-	}
+	maps.Copy(labels, m.GetLabels())
 	for _, name := range markLabels() {
 		labels[name] = "x"
 	}
