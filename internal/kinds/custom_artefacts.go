@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -102,9 +103,7 @@ func (d *definition) compileTypes() (managedfields.TypeConverter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("describe %q of CRD %q: %w", v.Name, d.name(), err)
 		}
-		for name, model := range document.Components.Schemas {
-			models[name] = model
-		}
+		maps.Copy(models, document.Components.Schemas)
 	}
 	types, err := managedfields.NewTypeConverter(models, d.preserve)
 	if err != nil {

@@ -26,16 +26,16 @@ func newLRU[K comparable, V any](limit int64) *lru[K, V] {
 	return &lru[K, V]{limit: limit, items: map[K]*list.Element{}}
 }
 
-// get returns the value of a key, making it if it is not there. Making must be
+// get returns the value of a key, creating it if it is not there. That must be
 // cheap, for it happens under the lock: so two callers get the same value.
-func (l *lru[K, V]) get(key K, weight int64, make func() V) V {
+func (l *lru[K, V]) get(key K, weight int64, create func() V) V {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.items[key]; ok {
 		l.order.MoveToFront(e)
 		return e.Value.(*lruItem[K, V]).value
 	}
-	value := make()
+	value := create()
 	l.insert(key, value, weight)
 	return value
 }

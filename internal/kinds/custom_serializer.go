@@ -171,5 +171,5 @@ func (s customSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVe
 	scheme := s.def.compiler.scheme
 	coercing := coercingDecoder{delegate: d, coercer: coercer{def: s.def, report: strict}}
 	return versioning.NewCodec(nil, coercing, runtime.UnsafeObjectConvertor(scheme), scheme, scheme,
-		defaulter{s.def}, nil, gv, "customSerializer")
+		defaulter(s), nil, gv, "customSerializer")
 }

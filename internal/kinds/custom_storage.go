@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"io"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,9 +30,7 @@ func (c storageCodec) Encode(o runtime.Object, w io.Writer) error {
 	}
 	if want := c.storage.String(); u.GetAPIVersion() != want {
 		object := make(map[string]any, len(u.Object)+1)
-		for k, v := range u.Object {
-			object[k] = v
-		}
+		maps.Copy(object, u.Object)
 		object["apiVersion"] = want
 		u = &unstructured.Unstructured{Object: object}
 	}

@@ -166,7 +166,7 @@ func TestDiscoveryOfLimitedKinds(t *testing.T) {
 func TestDiscoveryOverHTTP(t *testing.T) {
 	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	server := serve(t, withWidgets(t))
-	get := func(method, path, accept, etag string) *http.Response {
+	get := func(method, path, accept, etag string) (int, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+testPrefix+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -177,26 +177,26 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { res.Body.Close() })
-		return res
+		defer res.Body.Close()
+		return res.StatusCode, res.Header
 	}
-	res := get(http.MethodGet, "/apis", aggregated+",application/json", "")
-	if got := res.Header.Get("Content-Type"); got != aggregated {
+	_, header := get(http.MethodGet, "/apis", aggregated+",application/json", "")
+	if got := header.Get("Content-Type"); got != aggregated {
 		t.Errorf("got %q", got)
 	}
-	etag := res.Header.Get("ETag")
-	if etag == "" || get(http.MethodGet, "/apis", aggregated, etag).StatusCode != http.StatusNotModified {
+	etag := header.Get("ETag")
+	if got, _ := get(http.MethodGet, "/apis", aggregated, etag); etag == "" || got != http.StatusNotModified {
 		t.Errorf("etag %q is not good for a second question", etag)
 	}
 	for path, want := range map[string]int{
 		"/api": 200, "/api/": 200, "/apis/": 200, "/api/v1": 200, "/apis/apps": 200, "/apis/apps/v1": 200, "/apis/example.com/v1beta1": 200,
 		"/api/v2": 404, "/apis/nope": 404, "/apis/apps/v7": 404, "/apis/apps/v1/deployments": 404, "/openapi": 404, "/openapi/v3/apis/nope/v1": 404, "/": 404,
 	} {
-		if got := get(http.MethodGet, path, "application/json", "").StatusCode; got != want {
+		if got, _ := get(http.MethodGet, path, "application/json", ""); got != want {
 			t.Errorf("%s: got %d, want %d", path, got, want)
 		}
 	}
-	if got := get(http.MethodPost, "/apis", "application/json", "").StatusCode; got != http.StatusMethodNotAllowed {
+	if got, _ := get(http.MethodPost, "/apis", "application/json", ""); got != http.StatusMethodNotAllowed {
 		t.Errorf("POST: got %d", got)
 	}
 }

@@ -1,10 +1,7 @@
 package kinds
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -33,13 +30,13 @@ func (c *Catalog) describeVersion(v versionKinds) (*described, error) {
 		return nil, err
 	}
 	d := &described{gv: v.gv, whole: true}
-	hash := sha256.New()
+	var says strings.Builder
 	var served []string
 	for _, k := range v.kinds {
-		fmt.Fprintf(hash, "%s %d ", k.GVR.Resource, c.Access(k))
+		fmt.Fprintf(&says, "%s %d ", k.GVR.Resource, c.Access(k))
 		if k.Custom != nil {
 			d.customs = append(d.customs, k)
-			fmt.Fprintf(hash, "%s\n", k.Custom.Hash())
+			fmt.Fprintf(&says, "%s\n", k.Custom.Hash())
 			continue
 		}
 		served = append(served, k.GVR.Resource)
@@ -52,13 +49,13 @@ func (c *Catalog) describeVersion(v versionKinds) (*described, error) {
 		if !ok {
 			return nil, fmt.Errorf("describe %s: no OpenAPI document", v.gv)
 		}
-		fmt.Fprintf(hash, "%s\n", builtin.hash)
+		fmt.Fprintf(&says, "%s\n", builtin.hash)
 		d.builtin = &builtin
 		for _, r := range builtin.resources {
 			d.whole = d.whole && slices.Contains(served, r)
 		}
 	}
-	d.hash = hex.EncodeToString(hash.Sum(nil))
+	d.hash = etagOf([]byte(says.String()))
 	return d, nil
 }
 
@@ -147,12 +144,12 @@ func (c *Catalog) openAPIV2Hash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hash := sha256.New()
-	io.WriteString(hash, embeds["v2.json"].hash)
+	says := strings.Builder{}
+	says.WriteString(embeds["v2.json"].hash)
 	for _, k := range c.Kinds() {
 		if k.Custom != nil {
-			fmt.Fprintf(hash, " %s %s", k.GVR, k.Custom.Hash())
+			fmt.Fprintf(&says, " %s %s", k.GVR, k.Custom.Hash())
 		}
 	}
-	return strings.ToUpper(hex.EncodeToString(hash.Sum(nil))), nil
+	return etagOf([]byte(says.String())), nil
 }

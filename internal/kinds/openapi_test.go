@@ -94,6 +94,31 @@ func TestClientsReadOpenAPI(t *testing.T) {
 	}
 }
 
+// TestOpenAPIOfAView describes what the view has, and that it can only be read.
+func TestOpenAPIOfAView(t *testing.T) {
+	k, ok := newTestRegistry(t).Builtin(key.Root).Lookup(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
+	if !ok {
+		t.Fatal("no deployments")
+	}
+	c := NewCatalog([]*Kind{k}, func(*Kind) Access { return ReadOnly })
+	document, err := openapi3.NewRoot(newDiscovery(t, c).OpenAPIV3()).GVSpec(k.GVK.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := document.Paths.Paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"]; !ok {
+		t.Error("scale is not described")
+	}
+	for path, item := range document.Paths.Paths {
+		if resource := resourceIn(path, "apis/apps/v1"); resource != "" && resource != "deployments" {
+			t.Errorf("%s is described", path)
+		}
+		if item.Get == nil || item.Put != nil || item.Post != nil || item.Patch != nil || item.Delete != nil {
+			t.Errorf("%s: more than can be done: %+v", path, item)
+		}
+	}
+	checkReferences(t, k.GVK.GroupVersion(), document)
+}
+
 // checkReferences looks for references that lead nowhere.
 func checkReferences(t *testing.T, gv schema.GroupVersion, document *spec3.OpenAPI) {
 	t.Helper()
