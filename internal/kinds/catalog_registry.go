@@ -107,6 +107,9 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*Catalog, error) {
 	return made.catalog, made.failed
 }
 
+// Forget frees what is kept of a space that is gone.
+func (r *Registry) Forget(s key.Space) { r.spaces.drop(s) }
+
 // make makes the catalog of a space, taking from an older one what is the same.
 func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) *spaceCatalog {
 	made := &spaceCatalog{rows: make([]definedBy, 0, len(entries))}

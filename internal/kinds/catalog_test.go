@@ -109,6 +109,10 @@ func TestCatalogIsAFunctionOfTheCRDs(t *testing.T) {
 	if k != inC || s.catalog(r, "c").Access(inC) != ReadWrite {
 		t.Error("the end of a CRD in one space shows in another")
 	}
+	kept := r.spaces.len()
+	if r.Forget("c"); r.spaces.len() != kept-1 || s.catalog(r, "c") == c {
+		t.Error("not forgotten")
+	}
 	s.write("a", "widgets.example.com", nil)
 	s.write("a", "gears.example.com", nil)
 	if s.catalog(r, "a") != plain {

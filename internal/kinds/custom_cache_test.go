@@ -116,7 +116,7 @@ func TestLRU(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			next++
 			m := item{rapid.IntRange(0, 8).Draw(t, "key"), next, rapid.IntRange(1, 12).Draw(t, "weight")}
-			switch rapid.IntRange(0, 2).Draw(t, "operation") {
+			switch rapid.IntRange(0, 3).Draw(t, "operation") {
 			case 0:
 				got := l.get(m.key, int64(m.weight), func() int { return m.value })
 				if old, ok := remove(m.key); ok {
@@ -141,6 +141,9 @@ func TestLRU(t *testing.T) {
 				l.put(m.key, int64(m.weight), m.value)
 				remove(m.key)
 				insert(m)
+			case 3:
+				l.drop(m.key)
+				remove(m.key)
 			}
 			if l.len() != len(model) {
 				t.Fatalf("%d values are kept, want %d", l.len(), len(model))

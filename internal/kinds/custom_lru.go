@@ -63,6 +63,15 @@ func (l *lru[K, V]) put(key K, weight int64, value V) {
 	l.insert(key, value, weight)
 }
 
+// drop forgets a key.
+func (l *lru[K, V]) drop(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.items[key]; ok {
+		l.remove(e)
+	}
+}
+
 func (l *lru[K, V]) insert(key K, value V, weight int64) {
 	l.items[key] = l.order.PushFront(&lruItem[K, V]{key, value, weight})
 	l.weight += weight
