@@ -3,6 +3,7 @@ package space_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,7 @@ func widgetSpec(extra object) object {
 		"ports": object{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []string{"name"},
 			"items": object{"type": "object", "required": []string{"name"}, "properties": object{"name": object{"type": "string"}, "port": object{"type": "integer"}}}},
 	}
-	for k, v := range extra {
-		properties[k] = v
-	}
+	maps.Copy(properties, extra)
 	return object{
 		"type": "object", "properties": properties,
 		"x-kubernetes-validations": []any{object{"rule": "!has(self.replicas) || self.replicas <= 10", "message": "at most ten"}},

@@ -6,10 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"sync/atomic"
 
 	"github.com/tidwall/gjson"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
@@ -18,6 +19,9 @@ import (
 // chunk is how many objects one call of a Finish function deletes at most, so
 // that the window of events stays far larger.
 const chunk = 500
+
+// deleters is how many objects of a collection are being deleted at a time.
+const deleters = 8
 
 // Progress is how far the deletion of a Space, Namespace or CRD has come.
 type Progress int
@@ -57,7 +61,7 @@ func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (P
 	if err != nil || progress != Gone {
 		return progress, err
 	}
-	return progress, s.SettleNames(ctx, space, group)
+	return progress, s.SettleNames(ctx, space)
 }
 
 // FinishSpace deletes a chunk of the keys of a space that is being deleted,
@@ -100,33 +104,47 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 		return Idle, nil
 	}
 	var (
-		deleted int
-		last    int64
-		failed  error
+		content []*table.Row
 		held    = remains{finalizers: map[string]int{}, resources: map[string]int{}}
 	)
-	each(state, func(content *table.Row) bool {
-		if content.Meta.Deleting {
-			held.add(content)
-			return true
+	each(state, func(row *table.Row) bool {
+		if row.Meta.Deleting {
+			held.add(row)
+		} else {
+			content = append(content, row)
 		}
-		if deleted == chunk {
-			return false
-		}
-		deleted++
-		last, failed = s.reap(ctx, content)
-		return failed == nil
+		return len(content) < chunk
 	})
 	switch {
-	case failed != nil:
-		return Idle, fmt.Errorf("delete content of %q: %w", o.Path(), failed)
-	case deleted > 0:
-		// What the next call sees must not be what this one has deleted.
-		return More, s.config.Table.WaitFor(ctx, last)
+	case len(content) > 0:
+		if err := s.reapAll(ctx, content); err != nil {
+			return Idle, fmt.Errorf("delete content of %q: %w", o.Path(), err)
+		}
+		return More, nil
 	case held.objects > 0:
 		return Waiting, s.explain(ctx, o, held)
 	}
 	return Gone, s.release(ctx, o, row)
+}
+
+// reapAll deletes objects, a few at a time, since one waits mostly for the
+// disk, and returns when the table shows that they are gone or marked.
+func (s *Server) reapAll(ctx context.Context, rows []*table.Row) error {
+	var last atomic.Int64
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(deleters)
+	for _, row := range rows {
+		group.Go(func() error {
+			rev, err := s.reap(groupCtx, row)
+			for was := last.Load(); rev > was && !last.CompareAndSwap(was, rev); was = last.Load() {
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return s.config.Table.WaitFor(ctx, last.Load())
 }
 
 // remains is what is left of an owner's content.

@@ -3,8 +3,8 @@ package space
 import (
 	"net"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -21,12 +21,20 @@ func nameRule(r key.Resource) validation.ValidateNameFunc {
 	case key.Resource{Group: "networking.k8s.io", Resource: "ipaddresses"}:
 		return nameIsAddress
 	case key.Resource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:
-		return path.ValidatePathSegmentName
+		return nameIsSegment
 	}
 	if r.Group == "rbac.authorization.k8s.io" {
-		return path.ValidatePathSegmentName
+		return nameIsSegment
 	}
 	return validation.NameIsDNSSubdomain
+}
+
+// nameIsSegment allows whatever a path can hold.
+func nameIsSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
 }
 
 func nameIsAddress(name string, _ bool) []string {

@@ -49,31 +49,22 @@ func (s *Server) namesTaken(space key.Space, crd *apiextensionsv1.CustomResource
 			})
 		}
 	}
-	s.eachCRD(s.config.Table.Snapshot(), space, crd.Spec.Group, func(name string, other crdOutline) {
-		if name != crd.Name {
+	prefix := key.ResourcePrefix(space, key.CRDs)
+	s.config.Table.Snapshot().Ascend(prefix, func(row *table.Row) bool {
+		name := strings.TrimPrefix(row.Key, prefix)
+		// A CRD is called RESOURCE.GROUP, so most need not be decoded.
+		if name == crd.Name || !strings.HasSuffix(name, "."+crd.Spec.Group) {
+			return true
+		}
+		var other crdOutline
+		if json.Unmarshal(row.Value, &other) == nil && other.Spec.Group == crd.Spec.Group {
 			t.add(other.Status.AcceptedNames)
 		}
+		return true
 	})
 	t.resources.Delete("")
 	t.kinds.Delete("")
 	return t
-}
-
-// eachCRD calls fn for every CRD of a group.
-func (s *Server) eachCRD(state table.Reader, space key.Space, group string, fn func(name string, crd crdOutline)) {
-	prefix := key.ResourcePrefix(space, key.CRDs)
-	state.Ascend(prefix, func(row *table.Row) bool {
-		name := strings.TrimPrefix(row.Key, prefix)
-		// A CRD is called RESOURCE.GROUP, so most need not be decoded.
-		if !strings.HasSuffix(name, "."+group) {
-			return true
-		}
-		var crd crdOutline
-		if json.Unmarshal(row.Value, &crd) == nil && crd.Spec.Group == group {
-			fn(name, crd)
-		}
-		return true
-	})
 }
 
 // acceptNames gives a CRD the names that it asks for and that are free, and

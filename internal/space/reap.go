@@ -153,7 +153,7 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 			if err != nil {
 				return 0, fmt.Errorf("delete %q: %w", row.Key, err)
 			}
-			done = kubernetes.PutResponse{KV: r.KV, Succeeded: r.Succeeded, Revision: r.Revision}
+			done = kubernetes.PutResponse(r)
 		case c.value != nil:
 			if done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true}); err != nil {
 				return 0, fmt.Errorf("write %q: %w", row.Key, err)

@@ -123,6 +123,8 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 		PredicateFunc: func(l labels.Selector, f fields.Selector) storage.SelectionPredicate {
 			return storage.SelectionPredicate{Label: l, Field: f, GetAttrs: kind.SelectableFields}
 		},
+		DeleteCollectionWorkers: deleters,
+
 		CreateStrategy: strategy,
 		UpdateStrategy: strategy,
 		DeleteStrategy: strategy,

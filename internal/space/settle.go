@@ -3,7 +3,9 @@ package space
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/tidwall/gjson"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,19 +13,23 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
 )
 
-// SettleNames gives the CRDs of a group that were refused names those that are
-// free now. FinishCRD does it whenever names have become free.
-func (s *Server) SettleNames(ctx context.Context, space key.Space, group string) error {
+// SettleNames gives the CRDs of a space that were refused names those that are
+// free now. FinishCRD does it whenever names have become free; a hub that
+// starts does it for what was left undone when the last one stopped.
+func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
 	var refused []string
-	s.eachCRD(s.config.Table.Snapshot(), space, group, func(name string, crd crdOutline) {
-		if !conditionTrue(crd.Status.Conditions, apiextensionsv1.NamesAccepted) {
-			refused = append(refused, name)
+	prefix := key.ResourcePrefix(space, key.CRDs)
+	s.config.Table.Snapshot().Ascend(prefix, func(row *table.Row) bool {
+		if gjson.GetBytes(row.Value, `status.conditions.#(type=="NamesAccepted").status`).String() != string(apiextensionsv1.ConditionTrue) {
+			refused = append(refused, strings.TrimPrefix(row.Key, prefix))
 		}
+		return true
 	})
 	if len(refused) == 0 {
 		return nil
