@@ -30,6 +30,7 @@ func (h *Hub) reconcileSpace(ctx context.Context, k string) error {
 	s := key.Space(o.Name)
 	row, _ := h.table.Get(k)
 	if row == nil {
+		h.registry.Forget(s)
 		return nil
 	}
 	if row.Meta.Deleting {

@@ -1,0 +1,331 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+)
+
+// TestRandomLife lets users do random things in two spaces with three
+// locations. After every step each view must equal what a naive reading of
+// etcd says, and clients that were cut off and resumed must have seen it come.
+func TestRandomLife(t *testing.T) {
+	r := start(t, t.TempDir())
+	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}}
+	for _, s := range []key.Space{"s1", "s2"} {
+		r.addSpace(s)
+		l.watches[s] = &watcher{seen: map[string]string{}}
+	}
+	for _, name := range []key.Location{"l1", "l2", "l3"} {
+		r.addLocation(name, map[string]string{"where": "x"})
+		l.agents[name] = &follower{agent: r.join(name), have: holding{}}
+	}
+	for step := range 150 {
+		what := l.act()
+		truth := readTruth(t, r)
+		for s, w := range l.watches {
+			l.checkSpace(step, what, s, truth, w)
+		}
+		for name, f := range l.agents {
+			l.checkLocation(step, what, name, truth, f)
+		}
+	}
+}
+
+type life struct {
+	r       *running
+	rng     *rand.Rand
+	agents  map[key.Location]*follower
+	watches map[key.Space]*watcher
+}
+
+// pick chooses one of some words.
+func (l *life) pick(words ...string) string { return words[l.rng.IntN(len(words))] }
+
+// act does something that a user might; that it is refused is fine.
+func (l *life) act() string {
+	s := key.Space(l.pick("s1", "s2"))
+	space := l.r.space(s)
+	configMaps := space.Resource(configMapsGVR).Namespace("default")
+	name, ctx := l.pick("c1", "c2", "c3", "c4"), l.r.t.Context()
+	var err error
+	var what string
+	switch l.rng.IntN(9) {
+	case 0, 1, 2:
+		what = "create " + name
+		labels := map[string]string{"what": l.pick("a", "b", "none")}
+		_, err = configMaps.Create(ctx, object("v1", "ConfigMap", "default", name, labels, nil), metav1.CreateOptions{})
+	case 3, 4:
+		what = "edit " + name
+		body := fmt.Sprintf(`{"data":{"k":"%d"},"metadata":{"labels":{"what":%q}}}`, l.rng.IntN(3), l.pick("a", "b", "none"))
+		_, err = configMaps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	case 5:
+		what = "delete " + name
+		err = configMaps.Delete(ctx, name, metav1.DeleteOptions{})
+	case 6:
+		placement := l.pick("p1", "p2")
+		what = "place " + placement
+		u := object("orrery.dev/v1alpha1", "Placement", "", placement, nil, map[string]any{"spec": map[string]any{
+			"suspend":   l.rng.IntN(5) == 0,
+			"locations": []any{map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"where": l.pick("x", "y")}}}},
+			"downsync":  []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": l.pick("a", "b")}}}}},
+		}})
+		_, err = space.Resource(placementsGVR).Apply(ctx, placement, u, metav1.ApplyOptions{FieldManager: "life", Force: true})
+	case 7:
+		what = "unplace"
+		err = space.Resource(placementsGVR).Delete(ctx, l.pick("p1", "p2"), metav1.DeleteOptions{})
+	case 8:
+		what = "relabel a location"
+		body := fmt.Sprintf(`{"metadata":{"labels":{"where":%q}}}`, l.pick("x", "y"))
+		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, l.pick("l1", "l2", "l3"), types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+		l.r.t.Fatalf("%s: %v", what, err)
+	}
+	return string(s) + ": " + what
+}
+
+// truth is what etcd holds, read without any of the hub's own code.
+type truth struct {
+	rev     int64
+	objects map[string]map[string]any // by key below the prefix
+	created map[string]int64
+}
+
+func readTruth(t *testing.T, r *running) truth {
+	t.Helper()
+	got, err := r.log.Client().Client.Get(t.Context(), store.Prefix+"o/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := truth{rev: got.Header.Revision, objects: map[string]map[string]any{}, created: map[string]int64{}}
+	for _, kv := range got.Kvs {
+		var v map[string]any
+		if err := json.Unmarshal(kv.Value, &v); err != nil {
+			t.Fatalf("%s: %v", kv.Key, err)
+		}
+		k := string(kv.Key[len(store.Prefix):])
+		out.objects[k], out.created[k] = v, kv.CreateRevision
+	}
+	return out
+}
+
+func dig(v map[string]any, path ...string) any {
+	for _, p := range path[:len(path)-1] {
+		v, _ = v[p].(map[string]any)
+	}
+	return v[path[len(path)-1]]
+}
+
+// below lists the objects below a prefix by what follows it.
+func (tr truth) below(prefix string) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for k, v := range tr.objects {
+		if rest, ok := strings.CutPrefix(k, prefix); ok {
+			out[rest] = v
+		}
+	}
+	return out
+}
+
+// placed says what the placements of a space do with a ConfigMap at a location.
+func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, active bool) {
+	where := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where")
+	for _, p := range tr.below("o/" + string(s) + "/orrery.dev/placements/") {
+		selector := dig(p, "spec", "locations").([]any)[0].(map[string]any)
+		test := dig(p, "spec", "downsync").([]any)[0].(map[string]any)["labelSelectors"].([]any)[0].(map[string]any)
+		if dig(selector, "selector", "matchLabels", "where") != where || dig(test, "matchLabels", "what") != dig(cm, "metadata", "labels", "what") {
+			continue
+		}
+		placed = true
+		if suspended, _ := dig(p, "spec", "suspend").(bool); !suspended {
+			active = true
+		}
+	}
+	return placed, active
+}
+
+// content is what a location is to have, object by object: JSON without what
+// belongs to the center. The elder of two spaces has an identity.
+func (tr truth) content(l key.Location) map[string]string {
+	out, elder := map[string]string{}, map[string]int64{}
+	held := map[string]bool{}
+	for _, s := range []key.Space{"s1", "s2"} {
+		for name, cm := range tr.below("o/" + string(s) + "/core/configmaps/default/") {
+			placed, active := tr.placed(s, cm, l)
+			at := tr.created["o/"+string(s)+"/core/configmaps/default/"+name]
+			if before, taken := elder[name]; !placed || taken && before < at {
+				continue
+			}
+			elder[name], held[name] = at, !active
+			want := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+				"name": name, "namespace": "default", "labels": dig(cm, "metadata", "labels")}}
+			if data, ok := cm["data"]; ok {
+				want["data"] = data
+			}
+			text, err := json.Marshal(want)
+			if err != nil {
+				panic(err)
+			}
+			out[name] = string(text)
+		}
+	}
+	for name := range held {
+		if held[name] {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// watcher follows the ConfigMaps of a space by watches that are cut.
+type watcher struct {
+	rv   string
+	seen map[string]string // name to resourceVersion
+}
+
+func (l *life) checkSpace(step int, what string, s key.Space, tr truth, w *watcher) {
+	l.r.t.Helper()
+	resource := l.r.space(s).Resource(configMapsGVR)
+	list, err := resource.List(l.r.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		l.r.t.Fatal(err)
+	}
+	want, got := tr.below("o/"+string(s)+"/core/configmaps/default/"), map[string]string{}
+	for _, u := range list.Items {
+		got[u.GetName()] = u.GetResourceVersion()
+		stored := want[u.GetName()]
+		u.SetResourceVersion("")
+		if a, b := text(u.Object), text(stored); a != b {
+			l.r.t.Fatalf("step %d (%s): space %s shows %s, etcd has %s", step, what, s, a, b)
+		}
+	}
+	if len(got) != len(want) {
+		l.r.t.Fatalf("step %d (%s): space %s lists %d ConfigMaps, etcd has %d", step, what, s, len(got), len(want))
+	}
+	if w.rv == "" {
+		w.rv, w.seen = list.GetResourceVersion(), got
+		return
+	}
+	if l.rng.IntN(3) > 0 {
+		return // several steps pass before the watch resumes
+	}
+	if !w.follow(l.r.t, resource, got) {
+		l.r.t.Fatalf("step %d (%s): a watch of space %s resumed at %s saw %v, the list has %v", step, what, s, w.rv, w.seen, got)
+	}
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// follow watches from where it stopped until it has seen the state that a list
+// gave.
+func (w *watcher) follow(t *testing.T, resource dynamic.ResourceInterface, want map[string]string) bool {
+	t.Helper()
+	if maps.Equal(w.seen, want) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watching, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: w.rv})
+	if err != nil {
+		t.Fatalf("watch from %s: %v", w.rv, err)
+	}
+	defer watching.Stop()
+	for e := range watching.ResultChan() {
+		u, ok := e.Object.(*unstructured.Unstructured)
+		if !ok {
+			t.Fatalf("watch from %s: %+v", w.rv, e.Object)
+		}
+		switch e.Type {
+		case watch.Added, watch.Modified:
+			w.seen[u.GetName()] = u.GetResourceVersion()
+		case watch.Deleted:
+			delete(w.seen, u.GetName())
+		case watch.Error:
+			t.Fatalf("watch from %s: %+v", w.rv, u)
+		}
+		w.rv = u.GetResourceVersion()
+		if maps.Equal(w.seen, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// follower follows a location by streams that are cut.
+type follower struct {
+	agent  *agent
+	stream *stream
+	have   holding
+	rev    int64
+	marker string
+}
+
+func (l *life) checkLocation(step int, what string, name key.Location, tr truth, f *follower) {
+	t := l.r.t
+	t.Helper()
+	want := tr.content(name)
+	d, err := dynamic.NewForConfig(l.r.config(viewPrefix + string(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) { // a view without ConfigMaps does not have the resource
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	if err == nil {
+		for _, u := range list.Items {
+			u.SetResourceVersion("")
+			got[u.GetName()] = text(u.Object)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("step %d (%s): the view of %s has %v, etcd says %v", step, what, name, got, want)
+	}
+	if l.rng.IntN(3) > 0 {
+		return // the agent stays away for some steps
+	}
+	s := f.agent.open(f.rev, f.marker)
+	hello, _ := s.next()
+	switch {
+	case hello.Hello == nil:
+		t.Fatalf("step %d: %s got %+v", step, name, hello)
+	case hello.Hello.Resumed:
+		mark := f.have.toMark(s, hello.Hello.Revision)
+		f.rev, f.marker = mark.Revision, mark.Marker
+	case f.have.root() != hello.Hello.Root:
+		mark := f.agent.walk(f.have)
+		f.rev, f.marker = mark.Revision, mark.Marker
+	default:
+		f.rev, f.marker = hello.Hello.Revision, hello.Hello.Marker
+	}
+	s.close()
+	rows, _ := l.r.table.Members(string(name))
+	if root, _ := (content{location: name, renderer: l.r.Hub}).total(rows); f.have.root() != root {
+		t.Fatalf("step %d (%s): the agent of %s has %v", step, what, name, slices.Sorted(maps.Keys(f.have)))
+	}
+}
