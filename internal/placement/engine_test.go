@@ -29,10 +29,15 @@ func membershipsOf(t *table.Table) map[string]string {
 	return all
 }
 
-// TestEngineEqualsRecomputation changes a small world at random, several things
+func TestEngineEqualsRecomputation(t *testing.T) { checkEngine(t, everything()) }
+
+// TestCompetingSpaces is the same where several spaces place the same identities.
+func TestCompetingSpaces(t *testing.T) { checkEngine(t, competition()) }
+
+// checkEngine changes a small world at random, several things
 // in a revision, and compares the engine's memberships with the naive rules and
 // with an engine that sees the same state for the first time.
-func TestEngineEqualsRecomputation(t *testing.T) {
+func checkEngine(t *testing.T, f focus) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world{}
 		engine, tbl := newTable()
@@ -54,7 +59,7 @@ func TestEngineEqualsRecomputation(t *testing.T) {
 				var updates []table.Update
 				seen := map[string]bool{}
 				for range rapid.IntRange(1, 6).Draw(t, "changes") {
-					seen[w.drawChange(t, rev)] = true
+					seen[w.drawChange(t, f, rev)] = true
 				}
 				for _, k := range slices.Sorted(maps.Keys(seen)) {
 					u := table.Update{Key: k, ModRev: rev}

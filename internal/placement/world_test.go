@@ -77,6 +77,33 @@ var (
 	worldLocations = []string{"a", "b", "c"}
 )
 
+// focus is what happens in a world: everything, or mostly spaces that compete.
+type focus struct {
+	kinds   []string
+	objects []key.Object
+	// assigned is the share, of three, of objects that are assigned directly.
+	assigned int
+}
+
+func everything() focus {
+	return focus{[]string{locating, placing, placing, reporting, writing, writing}, worldObjects(), 1}
+}
+
+func competition() focus {
+	f := focus{[]string{locating, reporting, reporting, reporting, writing, writing, writing}, nil, 3}
+	for _, s := range worldSpaces {
+		f.objects = append(f.objects, objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "namespaces", "", "n1"))
+	}
+	return f
+}
+
+const (
+	locating  = "location"
+	placing   = "placement"
+	reporting = "report"
+	writing   = "object"
+)
+
 func worldObjects() (all []key.Object) {
 	for _, s := range worldSpaces {
 		all = append(all,
@@ -154,40 +181,40 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	return spec
 }
 
-func drawNotes(t *rapid.T) map[string]string {
-	if rapid.IntRange(0, 2).Draw(t, "assigned directly") > 0 {
+func (f focus) drawNotes(t *rapid.T) map[string]string {
+	if rapid.IntRange(1, 3).Draw(t, "assigned directly") > f.assigned {
 		return map[string]string{"other": "note"}
 	}
 	return map[string]string{
 		v1alpha1.AssignedLocationsAnnotation: rapid.SampledFrom([]string{
-			`["a"]`, `["b","a"]`, `["none","c","c"]`, `[]`, `a`, `["a"`, `{"a":1}`, `[1]`, `null`, "",
+			`["a"]`, `["b","a"]`, `["a","b","c"]`, `["none","c","c"]`, `[]`, `a`, `["a"`, `{"a":1}`, `[1]`, `null`, "",
 		}).Draw(t, "assigned"),
 		v1alpha1.ReturnStatusAnnotation: rapid.SampledFrom([]string{"", "None", "Singleton", "Sometimes"}).Draw(t, "return"),
 	}
 }
 
 // drawChange changes one thing of the world and returns its key.
-func (w world) drawChange(t *rapid.T, rev int64) string {
+func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	var k string
 	next := thing{createRev: rev, uid: fmt.Sprintf("u%d", rev)}
-	switch rapid.IntRange(0, 9).Draw(t, "kind of change") {
-	case 0, 1:
+	switch rapid.SampledFrom(f.kinds).Draw(t, "kind of change") {
+	case locating:
 		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
 		next.labels = drawLabels(t)
-	case 2, 3:
+	case placing:
 		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
 		k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")).Key()
 		next.spec = drawSpec(t)
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"locations": "everywhere"}
 		}
-	case 4, 5:
-		o := rapid.SampledFrom(worldObjects()).Draw(t, "reported object")
+	case reporting:
+		o := rapid.SampledFrom(f.objects).Draw(t, "reported object")
 		k = key.Report{Location: key.Location(rapid.SampledFrom(worldLocations).Draw(t, "by")), Origin: key.Placed, Object: o}.Key()
 		next.report = w.drawReport(t, o)
-	default:
-		k = rapid.SampledFrom(worldObjects()).Draw(t, "object").Key()
-		next.labels, next.notes = drawLabels(t), drawNotes(t)
+	case writing:
+		k = rapid.SampledFrom(f.objects).Draw(t, "object").Key()
+		next.labels, next.notes = drawLabels(t), f.drawNotes(t)
 		next.spec = rev
 	}
 	was := w[k]
@@ -195,7 +222,7 @@ func (w world) drawChange(t *rapid.T, rev int64) string {
 		delete(w, k)
 		return k
 	}
-	if was != nil && rapid.IntRange(0, 9).Draw(t, "replace") > 0 {
+	if was != nil && rapid.IntRange(0, 9).Draw(t, "replace") > 1 {
 		next.createRev, next.uid = was.createRev, was.uid
 	}
 	next.deleting = next.report == nil && rapid.IntRange(0, 6).Draw(t, "deleting") == 0
