@@ -28,7 +28,8 @@ type (
 )
 
 // addAutoscalerConversions makes autoscaling/v1 a view of v2, in which
-// autoscalers are stored. Nothing is lost on the way there and back.
+// autoscalers are stored. As in Kubernetes, v1 has room for one CPU utilization
+// target; if there are several, the first one survives a write through v1.
 func addAutoscalerConversions(scheme *runtime.Scheme) error {
 	return errors.Join(
 		scheme.AddConversionFunc((*hpa1)(nil), (*hpa2)(nil), func(in, out any, _ conversion.Scope) error {
