@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -77,6 +78,16 @@ func (w *world) token(location string) string {
 		w.t.Fatal(err)
 	}
 	return token.Status.Token
+}
+
+// bearer is the secret in a join token.
+func (w *world) bearer(location string) string {
+	w.t.Helper()
+	join, err := wire.ParseJoin(w.token(location))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return join.Token
 }
 
 func unversioned(c *rest.Config) *rest.Config {
