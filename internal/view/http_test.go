@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -478,4 +479,70 @@ func TestFieldSelectors(t *testing.T) {
 			t.Errorf("%s: %q, want %q", selector, got, want)
 		}
 	}
+}
+
+// TestTransformedWatches: kubectl get -w asks for tables, controllers for metadata.
+func TestTransformedWatches(t *testing.T) {
+	f := newFixture(t)
+	f.put(cm("a", "default", "x", "1"))
+	f.put(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "x"})
+	s := f.serve()
+	const partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+	for _, path := range []string{"/spaces/a/api/v1/configmaps", "/spaces/*/api/v1/configmaps", "/spaces/*/apis/example.com/v1/widgets", "/spaces/a/apis/example.com/v2/widgets"} {
+		for accept, kind := range map[string]string{tableAccept: "Table", partial: "PartialObjectMetadata"} {
+			query := "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+			var types []string
+			for _, line := range firstLines(t, 2, s.URL+path+query, accept) {
+				var event struct {
+					Type   string
+					Object struct {
+						metav1.TypeMeta
+						metav1.ObjectMeta `json:"metadata"`
+						Rows              []struct{ Object metav1.PartialObjectMetadata }
+					}
+				}
+				if err := json.Unmarshal(line, &event); err != nil {
+					t.Fatalf("%s as %s: %v in %s", path, kind, err, line)
+				}
+				m := event.Object.ObjectMeta
+				if len(event.Object.Rows) == 1 {
+					m = event.Object.Rows[0].Object.ObjectMeta
+				}
+				end := event.Type == "BOOKMARK" && m.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+				if event.Object.Kind != kind || m.ResourceVersion == "" || m.Name != "x" && !end {
+					t.Errorf("%s as %s: %s", path, kind, line)
+				}
+				types = append(types, event.Type)
+			}
+			if got := strings.Join(types, " "); got != "ADDED BOOKMARK" {
+				t.Errorf("%s as %s: %s", path, kind, got)
+			}
+		}
+	}
+	if n := f.server.Fallbacks(); n != 0 {
+		t.Errorf("%d encodings fell back to decoding", n)
+	}
+}
+
+// firstLines reads the beginning of an answer that does not end.
+func firstLines(t *testing.T, n int, url, accept string) [][]byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var lines [][]byte
+	scanner := bufio.NewScanner(resp.Body)
+	for len(lines) < n && scanner.Scan() {
+		lines = append(lines, bytes.Clone(scanner.Bytes()))
+	}
+	return lines
 }

@@ -247,7 +247,7 @@ func genAngle(t *rapid.T, label string) angle {
 		a.namespace = rapid.SampledFrom([]string{"", "", "n1", "n2"}).Draw(t, "namespace")
 	}
 	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
-	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold"}).Draw(t, "selector")
+	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location"}).Draw(t, "selector")
 	return a
 }
 
@@ -263,7 +263,7 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 		}
 		o := sample{
 			gvr:   rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "of"),
-			space: rapid.SampledFrom([]key.Space{"a", "a-b", "b"}).Draw(t, "in"),
+			space: rapid.SampledFrom([]key.Space{"a", "a-b", "ab", "b"}).Draw(t, "in"),
 			name:  rapid.SampledFrom([]string{"x", "x-y", "z"}).Draw(t, "named"),
 		}
 		if o.gvr != namespaces {
@@ -278,7 +278,9 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 			continue
 		}
 		o.labels = map[string]string{}
-		for name, values := range map[string][]string{"app": {"", "web", "db"}, "at": {"", "l1", "l2", "l1.l2"}, "hold": {"", "", "", "why"}} {
+		for _, values := range [][]string{{"app", "", "web", "db"}, {"at", "", "l1", "l2", "l1.l2"}, {"hold", "", "", "", "why"},
+			{"orrery.dev/location", "", "", "upper"}} {
+			name, values := values[0], values[1:]
 			if v := rapid.SampledFrom(values).Draw(t, name); v != "" {
 				o.labels[name] = v
 			}

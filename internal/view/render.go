@@ -3,6 +3,8 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"unsafe"
+	"weak"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
@@ -20,52 +22,54 @@ type Rendered struct {
 	Digest wire.Sum
 }
 
-// digestMemo is what an entry remembers: objects are rendered alike for every
-// location, and a digest is small enough to keep.
-type digestMemo struct {
+// rendering is what an entry remembers: objects are rendered alike for every
+// location. The digest is small enough to keep; the bytes are found again only
+// while somebody else holds them, as when many locations are told of one edit.
+type rendering struct {
 	digest wire.Sum
 	// crd is the content of the CRD by which it was rendered; empty for built-ins.
-	crd string
+	crd   string
+	first weak.Pointer[byte]
+	size  int
 }
 
 // Render returns what a location gets of a row. It does not ask whether the row
-// belongs to the location.
+// belongs to the location. The caller must not change the object.
 func Render(k *kinds.Kind, row *table.Row, _ key.Location) (Rendered, error) {
+	known, ok := remembered(k, row)
+	if first := known.first.Value(); first != nil {
+		return Rendered{unsafe.Slice(first, known.size), known.digest}, nil
+	}
 	object, err := k.Travel(row.Value)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render %q: %w", row.Key, err)
 	}
-	digest, ok := remembered(k, row)
 	if !ok {
-		digest = wire.SumOf(object)
-		remember(k, row, digest)
+		known = rendering{digest: wire.SumOf(object), crd: definition(k)}
 	}
-	return Rendered{object, digest}, nil
+	known.first, known.size = weak.Make(unsafe.SliceData(object)), len(object)
+	// Agents are told of the version that is stored: only that one is kept.
+	if k.StoredAsServed() {
+		row.Memo.Store(known)
+	}
+	return Rendered{object, known.digest}, nil
 }
 
 // Digest is the digest of what Render returns, mostly from memory.
 func Digest(k *kinds.Kind, row *table.Row, l key.Location) (wire.Sum, error) {
-	if digest, ok := remembered(k, row); ok {
-		return digest, nil
+	if known, ok := remembered(k, row); ok {
+		return known.digest, nil
 	}
 	r, err := Render(k, row, l)
 	return r.Digest, err
 }
 
-func remembered(k *kinds.Kind, row *table.Row) (wire.Sum, bool) {
-	memo, ok := row.Memo.Load().(digestMemo)
-	if !ok || !k.StoredAsServed() || memo.crd != definition(k) {
-		return wire.Sum{}, false
+func remembered(k *kinds.Kind, row *table.Row) (rendering, bool) {
+	known, ok := row.Memo.Load().(rendering)
+	if !ok || !k.StoredAsServed() || known.crd != definition(k) {
+		return rendering{}, false
 	}
-	return memo.digest, true
-}
-
-// remember keeps the digest that agents are told of: that of the version which
-// is stored. Another version's is made anew each time.
-func remember(k *kinds.Kind, row *table.Row, digest wire.Sum) {
-	if k.StoredAsServed() {
-		row.Memo.Store(digestMemo{digest, definition(k)})
-	}
+	return known, true
 }
 
 func definition(k *kinds.Kind) string {

@@ -45,7 +45,7 @@ func (s selection) matches(k *kinds.Kind, l look, row *table.Row) bool {
 		return true
 	}
 	value, labels := row.Value, row.Meta.Labels
-	if l.at != "" && marked(labels) {
+	if l.at != "" && (s.fields != nil || marked(labels)) {
 		r, err := Render(k, row, l.at)
 		if err != nil {
 			return false

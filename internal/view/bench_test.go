@@ -1,0 +1,55 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// BenchmarkList reads all spaces at once over HTTP, in the forms that clients ask for.
+func BenchmarkList(b *testing.B) {
+	f := newFixture(b, func(_ *Config, tc *table.Config) { tc.Deriver = nil })
+	var updates []table.Update
+	const objects = 50000
+	for i := range objects {
+		o := cm(key.Space(fmt.Sprint("s", i%1000)), "default", fmt.Sprint("x", i), strings.Repeat("a", 2500))
+		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
+	}
+	f.apply(updates...)
+	s := f.serve()
+	for name, c := range map[string]struct{ path, accept string }{
+		"json":       {"/spaces/*/api/v1/configmaps", "application/json"},
+		"pretty":     {"/spaces/*/api/v1/configmaps?pretty=1", "application/json"},
+		"table":      {"/spaces/*/api/v1/configmaps", tableAccept},
+		"metadata":   {"/spaces/*/api/v1/configmaps", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"},
+		"none":       {"/spaces/*/api/v1/configmaps?labelSelector=no%3Done", "application/json"},
+		"space":      {"/spaces/s1/api/v1/configmaps", "application/json"},
+		"space, one": {"/spaces/s1/api/v1/namespaces/default/configmaps/x1", "application/json"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.URL+c.path, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				req.Header.Set("Accept", c.accept)
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, resp.Body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(n)
+				resp.Body.Close()
+			}
+		})
+	}
+}

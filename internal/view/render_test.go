@@ -1,0 +1,76 @@
+package view
+
+import (
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+func rowOf(o sample) *table.Row {
+	return &table.Row{Entry: table.NewEntry(o.key(), o.value(), 1, 1)}
+}
+
+func TestRenderedBytesAreSharedWhileInUse(t *testing.T) {
+	k, row := known()[configMaps], rowOf(cm("a", "default", "x", "1"))
+	first, err := Render(k, row, "l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Render(k, row, "l2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsafe.SliceData(first.Object) != unsafe.SliceData(again.Object) || len(first.Object) != len(again.Object) {
+		t.Error("rendered twice")
+	}
+	if want := wire.SumOf(first.Object); first.Digest != want || again.Digest != want {
+		t.Error("digest is not that of the bytes")
+	}
+	text := string(first.Object)
+	runtime.KeepAlive(again)
+	first, again = Rendered{}, Rendered{}
+	runtime.GC()
+	if known, ok := remembered(k, row); !ok || known.first.Value() != nil {
+		t.Error("bytes are kept for nobody")
+	}
+	later, err := Render(k, row, "l1")
+	if err != nil || string(later.Object) != text || later.Digest != wire.SumOf([]byte(text)) {
+		t.Errorf("rendered anew: %s %v", later.Object, err)
+	}
+}
+
+// TestOtherVersionsKeepNoDigest: agents compare digests of the stored version.
+func TestOtherVersionsKeepNoDigest(t *testing.T) {
+	row := rowOf(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "w"})
+	other, err := Digest(known()[widgetsV2], row, "l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row.Memo.Load() != nil {
+		t.Error("another version's digest is kept")
+	}
+	if own, err := Digest(known()[widgetsV1], row, "l1"); err != nil || own != other || row.Memo.Load() == nil {
+		t.Errorf("%v: %s, %s", err, own, other)
+	}
+}
+
+func TestHoldsAndResources(t *testing.T) {
+	f := newFixture(t)
+	f.put(cm("a", "default", "x", "1", "at=l1"), cm("b", "default", "x", "2", "at=l1.l2"))
+	f.put(sample{gvr: namespaces, space: "a", name: "held", labels: map[string]string{"at": "l1.l2", "hold": "why"}})
+	cms, nss := known()[configMaps].Resource, known()[namespaces].Resource
+	for l, want := range map[key.Location][]key.Resource{"l1": {cms}, "l2": {cms}, "l3": nil} {
+		if got := Resources(f.table, l); len(got) != len(want) || len(want) > 0 && got[0] != want[0] {
+			t.Errorf("%s has %v, want %v (not %v)", l, got, want, nss)
+		}
+	}
+	for space, want := range map[key.Space]bool{"a": true, "b": false} {
+		if row, _ := f.table.Get(cm(space, "default", "x", "").key()); Holds(row, "l1") != want {
+			t.Errorf("l1 holds the object of %s: %v", space, !want)
+		}
+	}
+}

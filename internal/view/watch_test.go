@@ -1,0 +1,284 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// inBubble runs a test on a clock of its own.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	known() // is compiled once, outside of all bubbles
+	synctest.Test(t, test)
+}
+
+func watchFrom(ctx context.Context, t *testing.T, f *fixture, l Lens, opts metainternalversion.ListOptions) watch.Interface {
+	t.Helper()
+	w, err := f.reader(l, configMaps).Watch(ctx, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func versionOf(t *testing.T, e watch.Event) string {
+	t.Helper()
+	m, err := meta.Accessor(e.Object)
+	if err != nil {
+		t.Fatalf("%v of %T", err, e.Object)
+	}
+	return m.GetResourceVersion()
+}
+
+func TestBookmarks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.server.Close()
+		f.put(cm("a", "default", "x", "1"))
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
+		defer cancel()
+		w := watchFrom(ctx, t, f, Space("a"), metainternalversion.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true})
+		silent := watchFrom(ctx, t, f, Space("a"), metainternalversion.ListOptions{ResourceVersion: "1"})
+		f.put(cm("other", "default", "x", "1"))
+		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, 148 * time.Second} {
+			e := <-w.ResultChan()
+			if e.Type != watch.Bookmark || versionOf(t, e) != "2" {
+				t.Errorf("%s at %s", e.Type, versionOf(t, e))
+			}
+			if got := time.Since(begin); got != after {
+				t.Errorf("bookmark after %s, not %s", got, after)
+			}
+		}
+		if e, ok := <-w.ResultChan(); ok {
+			t.Errorf("%v after the deadline", e)
+		}
+		if e, ok := <-silent.ResultChan(); ok {
+			t.Errorf("%v for a client that did not ask for bookmarks", e)
+		}
+	})
+}
+
+func TestInitialEvents(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.server.Close()
+		f.put(cm("a", "default", "x", "1"))
+		f.put(cm("a", "default", "y", "1"))
+		yes, no := true, false
+		w := watchFrom(t.Context(), t, f, Space("a"), metainternalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true})
+		for _, version := range []string{"1", "2"} {
+			if e := <-w.ResultChan(); e.Type != watch.Added || versionOf(t, e) != version {
+				t.Errorf("%s at %s, want ADDED at %s", e.Type, versionOf(t, e), version)
+			}
+		}
+		e := <-w.ResultChan()
+		if end, err := storage.HasInitialEventsEndBookmarkAnnotation(e.Object); e.Type != watch.Bookmark || !end || err != nil || versionOf(t, e) != "2" {
+			t.Errorf("%v does not end the initial events", e)
+		}
+		late := watchFrom(t.Context(), t, f, Space("a"), metainternalversion.ListOptions{SendInitialEvents: &no})
+		f.del(cm("a", "default", "x", ""))
+		for _, w := range []watch.Interface{w, late} {
+			if e := <-w.ResultChan(); e.Type != watch.Deleted || versionOf(t, e) != "3" {
+				t.Errorf("%s at %s, want DELETED at 3", e.Type, versionOf(t, e))
+			}
+			w.Stop()
+		}
+	})
+}
+
+func TestWatchesEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		deleted := make(chan struct{})
+		f := newFixture(t, func(c *Config, _ *table.Config) {
+			c.Gone = func(s key.Space) <-chan struct{} {
+				if s == "a" {
+					return deleted
+				}
+				return nil
+			}
+		})
+		f.put(cm("a", "default", "x", "1"))
+		from := metainternalversion.ListOptions{ResourceVersion: "1"}
+		a, b := watchFrom(t.Context(), t, f, Space("a"), from), watchFrom(t.Context(), t, f, Space("b"), from)
+		all := watchFrom(t.Context(), t, f, AllSpaces(), from)
+
+		close(deleted)
+		if e, ok := <-a.ResultChan(); ok {
+			t.Errorf("%v after the space went", e)
+		}
+		synctest.Wait()
+		select {
+		case e, ok := <-b.ResultChan():
+			t.Errorf("%v %v when another space went", e, ok)
+		default:
+		}
+
+		f.table.Reset(50, nil)
+		for _, w := range []watch.Interface{b, all} {
+			e := <-w.ResultChan()
+			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) {
+				t.Errorf("%v when the table was loaded anew", e)
+			}
+			if e, ok := <-w.ResultChan(); ok {
+				t.Errorf("%v after the end", e)
+			}
+		}
+
+		f.mu.Lock()
+		f.rev = 50
+		f.mu.Unlock()
+		last := watchFrom(t.Context(), t, f, Space("b"), metainternalversion.ListOptions{ResourceVersion: "50"})
+		f.server.Close()
+		if e, ok := <-last.ResultChan(); ok {
+			t.Errorf("%v after Close", e)
+		}
+		if _, err := f.reader(Space("b"), configMaps).Watch(t.Context(), &from); err == nil {
+			t.Error("a watch began after Close")
+		}
+	})
+}
+
+// TestFailedWatchDoesNotStay: what the handlers start and never Stop ends with
+// its context.
+func TestFailedWatchDoesNotStay(t *testing.T) {
+	f := newFixture(t)
+	f.put(cm("a", "default", "x", "1"))
+	s := f.serve()
+	status, body := get(t, s.URL+"/spaces/a/api/v1/configmaps?watch=1", "Accept", "application/yaml")
+	if status != http.StatusNotAcceptable {
+		t.Errorf("%d %s", status, body)
+	}
+	f.server.Close() // waits for all watches
+}
+
+// TestClientThatNeverReads: its connection is closed once the window has left it.
+func TestClientThatNeverReads(t *testing.T) {
+	f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 20 })
+	f.put(cm("a", "default", "x", "1"))
+	s := f.serve()
+	ended := make(chan struct{})
+	inner := s.Config.Handler
+	outer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer close(ended)
+		inner.ServeHTTP(w, req)
+	}))
+	defer outer.Close()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(outer.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET /spaces/a/api/v1/configmaps?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(30 * time.Second)
+	large := strings.Repeat("a", 100<<10)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			t.Fatal("the client still holds its watch")
+		default:
+			f.put(cm("a", "default", "x", large))
+		}
+	}
+}
+
+func TestPagesAreKeptForAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t, func(c *Config, tc *table.Config) { c.PageStates, tc.WindowSteps = 3, 1 })
+		defer f.server.Close()
+		for i := range 4 {
+			f.put(cm("a", "default", fmt.Sprint("x", i), "1"))
+		}
+		page := func(token string) (*list, error) {
+			l, err := f.reader(Space("a"), configMaps).List(t.Context(), &metainternalversion.ListOptions{Limit: 1, Continue: token})
+			if err != nil {
+				return nil, err
+			}
+			return l.(*list), nil
+		}
+		first, err := page("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			f.put(cm("a", "default", "x1", "2"))
+		}
+		f.del(cm("a", "default", "x2", ""))
+		<-time.After(time.Minute)
+		second, err := page(first.Continue)
+		if err != nil || second.ResourceVersion != "4" || versionOf(t, watch.Event{Object: second.Items[0]}) != "2" {
+			t.Fatalf("second page: %v %v", second, err)
+		}
+		<-time.After(3 * time.Minute)
+		_, err = page(second.Continue)
+		var status apierrors.APIStatus
+		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
+			t.Fatalf("third page, too late: %v", err)
+		}
+		third, err := page(status.Status().Continue)
+		if err != nil || third.ResourceVersion != "15" || third.Items[0].GetObjectMeta().GetName() != "x3" || third.Continue != "" {
+			t.Fatalf("third page, inconsistent: %v %v", third, err)
+		}
+
+		// More lists than are kept: the oldest has to go.
+		tokens := make([]string, 5)
+		for i := range tokens {
+			l, err := page("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens[i] = l.Continue
+			f.put(cm("a", "default", "x3", "2"))
+			f.put(cm("a", "default", "x3", "2"))
+		}
+		for i, token := range tokens {
+			if _, err := page(token); (err != nil) != (i < 2) {
+				t.Errorf("list %d of %d: %v", i, len(tokens), err)
+			}
+		}
+	})
+}
+
+// TestWatchOfOneName subscribes to one key only.
+func TestWatchOfOneName(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.server.Close()
+		f.put(cm("a", "default", "x", "1"))
+		a := angle{lens: Space("a"), gvr: configMaps, namespace: "default", name: "x"}
+		ctx, opts := a.options("1")
+		w, err := f.reader(a.lens, a.gvr).Watch(ctx, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); a.lens.topic(q) != table.At(cm("a", "default", "x", "").key()) {
+			t.Errorf("topic %v", a.lens.topic(q))
+		}
+		f.put(cm("a", "default", "x-y", "1"))
+		f.del(cm("a", "default", "x", "1"))
+		if e := <-w.ResultChan(); e.Type != watch.Deleted || versionOf(t, e) != "3" {
+			t.Errorf("%s at %s", e.Type, versionOf(t, e))
+		}
+	})
+}
