@@ -26,7 +26,7 @@ type claim struct {
 // contest is an identity that several spaces place.
 type contest struct {
 	as         map[key.Space]*Membership
-	byLocation map[string][]key.Space
+	byLocation map[string][]key.Space // in order
 }
 
 // spot is an identity at a location.
@@ -68,7 +68,7 @@ func (c *contest) set(space key.Space, as *Membership, moved func(location strin
 			if as != nil && as.Has(l) {
 				continue
 			}
-			c.byLocation[l] = slices.DeleteFunc(c.byLocation[l], func(s key.Space) bool { return s == space })
+			c.byLocation[l] = without(c.byLocation[l], space)
 			moved(l)
 			if len(c.byLocation[l]) == 0 {
 				delete(c.byLocation, l)
@@ -82,18 +82,41 @@ func (c *contest) set(space key.Space, as *Membership, moved func(location strin
 	c.as[space] = as
 	for _, l := range as.members {
 		if was == nil || !was.Has(l) {
-			c.byLocation[l] = append(c.byLocation[l], space)
+			c.byLocation[l] = with(c.byLocation[l], space)
 			moved(l)
 		}
 	}
 }
 
+func with(spaces []key.Space, s key.Space) []key.Space {
+	i, _ := slices.BinarySearch(spaces, s)
+	return slices.Insert(spaces, i, s)
+}
+
+func without(spaces []key.Space, s key.Space) []key.Space {
+	i, _ := slices.BinarySearch(spaces, s)
+	return slices.Delete(spaces, i, i+1)
+}
+
+// at are the spaces that claim a spot.
+func (c claims) at(s spot) []key.Space {
+	claim := c[s.Identity]
+	switch {
+	case claim.contest != nil:
+		return claim.contest.byLocation[s.location]
+	case claim.as != nil && claim.as.Has(s.location):
+		return []key.Space{claim.space}
+	}
+	return nil
+}
+
 // claimants are the spaces that contest a spot; nil if at most one claims it.
 func (c claims) claimants(s spot) []key.Space {
-	if contest := c[s.Identity].contest; contest != nil {
-		if spaces := contest.byLocation[s.location]; len(spaces) > 1 {
-			return spaces
-		}
+	if c[s.Identity].contest == nil {
+		return nil
+	}
+	if spaces := c.at(s); len(spaces) > 1 {
+		return spaces
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		recheck:   map[reach]struct{}{},
 		evaluated: map[string]struct{}{},
 		unsettled: map[key.Object]struct{}{},
+		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
 	}
 	s.sort(changes)

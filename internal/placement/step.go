@@ -26,8 +26,10 @@ type step struct {
 	recheck map[reach]struct{}
 	// evaluated are the keys of the objects that have been, in this step.
 	evaluated map[string]struct{}
-	// unsettled are objects whose Membership may now be another.
+	// unsettled are objects whose Membership may now be another, and disputed the
+	// spots whose claimants are such objects.
 	unsettled map[key.Object]struct{}
+	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
 }
 
@@ -236,21 +238,11 @@ func (s *step) reevaluate(row *table.Row, namespace string) {
 
 // claim notes how an object is placed, and whose Memberships that may change.
 func (s *step) claim(o key.Object, as *Membership) {
-	was := s.claims.as(o)
-	if was == as {
+	if s.claims.as(o) == as {
 		return
 	}
 	s.unsettled[o] = struct{}{}
-	s.claims.set(o, as, func(location string) { s.dispute(spot{o.Identity, location}) })
-}
-
-// dispute has the claimants of a spot settled again.
-func (s *step) dispute(at spot) {
-	if contest := s.claims[at.Identity].contest; contest != nil {
-		for _, space := range contest.byLocation[at.location] {
-			s.unsettled[key.Object{Space: space, Identity: at.Identity}] = struct{}{}
-		}
-	}
+	s.claims.set(o, as, func(location string) { s.disputed[spot{o.Identity, location}] = struct{}{} })
 }
 
 // noteReports disputes the contested spots that reports are about.
@@ -260,12 +252,19 @@ func (s *step) noteReports() {
 		if err != nil || r.Origin != key.Placed {
 			continue
 		}
-		s.dispute(spot{r.Identity, string(r.Location)})
+		if at := (spot{r.Identity, string(r.Location)}); s.claims.claimants(at) != nil {
+			s.disputed[at] = struct{}{}
+		}
 	}
 }
 
 // settle gives the Memberships, owners included, of all unsettled objects.
 func (s *step) settle() []table.Assignment {
+	for at := range s.disputed {
+		for _, space := range s.claims.at(at) {
+			s.unsettled[key.Object{Space: space, Identity: at.Identity}] = struct{}{}
+		}
+	}
 	assignments := make([]table.Assignment, 0, len(s.unsettled))
 	for o := range s.unsettled {
 		k := o.Key()
