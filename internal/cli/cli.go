@@ -80,6 +80,7 @@ each location keeps the cluster equal to that.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%v", err) })
 	root.AddCommand(
 		newHub(streams),
+		newDemo(program, streams),
 		newSpace(streams),
 		newLocation(streams),
 		newStatus(streams),

@@ -1,0 +1,280 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// Marks of what an agent makes at a location.
+const (
+	locationMark  = "orrery.dev/location"
+	spaceMark     = "orrery.dev/space"
+	kindMark      = "orrery.dev/source-kind"
+	namespaceMark = "orrery.dev/source-namespace"
+	nameMark      = "orrery.dev/source-name"
+	uidMark       = "orrery.dev/source-uid"
+)
+
+// count is what was found when the invariants held.
+type count struct{ objects, locations, copies int }
+
+func (c count) String() string {
+	return plural(c.objects, "object", "objects") + ", " + plural(c.locations, "location", "locations") + ", " + plural(c.copies, "copy", "copies")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// identity is what an object is called at both sides.
+type identity struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+func identityOf(o *unstructured.Unstructured) identity {
+	return identity{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
+}
+
+func (i identity) String() string {
+	if i.namespace == "" {
+		return i.Kind + " " + i.name
+	}
+	return i.Kind + " " + i.namespace + "/" + i.name
+}
+
+// verify lists both sides and says what of the invariants does not hold. It
+// looks at everything but the locations that are away.
+func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
+	sources, err := w.sources(ctx)
+	if err != nil {
+		return count{}, err
+	}
+	selected, err := w.selected(ctx)
+	if err != nil {
+		return count{}, err
+	}
+	c := count{objects: len(sources), locations: len(selected)}
+	at := map[identity][]*unstructured.Unstructured{}
+	for _, l := range w.locations {
+		if slices.Contains(away, l) {
+			continue
+		}
+		want := map[identity]*unstructured.Unstructured{}
+		if slices.Contains(selected, l) {
+			for _, source := range sources {
+				want[identityOf(source)] = source
+			}
+		}
+		found, err := l.check(ctx, want)
+		if err != nil {
+			return count{}, fmt.Errorf("location %s: %w", l.name, err)
+		}
+		c.copies += len(found)
+		for _, object := range found {
+			at[identityOf(object)] = append(at[identityOf(object)], object)
+		}
+	}
+	if len(away) > 0 { // what they would report is not known
+		return c, nil
+	}
+	for _, source := range sources {
+		if err := checkStatus(source, at[identityOf(source)]); err != nil {
+			return count{}, err
+		}
+	}
+	return c, nil
+}
+
+// sources lists the objects of the space that the Placement matches.
+func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	app, err := parse(storefrontYAML)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, like := range app {
+		mapping, err := w.shop.mapping(like.GroupVersionKind())
+		if meta.IsNoMatchError(err) {
+			continue // its CRD has been deleted, and its objects with it
+		}
+		if err != nil {
+			return nil, err
+		}
+		options := metav1.ListOptions{}
+		switch {
+		case like.GetNamespace() == namespace:
+		case like.GetName() == crdName:
+			options.FieldSelector = "metadata.name=" + crdName
+		default:
+			continue // the namespace, which goes where its objects go
+		}
+		list, err := w.shop.at(mapping, like.GetNamespace()).List(ctx, options)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s in the space: %w", like.GetKind(), err)
+		}
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// selected are the locations that the Placement selects by their labels now.
+func (w *world) selected(ctx context.Context) ([]*location, error) {
+	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p v1alpha1.Placement
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &p); err != nil {
+		return nil, fmt.Errorf("read the Placement: %w", err)
+	}
+	var selected []*location
+	for _, l := range w.locations {
+		object, err := w.root.get(ctx, objectOf("Location", l.name))
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range p.Spec.Locations {
+			selector, err := metav1.LabelSelectorAsSelector(s.Selector)
+			if err != nil {
+				return nil, fmt.Errorf("read the Placement: %w", err)
+			}
+			if selector.Matches(labels.Set(object.GetLabels())) {
+				selected = append(selected, l)
+				break
+			}
+		}
+	}
+	return selected, nil
+}
+
+// check compares what a location has with what it is to have, and returns what
+// it has.
+func (l *location) check(ctx context.Context, want map[identity]*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for id, source := range want {
+		object, err := l.get(ctx, source)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%s is missing", id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := compare(source, object); err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		if object.GetAnnotations()[uidMark] != string(source.GetUID()) {
+			return nil, fmt.Errorf("%s does not name the UID of its source", id)
+		}
+		found = append(found, object)
+	}
+	marked, err := l.marked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range marked {
+		if want[id] == nil {
+			return nil, fmt.Errorf("%s is still there", id)
+		}
+	}
+	if len(marked) < len(want) {
+		return nil, errors.New("not everything is marked")
+	}
+	return found, nil
+}
+
+// marked lists, of all kinds there are at the location, what carries the marks
+// of an agent.
+func (l *location) marked(ctx context.Context) ([]identity, error) {
+	l.discovery.Invalidate()
+	lists, err := l.discovery.ServerPreferredResources()
+	if err != nil && len(lists) == 0 { // of some groups it may fail, as those of add-ons do
+		return nil, fmt.Errorf("list the kinds: %w", err)
+	}
+	var all []identity
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("list the kinds: %w", err)
+		}
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") {
+				continue
+			}
+			objects, err := l.dynamic.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{LabelSelector: locationMark})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", r.Name, err)
+			}
+			for i := range objects.Items {
+				if proven(&objects.Items[i]) {
+					all = append(all, identityOf(&objects.Items[i]))
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// proven says whether the marks of an object are its own: controllers copy
+// labels to what they make.
+func proven(o *unstructured.Unstructured) bool {
+	a := o.GetAnnotations()
+	return a[kindMark] == o.GetKind() && a[namespaceMark] == o.GetNamespace() && a[nameMark] == o.GetName() &&
+		o.GetLabels()[spaceMark] == shopSpace && metav1.GetControllerOf(o) == nil
+}
+
+// checkStatus says whether a source has the status that it is to have: that of
+// the one location there is, or none.
+func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructured) error {
+	if source.GetName() == crdName {
+		return nil // a CRD's status is its space's own
+	}
+	var want any
+	if len(at) == 1 {
+		want = at[0].Object["status"]
+	}
+	have := source.Object["status"]
+	if isEmpty(want) && isEmpty(have) || equality.Semantic.DeepEqual(want, have) {
+		return nil
+	}
+	return fmt.Errorf("the status of %s is %v in the space, but should be %v", identityOf(source), have, want)
+}
+
+// isEmpty says whether a value holds nothing but empty maps, as the status of a
+// Service that has none.
+func isEmpty(v any) bool {
+	m, ok := v.(map[string]any)
+	for _, field := range m {
+		if !isEmpty(field) {
+			return false
+		}
+	}
+	return v == nil || ok
+}
