@@ -217,3 +217,28 @@ func TestDefinitionLifecycle(t *testing.T) {
 	h.must(200, h.do("DELETE", "a", crds, nil))
 	h.finish(func() (progress, error) { return h.server.FinishCRD(h.ctx, "a", "gizmos.example.com") })
 }
+
+// An apply of a CRD that changes nothing writes nothing, and an update may change its schema.
+func TestDefinitionApply(t *testing.T) {
+	h := newHub(t)
+	apply := func(c object) answer {
+		return h.do("PATCH", "a", crds+"/widgets.example.com?fieldManager=m", c, "Content-Type", "application/apply-patch+yaml")
+	}
+	one := h.must(201, apply(crd("widgets", "Widget", widgetSpec(nil))))
+	two := h.must(200, apply(crd("widgets", "Widget", widgetSpec(nil))))
+	if one.at("metadata", "resourceVersion") != two.at("metadata", "resourceVersion") || condition(one, "Established") != "True" {
+		t.Errorf("applied again: %s", two.raw)
+	}
+	h.must(201, h.do("POST", "a", widgets, widget("w", object{"color": "red"})))
+	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.at("spec", "color") != nil {
+		t.Errorf("a field that is not defined was kept: %s", a.raw)
+	}
+	two = h.must(200, apply(crd("widgets", "Widget", widgetSpec(object{"color": object{"type": "string"}}))))
+	if two.at("metadata", "generation") != 2.0 {
+		t.Errorf("changed schema: %s", two.raw)
+	}
+	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.at("spec", "color") != "red" {
+		t.Errorf("a field that was added is dropped: %s", a.raw)
+	}
+	h.must(200, h.do("PUT", "a", crds+"/widgets.example.com", two.body))
+}

@@ -21,47 +21,47 @@ import (
 // it goes, its objects go first, so none may be created behind its back.
 type owner struct {
 	object key.Object
-	// missing and ending are what a client is told.
-	missing, ending error
+	// missing and ending make what a client is told.
+	missing, ending func() error
 }
 
 // owners of an object of a kind in a namespace (empty if cluster-scoped).
 func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
-	var all []owner
-	forbidden := func(cause error) *apierrors.StatusError {
-		return apierrors.NewForbidden(kind.GVR.GroupResource(), name, cause)
-	}
-	if space != key.Root {
+	all := make([]owner, 0, 3)
+	own := func(space key.Space, r key.Resource, by string, ending func() error) {
 		all = append(all, owner{
-			object:  key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}},
-			missing: apierrors.NewNotFound(groupResource(key.Spaces), string(space)),
-			ending:  forbidden(fmt.Errorf("unable to create new content in space %s because it is being terminated", space)),
+			object:  key.Object{Space: space, Identity: key.Identity{Resource: r, Name: by}},
+			missing: func() error { return apierrors.NewNotFound(groupResource(r), by) },
+			ending:  ending,
 		})
 	}
+	if space != key.Root {
+		own(key.Root, key.Spaces, string(space), func() error { return terminating(kind, name, "space", string(space)) })
+	}
 	if kind.Custom != nil && kind.GVK.Group != key.Spaces.Group {
-		name := kind.Resource.Resource + "." + kind.GVK.Group
-		ending := apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), "create")
-		ending.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
-		all = append(all, owner{
-			object:  key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}},
-			missing: apierrors.NewNotFound(groupResource(key.CRDs), name),
-			ending:  ending,
+		own(space, key.CRDs, kind.Resource.Resource+"."+kind.GVK.Group, func() error {
+			err := apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), "create")
+			err.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+			return err
 		})
 	}
 	if kind.Namespaced {
-		ending := forbidden(fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
-		ending.ErrStatus.Details.Causes = append(ending.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type:    corev1.NamespaceTerminatingCause,
-			Message: fmt.Sprintf("namespace %s is being terminated", namespace),
-			Field:   "metadata.namespace",
-		})
-		all = append(all, owner{
-			object:  key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: namespace}},
-			missing: apierrors.NewNotFound(groupResource(key.Namespaces), namespace),
-			ending:  ending,
+		own(space, key.Namespaces, namespace, func() error {
+			err := terminating(kind, name, "namespace", namespace)
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+				Type:    corev1.NamespaceTerminatingCause,
+				Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+				Field:   "metadata.namespace",
+			})
+			return err
 		})
 	}
 	return all
+}
+
+func terminating(kind *kinds.Kind, name, what, owner string) *apierrors.StatusError {
+	return apierrors.NewForbidden(kind.GVR.GroupResource(), name,
+		fmt.Errorf("unable to create new content in %s %s because it is being terminated", what, owner))
 }
 
 func groupResource(r key.Resource) schema.GroupResource {
@@ -100,7 +100,7 @@ func (a *admission) check(ctx context.Context) error {
 			return fmt.Errorf("read %q: %w", o.object.Path(), err)
 		}
 		if r.KV == nil {
-			return o.missing
+			return o.missing()
 		}
 		if err := a.saw(i, r.KV.Value, r.KV.ModRevision); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (a *admission) check(ctx context.Context) error {
 func (a *admission) saw(i int, value []byte, rev int64) error {
 	o := a.owners[i]
 	if table.NewEntry(o.object.Key(), value, rev, rev).Meta.Deleting {
-		return o.ending
+		return o.ending()
 	}
 	a.revs[i] = rev
 	return nil
@@ -161,7 +161,7 @@ func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, ex
 		for i := range a.owners {
 			kvs := r.Responses[i+1].GetResponseRange().Kvs
 			if len(kvs) == 0 {
-				return resp, a.owners[i].missing
+				return resp, a.owners[i].missing()
 			}
 			if err := a.saw(i, kvs[0].Value, kvs[0].ModRevision); err != nil {
 				return resp, err
