@@ -89,21 +89,26 @@ func (r *reconciler) needNamespace(ctx context.Context, name string) error {
 	if name == "" || r.knowsNamespace(name) {
 		return nil
 	}
-	id := key.Identity{Resource: key.Namespaces, Name: name}
-	if r.engine.awaits(id) {
+	if r.engine.awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
 		return errDependency
 	}
+	_, err, _ := r.making.Do(name, func() (any, error) { return nil, r.makeNamespace(ctx, name) })
+	return err
+}
+
+func (r *reconciler) makeNamespace(ctx context.Context, name string) error {
+	if r.knowsNamespace(name) { // another worker was faster
+		return nil
+	}
+	id := key.Identity{Resource: key.Namespaces, Name: name}
 	_, err := r.target.get(ctx, namespacesPlace, id)
 	if missingObject(err, id) {
 		err = r.target.createNamespace(ctx, name, r.self())
-		if apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
 	}
-	if apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsForbidden(err):
 		return nil // the apply tells
-	}
-	if err != nil {
+	case err != nil && !apierrors.IsAlreadyExists(err):
 		return err
 	}
 	r.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -42,6 +44,7 @@ type reconciler struct {
 	changed func() // there are reports to send
 	metrics *metrics
 
+	making     singleflight.Group // of namespaces
 	mu         sync.Mutex
 	namespaces map[string]struct{} // that exist, as far as is known
 }

@@ -23,6 +23,8 @@ const (
 	lockWait = 2 * time.Second
 	// maxGroup bounds how many writes share a transaction.
 	maxGroup = 512
+	// commitLinger is how far apart commits are that nobody waits for.
+	commitLinger = 25 * time.Millisecond
 	// storeRetry is how long to wait after a commit that failed (a full disk).
 	storeRetry = time.Second
 )
@@ -73,6 +75,8 @@ type commit struct {
 	do func(*tx) error
 	// done is called once do is durable, on the committing goroutine; it must not wait.
 	done func()
+	// urgent says that somebody waits for it.
+	urgent bool
 }
 
 // openStore opens or creates the store in dir for a location.
@@ -121,15 +125,17 @@ func (s *store) prepare(location string) error {
 
 // run commits what is submitted until ctx ends, then what is already waiting.
 func (s *store) run(ctx context.Context) {
+	var last time.Time
 	for {
 		select {
 		case c := <-s.work:
-			s.group(ctx, c)
+			s.group(ctx, c, last.Add(commitLinger))
+			last = time.Now()
 		case <-ctx.Done():
 			for {
 				select {
 				case c := <-s.work:
-					s.group(ctx, c)
+					s.group(ctx, c, last)
 				default:
 					return
 				}
@@ -138,18 +144,37 @@ func (s *store) run(ctx context.Context) {
 	}
 }
 
-// group commits first and whatever else is waiting in one transaction.
-func (s *store) group(ctx context.Context, first *commit) {
+// gather adds to first what is waiting, and what comes until due or until
+// somebody waits for it.
+func (s *store) gather(ctx context.Context, first *commit, due time.Time) []*commit {
 	batch := []*commit{first}
-gather:
-	for len(batch) < maxGroup {
+	linger := time.NewTimer(time.Until(due))
+	defer linger.Stop()
+	for urgent := first.urgent; len(batch) < maxGroup; {
+		if urgent {
+			select {
+			case c := <-s.work:
+				batch = append(batch, c)
+				continue
+			default:
+				return batch
+			}
+		}
 		select {
 		case c := <-s.work:
-			batch = append(batch, c)
-		default:
-			break gather
+			batch, urgent = append(batch, c), c.urgent
+		case <-linger.C:
+			urgent = true
+		case <-ctx.Done():
+			return batch
 		}
 	}
+	return batch
+}
+
+// group commits first and others with it in one transaction.
+func (s *store) group(ctx context.Context, first *commit, due time.Time) {
+	batch := s.gather(ctx, first, due)
 	for {
 		err := s.update(batch)
 		if err == nil {
@@ -199,7 +224,7 @@ func (s *store) submit(ctx context.Context, c *commit) error {
 // write does a write and waits until it is durable.
 func (s *store) write(ctx context.Context, do func(*tx) error) error {
 	done := make(chan struct{})
-	if err := s.submit(ctx, &commit{do: do, done: func() { close(done) }}); err != nil {
+	if err := s.submit(ctx, &commit{do: do, done: func() { close(done) }, urgent: true}); err != nil {
 		return err
 	}
 	select {
