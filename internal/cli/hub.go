@@ -50,6 +50,8 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "how often agents hear from the hub on a quiet session")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "how long without a session until a location counts as disconnected")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
+	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "do not sync the embedded etcd to disk: a power cut loses what was acknowledged")
+	_ = flags.MarkHidden("unsafe-no-fsync") // the flag exists; it is for tests and benchmarks
 	return cmd
 }
 

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// hubWrites makes one object that C connected locations get, for several C, whose
+// simulated agents report at once. It counts revisions of the hub's log from just
+// before the object is made until the counts of its placement say that all is
+// applied and the log has come to rest, and takes them apart: writes of the
+// object; the transactions that hold reports, which the hub names in its answers;
+// writes of the placement, which a watch shows; and what is left.
+func (b *bench) hubWrites() error {
+	if err := b.fleet.grow(slices.Max(b.size.spread)); err != nil {
+		return err
+	}
+	objects, keys := 0, 0.0
+	for _, c := range b.size.spread {
+		w, err := b.writesFor(c)
+		if err != nil {
+			return fmt.Errorf("%d locations: %w", c, err)
+		}
+		objects, keys = max(objects, w.object), max(keys, float64(w.keys)/float64(c))
+		b.report.set(fmt.Sprintf("writes.%d", c), float64(w.total-w.object),
+			"%d keys of reports in %d, status of the placement %d, other %d", w.keys, w.reports, w.status, w.total-w.object-w.reports-w.status)
+	}
+	b.report.set("writes.object", float64(objects), "")
+	b.report.set("writes.keys", keys, "")
+	return nil
+}
+
+// writeCount is what one object on some locations took. All but keys are
+// transactions.
+type writeCount struct{ total, object, reports, keys, status int }
+
+func (b *bench) writesFor(c int) (n writeCount, err error) {
+	namespace := fmt.Sprintf("writes-%d", c)
+	if err := b.namespace(namespace); err != nil {
+		return n, err
+	}
+	if err := b.space.create(b.ctx, placementsPath,
+		placement(namespace, namespace, "configmaps", named(b.fleet.names(c)...), v1alpha1.ReturnStatusNone)); err != nil {
+		return n, err
+	}
+	if err := b.settled(namespace, 0, 0); err != nil {
+		return n, err
+	}
+	if err := b.calmDown(); err != nil {
+		return n, err
+	}
+	objects, err := b.space.watch(b.ctx, configMaps(namespace))
+	if err != nil {
+		return n, err
+	}
+	defer objects.close()
+	placements, err := b.space.watch(b.ctx, placementsPath)
+	if err != nil {
+		return n, err
+	}
+	defer placements.close()
+	before, err := b.revision()
+	if err != nil {
+		return n, err
+	}
+	b.fleet.answers.take()
+	if err := b.fill(namespace, 1); err != nil {
+		return n, err
+	}
+	if err := b.settled(namespace, 1, c); err != nil {
+		return n, err
+	}
+	if err := b.calmDown(); err != nil {
+		return n, err
+	}
+	after, err := b.revision()
+	if err != nil {
+		return n, err
+	}
+	n.total = int(after - before)
+	n.object, n.status = len(objects.events), len(placements.events)
+	n.keys, n.reports = b.fleet.answers.take()
+	return n, nil
+}
+
+// fanOut makes one object of 1 KB that many connected locations get, and edits it,
+// several times over. It times each from just before the request until the last
+// simulated agent has read it from its stream. The agents report at once, so the
+// first reports compete with the last deliveries; the next wave waits until the
+// counts of the placement say that all is applied.
+func (b *bench) fanOut() error {
+	const namespace = "fanout"
+	c := b.size.locations
+	if err := b.fleet.grow(c); err != nil {
+		return err
+	}
+	if err := b.namespace(namespace); err != nil {
+		return err
+	}
+	if err := b.space.create(b.ctx, placementsPath,
+		placement(namespace, namespace, "configmaps", named(b.fleet.names(c)...), v1alpha1.ReturnStatusNone)); err != nil {
+		return err
+	}
+	if err := b.calmDown(); err != nil {
+		return err
+	}
+	var creates, edits []float64
+	for i := range b.size.waves {
+		path, value := configMaps(namespace), fmt.Sprintf("wave-%d", i)
+		took, err := b.waveOf(c, value, func() error {
+			return b.space.create(b.ctx, path, configMap(namespace, nameOf(i), 1<<10, value))
+		})
+		if err != nil {
+			return err
+		}
+		creates = append(creates, took)
+		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
+			return err
+		}
+		took, err = b.waveOf(c, value+"-edited", func() error {
+			return b.space.patch(b.ctx, path+"/"+nameOf(i), fmt.Sprintf(`{"data":{"value":"%s-edited"}}`, value))
+		})
+		if err != nil {
+			return err
+		}
+		edits = append(edits, took)
+		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
+			return err
+		}
+	}
+	b.report.add("fanout.create", result{value: median(creates), samples: creates, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(creates))})
+	b.report.add("fanout.edit", result{value: median(edits), samples: edits, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(edits))})
+	return nil
+}
+
+// waveOf makes a change and returns the seconds until c agents have an object with
+// the value.
+func (b *bench) waveOf(c int, value string, change func() error) (float64, error) {
+	start := time.Now()
+	if err := change(); err != nil {
+		return 0, err
+	}
+	quick := []byte(`"` + value + `"`)
+	last, err := b.fleet.wave(c, func(p *wire.Put) bool {
+		return bytes.Contains(p.Object, quick) && gjson.GetBytes(p.Object, "data.value").String() == value
+	})
+	return last.Sub(start).Seconds(), err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// timed makes n changes, each when the one before was seen, and returns for each
+// the time from just before the request until w showed what came of it.
+func (b *bench) timed(n int, w *watch, change func(i int) error, seen func(e event, i int) bool) ([]float64, error) {
+	all := make([]time.Duration, 0, n)
+	for i := range n {
+		start := time.Now()
+		if err := change(i); err != nil {
+			return nil, err
+		}
+		at, err := w.until(b.ctx, fmt.Sprintf("change %d", i), func(e event) bool { return seen(e, i) })
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, at.Sub(start))
+	}
+	return milliseconds(all), nil
+}
+
+// latencies sets the lines NAME.p50 and NAME.p99.
+func (b *bench) latencies(name string, all []float64) {
+	b.report.set(name+".p50", quantile(all, 0.5), "%d changes", len(all))
+	b.report.set(name+".p99", quantile(all, 0.99), "longest %.1f ms", quantile(all, 1))
+}
+
+// editToTarget edits one ConfigMap in the space by JSON merge patches, one when
+// the one before has arrived, and times each from just before the patch until a
+// watch at the target shows it.
+func (b *bench) editToTarget() error {
+	const namespace = "edit"
+	if err := b.namespace(namespace); err != nil {
+		return err
+	}
+	if err := b.fill(namespace, 1); err != nil {
+		return err
+	}
+	if err := b.place(namespace, "configmaps", 1, v1alpha1.ReturnStatusNone); err != nil {
+		return err
+	}
+	w, err := b.target.watch(b.ctx, configMaps(namespace))
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	all, err := b.timed(b.size.edits, w, func(i int) error {
+		return b.space.patch(b.ctx, configMaps(namespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"edit-%d"}}`, i))
+	}, func(e event, i int) bool {
+		return gjson.GetBytes(e.object, "data.value").String() == "edit-"+strconv.Itoa(i)
+	})
+	if err != nil {
+		return err
+	}
+	b.latencies("edit", all)
+	return nil
+}
+
+const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{
+"replicas":2,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{
+"containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`
+
+// statusToSpace changes the status of a Deployment at the target, as a controller
+// there would, with a placement that returns it, and times each change from just
+// before the request until a watch in the space shows it.
+func (b *bench) statusToSpace() error {
+	const namespace = "status"
+	if err := b.namespace(namespace); err != nil {
+		return err
+	}
+	path := "/apis/apps/v1/namespaces/" + namespace + "/deployments"
+	if err := b.space.create(b.ctx, path, []byte(deployment)); err != nil {
+		return err
+	}
+	if err := b.place(namespace, "deployments", 1, v1alpha1.ReturnStatusSingleton); err != nil {
+		return err
+	}
+	w, err := b.space.watch(b.ctx, path)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	all, err := b.timed(b.size.statuses, w, func(i int) error {
+		return b.target.patch(b.ctx, path+"/web/status", fmt.Sprintf(`{"status":{"replicas":%d}}`, i+1))
+	}, func(e event, i int) bool {
+		return gjson.GetBytes(e.object, "status.replicas").Int() == int64(i+1)
+	})
+	if err != nil {
+		return err
+	}
+	b.latencies("status", all)
+	return nil
+}
+
+// driftRepaired changes the data of one object after the other at the target, and
+// times each from just before the request until a watch there shows the old
+// value again. Each object is touched once: an agent repairs one that somebody
+// fights over ever more slowly.
+func (b *bench) driftRepaired() error {
+	const namespace = "drift"
+	n := b.size.tamperings
+	if err := b.namespace(namespace); err != nil {
+		return err
+	}
+	if err := b.fill(namespace, n); err != nil {
+		return err
+	}
+	if err := b.place(namespace, "configmaps", n, v1alpha1.ReturnStatusNone); err != nil {
+		return err
+	}
+	w, err := b.target.watch(b.ctx, configMaps(namespace))
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	all, err := b.timed(n, w, func(i int) error {
+		path := configMaps(namespace) + "/" + nameOf(i) + "?fieldManager=somebody"
+		return b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`))
+	}, func(e event, i int) bool {
+		return e.name == nameOf(i) && gjson.GetBytes(e.object, "data.value").String() == "wanted"
+	})
+	if err != nil {
+		return err
+	}
+	b.latencies("drift", all)
+	return nil
+}

@@ -1,0 +1,81 @@
+// Command bench measures Orrery on real parts and prints a table: what, measured,
+// bar, verdict. Hub, agents and kube-apiservers are processes; locations beyond
+// those are simulated agents that speak the agents' protocol over HTTPS.
+//
+// What compares two systems is measured in one run, in alternating rounds, and
+// is a median. Clients share the machine with what they measure, so a time says
+// something only of the machine it was taken on. The run fails when a value is
+// worse than its range in bench/ranges.json, and not for missing a bar.
+//
+// It must never be given a way to make a number look better than a user would
+// find it: the hub and the agents run with default settings unless a method says
+// otherwise.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"orrery.dev/orrery/test/env"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == bareCommand {
+		os.Exit(bareMain(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// run measures, prints and keeps the results, and compares them with the ranges.
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	full := fullSize()
+	objects := flags.Int("n", full.objects, "objects of the full sync")
+	locations := flags.Int("locations", full.locations, "simulated locations that get one object")
+	quick := flags.Bool("quick", false, "small numbers: shows that everything can be measured, and nothing of how fast it is")
+	only := flags.String("only", "", "measure only these, comma-separated: "+strings.Join(stepNames(), ", "))
+	dir := flags.String("dir", "bench", "directory of ranges.json and results")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	size := full
+	if *quick {
+		size = quickSize()
+	} else {
+		size.objects, size.locations = *objects, *locations
+	}
+	wanted, err := chooseSteps(*only)
+	if err != nil {
+		return err
+	}
+	ranges, err := readRanges(*dir)
+	if err != nil {
+		return err
+	}
+
+	report := newReport(size)
+	report.warn(out)
+	failure := env.Main("bench", func(t env.T) { measure(t, size, wanted, report) })
+	report.end()
+	if !*quick {
+		report.compare(ranges)
+	}
+	if err := report.print(out); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	file, err := report.save(*dir)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nresults:", file)
+	return errors.Join(failure, report.worse())
+}

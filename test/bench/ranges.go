@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// limits is what a value may be before the run fails; an absent end is open.
+type limits struct {
+	Min *float64 `json:"min,omitempty"`
+	Max *float64 `json:"max,omitempty"`
+}
+
+// ranges are the limits by the ID of a line.
+type ranges map[string]limits
+
+func (l limits) holds(v float64) bool {
+	return (l.Min == nil || v >= *l.Min) && (l.Max == nil || v <= *l.Max)
+}
+
+func (l limits) String() string {
+	switch {
+	case l.Min != nil && l.Max != nil:
+		return fmt.Sprintf("%g..%g", *l.Min, *l.Max)
+	case l.Min != nil:
+		return fmt.Sprintf("≥%g", *l.Min)
+	case l.Max != nil:
+		return fmt.Sprintf("≤%g", *l.Max)
+	}
+	return "any"
+}
+
+// readRanges reads the committed ranges.
+func readRanges(dir string) (ranges, error) {
+	file := filepath.Join(dir, "ranges.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the ranges (run from the root of the repository, or give -dir): %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	var all ranges
+	if err := dec.Decode(&all); err != nil {
+		return nil, fmt.Errorf("read %q: %w", file, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/test/env"
+)
+
+// step measures some lines of the table.
+type step struct {
+	name string
+	run  func(*bench) error
+}
+
+// steps are in an order that suits all: what needs time to come to rest gets it
+// while others are measured.
+func steps() []step {
+	return []step{
+		{"sync", (*bench).fullSync},
+		{"edit", (*bench).editToTarget},
+		{"status", (*bench).statusToSpace},
+		{"drift", (*bench).driftRepaired},
+		{"quiet", (*bench).nothingChanging},
+		{"memory", (*bench).loadAgent},
+		{"writes", (*bench).hubWrites},
+		{"fanout", (*bench).fanOut},
+		{"api", (*bench).spaceAPI},
+		{"memory", (*bench).readMemory},
+	}
+}
+
+func stepNames() []string {
+	var all []string
+	for _, s := range steps() {
+		if !slices.Contains(all, s.name) {
+			all = append(all, s.name)
+		}
+	}
+	return all
+}
+
+// chooseSteps are those of a comma-separated list, or all.
+func chooseSteps(only string) ([]step, error) {
+	if only == "" {
+		return steps(), nil
+	}
+	names := strings.Split(only, ",")
+	for _, name := range names {
+		if !slices.Contains(stepNames(), name) {
+			return nil, fmt.Errorf("-only %q: want some of %s", name, strings.Join(stepNames(), ", "))
+		}
+	}
+	return slices.DeleteFunc(steps(), func(s step) bool { return !slices.Contains(names, s.name) }), nil
+}
+
+// measure takes the steps. One that can't be taken does not keep others from it.
+func measure(t env.T, s size, wanted []step, r *report) {
+	b := &bench{t: t, ctx: t.Context(), size: s, report: r}
+	if err := b.start(); err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	for _, step := range wanted {
+		start := time.Now()
+		t.Logf("%s ...", step.name)
+		if err := step.run(b); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if b.ctx.Err() != nil {
+			return
+		}
+		t.Logf("%s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/test/env"
+)
+
+const (
+	syncNamespace = "sync"
+	bareNamespace = "bare"
+)
+
+// fullSync has objects of 1 KB in a space that no location has. The clock runs
+// from just before a label makes one location have all of them until a watch at
+// its cluster has shown the last. In the same rounds, in turns, a bare client in
+// a process of its own applies the same objects server-side to the same cluster,
+// with 16 workers over one connection, and the same kind of watch stops the
+// clock. The namespaces exist before.
+//
+// The rate is the median over rounds of bare time / own time. CPU is that of the
+// agent from the label until the counts in the space say that all is applied,
+// which includes receiving, storing, observing and reporting, against what the
+// bare client takes from its first request to its last. Writes are those of the
+// agent's user in the cluster's audit log in that time.
+func (b *bench) fullSync() error {
+	n := b.size.objects
+	for _, err := range []error{
+		b.namespace(syncNamespace), b.namespace(bareNamespace),
+		b.space.create(b.ctx, placementsPath, placement(syncNamespace, syncNamespace, "configmaps", labelled("sync"), v1alpha1.ReturnStatusNone)),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	var rates, cpus, ours, bares []float64
+	extra := 0
+	for round := range b.size.rounds {
+		var own, bare syncRound
+		sides := []func() error{
+			func() (err error) { bare, err = b.bareRound(n); return err },
+			func() (err error) { own, err = b.syncRound(n, round == b.size.rounds-1); return err },
+		}
+		first := round % len(sides)
+		if err := errors.Join(sides[first](), sides[1-first]()); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		rates = append(rates, bare.took.Seconds()/own.took.Seconds())
+		cpus = append(cpus, own.cpu.Seconds()/bare.cpu.Seconds())
+		ours, bares = append(ours, own.took.Seconds()), append(bares, bare.took.Seconds())
+		extra = max(extra, own.writes-n)
+		b.t.Logf("sync of %d: %s, CPU %s, %d writes; bare client %s, CPU %s", n, own.took, own.cpu, own.writes, bare.took, bare.cpu)
+	}
+	b.placed += n
+	b.report.add("sync.rate", result{value: median(rates), samples: rates,
+		note: fmt.Sprintf("%d objects in %.2f s; bare client %.2f s", n, median(ours), median(bares))})
+	b.report.set("sync.extra", float64(extra), "%d objects", n)
+	b.report.add("sync.cpu", result{value: median(cpus), samples: cpus})
+	return nil
+}
+
+// syncRound is what one side took.
+type syncRound struct {
+	took, cpu time.Duration
+	writes    int
+}
+
+// bareRound has the bare client apply n objects, and deletes them.
+func (b *bench) bareRound(n int) (r syncRound, err error) {
+	w, err := b.target.watch(b.ctx, configMaps(bareNamespace))
+	if err != nil {
+		return r, err
+	}
+	defer w.close()
+	c, err := startBare(b.ctx, b.cluster.Kubeconfig, bareNamespace, n)
+	if err != nil {
+		return r, err
+	}
+	start := time.Now()
+	if err := c.begin(); err != nil {
+		return r, err
+	}
+	last, err := w.count(b.ctx, "ADDED", n)
+	usage, ended := c.end()
+	if err := errors.Join(err, ended); err != nil {
+		return r, err
+	}
+	if err := b.target.do(b.ctx, http.MethodDelete, configMaps(bareNamespace), "", nil); err != nil {
+		return r, err
+	}
+	_, err = w.count(b.ctx, "DELETED", n)
+	return syncRound{took: last.Sub(start), cpu: usage.CPU}, err
+}
+
+// syncRound has the agent apply n objects, and deletes them unless they are to stay.
+func (b *bench) syncRound(n int, stay bool) (r syncRound, err error) {
+	if err := b.fill(syncNamespace, n); err != nil {
+		return r, err
+	}
+	if err := b.settled(syncNamespace, n, 0); err != nil {
+		return r, err
+	}
+	w, err := b.target.watch(b.ctx, configMaps(syncNamespace))
+	if err != nil {
+		return r, err
+	}
+	defer w.close()
+	before := b.agent.Usage()
+	start := time.Now()
+	if err := b.root.patch(b.ctx, locationsPath+"/"+site, `{"metadata":{"labels":{"sync":"yes"}}}`); err != nil {
+		return r, err
+	}
+	last, err := w.count(b.ctx, "ADDED", n)
+	if err != nil {
+		return r, err
+	}
+	if err := b.settled(syncNamespace, n, n); err != nil {
+		return r, err
+	}
+	r = syncRound{took: last.Sub(start), cpu: b.agent.Usage().CPU - before.CPU}
+	r.writes = len(b.cluster.Requests(b.t, env.Filter{User: env.AgentUser, Writes: true, After: start}))
+	if stay {
+		return r, nil
+	}
+	return r, b.clearSync(w, n)
+}
+
+// clearSync deletes the objects in the space, and then takes the label from the
+// location, so that nothing is left that the agent could take for policy.
+func (b *bench) clearSync(w *watch, n int) error {
+	if err := share(b.ctx, b.writers, n, func(ctx context.Context, c *client, i int) error {
+		return c.do(ctx, http.MethodDelete, configMaps(syncNamespace)+"/"+nameOf(i), "", nil)
+	}); err != nil {
+		return err
+	}
+	if _, err := w.count(b.ctx, "DELETED", n); err != nil {
+		return err
+	}
+	if err := b.root.patch(b.ctx, locationsPath+"/"+site, `{"metadata":{"labels":{"sync":null}}}`); err != nil {
+		return err
+	}
+	return b.settled(syncNamespace, 0, 0)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
+)
+
+const (
+	spaceName = "bench"
+	// site is the location whose cluster is real.
+	site = "site"
+)
+
+// bench is what the measurements share: a hub with a space, and a real
+// kube-apiserver whose agent reaches the hub through a proxy that counts. It is
+// used by one goroutine.
+type bench struct {
+	t      env.T
+	ctx    context.Context
+	size   size
+	report *report
+
+	hub     *env.Hub
+	cluster *env.Cluster
+	agent   *env.Agent
+	proxy   *proxy
+	// root and space are the operators' and the users' space, target the cluster.
+	root, space, target *client
+	// writers write many things into the space at once.
+	writers []*client
+	// placed is how many objects the site has.
+	placed int
+	fleet  *fleet
+	// calm is a hub and an agent on which nothing is placed.
+	calm *calm
+}
+
+// start starts what all measurements need.
+func (b *bench) start() error {
+	b.cluster = env.StartCluster(b.t, "target", env.APIOnly())
+	b.hub = env.StartHub(b.t)
+	env.Orrery(b.t, b.hub.Kubeconfig, "space", "create", spaceName)
+	for to, config := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + spaceName} {
+		c, err := newClient(b.hub.PathConfig(config))
+		if err != nil {
+			return err
+		}
+		*to = c
+	}
+	var err error
+	if b.target, err = newClient(b.cluster.Config); err != nil {
+		return err
+	}
+	const writers = 16
+	if b.writers, err = newClients(b.ctx, b.hub.PathConfig("spaces/"+spaceName), writers); err != nil {
+		return err
+	}
+	if b.proxy, err = startProxy(b.t, b.hub.URL); err != nil {
+		return err
+	}
+	join, err := addLocation(b.ctx, b.root, site)
+	if err != nil {
+		return err
+	}
+	join.Hub = b.proxy.url
+	b.agent = env.StartAgent(b.t, site, join.Encode(), b.cluster.AgentKubeconfig)
+	b.fleet = newFleet(b)
+	return b.startCalm()
+}
+
+// addLocation makes a location and returns how its agent joins.
+func addLocation(ctx context.Context, root *client, name string) (wire.Join, error) {
+	location := encoded(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Location", "metadata": map[string]any{"name": name},
+	})
+	if err := root.create(ctx, locationsPath, location); err != nil {
+		return wire.Join{}, err
+	}
+	answer, err := root.ask(ctx, http.MethodPost, locationsPath+"/"+name+"/token", jsonBody, []byte("{}"))
+	if err != nil {
+		return wire.Join{}, err
+	}
+	return wire.ParseJoin(gjson.GetBytes(answer, "status.token").String())
+}
+
+// namespace makes a namespace in the space and at the target, so that no object
+// has to wait for it.
+func (b *bench) namespace(name string) error {
+	body := encoded(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	return errors.Join(
+		b.space.create(b.ctx, "/api/v1/namespaces", body),
+		b.target.create(b.ctx, "/api/v1/namespaces", body),
+	)
+}
+
+// fill makes ConfigMaps of 1 KB in a namespace of the space.
+func (b *bench) fill(namespace string, n int) error {
+	return share(b.ctx, b.writers, n, func(ctx context.Context, c *client, i int) error {
+		return c.create(ctx, configMaps(namespace), configMap(namespace, nameOf(i), 1<<10, "wanted"))
+	})
+}
+
+// place places what is in a namespace at the site, and waits until n objects are
+// there.
+func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnStatus) error {
+	if err := b.space.create(b.ctx, placementsPath, placement(namespace, namespace, resource, named(site), status)); err != nil {
+		return err
+	}
+	b.placed += n
+	return b.settled(namespace, n, n)
+}
+
+// settled waits until the counts of a placement say that all it has is applied.
+func (b *bench) settled(name string, objects, pairs int) error {
+	return eventually(b.ctx, fmt.Sprintf("the counts of placement %q", name), func() error {
+		text, err := b.space.get(b.ctx, placementsPath+"/"+name)
+		if err != nil {
+			return err
+		}
+		var p v1alpha1.Placement
+		if err := json.Unmarshal(text, &p); err != nil {
+			return err
+		}
+		s := p.Status
+		if int(s.Objects) != objects || int(s.Assigned) != pairs || int(s.Applied) != pairs ||
+			!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionSynced) {
+			return fmt.Errorf("of %d objects and %d pairs it has %d and %d, %d applied, %d failed: %v",
+				objects, pairs, s.Objects, s.Assigned, s.Applied, s.Failed, s.Errors)
+		}
+		return nil
+	})
+}
+
+// revision is that of the hub's log.
+func (b *bench) revision() (int64, error) {
+	list, err := b.space.get(b.ctx, "/api/v1/namespaces?limit=1")
+	return gjson.GetBytes(list, "metadata.resourceVersion").Int(), err
+}
