@@ -100,19 +100,29 @@ func pairLess(a, b pair) bool {
 
 // New makes a Tally that has been told of nothing.
 func New(config Config) *Tally {
-	t := &Tally{config: config, away: map[string]struct{}{}}
+	t := &Tally{
+		config:         config,
+		away:           map[string]struct{}{},
+		dirtyPlacement: map[Placement]struct{}{},
+		dirtyLocation:  map[string]struct{}{},
+	}
 	t.clear()
 	return t
 }
 
+// clear forgets everything but who is away; what was counted is dirty.
 func (t *Tally) clear() {
+	for p := range t.placements {
+		t.dirtyPlacement[p] = struct{}{}
+	}
+	for l := range t.locations {
+		t.dirtyLocation[l] = struct{}{}
+	}
 	t.objects = map[string]*object{}
 	t.placements = map[Placement]*placementTally{}
 	t.locations = map[string]*locationTally{}
 	t.there = map[string]table.Labels{}
 	t.known = map[Placement]struct{}{}
-	t.dirtyPlacement = map[Placement]struct{}{}
-	t.dirtyLocation = map[string]struct{}{}
 }
 
 // Disconnect notes whether a location is away, so that what is known of its

@@ -1,0 +1,299 @@
+package tally
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// digest stands for rendering: what a location gets depends on the spec and on
+// the location, and some specs can't be rendered.
+func digest(row *table.Row, l key.Location) (wire.Sum, error) {
+	spec := gjson.GetBytes(row.Value, "spec").Str
+	if spec == "broken" {
+		return wire.Sum{}, errors.New("no such field")
+	}
+	return wire.SumOf([]byte(spec + "@" + string(l))), nil
+}
+
+func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
+	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+var (
+	testSpaces    = []key.Space{"s1", "s2"}
+	testLocations = []string{"a", "b", "c"}
+)
+
+func testObjects() (all []key.Object) {
+	for _, s := range testSpaces {
+		for i := range 6 {
+			all = append(all, objectAt(s, "", "configmaps", "n", fmt.Sprint(i)))
+		}
+	}
+	return all
+}
+
+// machine drives a table with an engine and a tally through a random life.
+type machine struct {
+	table *table.Table
+	tally *Tally
+	rev   int64
+	away  map[string]bool
+	// shown is what a hub has written by what was dirty.
+	shownPlacements map[Placement]PlacementCounts
+	shownLocations  map[key.Location]v1alpha1.Counts
+}
+
+func (m *machine) put(t *rapid.T, updates map[string][]byte) {
+	m.rev++
+	state := m.table.Snapshot()
+	var all []table.Update
+	for _, k := range slices.Sorted(maps.Keys(updates)) {
+		u := table.Update{Key: k, Value: updates[k], CreateRev: m.rev, ModRev: m.rev}
+		if row := state.Get(k); row != nil {
+			u.CreateRev = row.CreateRev
+		}
+		all = append(all, u)
+	}
+	if err := m.table.Apply(m.rev, all); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
+	kind := rapid.SampledFrom([]string{"location", "placement", "object", "object", "object", "report", "report", "report", "report"}).Draw(t, "kind")
+	metadata := map[string]any{"uid": rapid.SampledFrom([]string{"u1", "u1", "u1", "u2"}).Draw(t, "uid")}
+	labels := map[string]string{"k": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "label")}
+	metadata["labels"] = labels
+	switch kind {
+	case "location":
+		k = objectAt(key.Root, v1alpha1.Group, "locations", "", rapid.SampledFrom(testLocations).Draw(t, "location")).Key()
+		value = mustJSON(map[string]any{"metadata": metadata})
+	case "placement":
+		k = objectAt(rapid.SampledFrom(testSpaces).Draw(t, "space"), v1alpha1.Group, "placements", "", rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")).Key()
+		value = mustJSON(map[string]any{"metadata": metadata, "spec": v1alpha1.PlacementSpec{
+			Suspend:   rapid.IntRange(0, 3).Draw(t, "suspend") == 0,
+			Locations: []v1alpha1.LocationSelector{{Selector: &metav1.LabelSelector{MatchLabels: labels}}, {Names: []string{"a"}}},
+			Downsync: []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{
+				LabelSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"k": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "wants")}}, {}}[:rapid.IntRange(1, 2).Draw(t, "selectors")],
+			}}},
+		}})
+	case "object":
+		k = rapid.SampledFrom(testObjects()).Draw(t, "object").Key()
+		if rapid.IntRange(0, 3).Draw(t, "directly") == 0 {
+			metadata["annotations"] = map[string]string{v1alpha1.AssignedLocationsAnnotation: `["b"]`}
+		}
+		value = mustJSON(map[string]any{"metadata": metadata, "spec": rapid.SampledFrom([]string{"x", "y", "broken"}).Draw(t, "spec")})
+	case "report":
+		l := key.Location(rapid.SampledFrom(testLocations).Draw(t, "by"))
+		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
+		k = key.Report{Location: l, Origin: origin, Object: rapid.SampledFrom(testObjects()).Draw(t, "of")}.Key()
+		value = mustJSON(wire.Report{
+			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
+			State: rapid.SampledFrom([]wire.State{
+				wire.Applied, wire.Applied, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned,
+			}).Draw(t, "state"),
+			Digest: wire.SumOf([]byte(rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "applied") + "@" + string(l))),
+		})
+	}
+	if rapid.IntRange(0, 5).Draw(t, "delete") == 0 {
+		value = nil
+	}
+	return k, value
+}
+
+func (m *machine) change(t *rapid.T) {
+	updates := map[string][]byte{}
+	for range rapid.IntRange(1, 8).Draw(t, "changes") {
+		k, value := m.drawValue(t)
+		updates[k] = value
+	}
+	m.put(t, updates)
+}
+
+func (m *machine) disconnect(t *rapid.T) {
+	l, away := rapid.SampledFrom(testLocations).Draw(t, "location"), rapid.Bool().Draw(t, "away")
+	m.tally.Disconnect(key.Location(l), away)
+	m.away[l] = away
+}
+
+func (m *machine) reset(*rapid.T) {
+	var all []table.Update
+	snap := m.table.Snapshot()
+	for _, prefix := range []string{"o/", "r/"} {
+		snap.Ascend(prefix, func(r *table.Row) bool {
+			all = append(all, table.Update{Key: r.Key, Value: r.Value, CreateRev: r.CreateRev, ModRev: r.ModRev})
+			return true
+		})
+	}
+	m.rev++
+	m.table.Reset(m.rev, all)
+}
+
+// check has a hub write what is dirty, and compares all that it has written
+// with counting everything anew.
+func (m *machine) check(t *rapid.T) {
+	dirty := m.tally.Dirty()
+	if dirty.Rev != m.rev {
+		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
+	}
+	for _, p := range dirty.Placements {
+		m.shownPlacements[p] = m.tally.Placement(p)
+	}
+	for _, l := range dirty.Locations {
+		m.shownLocations[l] = m.tally.Location(l)
+	}
+	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations) > 0 {
+		t.Fatalf("dirty without a change: %+v", again)
+	}
+	placements, locations := m.recount()
+	for _, s := range testSpaces {
+		for _, name := range []string{"p", "q"} {
+			p := Placement{s, name}
+			if got := m.shownPlacements[p]; !reflect.DeepEqual(got, placements[p]) {
+				t.Fatalf("%v:\n got %+v\nwant %+v", p, got, placements[p])
+			}
+		}
+	}
+	for _, l := range testLocations {
+		if got := m.shownLocations[key.Location(l)]; got != locations[l] {
+			t.Fatalf("location %s:\n got %+v\nwant %+v", l, got, locations[l])
+		}
+	}
+	for path, o := range m.tally.objects {
+		if o.as == nil && len(o.reports) == 0 {
+			t.Fatalf("%s is kept for nothing", path)
+		}
+	}
+}
+
+// recount counts everything anew from the words of the API.
+func (m *machine) recount() (map[Placement]PlacementCounts, map[string]v1alpha1.Counts) {
+	placements, locations := map[Placement]PlacementCounts{}, map[string]v1alpha1.Counts{}
+	state := m.table.Snapshot()
+	state.Ascend("o/", func(row *table.Row) bool {
+		in, ok := row.In.(*placement.Membership)
+		if !ok {
+			return true
+		}
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			panic(err)
+		}
+		for _, source := range in.Sources() {
+			p := Placement{o.Space, source.Placement}
+			if p.Name == "" {
+				continue
+			}
+			c := placements[p]
+			c.Objects++
+			for _, l := range source.Locations() {
+				if e := m.count(state, o, row, l, &c.Counts); e != nil && len(c.Errors) < 10 {
+					c.Errors = append(c.Errors, *e)
+				}
+			}
+			placements[p] = c
+		}
+		for _, l := range in.Members() {
+			c := locations[l]
+			m.count(state, o, row, l, &c)
+			locations[l] = c
+		}
+		return true
+	})
+	return placements, locations
+}
+
+// count counts one pair and returns what is wrong with it.
+func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l string, c *v1alpha1.Counts) *v1alpha1.PlacementError {
+	c.Assigned++
+	if m.away[l] {
+		c.Stale++
+	}
+	e := &v1alpha1.PlacementError{Object: o.Identity.String(), Location: l}
+	var r wire.Report
+	if row := state.Get(key.Report{Location: key.Location(l), Origin: key.Placed, Object: o}.Key()); row != nil {
+		if err := json.Unmarshal(row.Value, &r); err != nil {
+			panic(err)
+		}
+	}
+	place, _ := row.In.(*placement.Membership).Place(l)
+	sum, err := digest(row, key.Location(l))
+	switch {
+	case place.Owner != "":
+		c.Failed++
+		e.Reason, e.Message = "Conflict", "the location has "+place.Owner
+		return e
+	case place.Held != "":
+		c.Held++
+	case err != nil:
+		c.Held++
+		e.Reason, e.Message = "Held", err.Error()
+		return e
+	case r.UID != row.Meta.UID:
+	case r.State == wire.Applied && r.Digest == sum:
+		c.Applied++
+	case r.State == wire.Held:
+		c.Held++
+	case strings.Contains("Failed Unsupported Conflict", string(r.State)):
+		c.Failed++
+		if e.Reason, e.Message = r.Reason, r.Message; e.Reason == "" {
+			e.Reason = string(r.State)
+		}
+		return e
+	}
+	return nil
+}
+
+// TestTallyEqualsRecount counts by differences through random lives and
+// compares with counting anew; only what is called dirty is looked at.
+func TestTallyEqualsRecount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{
+			tally: New(Config{Digest: digest}), away: map[string]bool{},
+			shownPlacements: map[Placement]PlacementCounts{}, shownLocations: map[key.Location]v1alpha1.Counts{},
+		}
+		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
+		for _, l := range testLocations[:2] {
+			m.put(t, map[string][]byte{objectAt(key.Root, v1alpha1.Group, "locations", "", l).Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
+		}
+		for i := range rapid.IntRange(1, 40).Draw(t, "length") {
+			switch rapid.IntRange(0, 9).Draw(t, "action") {
+			case 0:
+				m.disconnect(t)
+			case 1:
+				m.reset(t)
+			default:
+				m.change(t)
+			}
+			if i%3 == 0 { // several revisions are counted at once
+				m.check(t)
+			}
+		}
+		m.check(t)
+	})
+}
