@@ -17,7 +17,7 @@ func BenchmarkList(b *testing.B) {
 	var updates []table.Update
 	const objects = 50000
 	for i := range objects {
-		o := cm(key.Space(fmt.Sprint("s", i%1000)), "default", fmt.Sprint("x", i), strings.Repeat("a", 2500))
+		o := cm(key.Space(fmt.Sprint("s", i%1000)), fmt.Sprint("x", i), strings.Repeat("a", 2500))
 		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
 	}
 	f.apply(updates...)

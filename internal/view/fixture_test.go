@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -48,13 +49,12 @@ var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
 })
 
 var (
-	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	scalersV1   = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
-	widgetsV1   = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	widgetsV2   = schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	scalersV1  = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
+	widgetsV1  = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	widgetsV2  = schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
 )
 
 func widgets() *apiextensionsv1.CustomResourceDefinition {
@@ -129,8 +129,9 @@ type sample struct {
 	annotations     map[string]string
 }
 
-func cm(space key.Space, namespace, name, data string, labels ...string) sample {
-	o := sample{gvr: configMaps, space: space, namespace: namespace, name: name, content: map[string]any{"data": map[string]any{"k": data}}}
+// cm is a ConfigMap in namespace "default".
+func cm(space key.Space, name, data string, labels ...string) sample {
+	o := sample{gvr: configMaps, space: space, namespace: "default", name: name, content: map[string]any{"data": map[string]any{"k": data}}}
 	for _, l := range labels {
 		k, v, _ := strings.Cut(l, "=")
 		if o.labels == nil {
@@ -160,9 +161,7 @@ func (o sample) value() []byte {
 		metadata["annotations"] = o.annotations
 	}
 	object := map[string]any{"apiVersion": k.Storage.String(), "kind": k.GVK.Kind, "metadata": metadata}
-	for field, v := range o.content {
-		object[field] = v
-	}
+	maps.Copy(object, o.content)
 	value, err := json.Marshal(object)
 	if err != nil {
 		panic(err)
@@ -170,23 +169,24 @@ func (o sample) value() []byte {
 	return append(value, '\n')
 }
 
-// put writes objects in one revision, which it returns.
-func (f *fixture) put(objects ...sample) int64 {
+// put writes objects in one revision.
+func (f *fixture) put(objects ...sample) {
 	var updates []table.Update
 	for _, o := range objects {
 		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
 	}
-	return f.apply(updates...)
+	f.apply(updates...)
 }
 
-func (f *fixture) del(objects ...sample) int64 {
+func (f *fixture) del(objects ...sample) {
 	var updates []table.Update
 	for _, o := range objects {
 		updates = append(updates, table.Update{Key: o.key()})
 	}
-	return f.apply(updates...)
+	f.apply(updates...)
 }
 
+// apply applies updates in one revision, which it returns.
 func (f *fixture) apply(updates ...table.Update) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

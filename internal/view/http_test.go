@@ -59,10 +59,10 @@ func fetch(t *testing.T, url string, header ...string) (int, []byte, http.Header
 
 func TestBytesAreServedAsTheyAre(t *testing.T) {
 	f := newFixture(t)
-	a := cm("a", "default", "x", "1")
+	a := cm("a", "x", "1")
 	a.annotations = map[string]string{"mine": "yes", SpaceAnnotation: "forged"}
 	f.put(a)
-	f.put(cm("b", "default", "x", "2"))
+	f.put(cm("b", "x", "2"))
 	s := f.serve()
 
 	_, body := get(t, s.URL+"/spaces/a/api/v1/namespaces/default/configmaps/x")
@@ -103,7 +103,7 @@ func TestBytesAreServedAsTheyAre(t *testing.T) {
 func TestPrettyEqualsIndented(t *testing.T) {
 	f := newFixture(t)
 	for i := range 3 {
-		f.put(cm("a", "default", fmt.Sprint("x", i), "1"))
+		f.put(cm("a", fmt.Sprint("x", i), "1"))
 	}
 	s := f.serve()
 	for _, path := range []string{
@@ -205,8 +205,8 @@ const tableAccept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 
 func TestTables(t *testing.T) {
 	f := newFixture(t)
-	f.put(cm("a", "default", "x", "1"))
-	f.put(cm("a", "default", "y", "1"))
+	f.put(cm("a", "x", "1"))
+	f.put(cm("a", "y", "1"))
 	s := f.serve()
 	for path, rows := range map[string]int{
 		"/spaces/a/api/v1/configmaps":                              2,
@@ -247,7 +247,7 @@ func TestTables(t *testing.T) {
 
 func TestGzip(t *testing.T) {
 	f := newFixture(t)
-	large := cm("a", "default", "large", strings.Repeat("a", 200<<10))
+	large := cm("a", "large", strings.Repeat("a", 200<<10))
 	f.put(large)
 	s := f.serve()
 	for _, path := range []string{"/spaces/a/api/v1/configmaps", "/spaces/a/api/v1/namespaces/default/configmaps/large"} {
@@ -273,7 +273,7 @@ func TestGzip(t *testing.T) {
 func TestLargeDecodedListsAreRefused(t *testing.T) {
 	f := newFixture(t, func(c *Config, _ *table.Config) { c.DecodedListBytes = 1000 })
 	for i := range 20 {
-		f.put(cm("a", "default", fmt.Sprint("x", i), strings.Repeat("a", 100)))
+		f.put(cm("a", fmt.Sprint("x", i), strings.Repeat("a", 100)))
 	}
 	s := f.serve()
 	path := s.URL + "/spaces/a/api/v1/configmaps"
@@ -332,7 +332,7 @@ func metadataInformer(c *rest.Config, stop <-chan struct{}) cache.SharedIndexInf
 func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan struct{}) cache.SharedIndexInformer) {
 	f := newFixture(t)
 	for i := range 30 {
-		f.put(cm("a", "default", fmt.Sprint("x", i), "1", "at=l1"))
+		f.put(cm("a", fmt.Sprint("x", i), "1", "at=l1"))
 	}
 	s := f.serve()
 	stop := make(chan struct{})
@@ -354,10 +354,10 @@ func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan str
 			t.Fatal(got)
 		}
 	}
-	f.put(cm("a", "default", "x3", "2", "at=l1"))
-	f.put(cm("a", "default", "new", "1", "at=l1"))
-	f.put(cm("a", "default", "new", "1", "at=l1", "hold=no longer shown at the location"))
-	f.del(cm("a", "default", "new", ""))
+	f.put(cm("a", "x3", "2", "at=l1"))
+	f.put(cm("a", "new", "1", "at=l1"))
+	f.put(cm("a", "new", "1", "at=l1", "hold=no longer shown at the location"))
+	f.del(cm("a", "new", ""))
 	want := []string{"update x3 31", "add new 32", "update new 33", "delete new 34"}
 	if strings.HasPrefix(path, "/views") {
 		want = []string{"update x3 31", "add new 32", "delete new 33"}
@@ -397,7 +397,7 @@ func TestClientErrors(t *testing.T) {
 		tc.WindowSteps = 2
 	})
 	for range 10 {
-		f.put(cm("a", "default", "x", "1"))
+		f.put(cm("a", "x", "1"))
 	}
 	s := f.serve()
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + "/spaces/a"}).CoreV1().ConfigMaps("default")
@@ -484,7 +484,7 @@ func TestFieldSelectors(t *testing.T) {
 // TestTransformedWatches: kubectl get -w asks for tables, controllers for metadata.
 func TestTransformedWatches(t *testing.T) {
 	f := newFixture(t)
-	f.put(cm("a", "default", "x", "1"))
+	f.put(cm("a", "x", "1"))
 	f.put(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "x"})
 	s := f.serve()
 	const partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -185,7 +185,6 @@ type follower struct {
 	angle angle
 	from  int64
 	watch watch.Interface
-	got   []told
 }
 
 // shown takes apart the JSON of an object as a reader writes it.

@@ -7,7 +7,6 @@ import (
 	"weak"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -22,61 +21,53 @@ type Rendered struct {
 	Digest wire.Sum
 }
 
+// Traveller says what of an object travels. It is a function of the object's
+// bytes and of its resource; the kinds of all versions of a resource agree.
+type Traveller interface {
+	Travel(value []byte) ([]byte, error)
+}
+
 // rendering is what an entry remembers: objects are rendered alike for every
 // location. The digest is small enough to keep; the bytes are found again only
 // while somebody else holds them, as when many locations are told of one edit.
 type rendering struct {
 	digest wire.Sum
-	// crd is the content of the CRD by which it was rendered; empty for built-ins.
-	crd   string
-	first weak.Pointer[byte]
-	size  int
+	first  weak.Pointer[byte]
+	size   int
 }
 
-// Render returns what a location gets of a row. It does not ask whether the row
-// belongs to the location. The caller must not change the object.
-func Render(k *kinds.Kind, row *table.Row, _ key.Location) (Rendered, error) {
-	known, ok := remembered(k, row)
+// Render returns what a location gets of a row, whose resource t is for. It
+// does not ask whether the row belongs to the location. The caller must not
+// change the object.
+func Render(t Traveller, row *table.Row, _ key.Location) (Rendered, error) {
+	known, ok := remembered(row)
 	if first := known.first.Value(); first != nil {
 		return Rendered{unsafe.Slice(first, known.size), known.digest}, nil
 	}
-	object, err := k.Travel(row.Value)
+	object, err := t.Travel(row.Value)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render %q: %w", row.Key, err)
 	}
 	if !ok {
-		known = rendering{digest: wire.SumOf(object), crd: definition(k)}
+		known.digest = wire.SumOf(object)
 	}
 	known.first, known.size = weak.Make(unsafe.SliceData(object)), len(object)
-	// Agents are told of the version that is stored: only that one is kept.
-	if k.StoredAsServed() {
-		row.Memo.Store(known)
-	}
+	row.Memo.Store(known)
 	return Rendered{object, known.digest}, nil
 }
 
 // Digest is the digest of what Render returns, mostly from memory.
-func Digest(k *kinds.Kind, row *table.Row, l key.Location) (wire.Sum, error) {
-	if known, ok := remembered(k, row); ok {
+func Digest(t Traveller, row *table.Row, l key.Location) (wire.Sum, error) {
+	if known, ok := remembered(row); ok {
 		return known.digest, nil
 	}
-	r, err := Render(k, row, l)
+	r, err := Render(t, row, l)
 	return r.Digest, err
 }
 
-func remembered(k *kinds.Kind, row *table.Row) (rendering, bool) {
+func remembered(row *table.Row) (rendering, bool) {
 	known, ok := row.Memo.Load().(rendering)
-	if !ok || !k.StoredAsServed() || known.crd != definition(k) {
-		return rendering{}, false
-	}
-	return known, true
-}
-
-func definition(k *kinds.Kind) string {
-	if k.Custom == nil {
-		return ""
-	}
-	return k.Custom.Hash()
+	return known, ok
 }
 
 // placed is the membership of rows that go to locations.

@@ -15,24 +15,25 @@ func rowOf(o sample) *table.Row {
 }
 
 func TestRenderedBytesAreSharedWhileInUse(t *testing.T) {
-	k, row := known()[configMaps], rowOf(cm("a", "default", "x", "1"))
-	first, err := Render(k, row, "l1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := Render(k, row, "l2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unsafe.SliceData(first.Object) != unsafe.SliceData(again.Object) || len(first.Object) != len(again.Object) {
-		t.Error("rendered twice")
-	}
-	if want := wire.SumOf(first.Object); first.Digest != want || again.Digest != want {
-		t.Error("digest is not that of the bytes")
-	}
-	text := string(first.Object)
-	runtime.KeepAlive(again)
-	first, again = Rendered{}, Rendered{}
+	k, row := known()[configMaps], rowOf(cm("a", "x", "1"))
+	text := func() string {
+		first, err := Render(k, row, "l1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Render(k, row, "l2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unsafe.SliceData(first.Object) != unsafe.SliceData(again.Object) || len(first.Object) != len(again.Object) {
+			t.Error("rendered twice")
+		}
+		if want := wire.SumOf(first.Object); first.Digest != want || again.Digest != want {
+			t.Error("digest is not that of the bytes")
+		}
+		runtime.KeepAlive(first.Object)
+		return string(again.Object)
+	}()
 	runtime.GC()
 	if known, ok := remembered(k, row); !ok || known.first.Value() != nil {
 		t.Error("bytes are kept for nobody")
@@ -60,7 +61,7 @@ func TestOtherVersionsKeepNoDigest(t *testing.T) {
 
 func TestHoldsAndResources(t *testing.T) {
 	f := newFixture(t)
-	f.put(cm("a", "default", "x", "1", "at=l1"), cm("b", "default", "x", "2", "at=l1.l2"))
+	f.put(cm("a", "x", "1", "at=l1"), cm("b", "x", "2", "at=l1.l2"))
 	f.put(sample{gvr: namespaces, space: "a", name: "held", labels: map[string]string{"at": "l1.l2", "hold": "why"}})
 	cms, nss := known()[configMaps].Resource, known()[namespaces].Resource
 	for l, want := range map[key.Location][]key.Resource{"l1": {cms}, "l2": {cms}, "l3": nil} {
@@ -69,7 +70,7 @@ func TestHoldsAndResources(t *testing.T) {
 		}
 	}
 	for space, want := range map[key.Space]bool{"a": true, "b": false} {
-		if row, _ := f.table.Get(cm(space, "default", "x", "").key()); Holds(row, "l1") != want {
+		if row, _ := f.table.Get(cm(space, "x", "").key()); Holds(row, "l1") != want {
 			t.Errorf("l1 holds the object of %s: %v", space, !want)
 		}
 	}

@@ -50,13 +50,13 @@ func TestBookmarks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		defer f.server.Close()
-		f.put(cm("a", "default", "x", "1"))
+		f.put(cm("a", "x", "1"))
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 		defer cancel()
 		w := watchFrom(ctx, t, f, Space("a"), metainternalversion.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true})
 		silent := watchFrom(ctx, t, f, Space("a"), metainternalversion.ListOptions{ResourceVersion: "1"})
-		f.put(cm("other", "default", "x", "1"))
+		f.put(cm("other", "x", "1"))
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, 148 * time.Second} {
 			e := <-w.ResultChan()
 			if e.Type != watch.Bookmark || versionOf(t, e) != "2" {
@@ -79,8 +79,8 @@ func TestInitialEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		defer f.server.Close()
-		f.put(cm("a", "default", "x", "1"))
-		f.put(cm("a", "default", "y", "1"))
+		f.put(cm("a", "x", "1"))
+		f.put(cm("a", "y", "1"))
 		yes, no := true, false
 		w := watchFrom(t.Context(), t, f, Space("a"), metainternalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true})
 		for _, version := range []string{"1", "2"} {
@@ -93,7 +93,7 @@ func TestInitialEvents(t *testing.T) {
 			t.Errorf("%v does not end the initial events", e)
 		}
 		late := watchFrom(t.Context(), t, f, Space("a"), metainternalversion.ListOptions{SendInitialEvents: &no})
-		f.del(cm("a", "default", "x", ""))
+		f.del(cm("a", "x", ""))
 		for _, w := range []watch.Interface{w, late} {
 			if e := <-w.ResultChan(); e.Type != watch.Deleted || versionOf(t, e) != "3" {
 				t.Errorf("%s at %s, want DELETED at 3", e.Type, versionOf(t, e))
@@ -114,7 +114,7 @@ func TestWatchesEnd(t *testing.T) {
 				return nil
 			}
 		})
-		f.put(cm("a", "default", "x", "1"))
+		f.put(cm("a", "x", "1"))
 		from := metainternalversion.ListOptions{ResourceVersion: "1"}
 		a, b := watchFrom(t.Context(), t, f, Space("a"), from), watchFrom(t.Context(), t, f, Space("b"), from)
 		all := watchFrom(t.Context(), t, f, AllSpaces(), from)
@@ -159,7 +159,7 @@ func TestWatchesEnd(t *testing.T) {
 // its context.
 func TestFailedWatchDoesNotStay(t *testing.T) {
 	f := newFixture(t)
-	f.put(cm("a", "default", "x", "1"))
+	f.put(cm("a", "x", "1"))
 	s := f.serve()
 	status, body := get(t, s.URL+"/spaces/a/api/v1/configmaps?watch=1", "Accept", "application/yaml")
 	if status != http.StatusNotAcceptable {
@@ -171,7 +171,7 @@ func TestFailedWatchDoesNotStay(t *testing.T) {
 // TestClientThatNeverReads: its connection is closed once the window has left it.
 func TestClientThatNeverReads(t *testing.T) {
 	f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 20 })
-	f.put(cm("a", "default", "x", "1"))
+	f.put(cm("a", "x", "1"))
 	s := f.serve()
 	ended := make(chan struct{})
 	inner := s.Config.Handler
@@ -197,7 +197,7 @@ func TestClientThatNeverReads(t *testing.T) {
 		case <-deadline:
 			t.Fatal("the client still holds its watch")
 		default:
-			f.put(cm("a", "default", "x", large))
+			f.put(cm("a", "x", large))
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestPagesAreKeptForAWhile(t *testing.T) {
 		f := newFixture(t, func(c *Config, tc *table.Config) { c.PageStates, tc.WindowSteps = 3, 1 })
 		defer f.server.Close()
 		for i := range 4 {
-			f.put(cm("a", "default", fmt.Sprint("x", i), "1"))
+			f.put(cm("a", fmt.Sprint("x", i), "1"))
 		}
 		page := func(token string) (*list, error) {
 			l, err := f.reader(Space("a"), configMaps).List(t.Context(), &metainternalversion.ListOptions{Limit: 1, Continue: token})
@@ -221,9 +221,9 @@ func TestPagesAreKeptForAWhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 10 {
-			f.put(cm("a", "default", "x1", "2"))
+			f.put(cm("a", "x1", "2"))
 		}
-		f.del(cm("a", "default", "x2", ""))
+		f.del(cm("a", "x2", ""))
 		<-time.After(time.Minute)
 		second, err := page(first.Continue)
 		if err != nil || second.ResourceVersion != "4" || versionOf(t, watch.Event{Object: second.Items[0]}) != "2" {
@@ -248,8 +248,8 @@ func TestPagesAreKeptForAWhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			tokens[i] = l.Continue
-			f.put(cm("a", "default", "x3", "2"))
-			f.put(cm("a", "default", "x3", "2"))
+			f.put(cm("a", "x3", "2"))
+			f.put(cm("a", "x3", "2"))
 		}
 		for i, token := range tokens {
 			if _, err := page(token); (err != nil) != (i < 2) {
@@ -264,7 +264,7 @@ func TestWatchOfOneName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		defer f.server.Close()
-		f.put(cm("a", "default", "x", "1"))
+		f.put(cm("a", "x", "1"))
 		a := angle{lens: Space("a"), gvr: configMaps, namespace: "default", name: "x"}
 		ctx, opts := a.options("1")
 		w, err := f.reader(a.lens, a.gvr).Watch(ctx, opts)
@@ -272,11 +272,11 @@ func TestWatchOfOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Stop()
-		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); a.lens.topic(q) != table.At(cm("a", "default", "x", "").key()) {
+		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); a.lens.topic(q) != table.At(cm("a", "x", "").key()) {
 			t.Errorf("topic %v", a.lens.topic(q))
 		}
-		f.put(cm("a", "default", "x-y", "1"))
-		f.del(cm("a", "default", "x", "1"))
+		f.put(cm("a", "x-y", "1"))
+		f.del(cm("a", "x", "1"))
 		if e := <-w.ResultChan(); e.Type != watch.Deleted || versionOf(t, e) != "3" {
 			t.Errorf("%s at %s", e.Type, versionOf(t, e))
 		}
