@@ -210,6 +210,7 @@ func (n namespaces) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // keys and paths.
 type named struct {
 	rest.RESTCreateUpdateStrategy
+	isSpace bool
 }
 
 func (n named) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
@@ -220,6 +221,9 @@ func (n named) Validate(ctx context.Context, obj runtime.Object) field.ErrorList
 	}
 	if err := key.ValidateName(name); err != nil {
 		problems = append(problems, field.Invalid(field.NewPath("metadata", "name"), name, err.Error()))
+	}
+	if n.isSpace && name == string(key.Root) {
+		problems = append(problems, field.Forbidden(field.NewPath("metadata", "name"), "the space root is always there"))
 	}
 	return problems
 }

@@ -233,7 +233,10 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 			status = kind.Custom.StatusStrategy()
 		}
 		if kind.Resource == key.Spaces || kind.Resource == key.Locations {
-			main = named{main}
+			main = named{main, kind.Resource == key.Spaces}
+		}
+		if kind.Resource == key.Placements {
+			main = selecting{main}
 		}
 		if kind.Resource == key.Spaces {
 			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}

@@ -58,6 +58,7 @@ func TestBadInput(t *testing.T) {
 		{"a name with a slash", configMaps, configMap("a/b", "", ""), 422, metav1.StatusReasonInvalid, "metadata.name"},
 		{"a space's name with two dashes", root + "/spaces", named("Space", "a--b"), 422, metav1.StatusReasonInvalid, "--"},
 		{"a space's name that is too long", root + "/spaces", named("Space", strings.Repeat("a", 41)), 422, metav1.StatusReasonInvalid, "40"},
+		{"a second root", root + "/spaces", named("Space", "root"), 422, metav1.StatusReasonInvalid, "root"},
 		{"a location's name", root + "/locations", named("Location", "North"), 422, metav1.StatusReasonInvalid, "metadata.name"},
 		{"a location outside of root", shop + "/apis/orrery.dev/v1alpha1/locations", named("Location", "x"), 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"an empty test", placements, placement(`{"locations":[{"names":["north"]}],"downsync":[{}]}`), 422, metav1.StatusReasonInvalid, "at least one of"},
