@@ -60,8 +60,6 @@ type Hub struct {
 	dirty   *dirtyLocations
 	// changed wakes the loop that writes counts.
 	changed signal
-	// anyCustom is by whose rules objects of CRDs travel.
-	anyCustom *kinds.Kind
 }
 
 // Ready tells the caller of Run that the hub serves.
@@ -102,7 +100,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), anyCustom: &kinds.Kind{HasStatus: true}}
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal()}
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
 		return nil, err

@@ -82,9 +82,9 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 
 var _ renderer = (*Hub)(nil)
 
-// travelKind is the kind by whose rules a row travels. It depends on the
-// resource alone, so that what travels is a function of the row.
-func (h *Hub) travelKind(row *table.Row) (*kinds.Kind, error) {
+// traveller says what of a row travels. It depends on the resource alone, so
+// that what travels is a function of the row.
+func (h *Hub) traveller(row *table.Row) (view.Traveller, error) {
 	o, err := key.ParseObject(row.Key)
 	if err != nil {
 		return nil, err
@@ -92,23 +92,23 @@ func (h *Hub) travelKind(row *table.Row) (*kinds.Kind, error) {
 	if kind, ok := h.registry.Builtin(key.Root).ForStorage(o.Resource); ok {
 		return kind, nil
 	}
-	return h.anyCustom, nil
+	return kinds.AnyCustom{}, nil
 }
 
 // Render makes of a row what a location gets.
 func (h *Hub) Render(row *table.Row, l key.Location) (view.Rendered, error) {
-	kind, err := h.travelKind(row)
+	t, err := h.traveller(row)
 	if err != nil {
 		return view.Rendered{}, err
 	}
-	return view.Render(kind, row, l)
+	return view.Render(t, row, l)
 }
 
 // Digest is the digest of what Render makes of a row.
 func (h *Hub) Digest(row *table.Row, l key.Location) (wire.Sum, error) {
-	kind, err := h.travelKind(row)
+	t, err := h.traveller(row)
 	if err != nil {
 		return wire.Sum{}, err
 	}
-	return view.Digest(kind, row, l)
+	return view.Digest(t, row, l)
 }

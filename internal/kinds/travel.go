@@ -19,32 +19,43 @@ var errNoObject = errors.New("not a JSON object")
 // in one cluster only (owners, finalizers), and without what was said to
 // Orrery rather than to the cluster.
 //
-// Two objects that mean the same to a location travel as the same bytes, so
-// digests of the result can be compared.
+// It depends on the bytes and on the resource alone, so it is the same for all
+// versions of a resource. Two objects that mean the same to a location travel
+// as the same bytes, so digests of the result can be compared.
 func (k *Kind) Travel(value []byte) ([]byte, error) {
+	f := k.travels
+	switch {
+	case f != nil:
+	case k.GVK.Group == v1alpha1.Group:
+		f = orreryTravels
+	default:
+		f = customTravels
+	}
+	return f.travel(value)
+}
+
+// AnyCustom says how objects of CRDs travel, for those who do not have the CRD.
+type AnyCustom struct{}
+
+// Travel is Kind.Travel of whatever kind a CRD defines.
+func (AnyCustom) Travel(value []byte) ([]byte, error) { return customTravels.travel(value) }
+
+// Filters of kinds whose objects have no Go type. Their status stays behind
+// whether or not the CRD has a status subresource: it may get one, or lose it.
+var (
+	customTravels = withMetadata(&filter{}, false, true)
+	orreryTravels = withMetadata(&filter{}, true, true)
+)
+
+func (f *filter) travel(value []byte) ([]byte, error) {
 	if !gjson.ValidBytes(value) {
-		return nil, fmt.Errorf("make %s travel: %w", k.GVK.Kind, errNoObject)
+		return nil, fmt.Errorf("find what travels: %w", errNoObject)
 	}
 	object := gjson.ParseBytes(value)
 	if !object.IsObject() {
-		return nil, fmt.Errorf("make %s travel: %w", k.GVK.Kind, errNoObject)
+		return nil, fmt.Errorf("find what travels: %w", errNoObject)
 	}
-	filter := k.travels
-	if filter == nil {
-		filter = customTravels[customTravel{orrery: k.GVK.Group == v1alpha1.Group, status: k.HasStatus}]
-	}
-	return filter.append(make([]byte, 0, len(value)), object), nil
-}
-
-// customTravel is what tells kinds apart whose objects have no Go type.
-type customTravel struct{ orrery, status bool }
-
-// customTravels is a table of constants.
-var customTravels = map[customTravel]*filter{
-	{false, false}: withMetadata(&filter{}, false, false),
-	{false, true}:  withMetadata(&filter{}, false, true),
-	{true, false}:  withMetadata(&filter{}, true, false),
-	{true, true}:   withMetadata(&filter{}, true, true),
+	return f.append(make([]byte, 0, len(value)), object), nil
 }
 
 // withMetadata adds to a filter what never travels, of whatever kind.
@@ -95,17 +106,17 @@ func localMetadata() []string {
 }
 
 // controlAnnotations are addressed to this hub, or were put there by it or by
-// an upper hub's agent. orrery.dev/cascade is not among them: whether a
+// an upper hub's agent. v1alpha1.CascadeAnnotation is not among them: whether a
 // namespace may go with its content is decided at the location, when the
 // source may be gone already.
 func controlAnnotations() []string {
 	return []string{
 		"kubectl.kubernetes.io/last-applied-configuration",
 		v1alpha1.AssignedLocationsAnnotation, v1alpha1.ReturnStatusAnnotation, v1alpha1.SpaceAnnotation,
-		"orrery.dev/expand",
-		"orrery.dev/source-kind", "orrery.dev/source-namespace", "orrery.dev/source-name", "orrery.dev/source-uid",
+		v1alpha1.ExpandAnnotation,
+		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
 	}
 }
 
 // markLabels are an upper hub's marks; this hub's agent puts its own.
-func markLabels() []string { return []string{"orrery.dev/location", "orrery.dev/space"} }
+func markLabels() []string { return []string{v1alpha1.LocationLabel, v1alpha1.SpaceLabel} }

@@ -12,6 +12,7 @@ func TestTravel(t *testing.T) {
 	}
 	custom := &Kind{HasStatus: true, Custom: &Custom{}}
 	custom.GVK.Group = "example.com"
+	plain := &Kind{Custom: &Custom{}}
 	below := &Kind{HasStatus: true, Custom: &Custom{}}
 	below.GVK.Group = "orrery.dev"
 	for _, c := range []struct {
@@ -29,6 +30,11 @@ func TestTravel(t *testing.T) {
 			"a custom resource keeps its empty and null values", custom,
 			`{"spec":{"a":{},"b":null,"c":[],"resources":{}},"status":{"x":1}}`,
 			`{"spec":{"a":{},"b":null,"c":[],"resources":{}}}`,
+		},
+		{
+			"status goes whether or not there is a subresource for it", plain,
+			`{"spec":{"a":1},"status":{"x":1}}`,
+			`{"spec":{"a":1}}`,
 		},
 		{
 			"marks and control annotations go, cascade stays", custom,
@@ -87,6 +93,12 @@ func TestTravel(t *testing.T) {
 			}
 			if string(got) != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			if c.kind.Custom == nil || c.kind == below {
+				return
+			}
+			if unknown, err := (AnyCustom{}).Travel([]byte(c.stored)); err != nil || string(unknown) != c.want {
+				t.Errorf("without its CRD: %s (%v)", unknown, err)
 			}
 		})
 	}

@@ -1,0 +1,27 @@
+package v1alpha1
+
+// The marks of what an agent makes at its location. The label LocationLabel
+// finds it; the annotations prove that it was made there, and name its source.
+// None of them belongs to what is made, so none is part of its digest.
+const (
+	// LocationLabel says for which location: NAME.UID8, the first eight
+	// characters of the Location's UID.
+	LocationLabel = "orrery.dev/location"
+	// SpaceLabel names the space of the source.
+	SpaceLabel = "orrery.dev/space"
+	// SourceKindAnnotation, SourceNamespaceAnnotation, SourceNameAnnotation and
+	// SourceUIDAnnotation are those of the source object. The first three are
+	// the object's own, too: where they are not, somebody copied the marks.
+	SourceKindAnnotation      = "orrery.dev/source-kind"
+	SourceNamespaceAnnotation = "orrery.dev/source-namespace"
+	SourceNameAnnotation      = "orrery.dev/source-name"
+	SourceUIDAnnotation       = "orrery.dev/source-uid"
+)
+
+const (
+	// CascadeAnnotation with value "true" on a Namespace or CRD has a location
+	// delete it even if there is something in it that Orrery did not make.
+	CascadeAnnotation = "orrery.dev/cascade"
+	// ExpandAnnotation with value "true" says that an object is a template.
+	ExpandAnnotation = "orrery.dev/expand"
+)
