@@ -38,7 +38,7 @@ func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.C
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
 	c.QuotaBackendBytes = backendQuota
 	c.UnsafeNoFsync = config.UnsafeNoFsync
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(warnings(config.Logger))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(config.Logger))
 	server, err := embed.StartEtcd(c)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
@@ -75,9 +75,14 @@ func LockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// warnings is etcd's logger: warnings and errors go to ours, as text.
-func warnings(logger *slog.Logger) *zap.Logger {
-	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "", SkipLineEnding: true})
-	sink := slog.NewLogLogger(logger.With("from", "etcd").Handler(), slog.LevelWarn).Writer()
-	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(sink), zapcore.WarnLevel))
+// etcdLogger passes on what etcd says: its errors as ours, its warnings, of
+// which some come with every start, for who asks for the debug log.
+func etcdLogger(logger *slog.Logger) *zap.Logger {
+	logger = logger.With("from", "etcd")
+	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", SkipLineEnding: true})
+	core := func(at slog.Level, from zapcore.LevelEnabler) zapcore.Core {
+		return zapcore.NewCore(encoder, zapcore.AddSync(slog.NewLogLogger(logger.Handler(), at).Writer()), from)
+	}
+	warnings := zap.LevelEnablerFunc(func(l zapcore.Level) bool { return l == zapcore.WarnLevel })
+	return zap.New(zapcore.NewTee(core(slog.LevelDebug, warnings), core(slog.LevelError, zapcore.ErrorLevel)))
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Servers []string
 	// UnsafeNoFsync makes tests and demos faster at the price of durability.
 	UnsafeNoFsync bool
-	// Logger receives what etcd has to say from warnings up.
+	// Logger receives what etcd has to say: errors, and warnings as debug.
 	Logger *slog.Logger
 }
 
