@@ -110,12 +110,15 @@ func New(config Config) *Tally {
 	return t
 }
 
-// clear forgets everything but who is away; what was counted is dirty.
+// clear forgets everything but who is away; what was known is dirty.
 func (t *Tally) clear() {
-	for p := range t.placements {
+	for p := range t.known {
 		t.dirtyPlacement[p] = struct{}{}
 	}
 	for l := range t.locations {
+		t.dirtyLocation[l] = struct{}{}
+	}
+	for l := range t.there {
 		t.dirtyLocation[l] = struct{}{}
 	}
 	t.objects = map[string]*object{}
@@ -185,8 +188,9 @@ func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 }
 
 // Dirty counts what has been observed and names those whose counts, or whose
-// own rows, have changed since it was last called, in order. A change of the
-// locations' labels makes every Placement dirty, since each may select others now.
+// own rows, have changed since it was last called, in order; some may be gone. A
+// change of the locations' labels makes every Placement dirty, since each may
+// select others now.
 func (t *Tally) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
