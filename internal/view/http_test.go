@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -545,4 +547,25 @@ func firstLines(t *testing.T, n int, url, accept string) [][]byte {
 		lines = append(lines, bytes.Clone(scanner.Bytes()))
 	}
 	return lines
+}
+
+// TestUnknownEncodersAreCounted: an upgrade that names encoders anew shows.
+func TestUnknownEncodersAreCounted(t *testing.T) {
+	f := newFixture(t)
+	f.put(cm("a", "x", "1"))
+	got, err := f.reader(Space("a"), configMaps).Get(request.WithNamespace(t.Context(), "default"), "x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var encoded runtime.Object
+	err = got.(runtime.CacheableObject).CacheEncode("renamed", func(o runtime.Object, _ io.Writer) error {
+		encoded = o
+		return nil
+	}, io.Discard)
+	if c, ok := encoded.(*corev1.ConfigMap); err != nil || !ok || c.Name != "x" || c.ResourceVersion != "1" {
+		t.Errorf("%v: %v", err, encoded)
+	}
+	if n := f.server.Fallbacks(); n != 1 {
+		t.Errorf("counted %d", n)
+	}
 }

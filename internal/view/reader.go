@@ -11,13 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/table"
 )
 
-// reader reads one kind through a lens.
+// reader reads one kind through a lens. It costs little and is made for each
+// request.
 type reader struct {
 	server *Server
 	lens   Lens
@@ -26,7 +28,14 @@ type reader struct {
 	look   look
 }
 
-var _ Storage = &reader{}
+var _ interface {
+	rest.Storage
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.Getter
+	rest.Lister
+	rest.Watcher
+} = &reader{}
 
 // New is an empty object.
 func (r *reader) New() runtime.Object {

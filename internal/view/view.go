@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/apihelpers"
 
 	"orrery.dev/orrery/internal/key"
@@ -143,20 +142,6 @@ func (s *Server) begin() error {
 // known reason asks for it. It is to stay zero: if not, the libraries name
 // their encoders in a new way and every read costs several times more.
 func (s *Server) Fallbacks() int64 { return s.fallbacks.Load() }
-
-// Storage is the reads of one kind through a lens.
-type Storage interface {
-	rest.Storage
-	rest.Scoper
-	rest.SingularNameProvider
-	rest.Getter
-	rest.Lister
-	rest.Watcher
-}
-
-// Storage returns the reads of one kind through a lens, for registries that
-// write elsewhere. It costs little and may be made for each request.
-func (s *Server) Storage(l Lens, k *kinds.Kind) Storage { return s.reader(l, k) }
 
 func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
 	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.of(k), look: l.looks(k)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -168,37 +167,46 @@ func TestFailedWatchDoesNotStay(t *testing.T) {
 	f.server.Close() // waits for all watches
 }
 
-// TestClientThatNeverReads: its connection is closed once the window has left it.
+// TestClientThatNeverReads: it is cut off once the window has left it.
 func TestClientThatNeverReads(t *testing.T) {
-	f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 20 })
-	f.put(cm("a", "x", "1"))
-	s := f.serve()
-	ended := make(chan struct{})
-	inner := s.Config.Handler
-	outer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer close(ended)
-		inner.ServeHTTP(w, req)
-	}))
-	defer outer.Close()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(outer.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "GET /spaces/a/api/v1/configmaps?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.After(30 * time.Second)
-	large := strings.Repeat("a", 100<<10)
-	for {
-		select {
-		case <-ended:
-			return
-		case <-deadline:
-			t.Fatal("the client still holds its watch")
-		default:
-			f.put(cm("a", "x", large))
-		}
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 20 })
+			f.put(cm("a", "x", "1"))
+			inner := f.serve().Config.Handler
+			ended := make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				defer close(ended)
+				inner.ServeHTTP(w, req)
+			}))
+			s.EnableHTTP2 = http2
+			s.StartTLS()
+			defer s.Close()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/spaces/a/api/v1/configmaps?watch=1&resourceVersion=1", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := s.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if want := map[bool]int{false: 1, true: 2}[http2]; resp.ProtoMajor != want {
+				t.Fatalf("served by HTTP/%d", resp.ProtoMajor)
+			}
+			deadline := time.After(30 * time.Second)
+			large := strings.Repeat("a", 100<<10)
+			for {
+				select {
+				case <-ended:
+					return
+				case <-deadline:
+					t.Fatal("the client still holds its watch")
+				default:
+					f.put(cm("a", "x", large))
+				}
+			}
+		})
 	}
 }
 
