@@ -131,7 +131,7 @@ func (p *placement) explain(s subject, location string, l table.Labels) Placemen
 			e.Nearest = i
 		}
 	}
-	if len(p.problems) > 0 && len(p.locations)+len(p.downsync) == 0 {
+	if len(p.problems) > 0 && len(p.locations)+len(p.downsync) == 0 { // no part of the spec could be read
 		e.Tests = append(e.Tests, Finding{fieldInvalid, p.problems[0]})
 	}
 	e.Places = e.Selects && e.Matched >= 0
@@ -225,10 +225,13 @@ func (e Explanation) String() string {
 			line("  annotation %s does not name the location", v1alpha1.AssignedLocationsAnnotation)
 		}
 	}
+	if len(e.Obstacles) > 0 {
+		return b.String() // what Placements say does not matter then
+	}
 	for _, p := range e.Placements {
 		p.describe(line)
 	}
-	if len(e.Placements) == 0 && e.Annotation == nil && len(e.Obstacles) == 0 {
+	if len(e.Placements) == 0 && e.Annotation == nil {
 		line("  the space has no Placement")
 	}
 	return b.String()
@@ -237,25 +240,30 @@ func (e Explanation) String() string {
 func (p PlacementExplanation) describe(line func(string, ...any)) {
 	suspended := ""
 	if p.Suspended {
-		suspended = ", suspended"
+		suspended = " (suspended)"
 	}
+	line("  Placement %s%s", p.Name, suspended)
 	switch {
 	case p.Matched >= 0:
-		line("  Placement %s%s: downsync[%d] matches the object", p.Name, suspended, p.Matched)
+		line("    downsync[%d] matches the object", p.Matched)
 	case len(p.Tests) == 0:
-		line("  Placement %s%s: has no downsync", p.Name, suspended)
+		line("    it has no downsync")
+	case len(p.Tests) == 1:
+		line("    downsync[0] does not match the object: %s", p.Tests[0])
 	default:
-		f := p.Tests[p.Nearest]
-		line("  Placement %s%s: downsync[%d] does not match the object: %s: %s", p.Name, suspended, p.Nearest, f.Field, f.Reason)
+		line("    no downsync matches the object, downsync[%d] comes nearest: %s", p.Nearest, p.Tests[p.Nearest])
 	}
 	if p.Selects {
-		line("    and selects the location")
+		line("    it selects the location")
 		return
 	}
 	if len(p.Locations) == 0 {
-		line("    and selects no location")
+		line("    it selects no location")
 	}
 	for i, f := range p.Locations {
-		line("    locations[%d] does not select the location: %s: %s", i, f.Field, f.Reason)
+		line("    locations[%d] does not select the location: %s", i, f)
 	}
 }
+
+// String is the field and the reason.
+func (f Finding) String() string { return f.Field + ": " + f.Reason }

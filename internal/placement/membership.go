@@ -167,7 +167,7 @@ func membershipKey(sources []Source, owners []owner) string {
 	for _, s := range sources {
 		text(s.Placement)
 		b = binary.AppendUvarint(b, s.locations.id)
-		b = append(b, flag(s.ReturnStatus), flag(s.Suspended))
+		b = append(b, bit(s.ReturnStatus), bit(s.Suspended))
 	}
 	for _, o := range owners {
 		text(o.location)
@@ -176,7 +176,7 @@ func membershipKey(sources []Source, owners []owner) string {
 	return string(b)
 }
 
-func flag(b bool) byte {
+func bit(b bool) byte {
 	if b {
 		return 1
 	}

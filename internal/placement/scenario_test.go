@@ -1,0 +1,219 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+var update = flag.Bool("update", false, "write what the scenarios give into their files")
+
+// TestScenarios runs testdata/*.txtar. The files of an archive are steps:
+//
+//	apply SPACE        YAML objects, written in one revision
+//	delete SPACE       GROUP/RESOURCE/[NAMESPACE/]NAME, one per line
+//	report LOCATION    SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME STATE, one per line
+//	places             what is expected to be placed where
+//	why PATH LOCATION  the expected explanation
+//	status SPACE NAME  the expected status of a Placement
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scenarios: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScenario(t, file) })
+	}
+}
+
+type scenario struct {
+	*testing.T
+	table *table.Table
+	rev   int64
+}
+
+func runScenario(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scenario{T: t}
+	_, s.table = newTable()
+	for i, f := range archive.Files {
+		words := strings.Fields(f.Name)
+		args := append(words[1:], "", "")
+		var got string
+		switch words[0] {
+		case "apply":
+			s.applyYAML(key.Space(args[0]), f.Data)
+			continue
+		case "delete":
+			s.remove(key.Space(args[0]), strings.Fields(string(f.Data)))
+			continue
+		case "report":
+			s.report(key.Location(args[0]), strings.Fields(string(f.Data)))
+			continue
+		case "places":
+			got = s.places()
+		case "why":
+			got = s.why(args[0], key.Location(args[1]))
+		case "status":
+			got = s.status(key.Space(args[0]), args[1])
+		default:
+			t.Fatalf("unknown step %q", f.Name)
+		}
+		if *update {
+			archive.Files[i].Data = []byte(got)
+		} else if got != string(f.Data) {
+			t.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var scenarioKinds = map[string]key.Resource{
+	"ConfigMap":   {Group: "core", Resource: "configmaps"},
+	"Event":       {Group: "core", Resource: "events"},
+	"Namespace":   {Group: "core", Resource: "namespaces"},
+	"Deployment":  {Group: "apps", Resource: "deployments"},
+	"ClusterRole": {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	"Location":    key.Locations,
+	"Placement":   key.Placements,
+}
+
+func (s *scenario) applyYAML(space key.Space, data []byte) {
+	s.rev++
+	var updates []table.Update
+	for _, doc := range bytes.Split(data, []byte("---\n")) {
+		var object struct {
+			Kind     string `json:"kind"`
+			Metadata struct {
+				Namespace string `json:"namespace"`
+				Name      string `json:"name"`
+			} `json:"metadata"`
+		}
+		var all map[string]any
+		if err := yaml.Unmarshal(doc, &object); err != nil {
+			s.Fatal(err)
+		}
+		if err := yaml.Unmarshal(doc, &all); err != nil {
+			s.Fatal(err)
+		}
+		r, ok := scenarioKinds[object.Kind]
+		if !ok {
+			s.Fatalf("unknown kind %q", object.Kind)
+		}
+		k := key.Object{Space: space, Identity: key.Identity{Resource: r, Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}}.Key()
+		u := table.Update{Key: k, CreateRev: s.rev, ModRev: s.rev}
+		uid := fmt.Sprintf("uid-%d", s.rev)
+		if row, _ := s.table.Get(k); row != nil {
+			u.CreateRev, uid = row.CreateRev, row.Meta.UID
+		}
+		all["metadata"].(map[string]any)["uid"] = uid
+		value, err := json.Marshal(all)
+		if err != nil {
+			s.Fatal(err)
+		}
+		u.Value = value
+		updates = append(updates, u)
+	}
+	s.write(updates)
+}
+
+func (s *scenario) write(updates []table.Update) {
+	if err := s.table.Apply(s.rev, updates); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scenario) remove(space key.Space, identities []string) {
+	s.rev++
+	var updates []table.Update
+	for _, id := range identities {
+		o, err := key.ParsePath(string(space) + "/" + id)
+		if err != nil {
+			s.Fatal(err)
+		}
+		updates = append(updates, table.Update{Key: o.Key(), ModRev: s.rev})
+	}
+	s.write(updates)
+}
+
+func (s *scenario) report(l key.Location, words []string) {
+	s.rev++
+	var updates []table.Update
+	for ; len(words) > 1; words = words[2:] {
+		o, err := key.ParsePath(words[0])
+		if err != nil {
+			s.Fatal(err)
+		}
+		row, _ := s.table.Get(o.Key())
+		r := wire.Report{UID: row.Meta.UID, State: wire.State(words[1]), Digest: wire.SumOf(nil)}
+		k := key.Report{Location: l, Origin: key.Placed, Object: o}.Key()
+		updates = append(updates, table.Update{Key: k, Value: mustJSON(r), CreateRev: s.rev, ModRev: s.rev})
+	}
+	s.write(updates)
+}
+
+func (s *scenario) places() string {
+	var b strings.Builder
+	s.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
+		m, ok := row.In.(*Membership)
+		if !ok {
+			return true
+		}
+		_, _ = fmt.Fprintf(&b, "%s %v\n", strings.TrimPrefix(row.Key, "o/"), m.Placements())
+		for _, p := range m.Places() {
+			_, _ = fmt.Fprintf(&b, "  %s", p.Location)
+			if p.Held != "" {
+				_, _ = fmt.Fprintf(&b, ", held: %s", p.Held)
+			}
+			if p.Owner != "" {
+				_, _ = fmt.Fprintf(&b, ", has %s", p.Owner)
+			}
+			b.WriteString("\n")
+		}
+		if from, asked := m.StatusFrom(); asked {
+			_, _ = fmt.Fprintf(&b, "  status from %q\n", from)
+		}
+		return true
+	})
+	return b.String()
+}
+
+func (s *scenario) why(path string, l key.Location) string {
+	o, err := key.ParsePath(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return Explain(s.table.Snapshot(), o, l).String()
+}
+
+func (s *scenario) status(space key.Space, name string) string {
+	status, ok := StatusOf(s.table.Snapshot(), space, name)
+	if !ok {
+		return "gone\n"
+	}
+	text := fmt.Sprintf("%v\n", status.Locations)
+	for _, p := range status.Problems {
+		text += p + "\n"
+	}
+	return text
+}
+
