@@ -20,6 +20,8 @@ import (
 
 const (
 	defaultWorkers = 16
+	// infoTimeout is how long a session waits for what it can do without.
+	infoTimeout = 3 * time.Second
 	// statusEvery is how often the status file is written while something changes.
 	statusEvery = time.Second
 )
@@ -203,6 +205,8 @@ func (a *Agent) landed(all []touched) {
 
 // info is what the hub is told of the agent.
 func (a *Agent) info(ctx context.Context) wire.Info {
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
 	version, err := a.target.version(ctx)
 	if err != nil {
 		a.log.Debug("the target's version is not known", "error", err)

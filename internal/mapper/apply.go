@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -147,7 +148,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &record{
-			Space: space, Source: source{UID: m.Annotations[uidMark]}, UID: m.UID,
+			Space: space, Source: source{UID: m.Annotations[v1alpha1.SourceUIDAnnotation]}, UID: m.UID,
 			Version: t.view.at.version, Kind: t.view.kind,
 		},
 		changed: true, claim: true, keep: true, decision: decision{retry: 1},

@@ -174,9 +174,9 @@ func (e *engine) item(o key.Object) (*item, bool) {
 // learn takes from an entry what its kind needs to be observed; true: that changed.
 func (e *engine) learn(it *item, w *want) bool {
 	k, changed := it.kind, false
-	if w.Version != "" && (k.version != w.Version || k.name != w.ObjectKind) {
-		changed = k.version == "" || k.sight == unserved
-		k.version, k.name = w.Version, w.ObjectKind
+	// One version shows all objects; another is tried only if that is not served.
+	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
+		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
 	asks := w.object() != nil && w.object().Policy.ReturnStatus
 	if asks == it.status {

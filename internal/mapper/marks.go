@@ -8,22 +8,21 @@ import (
 	"fmt"
 	"strconv"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
-// The marks of what the agent makes. The label finds; the annotations prove.
 const (
-	locationLabel  = "orrery.dev/location"
-	spaceLabel     = "orrery.dev/space"
-	kindMark       = "orrery.dev/source-kind"
-	namespaceMark  = "orrery.dev/source-namespace"
-	nameMark       = "orrery.dev/source-name"
-	uidMark        = "orrery.dev/source-uid"
-	impliedMark    = "orrery.dev/implied" // on namespaces made for what is in them
+	// locationLabel finds what the agent has made; the other marks prove it.
+	locationLabel = v1alpha1.LocationLabel
+	// impliedMark is on namespaces that the agent made for what is in them.
+	impliedMark    = "orrery.dev/implied"
 	managerPrefix  = "orrery/"
 	applyOperation = "Apply"
 	shortUIDLength = 8
-	neverAVersion  = "1" // no object has it: etcd's first revision is of nothing
+	// neverAVersion is a resourceVersion that no object has: etcd's first revision
+	// is of nothing. An apply that asks for it makes an object or fails.
+	neverAVersion = "1"
 )
 
 // identity is the location as the target sees it: NAME.UID8.
@@ -75,13 +74,13 @@ func (m *objectMeta) controlled() bool {
 // object of this kind and identity, and names its space. Controllers copy
 // labels, and backups copy everything but the place.
 func (m *objectMeta) provesOurs(l identity, kind string) (key.Space, bool) {
-	space := key.Space(m.Labels[spaceLabel])
+	space := key.Space(m.Labels[v1alpha1.SpaceLabel])
 	ours := m.Labels[locationLabel] == string(l) &&
 		key.ValidateName(string(space)) == nil &&
-		m.Annotations[kindMark] == kind &&
-		m.Annotations[namespaceMark] == m.Namespace &&
-		m.Annotations[nameMark] == m.Name &&
-		m.Annotations[uidMark] != "" &&
+		m.Annotations[v1alpha1.SourceKindAnnotation] == kind &&
+		m.Annotations[v1alpha1.SourceNamespaceAnnotation] == m.Namespace &&
+		m.Annotations[v1alpha1.SourceNameAnnotation] == m.Name &&
+		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
 		!m.controlled()
 	return space, ours
 }
@@ -151,9 +150,9 @@ func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]by
 	if err != nil {
 		return nil, err
 	}
-	labels[locationLabel], labels[spaceLabel] = string(l), string(o.Space)
-	annotations[kindMark], annotations[uidMark] = body["kind"], sourceUID
-	annotations[namespaceMark], annotations[nameMark] = o.Namespace, o.Name
+	labels[locationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = body["kind"], sourceUID
+	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
 	delete(meta, "managedFields")
 	delete(meta, "uid")
 	delete(meta, "resourceVersion")

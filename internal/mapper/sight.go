@@ -57,6 +57,9 @@ func (e *engine) notice(it *item, s *sighting) bool {
 	case it.seen.presence == present && it.seen.uid == now.uid:
 		now.presence, now.unmarked = present, true
 	default: // a copy of our label
+		if it.seen.presence == unseen {
+			it.seen = observed{presence: absent}
+		}
 		return false
 	}
 	before := it.seen

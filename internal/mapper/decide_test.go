@@ -1,0 +1,238 @@
+package mapper
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+func digest(s string) wire.Sum { return wire.SumOf([]byte(s)) }
+
+func putWant(uid, content string) *want {
+	return &want{Kind: wantPut, Leaf: source{UID: uid, Digest: digest(content)}, Version: "v1", ObjectKind: "ConfigMap"}
+}
+
+func recordOf(space key.Space, uid, content string) *record {
+	return &record{Space: space, Source: source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
+}
+
+func TestDecide(t *testing.T) {
+	here := observed{presence: present, uid: "target-uid", fields: 7, revision: 3}
+	with := func(f func(*observed)) observed {
+		o := here
+		f(&o)
+		return o
+	}
+	wanted, applied := putWant("u", "a"), recordOf("s", "u", "a")
+	held := &want{Kind: wantHold, Leaf: source{UID: "u", Digest: digest("hold")}, Kept: &source{UID: "u", Digest: digest("a")}, Note: "rule 1"}
+	for _, c := range []struct {
+		name   string
+		facts  facts
+		do     action
+		uid    string
+		drift  bool
+		state  wire.State
+		reason string
+	}{
+		{name: "not listed yet", facts: facts{want: wanted}},
+		{name: "new", facts: facts{want: wanted, seen: observed{presence: absent}}, do: doApply},
+		{name: "in sync", facts: facts{want: wanted, record: applied, seen: here}, state: wire.Applied},
+		{
+			name:  "edited",
+			facts: facts{want: putWant("u", "b"), record: applied, seen: here}, do: doApply, uid: "target-uid",
+		},
+		{
+			name:  "deleted and made again at the source",
+			facts: facts{want: putWant("u2", "a"), record: applied, seen: here}, do: doApply, uid: "target-uid",
+		},
+		{
+			name:  "another space takes over",
+			facts: facts{want: wanted, record: recordOf("other", "u", "a"), seen: here}, do: doApply, uid: "target-uid",
+		},
+		{
+			name:  "a field was taken away",
+			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.fields = 8 })},
+			do:    doApply, uid: "target-uid", drift: true,
+		},
+		{
+			name:  "marks were stripped",
+			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.unmarked = true })},
+			do:    doApply, uid: "target-uid", drift: true,
+		},
+		{
+			name:  "deleted at the target",
+			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}}, do: doApply, drift: true,
+		},
+		{
+			name:  "made again at the target with our marks",
+			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.uid = "new" })},
+			do:    doApply, uid: "new", drift: true,
+		},
+		{name: "lost store", facts: facts{want: wanted, seen: here}, do: doApply, uid: "target-uid"},
+		{
+			name:  "being deleted at the target",
+			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.terminating = true })},
+			state: wire.Waiting, reason: "Terminating",
+		},
+		{
+			name: "foreign", facts: facts{want: wanted, seen: observed{presence: foreign}},
+			state: wire.InConflict, reason: "Exists",
+		},
+		{name: "foreign the last time", facts: facts{want: wanted, seen: observed{presence: absent, taken: true}}, do: doLook},
+		{
+			name: "not served", facts: facts{want: wanted, seen: observed{presence: unserved}},
+			state: wire.Unsupported, reason: "NoSuchResource",
+		},
+		{name: "blind, new", facts: facts{want: wanted, seen: observed{presence: blind}}, do: doApply},
+		{name: "blind, in sync", facts: facts{want: wanted, record: applied, seen: observed{presence: blind}}, state: wire.Applied},
+		{
+			name:  "blind, edited",
+			facts: facts{want: putWant("u", "b"), record: applied, seen: observed{presence: blind}}, do: doApply, uid: "target-uid",
+		},
+		{name: "held, applied before", facts: facts{want: held, record: applied, seen: here}, state: wire.Applied},
+		{name: "held, repaired", facts: facts{want: held, record: applied, seen: observed{presence: absent}}, do: doApply, drift: true},
+		{
+			name: "held, never had it", facts: facts{want: &want{Kind: wantHold, Note: "rule 1"}, seen: observed{presence: absent}},
+			state: wire.Held, reason: "NothingToKeep",
+		},
+		{
+			name:  "another space has it",
+			facts: facts{want: &want{Kind: wantConflict, Kept: &source{}, Note: "x/core/configmaps/n/a"}, record: applied, seen: here},
+			state: wire.InConflict, reason: "OtherSpace",
+		},
+		{name: "removed", facts: facts{record: applied, seen: here}, do: doRemove, uid: "target-uid"},
+		{name: "removed, not listed yet", facts: facts{record: applied}},
+		{name: "removed, gone", facts: facts{record: applied, seen: observed{presence: absent}}, do: doRemove, uid: "target-uid"},
+		{name: "removed, guarded", facts: facts{record: applied, guarded: true, seen: here}, state: wire.Removing, reason: "PruneGuard"},
+		{
+			name:  "removed, on its way",
+			facts: facts{record: applied, seen: with(func(o *observed) { o.terminating = true })},
+			state: wire.Removing, reason: "Terminating",
+		},
+		{name: "removed, not served", facts: facts{record: applied, seen: observed{presence: unserved}}, do: doVerifyKind},
+		{name: "nothing left", facts: facts{seen: observed{presence: absent}}, do: doForget},
+		{name: "a stray", facts: facts{settled: true, seen: here}, do: doClaim, uid: "target-uid"},
+		{name: "a stray, content not known", facts: facts{seen: here}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.facts.space = "s"
+			d := decide(c.facts)
+			if d.do != c.do || d.uid != c.uid || d.drift != c.drift || d.state != c.state || d.reason != c.reason {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+}
+
+var anyFacts = rapid.Custom(func(t *rapid.T) facts {
+	uid := rapid.SampledFrom([]string{"t1", "t2"})
+	content := rapid.SampledFrom([]string{"a", "b"})
+	f := facts{
+		space: "s", guarded: rapid.Bool().Draw(t, "guarded"), settled: rapid.Bool().Draw(t, "settled"),
+		seen: observed{presence: presence(rapid.IntRange(0, int(foreign)).Draw(t, "presence"))},
+	}
+	if f.seen.presence == present {
+		f.seen.uid, f.seen.fields = uid.Draw(t, "uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "fields"))
+		f.seen.terminating, f.seen.unmarked = rapid.Bool().Draw(t, "terminating"), rapid.Bool().Draw(t, "unmarked")
+	}
+	f.seen.taken = f.seen.presence == absent && rapid.Bool().Draw(t, "taken")
+	if rapid.Bool().Draw(t, "recorded") {
+		f.record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), "u", content.Draw(t, "applied"))
+		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
+	}
+	if kind := rapid.SampledFrom([]wantKind{"", wantPut, wantHold, wantConflict}).Draw(t, "kind"); kind != "" {
+		f.want = &want{Kind: kind, Leaf: source{UID: "u", Digest: digest(content.Draw(t, "want"))}}
+		if kind != wantPut && rapid.Bool().Draw(t, "kept") {
+			f.want.Kept = &source{UID: "u", Digest: digest(content.Draw(t, "kept content"))}
+		}
+	}
+	return f
+})
+
+// What decide must never do, whatever the facts.
+func TestDecideNever(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		d := decide(f)
+		if f.want != nil && (d.do == doRemove || d.do == doForget || d.do == doClaim || d.do == doVerifyKind) {
+			t.Errorf("what is desired is removed: %+v", d)
+		}
+		if f.want == nil && d.do == doApply {
+			t.Errorf("what is not desired is applied: %+v", d)
+		}
+		if d.do == doRemove && (f.record == nil || d.uid != f.record.UID || f.guarded) {
+			t.Errorf("a removal without proof: %+v", d)
+		}
+		if d.do == doClaim && !f.settled {
+			t.Errorf("a claim without knowing what is desired: %+v", d)
+		}
+		if f.seen.presence == foreign && d.do != doNothing && d.do != doForget && d.do != doRemove {
+			t.Errorf("a foreign object is touched: %+v", d)
+		}
+		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) {
+			t.Errorf("nothing is done and nothing said: %+v", d)
+		}
+	})
+}
+
+// An apply that succeeds, seen by the watch, leaves nothing to do.
+func TestDecideSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		if decide(f).do != doApply {
+			return
+		}
+		f.record = &record{Space: f.space, Source: *f.want.object(), UID: "t9", Fields: 9}
+		f.seen = observed{presence: present, uid: "t9", fields: 9}
+		if d := decide(f); d.do != doNothing || d.state != wire.Applied {
+			t.Errorf("after the apply: %+v", d)
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	object, conflict := putWant("u", "a"), &want{Kind: wantConflict}
+	for _, c := range []struct {
+		name  string
+		wants []spaceWant
+		rec   *record
+		want  int
+	}{
+		{"nobody", []spaceWant{{space: "a"}}, nil, -1},
+		{"the only one", []spaceWant{{space: "a"}, {space: "b", want: object}}, nil, 1},
+		{"an object before a conflict", []spaceWant{{"a", conflict}, {"b", object}}, recordOf("a", "u", "a"), 1},
+		{"the owner before others", []spaceWant{{"a", object}, {"b", object}}, recordOf("b", "u", "a"), 1},
+		{"the first by name", []spaceWant{{"b", object}, {"a", object}}, nil, 1},
+	} {
+		if got := choose(c.wants, c.rec); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCompose(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
+	w := putWant("u", "b")
+	w.Leaf.Policy.ReturnStatus = true
+	rec := recordOf("s", "u", "a")
+	first := compose(w, rec, decision{state: wire.Applied}, []byte(`{"x":1}`), nil, now)
+	if first.Since != "2030-01-02T03:04:05Z" || string(first.Status) != `{"x":1}` || first.Digest != digest("a") {
+		t.Errorf("got %+v", first)
+	}
+	again := compose(w, rec, decision{state: wire.Applied, message: "more"}, nil, &first, now.Add(time.Hour))
+	if again.Since != first.Since {
+		t.Errorf("since changed with the message to %s", again.Since)
+	}
+	failed := compose(w, rec, decision{state: wire.Failed}, nil, &again, now.Add(time.Hour))
+	if failed.Since == first.Since {
+		t.Error("since did not change with the state")
+	}
+	w.Deferred = true
+	if r := compose(w, rec, decision{state: wire.Applied}, nil, nil, now); r.State != wire.Waiting || r.Reason != "LineageUnproven" {
+		t.Errorf("deferred: %+v", r)
+	}
+}
