@@ -51,6 +51,7 @@ var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	locations  = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "locations"}
 	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	scalersV1  = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
 	widgetsV1  = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}

@@ -74,7 +74,8 @@ type state struct {
 	from func(start string, fn func(*table.Row) bool)
 }
 
-// Space is the view of one space: its objects as they were written.
+// Space is the view of one space: its objects as they were written, and the
+// root's locations.
 func Space(name key.Space) Lens { return spaceLens{name} }
 
 type spaceLens struct{ name key.Space }
@@ -83,7 +84,7 @@ func (l spaceLens) String() string { return "/spaces/" + string(l.name) }
 
 func (l spaceLens) topic(q query) table.Topic {
 	if q.single() {
-		return table.At(q.object(l.name).Key())
+		return table.At(q.object(l.home(q.resource)).Key())
 	}
 	return table.Under(l.prefix(q))
 }
@@ -91,21 +92,30 @@ func (l spaceLens) topic(q query) table.Topic {
 // prefix is the narrowest one that has all keys of the query.
 func (l spaceLens) prefix(q query) string {
 	if q.namespaced && q.namespace != "" {
-		return key.NamespacePrefix(l.name, q.resource, q.namespace)
+		return key.NamespacePrefix(l.home(q.resource), q.resource, q.namespace)
 	}
-	return key.ResourcePrefix(l.name, q.resource)
+	return key.ResourcePrefix(l.home(q.resource), q.resource)
+}
+
+// home is the space that has the objects of a resource: locations are written in
+// the root and can be seen from everywhere.
+func (l spaceLens) home(r key.Resource) key.Space {
+	if r == key.Locations {
+		return key.Root
+	}
+	return l.name
 }
 
 func (l spaceLens) now(t *table.Table, q query) state {
 	if q.single() {
-		row, rev := t.Get(q.object(l.name).Key())
+		row, rev := t.Get(q.object(l.home(q.resource)).Key())
 		return state{rev, func(start string, fn func(*table.Row) bool) {
 			if row != nil && l.place(row) >= start {
 				fn(row)
 			}
 		}}
 	}
-	snap, resource, prefix := t.Snapshot(), key.ResourcePrefix(l.name, q.resource), l.prefix(q)
+	snap, resource, prefix := t.Snapshot(), key.ResourcePrefix(l.home(q.resource), q.resource), l.prefix(q)
 	return state{snap.Rev, func(start string, fn func(*table.Row) bool) {
 		snap.AscendFrom(max(prefix, resource+start), func(row *table.Row) bool {
 			return strings.HasPrefix(row.Key, prefix) && fn(row)

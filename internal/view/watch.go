@@ -3,15 +3,9 @@ package view
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"orrery.dev/orrery/internal/table"
@@ -236,94 +230,5 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 			cut(ctx)
 			return errStopped
 		}
-	}
-}
-
-// bookmark says that the client has seen everything up to the cursor; complete
-// marks the one behind the initial state.
-func (w *watcher) bookmark(complete bool) watch.Event {
-	obj := w.reader.New()
-	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
-		if complete {
-			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		}
-	}
-	return watch.Event{Type: watch.Bookmark, Object: obj}
-}
-
-// expired tells clients of an expired revision to start over.
-func expired(err error) error {
-	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) {
-		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
-	}
-	return apierrors.NewInternalError(err)
-}
-
-func statusOf(err error) runtime.Object {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		status = apierrors.NewInternalError(err)
-	}
-	s := status.Status()
-	return &s
-}
-
-// bookmarkTimer rings every now and then, and shortly before a watch ends.
-type bookmarkTimer struct {
-	*time.Timer
-	every    time.Duration
-	deadline time.Time // zero for none
-	due      bool
-}
-
-// beforeDeadline is how long before the end of a watch its last bookmark is sent.
-const beforeDeadline = 2 * time.Second
-
-func newBookmarkTimer(ctx context.Context, every time.Duration) *bookmarkTimer {
-	b := &bookmarkTimer{every: every}
-	b.deadline, _ = ctx.Deadline()
-	b.Timer = time.NewTimer(b.next())
-	return b
-}
-
-func (b *bookmarkTimer) next() time.Duration {
-	if b.deadline.IsZero() {
-		return b.every
-	}
-	if left := time.Until(b.deadline) - beforeDeadline; left > 0 {
-		return min(b.every, left)
-	}
-	return b.every
-}
-
-// rang notes that the timer fired.
-func (b *bookmarkTimer) rang() {
-	b.due = true
-	b.Reset(b.next())
-}
-
-// take says whether the timer has fired since the last take.
-func (b *bookmarkTimer) take() bool {
-	due := b.due
-	b.due = false
-	return due
-}
-
-type cutKey struct{}
-
-// cuttable lets a watch cut the connection of a client that does not read.
-func cuttable(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		connection := http.NewResponseController(w)
-		next(w, req.WithContext(context.WithValue(req.Context(), cutKey{}, connection)))
-	}
-}
-
-// cut makes pending writes to the client fail. Where that is not possible, the
-// request ends when its context does.
-func cut(ctx context.Context) {
-	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
-		_ = connection.SetWriteDeadline(time.Unix(1, 0)) // long ago
 	}
 }

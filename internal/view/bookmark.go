@@ -1,0 +1,65 @@
+package view
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmark says that the client has seen everything up to the cursor; complete
+// marks the one behind the initial state.
+func (w *watcher) bookmark(complete bool) watch.Event {
+	obj := w.reader.New()
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
+		if complete {
+			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
+}
+
+// bookmarkTimer rings every now and then, and shortly before a watch ends.
+type bookmarkTimer struct {
+	*time.Timer
+	every    time.Duration
+	deadline time.Time // zero for none
+	due      bool
+}
+
+// beforeDeadline is how long before the end of a watch its last bookmark is sent.
+const beforeDeadline = 2 * time.Second
+
+func newBookmarkTimer(ctx context.Context, every time.Duration) *bookmarkTimer {
+	b := &bookmarkTimer{every: every}
+	b.deadline, _ = ctx.Deadline()
+	b.Timer = time.NewTimer(b.next())
+	return b
+}
+
+func (b *bookmarkTimer) next() time.Duration {
+	if b.deadline.IsZero() {
+		return b.every
+	}
+	if left := time.Until(b.deadline) - beforeDeadline; left > 0 {
+		return min(b.every, left)
+	}
+	return b.every
+}
+
+// rang notes that the timer fired.
+func (b *bookmarkTimer) rang() {
+	b.due = true
+	b.Reset(b.next())
+}
+
+// take says whether the timer has fired since the last take.
+func (b *bookmarkTimer) take() bool {
+	due := b.due
+	b.due = false
+	return due
+}
