@@ -68,20 +68,8 @@ type Finding struct {
 func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
 	e := Explanation{Object: object.Path(), Location: string(location)}
 	row := state.Get(object.Key())
-	if row == nil {
-		e.Obstacles = append(e.Obstacles, fmt.Sprintf("space %q has no such object", object.Space))
-	} else if why := stays(object, row); why != "" {
-		e.Obstacles = append(e.Obstacles, why)
-	}
 	locationRow := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(location)}}.Key())
-	labels, there := locationLabels(locationRow)
-	if !there {
-		why := fmt.Sprintf("location %q does not exist", location)
-		if locationRow != nil {
-			why = fmt.Sprintf("location %q is being deleted", location)
-		}
-		e.Obstacles = append(e.Obstacles, why)
-	}
+	e.Obstacles = obstacles(object, row, location, locationRow)
 	if row == nil {
 		return e
 	}
@@ -93,6 +81,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	if d := directOf(row); d.given {
 		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, string(location)), Problem: d.problem}
 	}
+	labels, _ := locationLabels(locationRow)
 	s := subject{object, row, state}
 	state.Ascend(key.ResourcePrefix(object.Space, key.Placements), func(row *table.Row) bool {
 		o, err := key.ParseObject(row.Key)
@@ -110,6 +99,22 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		}
 	}
 	return e
+}
+
+// obstacles are what keeps any policy from placing an object at a location.
+func obstacles(object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
+	var all []string
+	if row == nil {
+		all = append(all, fmt.Sprintf("space %q has no such object", object.Space))
+	} else if why := stays(object, row); why != "" {
+		all = append(all, why)
+	}
+	if locationRow == nil {
+		all = append(all, fmt.Sprintf("location %q does not exist", location))
+	} else if _, ok := locationLabels(locationRow); !ok {
+		all = append(all, fmt.Sprintf("location %q is being deleted", location))
+	}
+	return all
 }
 
 func (p *placement) explain(s subject, location string, l table.Labels) PlacementExplanation {

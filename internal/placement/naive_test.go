@@ -144,15 +144,16 @@ func (w world) naiveSelected(spec v1alpha1.PlacementSpec) (names []string) {
 }
 
 // naiveAny is false when any selector is bad: such an entry is void.
-func naiveAny(selectors []metav1.LabelSelector, m map[string]string) (any bool) {
+func naiveAny(selectors []metav1.LabelSelector, m map[string]string) bool {
+	matched := false
 	for _, s := range selectors {
 		selector, err := metav1.LabelSelectorAsSelector(&s)
 		if err != nil {
 			return false
 		}
-		any = any || selector.Matches(labels.Set(m))
+		matched = matched || selector.Matches(labels.Set(m))
 	}
-	return any
+	return matched
 }
 
 func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool {

@@ -11,8 +11,8 @@ type pool[V any] struct {
 // minSweep keeps small pools from being swept all the time.
 const minSweep = 64
 
-// get returns the value of a key and makes it if there is none.
-func (p *pool[V]) get(key string, make func() *V) *V {
+// get returns the value of a key, made by fresh if there is none.
+func (p *pool[V]) get(key string, fresh func() *V) *V {
 	if w, ok := p.values[key]; ok {
 		if v := w.Value(); v != nil {
 			return v
@@ -21,7 +21,7 @@ func (p *pool[V]) get(key string, make func() *V) *V {
 	if len(p.values) >= p.sweepAt {
 		p.sweep()
 	}
-	v := make()
+	v := fresh()
 	p.values[key] = weak.Make(v)
 	return v
 }

@@ -100,7 +100,7 @@ var scenarioKinds = map[string]key.Resource{
 func (s *scenario) applyYAML(space key.Space, data []byte) {
 	s.rev++
 	var updates []table.Update
-	for _, doc := range bytes.Split(data, []byte("---\n")) {
+	for doc := range bytes.SplitSeq(data, []byte("---\n")) {
 		var object struct {
 			Kind     string `json:"kind"`
 			Metadata struct {
@@ -216,4 +216,3 @@ func (s *scenario) status(space key.Space, name string) string {
 	}
 	return text
 }
-

@@ -187,12 +187,12 @@ func FuzzEntry(f *testing.F) {
 		var top map[string]json.RawMessage
 		var want parsed
 		if json.Unmarshal(value, &top) != nil || json.Unmarshal(value, &want) != nil {
-			t.Skip()
+			return
 		}
 		// The log has objects as encoders write them: no name twice, none in another
 		// case, and plain names unescaped.
 		if !bytes.HasPrefix(bytes.TrimSpace(top["metadata"]), []byte("{")) || !plainNames(value) {
-			t.Skip()
+			return
 		}
 		checkEntry(t, value)
 	})

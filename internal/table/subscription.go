@@ -57,7 +57,7 @@ func (t Topic) concerns(c Change) bool {
 		return c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
 			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(t.name)
 	case acrossSpaces:
-		_, rest, ok := cutSpace(c.Row().Key)
+		rest, ok := withoutSpace(c.Row().Key)
 		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
 	case ofKey:
 		return c.Row().Key == t.name
@@ -65,12 +65,13 @@ func (t Topic) concerns(c Change) bool {
 	return strings.HasPrefix(c.Row().Key, t.name)
 }
 
-// cutSpace splits o/SPACE/REST.
-func cutSpace(k string) (space, rest string, ok bool) {
+// withoutSpace is the REST of o/SPACE/REST.
+func withoutSpace(k string) (rest string, ok bool) {
 	if k, ok = strings.CutPrefix(k, string(key.Objects)+"/"); !ok {
-		return "", "", false
+		return "", false
 	}
-	return strings.Cut(k, "/")
+	_, rest, ok = strings.Cut(k, "/")
+	return rest, ok
 }
 
 // topics calls fn for every topic that a change may concern, without repeats.
@@ -82,7 +83,7 @@ func topics(c Change, fn func(Topic)) {
 			fn(Topic{underPrefix, k[:i+1]})
 		}
 	}
-	if _, rest, ok := cutSpace(k); ok {
+	if rest, ok := withoutSpace(k); ok {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
 			if j := strings.IndexByte(rest[i+1:], '/'); j >= 0 {
 				fn(Topic{acrossSpaces, rest[:i+1+j]})

@@ -32,7 +32,7 @@ func windowOf(k string) int {
 	case key.Reports:
 		return reportWindow
 	case key.Objects:
-		if _, rest, _ := cutSpace(k); isEvent(rest) {
+		if rest, _ := withoutSpace(k); isEvent(rest) {
 			return eventWindow
 		}
 	}

@@ -1,0 +1,306 @@
+package table
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// subscriber is a reader that polls when it likes.
+type subscriber struct {
+	topic modelTopic
+	sub   *Subscription
+	at    int64 // it has seen everything up to here
+	// pos is what must still be in the window when it lags.
+	lagging bool
+	pos     int64
+	queued  []int64
+}
+
+// machine drives a table and the model through the same random life.
+type machine struct {
+	table    *Table
+	model    *model
+	subs     []*subscriber
+	observed int64
+}
+
+func (m *machine) Reset() { m.observed = -1 }
+
+func (m *machine) Observe(rev int64, _ []Change) { m.observed = rev }
+
+var modelKeys = []string{
+	policyKey,
+	"o/s1/core/configmaps/default/a", "o/s1/core/configmaps/default/b", "o/s1/core/namespaces/default",
+	"o/s1/core/events/default/a", "o/s1/coordination.k8s.io/leases/default/a",
+	"o/s1/apps/deployments/default/a", "o/s2/core/configmaps/default/a", "o/s2/core/configmapsx/default/a",
+	"o/s10/core/configmaps/default/a",
+	"r/l1/s1/placed/core/configmaps/default/a", "r/l10/s1/placed/core/configmaps/default/a", "m/1",
+}
+
+func modelTopics() []modelTopic {
+	topics := []modelTopic{
+		topicAcross(key.Resource{Group: "core", Resource: "configmaps"}),
+		topicAcross(key.Resource{Group: "core", Resource: "events"}),
+		topicAcross(key.Resource{Group: "core", Resource: "namespaces"}),
+		topicOf("l1"), topicOf("l2"), topicOf("l3"),
+	}
+	seen := map[string]bool{}
+	for _, k := range modelKeys {
+		topics = append(topics, topicAt(k))
+		for i := range len(k) {
+			if k[i] == '/' && !seen[k[:i+1]] {
+				seen[k[:i+1]] = true
+				topics = append(topics, topicUnder(k[:i+1]))
+			}
+		}
+	}
+	return topics
+}
+
+func drawUpdates(t *rapid.T, rev int64, rows map[string]modelRow) []Update {
+	var updates []Update
+	keys := rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 5, rapid.ID).Draw(t, "keys")
+	for _, k := range keys {
+		u := Update{Key: k, CreateRev: rev, ModRev: rev}
+		if row, ok := rows[k]; ok {
+			u.CreateRev = row.createRev
+		}
+		if rapid.IntRange(0, 3).Draw(t, "delete") > 0 {
+			u.Value = fmt.Appendf(nil, "%s;%d", rapid.SampledFrom([]string{"", "l1", "l2", "l1,l2", "l3"}).Draw(t, "names"), rev)
+		}
+		updates = append(updates, u)
+	}
+	return updates
+}
+
+func (m *machine) apply(t *rapid.T) {
+	rev := m.model.rev + rapid.Int64Range(1, 3).Draw(t, "ahead")
+	updates := drawUpdates(t, rev, m.model.rows)
+	if err := m.table.Apply(rev, updates); err != nil {
+		t.Fatal(err)
+	}
+	m.model.apply(rev, updates)
+	if m.observed != rev {
+		t.Fatalf("observer was shown revision %d, want %d", m.observed, rev)
+	}
+	step := m.model.history[len(m.model.history)-1]
+	for _, s := range m.subs {
+		s.offered(step)
+	}
+}
+
+func (s *subscriber) offered(step modelStep) {
+	concerned := false
+	for k, c := range step.changes {
+		concerned = concerned || s.topic.concerns(k, c)
+	}
+	if !concerned || s.lagging {
+		return
+	}
+	if len(s.queued) == queueLimit {
+		s.lagging, s.pos, s.queued = true, s.queued[0]-1, nil
+		return
+	}
+	s.queued = append(s.queued, step.rev)
+}
+
+func (m *machine) progress(t *rapid.T) {
+	m.model.rev += rapid.Int64Range(0, 2).Draw(t, "ahead")
+	m.table.Progress(m.model.rev)
+}
+
+func (m *machine) stale(t *rapid.T) {
+	if err := m.table.Apply(m.model.rev, nil); err == nil {
+		t.Fatal("a revision was applied twice")
+	}
+}
+
+func (m *machine) reset(t *rapid.T) {
+	rev := m.model.rev + rapid.Int64Range(0, 3).Draw(t, "ahead")
+	state := drawUpdates(t, rev, nil)
+	m.table.Reset(rev, state)
+	m.model = &model{rows: map[string]modelRow{}, steps: m.model.steps}
+	m.model.apply(rev, state)
+	m.model.history = nil
+	m.model.kept = [windowCount][]int64{}
+	for i := range m.model.floors {
+		m.model.floors[i] = rev
+	}
+	for _, s := range m.subs {
+		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) {
+			t.Fatalf("poll of %v after a reset: %v", s.topic.Topic, err)
+		}
+		s.sub.Close()
+	}
+	m.subs = nil
+}
+
+func (m *machine) subscribe(t *rapid.T) {
+	topic := rapid.SampledFrom(modelTopics()).Draw(t, "topic")
+	after := rapid.Int64Range(max(0, m.model.rev-30), m.model.rev+1).Draw(t, "after")
+	floor := m.model.floors[topic.window]
+	sub, err := m.table.Subscribe(topic.Topic, after)
+	var want error
+	switch {
+	case after > m.model.rev:
+		want = ErrFuture
+	case after < floor:
+		want = ErrExpired
+	}
+	if !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Fatalf("subscribe to %v after %d at %d, floor %d: %v, want %v", topic.Topic, after, m.model.rev, floor, err, want)
+	}
+	if err == nil {
+		m.subs = append(m.subs, &subscriber{topic: topic, sub: sub, at: after, lagging: true, pos: after})
+	}
+}
+
+func (m *machine) poll(t *rapid.T) {
+	if len(m.subs) == 0 {
+		t.Skip("nobody to poll")
+	}
+	i := rapid.IntRange(0, len(m.subs)-1).Draw(t, "subscriber")
+	s := m.subs[i]
+	steps, upTo, err := s.sub.Poll()
+	if expired := s.lagging && s.pos < m.model.floors[s.topic.window]; expired != errors.Is(err, ErrExpired) {
+		t.Fatalf("poll of %v at %d, floor %d: %v", s.topic.Topic, s.pos, m.model.floors[s.topic.window], err)
+	}
+	if err != nil {
+		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) {
+			t.Fatalf("poll after the end: %v", err)
+		}
+		s.sub.Close()
+		m.subs = slices.Delete(m.subs, i, i+1)
+		return
+	}
+	var got []string
+	for _, step := range steps {
+		got = append(got, stepText(step))
+	}
+	if want := m.model.since(s.topic, s.at); !slices.Equal(got, want) {
+		t.Fatalf("%v after %d:\n got %q\nwant %q", s.topic.Topic, s.at, got, want)
+	}
+	if upTo != m.model.rev {
+		t.Fatalf("poll reached %d, table %d", upTo, m.model.rev)
+	}
+	s.at, s.lagging, s.queued = upTo, false, nil
+}
+
+func (m *machine) drop(t *rapid.T) {
+	if len(m.subs) == 0 {
+		t.Skip("nobody to drop")
+	}
+	i := rapid.IntRange(0, len(m.subs)-1).Draw(t, "subscriber")
+	m.subs[i].sub.Close()
+	m.subs = slices.Delete(m.subs, i, i+1)
+}
+
+// check compares all reads with the model.
+func (m *machine) check(t *rapid.T) {
+	snap := m.table.Snapshot()
+	if snap.Rev != m.model.rev || m.table.Rev() != m.model.rev {
+		t.Fatalf("revision %d, snapshot %d, want %d", m.table.Rev(), snap.Rev, m.model.rev)
+	}
+	for _, k := range modelKeys {
+		var want *modelRow
+		if row, ok := m.model.rows[k]; ok {
+			want = &row
+		}
+		got, rev := m.table.Get(k)
+		if rowText(got) != want.String() || rowText(snap.Get(k)) != want.String() || rev != m.model.rev {
+			t.Fatalf("%s: get %s at %d, snapshot %s, want %s", k, rowText(got), rev, rowText(snap.Get(k)), want)
+		}
+	}
+	for _, prefix := range []string{"", "o/", "o/s1/", "o/s1/core/configmaps/", "r/l1/", "x/"} {
+		var got []string
+		snap.Ascend(prefix, func(r *Row) bool { got = append(got, r.Key); return true })
+		want := slices.Sorted(maps.Keys(m.model.rows))
+		want = slices.DeleteFunc(want, func(k string) bool { return !strings.HasPrefix(k, prefix) })
+		if !slices.Equal(got, want) {
+			t.Fatalf("below %q: %q, want %q", prefix, got, want)
+		}
+	}
+	for _, member := range []string{"l1", "l2", "l3", "l4"} {
+		rows, rev := m.table.Members(member)
+		var got, want []string
+		for _, r := range rows {
+			got = append(got, r.Key+" "+rowText(r))
+		}
+		for k, row := range m.model.rows {
+			if slices.Contains(strings.Split(row.members, ","), member) {
+				want = append(want, k+" "+row.String())
+			}
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) || rev != m.model.rev {
+			t.Fatalf("members of %s at %d: %q, want %q", member, rev, got, want)
+		}
+	}
+	if len(m.table.subs) > len(m.subs) {
+		t.Fatalf("%d topics for %d subscribers", len(m.table.subs), len(m.subs))
+	}
+}
+
+// TestTableEqualsModel compares everything that a table answers and delivers
+// with a model, over random lives.
+func TestTableEqualsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{model: &model{rows: map[string]modelRow{}, steps: rapid.IntRange(1, 60).Draw(t, "window")}}
+		d := &testDeriver{}
+		d.Reset()
+		m.table = New(Config{Deriver: d, Observer: m, WindowSteps: m.model.steps, WindowBytes: 1 << 30})
+		actions := map[string]func(*rapid.T){
+			"": m.check, "apply": m.apply, "progress": m.progress, "stale": m.stale, "subscribe": m.subscribe, "poll": m.poll, "drop": m.drop,
+		}
+		actions["burst"] = func(t *rapid.T) {
+			for range rapid.IntRange(1, 30).Draw(t, "length") {
+				m.apply(t)
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "with resets") == 0 {
+			actions["reset"] = m.reset
+		}
+		t.Repeat(actions)
+	})
+}
+
+// TestSnapshotStays checks that a snapshot does not move with the table.
+func TestSnapshotStays(t *testing.T) {
+	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
+	apply := func(rev int64, k, value string) {
+		t.Helper()
+		if err := table.Apply(rev, []Update{{Key: k, Value: []byte(value), CreateRev: rev, ModRev: rev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(500) {
+		apply(i+1, fmt.Sprintf("o/s/core/configmaps/ns/%03d", i), "{}")
+	}
+	snap := table.Snapshot()
+	for i := range int64(500) {
+		apply(i+501, fmt.Sprintf("o/s/core/configmaps/ns/%03d", (i*7)%500), `{"metadata":{}}`)
+	}
+	n := 0
+	snap.AscendFrom("o/s/core/configmaps/ns/100", func(r *Row) bool {
+		if string(r.Value) != "{}" {
+			t.Fatalf("%s is %s in a snapshot from before", r.Key, r.Value)
+		}
+		n++
+		return true
+	})
+	if n != 400 || snap.Rev != 500 {
+		t.Fatalf("%d rows at %d, want 400 at 500", n, snap.Rev)
+	}
+	if cmp.Compare(table.Snapshot().Rev, snap.Rev) <= 0 {
+		t.Fatal("the table has not moved")
+	}
+}
