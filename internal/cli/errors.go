@@ -20,11 +20,7 @@ type usageError struct{ command, problem string }
 func (e usageError) Error() string { return e.problem }
 
 func badUsage(cmd *cobra.Command, format string, args ...any) error {
-	name := cmd.CommandPath()
-	if display := cmd.Root().Annotations[cobra.CommandDisplayNameAnnotation]; display != "" {
-		name = display + strings.TrimPrefix(name, cmd.Root().Name())
-	}
-	return usageError{name, fmt.Sprintf(format, args...)}
+	return usageError{cmd.CommandPath(), fmt.Sprintf(format, args...)}
 }
 
 // describe makes one line of an error, with a hint where there is one.

@@ -95,7 +95,7 @@ func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
 		text = p.Location + " has not reported it as it is now"
 	}
 	if since := age(p.Since, now); since != "" {
-		text += ", since " + since
+		text += ", for " + since
 	}
 	for _, part := range []string{p.Reason, p.Message} {
 		if part != "" {

@@ -1,6 +1,10 @@
 package demo
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
 
 // introduce says what there is.
 func (w *world) introduce() {
@@ -30,22 +34,20 @@ After every step both sides are listed and compared. What must hold:
 
 // invite says what a user could try.
 func (w *world) invite() {
-	last := w.locations[len(w.locations)-1].name
-	first := w.locations[0].name
-	w.say(`
-Everything keeps running until Ctrl-C. In another terminal:
-
-  export KUBECONFIG=%s
-
-  kubectl get deployments,campaigns                  # the space %s
-  kubectl --context %s get deployments            # a cluster
-  %s status                                      # what is where
-  %s why deployment/web --location %s
-
-  kubectl scale deployment web --replicas 7          # an edit, for all clusters
-  kubectl --context %s delete deployment web      # tampering: it comes back
-  kubectl --context %s label location %s %s=test --overwrite
-  %s location list`,
-		w.kubeconfigFile(), shopSpace, first, w.config.Program, w.config.Program, last, first, rootSpace, last, stageLabel, w.config.Program)
-	w.printf("\n")
+	first, last := w.locations[0].name, w.locations[len(w.locations)-1].name
+	w.say("\nEverything keeps running until Ctrl-C. In another terminal:\n\n  export KUBECONFIG=%s\n", w.kubeconfigFile())
+	table := tabwriter.NewWriter(w.out, 0, 8, 2, ' ', 0)
+	for _, hint := range [][2]string{
+		{"kubectl get deployments,campaigns", "the space " + shopSpace},
+		{"kubectl --context " + first + " get deployments", "a cluster"},
+		{w.config.Program + " location list", "the clusters there are"},
+		{w.config.Program + " status", "what is where"},
+		{w.config.Program + " why deployment/web --location " + last, "and why"},
+		{"kubectl scale deployment web --replicas 7", "an edit, for all clusters"},
+		{"kubectl --context " + first + " delete deployment web", "tampering: it comes back"},
+		{"kubectl --context " + rootSpace + " label location " + last + " " + stageLabel + "=test --overwrite", last + " leaves"},
+	} {
+		fmt.Fprintf(table, "  %s\t# %s\n", hint[0], hint[1])
+	}
+	_ = table.Flush() // as the rest of the story, to nobody if it can't be written
 }

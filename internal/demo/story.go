@@ -58,18 +58,17 @@ func (w *world) tell(ctx context.Context) error {
 // tells what was found.
 func (w *world) holds(ctx context.Context, also func(context.Context) error, away ...*location) error {
 	began := time.Now()
-	var found count
 	err := eventually(ctx, func(ctx context.Context) (err error) {
 		if also != nil {
 			if err := also(ctx); err != nil {
 				return err
 			}
 		}
-		found, err = w.verify(ctx, away...)
+		w.found, err = w.verify(ctx, away...)
 		return err
 	})
 	if err == nil {
-		w.ok(fmt.Sprintf("after %.1fs the invariants hold: %s", time.Since(began).Seconds(), found))
+		w.ok(fmt.Sprintf("after %.1fs the invariants hold: %s", time.Since(began).Seconds(), w.found))
 		w.printf("\n")
 	}
 	return err
@@ -185,7 +184,7 @@ func (w *world) running(ctx context.Context, replicas int64, all ...*location) e
 	return nil
 }
 
-// counted says whether the Placement's status has caught up.
+// counted says whether the Placement's status counts what was found.
 func (w *world) counted(ctx context.Context) error {
 	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
 	if err != nil {
@@ -193,8 +192,8 @@ func (w *world) counted(ctx context.Context) error {
 	}
 	assigned, _, _ := unstructured.NestedInt64(object.Object, "status", "assigned")
 	applied, _, _ := unstructured.NestedInt64(object.Object, "status", "applied")
-	if assigned == 0 || assigned != applied {
-		return fmt.Errorf("the Placement counts %d of %d as applied", applied, assigned)
+	if want := int64(w.found.copies); assigned != want || applied != want {
+		return fmt.Errorf("the Placement counts %d of %d as applied, not %d", applied, assigned, want)
 	}
 	return nil
 }

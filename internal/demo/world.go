@@ -41,6 +41,8 @@ type world struct {
 	root, shop *api
 	locations  []*location
 	parts      []*part
+	// found is what there was when the invariants last held.
+	found count
 }
 
 // location is a location with its cluster and agent.

@@ -1,0 +1,33 @@
+package cli
+
+import "testing"
+
+func TestSplitServer(t *testing.T) {
+	for _, c := range []struct{ server, hub, space string }{
+		{"https://h:8443/spaces/shop", "https://h:8443", "shop"},
+		{"https://h:8443/spaces/shop/", "https://h:8443", "shop"},
+		{"https://proxy/orrery/spaces/shop", "https://proxy/orrery", "shop"},
+		{"https://h:8443/spaces/", "", ""},
+		{"https://h:8443/views/locations/x", "", ""},
+		{"https://h:8443", "", ""},
+		{"://", "", ""},
+	} {
+		hub, space, err := splitServer(c.server)
+		if hub != c.hub || space != c.space || (err == nil) != (c.hub != "") {
+			t.Errorf("splitServer(%q) = %q, %q, %v; want %q, %q", c.server, hub, space, err, c.hub, c.space)
+		}
+	}
+}
+
+func TestShownAs(t *testing.T) {
+	for _, c := range []struct{ identity, namespace, name string }{
+		{"core/configmaps/store/web", "store", "configmaps/web"},
+		{"apps/deployments/store/web", "store", "deployments.apps/web"},
+		{"core/namespaces/store", "", "namespaces/store"},
+		{"nonsense", "", "nonsense"},
+	} {
+		if namespace, name := shownAs(c.identity); namespace != c.namespace || name != c.name {
+			t.Errorf("shownAs(%q) = %q, %q; want %q, %q", c.identity, namespace, name, c.namespace, c.name)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+
+	"orrery.dev/orrery/internal/agentcli"
+)
+
+// The scripts run the real command line, each command a process of its own.
+func TestMain(m *testing.M) {
+	orrery := func() int {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return Main(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	}
+	programs := map[string]func(){}
+	for name, run := range map[string]func() int{
+		"orrery": orrery, "kubectl-orrery": orrery,
+		"orrery-agent": exitBy(func(ctx context.Context) error { return agentcli.New("test").ExecuteContext(ctx) }),
+		"apply":        exitBy(func(ctx context.Context) error { return apply(ctx, os.Args[1]) }),
+	} {
+		programs[name] = func() { os.Exit(run()) }
+	}
+	testscript.Main(m, programs)
+}
+
+func exitBy(f func(context.Context) error) func() int {
+	return func() int {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := f(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Values[started{}] = map[string]*running{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":      exits,
+			"start":      start,
+			"terminate":  terminate,
+			"eventually": eventually,
+			"address":    address,
+		},
+	})
+}
+
+// exits CODE PROGRAM ARG... runs a program, whose exit code must be CODE.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// eventually REGEXP PROGRAM ARG... runs a program again and again until its
+// standard output matches, and then once more as exec does.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile("(?m)" + args[0])
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := program(ts, args[1:]).Output()
+		if want.Match(out) != neg {
+			ts.Check(ts.Exec(args[1], args[2:]...))
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the output did not come to match %q: %v\n%s", args[0], err, out)
+		}
+		<-tick.C
+	}
+}
+
+// program is a command that runs in the script's directory and environment.
+func program(ts *testscript.TestScript, args []string) *exec.Cmd {
+	dir, path := ts.Getenv("WORK"), args[0]
+	for _, d := range filepath.SplitList(ts.Getenv("PATH")) {
+		if _, err := os.Stat(filepath.Join(d, args[0])); err == nil {
+			path = filepath.Join(d, args[0])
+			break
+		}
+	}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir, "KUBECONFIG="+ts.Getenv("KUBECONFIG"))
+	return cmd
+}
+
+// started is the key of the programs that a script has started, by name.
+type started struct{}
+
+// running is one of them.
+type running struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func processes(ts *testscript.TestScript) map[string]*running {
+	return ts.Value(started{}).(map[string]*running)
+}
+
+// start NAME PROGRAM ARG... starts a program and waits for its first line on
+// standard output, which goes to the file NAME.ready. An argument @FILE stands
+// for what the file holds.
+func start(ts *testscript.TestScript, _ bool, args []string) {
+	name, dir := args[0], ts.Getenv("WORK")
+	for i, arg := range args {
+		if file, ok := strings.CutPrefix(arg, "@"); ok {
+			args[i] = strings.TrimSpace(ts.ReadFile(file))
+		}
+	}
+	cmd := program(ts, args[1:])
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	stderr, err := os.Create(filepath.Join(dir, name+".log"))
+	ts.Check(err)
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	ts.Check(cmd.Start())
+	p := &running{cmd: cmd, done: make(chan struct{})}
+	lines := bufio.NewReader(out)
+	line, readErr := lines.ReadString('\n')
+	go func() {
+		defer close(p.done)
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait() // the outcome is read from ProcessState
+	}()
+	processes(ts)[name] = p
+	ts.Defer(func() {
+		_ = cmd.Process.Kill() // it may have ended before
+		<-p.done
+	})
+	if readErr != nil {
+		ts.Fatalf("%s ended: %s", name, ts.ReadFile(name+".log"))
+	}
+	ts.Check(os.WriteFile(filepath.Join(dir, name+".ready"), []byte(line), 0o600))
+}
+
+// terminate NAME ends a program by SIGTERM, which it must obey with exit code 0 within
+// ten seconds.
+func terminate(ts *testscript.TestScript, _ bool, args []string) {
+	p := processes(ts)[args[0]]
+	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		ts.Fatalf("%s still runs after 10s", args[0])
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		ts.Fatalf("%s ended with exit code %d", args[0], code)
+	}
+}
+
+// address VARIABLE listens on an address until the script ends, and puts it into
+// an environment variable.
+func address(ts *testscript.TestScript, _ bool, args []string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = listener.Close() })
+	ts.Setenv(args[0], listener.Addr().String())
+}
+
+// apply applies the objects of a file server-side, as kubectl would.
+func apply(ctx context.Context, file string) error {
+	c := newConnection(true)
+	text, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	mapper, err := c.flags.ToRESTMapper()
+	if err != nil {
+		return err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(text, 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		mapping, err := mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+		if err != nil {
+			return err
+		}
+		var at dynamic.ResourceInterface = client.Resource(mapping.Resource)
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			at = client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+		}
+		if _, err := at.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The story with real hubs and agents: it checks itself.
+func TestOnce(t *testing.T) {
+	var out bytes.Buffer
+	dir := filepath.Join(t.TempDir(), "data")
+	err := Run(t.Context(), Config{Locations: 3, Once: true, DataDir: dir, Program: "orrery", Out: &out})
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "log"))
+		t.Fatalf("%v\n%s\n%s", err, out.String(), log)
+	}
+	for _, want := range []string{
+		"Simulated clusters: north, south, east.",
+		"$ orrery space create shop",
+		"deployment.apps/web   3/3",
+		"✓ all 8 steps came true",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the story lacks %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("the story is coloured without a terminal")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kubeconfig")); err != nil {
+		t.Errorf("the data directory that was asked for is gone: %v", err)
+	}
+}
+
+// A story that is interrupted, at whatever moment, ends soon and leaves nothing.
+func TestInterrupted(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &untilWritten{text: "Place it by label", then: cancel}
+	began := time.Now()
+	err := Run(ctx, Config{Locations: 2, Once: true, Program: "orrery", Out: out})
+	if err == nil {
+		t.Error("an interrupted story was reported as told")
+	}
+	if took := time.Since(began); took > stepTimeout {
+		t.Errorf("it took %s", took)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// untilWritten calls then once text has been written.
+type untilWritten struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (w *untilWritten) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(w.text)) {
+		w.then()
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestValidate(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{Locations: 3}, ""},
+		{Config{Locations: 1}, "want 2 to 20"},
+		{Config{Locations: 21}, "want 2 to 20"},
+		{Config{Locations: 2, Kubeconfigs: []string{"a", "b", "c"}}, "3 kubeconfigs for 2 locations"},
+	} {
+		err := c.config.Validate()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("Validate of %d locations = %v, want %q", c.config.Locations, err, c.want)
+		}
+	}
+}
