@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
@@ -29,12 +30,12 @@ const (
 
 // authentication knows two kinds of clients: those with a certificate of the
 // hub's authority, and agents with their location's token.
-func authentication(ca *enroll.Authority, t *table.Table) authenticator.Request {
+func authentication(ca *enroll.Authority, t *table.Table, now func() time.Time) authenticator.Request {
 	verify := x509request.DefaultVerifyOptions()
 	verify.Roots = ca.Pool()
 	verify.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return group.NewAuthenticatedGroupAdder(union.New(
-		x509request.New(verify, x509request.CommonNameUserConversion),
+		newKnownCertificates(x509request.New(verify, x509request.CommonNameUserConversion), now),
 		bearertoken.New(locationTokens{t}),
 	))
 }

@@ -147,7 +147,7 @@ func (h *Hub) connectParts() (err error) {
 	h.dirty = newDirtyLocations()
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
-	h.authenticator = authentication(h.ca, h.table)
+	h.authenticator = authentication(h.ca, h.table, h.config.Now)
 	h.metrics = h.newMetrics()
 	return nil
 }

@@ -1,0 +1,61 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"time"
+
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+)
+
+const (
+	// knownFor is how long an accepted certificate is not verified again, and
+	// maxKnown of how many that is remembered.
+	knownFor = time.Minute
+	maxKnown = 4096
+)
+
+// knownCertificates authenticates as next does, and remembers for a while whom it
+// has accepted: a client shows the same certificate with each request, and to
+// verify its signature takes longer than much of what is asked for. The handshake
+// has proved by then that the client holds the key. Nothing is remembered beyond
+// the end of a certificate, and no refusal is.
+type knownCertificates struct {
+	next  authenticator.Request
+	now   func() time.Time
+	known *utilcache.LRUExpireCache
+}
+
+func newKnownCertificates(next authenticator.Request, now func() time.Time) *knownCertificates {
+	return &knownCertificates{next: next, now: now, known: utilcache.NewLRUExpireCacheWithClock(maxKnown, clockFunc(now))}
+}
+
+// AuthenticateRequest implements authenticator.Request.
+func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return k.next.AuthenticateRequest(r)
+	}
+	leaf := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	if known, ok := k.known.Get(leaf); ok {
+		response := *known.(*authenticator.Response)
+		return &response, true, nil
+	}
+	response, ok, err := k.next.AuthenticateRequest(r)
+	if err != nil || !ok {
+		return response, ok, err
+	}
+	valid := knownFor
+	for _, c := range r.TLS.PeerCertificates { // its issuers', too
+		valid = min(valid, c.NotAfter.Sub(k.now()))
+	}
+	remembered := *response
+	k.known.Add(leaf, &remembered, valid)
+	return response, true, nil
+}
+
+// clockFunc is a clock made of a function.
+type clockFunc func() time.Time
+
+// Now is the time.
+func (f clockFunc) Now() time.Time { return f() }
