@@ -124,6 +124,7 @@ type Subscription struct {
 	queue   []Step // the last may be of a revision that is still being applied
 	lagging bool   // the queue overflowed, or history is still to be read from the window
 	pos     int64  // everything up to here has been delivered, when lagging
+	offered int64  // the last revision that offered something
 	expired bool
 }
 
@@ -255,20 +256,22 @@ func (s *Subscription) expire() {
 func (s *Subscription) offer(rev int64, c Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	first := s.offered != rev
+	s.offered = rev
 	if s.lagging || s.expired {
-		return true
+		return first
 	}
 	if n := len(s.queue); n > 0 && s.queue[n-1].Rev == rev {
 		s.queue[n-1].Changes = append(s.queue[n-1].Changes, c)
-		return false
+		return first
 	}
 	if len(s.queue) == queueLimit {
 		// What is queued stays undelivered and is read again from the window.
 		s.lagging, s.pos, s.queue = true, s.queue[0].Rev-1, nil
-		return true
+		return first
 	}
 	s.queue = append(s.queue, Step{Rev: rev, Changes: []Change{c}})
-	return true
+	return first
 }
 
 // publish records the changes of a revision and offers them to whom they

@@ -148,6 +148,9 @@ func (m *machine) subscribe(t *rapid.T) {
 	topic := rapid.SampledFrom(modelTopics()).Draw(t, "topic")
 	after := rapid.Int64Range(max(0, m.model.rev-30), m.model.rev+1).Draw(t, "after")
 	floor := m.model.floors[topic.window]
+	if got := m.table.Floor(topic.Topic); got != floor {
+		t.Fatalf("floor of %v is %d, want %d", topic.Topic, got, floor)
+	}
 	sub, err := m.table.Subscribe(topic.Topic, after)
 	var want error
 	switch {
