@@ -227,7 +227,7 @@ func (st *stream) batch(ctx context.Context) error {
 			return errors.Join(err, st.take(ctx, frames))
 		}
 		if f.Bye != nil {
-			return errors.Join(bye(f.Bye), st.take(ctx, frames))
+			return errors.Join(byeError(f.Bye), st.take(ctx, frames))
 		}
 		if f.Ping == nil {
 			frames = append(frames, f)
@@ -277,7 +277,7 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	return nil
 }
 
-func bye(b *wire.Bye) error {
+func byeError(b *wire.Bye) error {
 	if b.Reason == wire.ByeReplaced {
 		return errReplaced
 	}

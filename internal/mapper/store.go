@@ -2,7 +2,6 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,11 +108,13 @@ func (s *store) prepare(location string) error {
 				return err
 			}
 		}
-		m := &meta{Location: location}
-		if v := b.Bucket(metaBucket).Get(metaKey); v != nil {
-			if err := json.Unmarshal(v, m); err != nil {
-				return fmt.Errorf("decode meta: %w", err)
-			}
+		m, t := &meta{Location: location}, &tx{Tx: b}
+		known, err := t.getJSON(metaBucket, string(metaKey), m)
+		if err == nil && !known {
+			err = t.putJSON(metaBucket, string(metaKey), m)
+		}
+		if err != nil {
+			return err
 		}
 		if m.Location != location {
 			return fmt.Errorf("it belongs to location %q, not to %q", m.Location, location)

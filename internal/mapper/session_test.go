@@ -1,0 +1,453 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// scripted is a session with a hub that answers each call with the next line of
+// a script, and keeps what was asked.
+type scripted struct {
+	t       *testing.T
+	session *session
+	answers map[string][]answer
+	asked   []asked
+	touched []touched
+}
+
+type asked struct {
+	call  string
+	query url.Values
+	body  string
+}
+
+// answer is the raw body of an answer; hang keeps it open.
+type answer struct {
+	status int
+	body   string
+	hang   bool
+}
+
+func newScripted(t *testing.T) *scripted {
+	t.Helper()
+	s := &scripted{t: t, answers: map[string][]answer{}}
+	server := httptest.NewUnstartedServer(s)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	hub, err := newHubClient(wire.Join{Hub: server.URL, CA: string(ca), Location: "paris", Token: "x"}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := open(t, t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		st.run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := st.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.session = &session{
+		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
+		info:    func(context.Context) wire.Info { return wire.Info{Version: "v", KubernetesVersion: "k"} },
+		greeted: func(wire.Hello) {}, landed: func(all []touched) { s.touched = append(s.touched, all...) },
+	}
+	return s
+}
+
+func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	call := strings.TrimPrefix(r.URL.Path, "/agent/v1/locations/paris/")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Errorf("read the request: %v", err)
+	}
+	s.asked = append(s.asked, asked{call: call, query: r.URL.Query(), body: string(body)})
+	left := s.answers[call]
+	if len(left) == 0 {
+		http.Error(w, "the script has ended", http.StatusTeapot)
+		return
+	}
+	a := left[0]
+	s.answers[call] = left[1:]
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	if _, err := io.WriteString(w, a.body); err != nil {
+		s.t.Errorf("answer: %v", err)
+	}
+	if a.hang {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			s.t.Errorf("answer: %v", err)
+		}
+		<-r.Context().Done()
+	}
+}
+
+func (s *scripted) on(call string, answers ...answer) {
+	s.answers[call] = append(s.answers[call], answers...)
+}
+
+// once holds one session and returns how it ended.
+func (s *scripted) once() error {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := s.session.once(ctx)
+	return err
+}
+
+// content is the stored content by key, as the digest and kind of each entry.
+func (s *scripted) content() map[string]want {
+	s.t.Helper()
+	all := map[string]want{}
+	if err := s.session.store.pages(desiredBucket, func(page []entry) error {
+		for _, e := range page {
+			w, _, err := decodeWant(e.value)
+			if err != nil {
+				return err
+			}
+			all[e.key] = w
+		}
+		return nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+func (s *scripted) meta() meta { return *s.session.store.meta.Load() }
+
+func lines(frames ...any) string {
+	var b bytes.Buffer
+	enc := wire.NewEncoder(&b)
+	for _, f := range frames {
+		if raw, ok := f.(string); ok {
+			b.WriteString(raw)
+			continue
+		}
+		if err := enc.Encode(f); err != nil {
+			panic(err)
+		}
+	}
+	return b.String()
+}
+
+func hello(revision int64, root wire.Sum, f func(*wire.Hello)) wire.Frame {
+	h := wire.Hello{UID: "location-uid", Marker: "m", Revision: revision, Root: root, Continuous: true}
+	if f != nil {
+		f(&h)
+	}
+	return wire.Frame{Hello: &h}
+}
+
+func resumed(h *wire.Hello)     { h.Resumed = true }
+func unproven(h *wire.Hello)    { h.Continuous, h.Marker = false, "other" }
+func newLocation(h *wire.Hello) { h.UID = "another-uid" }
+
+func mark(revision int64, frames ...wire.Frame) wire.Frame {
+	return wire.Frame{Mark: &wire.Mark{Revision: revision, Root: rootOf(frames...), Marker: "m"}}
+}
+
+func rootOf(frames ...wire.Frame) (root wire.Sum) {
+	for _, f := range frames {
+		root = root.Add(wire.LeafSum(f.Put.Key, f.Put.UID, f.Put.Digest, f.Put.Policy))
+	}
+	return root
+}
+
+var bye = wire.Frame{Bye: &wire.Bye{Reason: wire.ByeShutdown}}
+
+const (
+	keyA = "s/core/configmaps/n/a"
+	keyB = "s/core/configmaps/n/b"
+	keyC = "s/core/configmaps/n/c"
+)
+
+// filled is a session that has had a and b at revision 10.
+func filled(t *testing.T) (*scripted, wire.Frame, wire.Frame) {
+	t.Helper()
+	s := newScripted(t)
+	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
+	s.on("desired", answer{body: lines(hello(10, rootOf(a, b), nil))})
+	s.on("walk", answer{body: lines(hello(10, rootOf(a, b), nil), a, b, mark(10, a, b))})
+	if err := s.once(); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if m := s.meta(); m.Revision != 10 || m.Marker != "m" || m.LocationUID != "location-uid" || m.Count != 2 {
+		t.Fatalf("after the first walk: %+v", m)
+	}
+	return s, a, b
+}
+
+func TestSessionResumes(t *testing.T) {
+	s, a, b := filled(t)
+	a2, c := put(keyA, "1", "a2"), put(keyC, "1", "c")
+	s.on("desired", answer{body: lines(
+		hello(12, rootOf(a2, c), resumed), a2, c, del(keyB, wire.Deleted), mark(12, a2, c), wire.Frame{Ping: &wire.Ping{}}, bye,
+	)})
+	if err := s.once(); !errors.Is(err, errBye) {
+		t.Fatal(err)
+	}
+	last := s.asked[len(s.asked)-1]
+	if last.query.Get("after") != "10" || last.query.Get("marker") != "m" || last.query.Get("kubernetesVersion") != "k" {
+		t.Errorf("asked %v", last.query)
+	}
+	if got := s.content(); len(got) != 2 || got[keyA].Leaf.Digest != a2.Put.Digest || got[keyC].Leaf.Digest != c.Put.Digest {
+		t.Errorf("content %v", got)
+	}
+	if m := s.meta(); m.Revision != 12 || m.Root != rootOf(a2, c) {
+		t.Errorf("meta %+v", m)
+	}
+	_, _ = a, b
+}
+
+func TestSessionWalksWhatDiffers(t *testing.T) {
+	s, a, b := filled(t)
+	c := put(keyC, "1", "c")
+	s.on("desired", answer{body: lines(hello(20, rootOf(a, c), nil)), hang: true})
+	s.on("walk", answer{body: lines(hello(21, rootOf(a, c), nil), del(keyB, wire.Walked), c, mark(21, a, c))})
+	if err := s.once(); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	want := lines(wire.Walk{After: 10, Marker: "m"}, wire.Leaf{Key: keyA, Sum: rootOf(a)}, wire.Leaf{Key: keyB, Sum: rootOf(b)})
+	if got := s.asked[len(s.asked)-1]; got.call != "walk" || got.body != want {
+		t.Errorf("asked %s %s, want %s", got.call, got.body, want)
+	}
+	if got := s.content(); len(got) != 2 || s.meta().Revision != 21 {
+		t.Errorf("content %v at %d", got, s.meta().Revision)
+	}
+	// A hello that agrees needs no walk.
+	s.on("desired", answer{body: lines(hello(30, rootOf(a, c), nil), bye)})
+	if err := s.once(); !errors.Is(err, errBye) || s.meta().Revision != 30 {
+		t.Errorf("at %d: %v", s.meta().Revision, err)
+	}
+}
+
+func TestSessionWalksAfterAMarkThatDiffers(t *testing.T) {
+	s, a, b := filled(t)
+	c := put(keyC, "1", "c")
+	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), mark(12, a, b, c)), hang: true})
+	s.on("walk", answer{body: lines(hello(12, rootOf(a, b, c), nil), c, mark(12, a, b, c))})
+	if err := s.once(); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if s.meta().Revision != 12 || len(s.content()) != 3 {
+		t.Errorf("meta %+v", s.meta())
+	}
+}
+
+// Nothing but a del in a proven stream, or a walk that came to its mark, removes
+// anything.
+func TestRemovalsThatAreNotBelieved(t *testing.T) {
+	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
+	none := wire.Sum{}
+	walk := func(frames ...any) []answer { return []answer{{body: lines(frames...)}} }
+	for name, script := range map[string]map[string][]answer{
+		"not found":              {"desired": {{status: http.StatusNotFound, body: "no such location"}}},
+		"forbidden":              {"desired": {{status: http.StatusForbidden}}},
+		"gone":                   {"desired": {{status: http.StatusGone}}},
+		"an empty answer":        {"desired": {{}}},
+		"no hello":               {"desired": {{body: lines(del(keyA, wire.Deleted))}}},
+		"an ended stream":        {"desired": {{body: lines(hello(11, none, resumed))}}},
+		"removed":                {"desired": {{body: lines(hello(11, none, resumed), wire.Frame{Bye: &wire.Bye{Reason: wire.ByeRemoved}})}}},
+		"an unproven stream":     {"desired": {{body: lines(hello(11, none, unproven), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(hello(11, none, unproven), del(keyA, wire.Walked), mark(11))},
+		"another location":       {"desired": {{body: lines(hello(11, none, newLocation), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(hello(11, none, newLocation), del(keyA, wire.Walked), mark(11))},
+		"a walk without mark":    {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, nil), del(keyA, wire.Walked), del(keyB, wire.Walked))},
+		"a walk cut":             {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, nil), del(keyA, wire.Walked), `{"mark":{"revision":11,"ro`)},
+		"a walk that went back":  {"desired": {{body: lines(hello(9, none, nil)), hang: true}}, "walk": walk(hello(9, none, nil), del(keyA, wire.Walked), mark(9))},
+		"a walk refused":         {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": {{status: http.StatusNotFound}}},
+		"a walk without lineage": {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, unproven), del(keyA, wire.Walked), mark(11))},
+		"garbage":                {"desired": {{body: lines(hello(11, none, resumed), "]]]\n", del(keyA, wire.Deleted))}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := filled(t)
+			for call, answers := range script {
+				s.on(call, answers...)
+			}
+			if err := s.once(); err == nil {
+				t.Error("the session ended without an error")
+			}
+			got := s.content()
+			if len(got) != 2 || got[keyA].Leaf.Digest != a.Put.Digest || got[keyB].Leaf.Digest != b.Put.Digest {
+				t.Errorf("content %v", got)
+			}
+			if m := s.meta(); m.Revision != 10 || m.Marker != "m" || m.LocationUID != "location-uid" {
+				t.Errorf("meta %+v", m)
+			}
+		})
+	}
+}
+
+// Without proof of lineage what is new goes, what would change waits, and is
+// let go when the hub turns out to continue after all.
+func TestUnprovenLineage(t *testing.T) {
+	s, a, b := filled(t)
+	a2, c, d := put(keyA, "1", "a2"), put(keyC, "1", "c"), put("s/core/configmaps/n/d", "1", "d")
+	s.on("desired", answer{body: lines(hello(5, rootOf(a2, c), unproven), d, del(keyB, wire.Deleted), mark(6, a2, c, d), bye)})
+	s.on("walk", answer{body: lines(hello(5, rootOf(a2, c), unproven), a2, c, del(keyB, wire.Walked), mark(5, a2, c))})
+	if err := s.once(); !errors.Is(err, errBye) {
+		t.Fatal(err)
+	}
+	got := s.content()
+	if len(got) != 4 || !got[keyA].Deferred || !got[keyB].Deferred || got[keyC].Deferred || got[keyA].Leaf.Digest != a.Put.Digest {
+		t.Errorf("content %+v", got)
+	}
+	if m := s.meta(); m.Revision != 10 || m.Deferred != 2 || m.ReportsAgreed {
+		t.Errorf("meta %+v", m)
+	}
+	// The old hub comes back: nothing is to change.
+	s.on("desired", answer{body: lines(hello(11, rootOf(a, b), nil)), hang: true})
+	s.on("walk", answer{body: lines(hello(11, rootOf(a, b), nil), del(c.Put.Key, wire.Walked), del(d.Put.Key, wire.Walked), mark(11, a, b))})
+	if err := s.once(); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if m := s.meta(); m.Revision != 11 || m.Deferred != 0 || m.Count != 2 {
+		t.Errorf("meta %+v", m)
+	}
+}
+
+func TestStreamCutWithinAFrame(t *testing.T) {
+	s, a, b := filled(t)
+	c := put(keyC, "1", "c")
+	whole := lines(c)
+	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), c, whole[:len(whole)/2])})
+	if err := s.once(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("ended with %v", err)
+	}
+	root, count, _, err := recount(s.session.store)
+	if m := s.meta(); err != nil || m.Revision != 10 || m.Root != root || m.Count != count || count != 3 {
+		t.Errorf("meta %+v, counted %d: %v", m, count, err)
+	}
+}
+
+// A frame that makes no sense is left out; all others are taken, and the mark
+// shows that something is missing.
+func TestNonsenseFrames(t *testing.T) {
+	s, a, b := filled(t)
+	c, forged := put(keyC, "1", "c"), put(keyA, "1", "a2")
+	forged.Put.Digest = digest("something else")
+	s.on("desired", answer{body: lines(
+		hello(12, rootOf(a, b, c), resumed), forged, put("../etc/passwd", "1", "x"), put("s/core/configmaps/n/..", "1", "x"),
+		`{"put":{"key":"s/core/configmaps/n/z","object":[]}}`+"\n", `{"newer":{"x":1}}`+"\n", c, mark(12, a, b, c), bye,
+	)})
+	if err := s.once(); !errors.Is(err, errBye) {
+		t.Errorf("ended with %v", err)
+	}
+	if got := s.content(); len(got) != 3 || got[keyA].Leaf.Digest != a.Put.Digest || s.meta().Revision != 12 {
+		t.Errorf("content %v", got)
+	}
+}
+
+func TestSessionTellsWhatItTouched(t *testing.T) {
+	s, _, _ := filled(t)
+	if len(s.touched) != 2 || s.touched[0].object != (key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}) {
+		t.Errorf("touched %+v", s.touched)
+	}
+}
+
+func TestReplacedSession(t *testing.T) {
+	s, a, b := filled(t)
+	s.on("desired", answer{body: lines(hello(10, rootOf(a, b), resumed), wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})})
+	if err := s.once(); !errors.Is(err, errReplaced) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		start := time.Now()
+		dog := newWatchdog(cancel)
+		dog.every(wire.Settings{HeartbeatSeconds: 7})
+		time.Sleep(20 * time.Second)
+		dog.reset()
+		<-ctx.Done()
+		if d := time.Since(start); d != 41*time.Second {
+			t.Errorf("ended after %s", d)
+		}
+	})
+}
+
+func TestReportsWalk(t *testing.T) {
+	s := newScripted(t)
+	r := &reporter{store: s.session.store, hub: s.session.hub, log: quiet, metrics: s.session.metrics}
+	mine := wire.Report{UID: "1", State: wire.Applied}
+	if err := s.session.store.write(t.Context(), func(x *tx) error {
+		return errors.Join(x.setReport(keyA, &mine), x.setReport(keyB, &mine), x.Bucket(unsentBucket).Delete([]byte(keyA)), x.Bucket(unsentBucket).Delete([]byte(keyB)))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.on("reports/walk", answer{body: lines(wire.ReportLine{Key: keyA, Removed: true}, wire.ReportLine{Key: keyC, Report: &mine})})
+	s.on("reports", answer{body: lines(wire.ReportsAnswer{Revision: 3})})
+	for more := true; more; {
+		var err error
+		if more, err = r.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := lines(wire.Leaf{Key: keyA, Sum: mine.Sum()}, wire.Leaf{Key: keyB, Sum: mine.Sum()}); s.asked[0].body != want {
+		t.Errorf("walked with %s", s.asked[0].body)
+	}
+	if want := lines(wire.ReportLine{Key: keyA, Report: &mine}, wire.ReportLine{Key: keyC, Removed: true}); s.asked[1].body != want {
+		t.Errorf("sent %s", s.asked[1].body)
+	}
+	if batch, _, err := r.next(); err != nil || len(batch) > 0 {
+		t.Errorf("still to send: %v %v", batch, err)
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	a := put(keyA, "1", "a")
+	f.Add([]byte(lines(hello(10, rootOf(a), resumed), a, mark(10, a), del(keyA, wire.Unassigned), mark(11))))
+	f.Add([]byte(lines(hello(10, rootOf(a), unproven), a, `{"hold":{"key":"s/a/b/c"}}`, wire.Frame{Settings: &wire.Settings{Halt: "x"}})))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := open(t, t.TempDir())
+		defer s.close()
+		in := intake{proven: true}
+		for dec := wire.NewDecoder(bytes.NewReader(body)); ; {
+			var frame wire.Frame
+			var syntax *json.SyntaxError
+			if err := dec.Decode(&frame); errors.As(err, &syntax) {
+				continue
+			} else if err != nil {
+				break
+			}
+			a, err := admit(frame)
+			if err != nil {
+				continue
+			}
+			if err := s.update([]*commit{{do: func(x *tx) (err error) {
+				_, in, err = in.apply(x, []arrival{a}, now)
+				return err
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		root, count, _, err := recount(s)
+		if m := s.meta.Load(); err != nil || m.Root != root || m.Count != count {
+			t.Errorf("root %s of %d, counted %s of %d: %v", m.Root, m.Count, root, count, err)
+		}
+	})
+}

@@ -1,0 +1,430 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func open(t rapid.TB, dir string) *store {
+	t.Helper()
+	s, err := openStore(dir, "paris", quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.db.NoSync = true // no test cuts the power
+	return s
+}
+
+// put is a put frame for a ConfigMap of a key.
+func put(k, uid, content string) wire.Frame {
+	object := fmt.Appendf(nil, `{"apiVersion":"v1","data":{"v":%q},"kind":"ConfigMap"}`, content)
+	return wire.Frame{Put: &wire.Put{Key: k, UID: uid, Digest: wire.SumOf(object), Object: object}}
+}
+
+func del(k string, cause wire.Cause) wire.Frame {
+	return wire.Frame{Del: &wire.Del{Key: k, Cause: cause}}
+}
+
+// now is when everything in tests of the intake happens.
+var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// take puts frames into the store by an intake, in one transaction.
+func take(s *store, in *intake, frames ...wire.Frame) ([]touched, error) {
+	var arrivals []arrival
+	for _, f := range frames {
+		a, err := admit(f)
+		if err != nil {
+			return nil, err
+		}
+		arrivals = append(arrivals, a)
+	}
+	var all []touched
+	err := s.update([]*commit{{do: func(x *tx) (err error) {
+		all, *in, err = in.apply(x, arrivals, now)
+		return err
+	}}})
+	return all, err
+}
+
+// recount computes root, count and deferred entries anew from the content.
+func recount(s *store) (root wire.Sum, count, deferred int, err error) {
+	err = s.db.View(func(b *bolt.Tx) error {
+		return b.Bucket(desiredBucket).ForEach(func(k, v []byte) error {
+			w, _, err := decodeWant(v)
+			root, count = root.Add(w.sum(string(k))), count+1
+			if w.Deferred {
+				deferred++
+			}
+			return err
+		})
+	})
+	return root, count, deferred, err
+}
+
+// TestIntakeModel takes random frames of a hub, of proven and unproven lineage,
+// in the stream and in walks, with crashes in between, and compares the content
+// with a model that knows the rules.
+func TestIntakeModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "mapper-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		m := &intakeModel{store: open(t, dir), dir: dir, content: map[string]wire.Sum{}, deferred: map[string]bool{}}
+		defer func() {
+			if err := m.store.close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		m.in = intake{proven: true}
+		t.Repeat(map[string]func(*rapid.T){
+			"frame": m.frame, "mark": m.mark, "crash": m.crash, "session": m.session, "": m.check,
+		})
+	})
+}
+
+type intakeModel struct {
+	store    *store
+	dir      string
+	in       intake
+	content  map[string]wire.Sum // what our content must be
+	deferred map[string]bool
+	dels     []string // of a walk, not believed yet
+	revision int64
+}
+
+var anyKey = rapid.SampledFrom([]string{
+	"s/core/configmaps/n/a", "s/core/configmaps/n/b", "s/core/namespaces/n", "o/core/configmaps/n/a", "o/apps/deployments/n/d",
+})
+
+func (m *intakeModel) frame(t *rapid.T) {
+	k := anyKey.Draw(t, "key")
+	uid, content := rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")
+	var f wire.Frame
+	var leaf wire.Sum
+	switch rapid.SampledFrom([]string{"put", "hold", "conflict", "del"}).Draw(t, "frame") {
+	case "put":
+		f = put(k, uid, content)
+		leaf = wire.LeafSum(k, uid, f.Put.Digest, wire.Policy{})
+	case "hold":
+		f = wire.Frame{Hold: &wire.Hold{Key: k, UID: uid, Digest: digest(content), Error: "rule"}}
+		leaf = wire.LeafSum(k, uid, digest(content), wire.Policy{})
+	case "conflict":
+		f = wire.Frame{Conflict: &wire.Conflict{Key: k, UID: uid, Digest: digest(content), Owner: "x"}}
+		leaf = wire.LeafSum(k, uid, digest(content), wire.Policy{})
+	case "del":
+		f = del(k, wire.Deleted)
+	}
+	if _, err := take(m.store, &m.in, f); err != nil {
+		t.Fatal(err)
+	}
+	old, had := m.content[k]
+	switch {
+	case f.Del != nil && m.in.walking:
+		m.dels = append(m.dels, k)
+	case f.Del != nil:
+		m.remove(k)
+	case had && !m.in.proven && old != leaf:
+		m.deferred[k] = true
+	default:
+		m.content[k] = leaf
+		delete(m.deferred, k)
+	}
+}
+
+func (m *intakeModel) remove(k string) {
+	if _, ok := m.content[k]; !ok {
+		return
+	}
+	if !m.in.proven {
+		m.deferred[k] = true
+		return
+	}
+	delete(m.content, k)
+	delete(m.deferred, k)
+}
+
+func (m *intakeModel) root() (root wire.Sum) {
+	for _, s := range m.content {
+		root = root.Add(s)
+	}
+	return root
+}
+
+func (m *intakeModel) mark(t *rapid.T) {
+	back := rapid.IntRange(0, 9).Draw(t, "back") == 0 && m.revision > 0
+	revision := m.revision + 1
+	if back {
+		revision = m.revision - 1
+	}
+	if !back || !m.in.proven {
+		for _, k := range m.dels {
+			m.remove(k)
+		}
+		m.dels = nil
+	}
+	root := m.root()
+	wrong := rapid.IntRange(0, 4).Draw(t, "wrong") == 0
+	if wrong {
+		root = root.Add(digest("something else"))
+	}
+	f := wire.Frame{Mark: &wire.Mark{Revision: revision, Root: root, Marker: "m"}}
+	if _, err := take(m.store, &m.in, f); err != nil {
+		t.Fatal(err)
+	}
+	if !m.in.marked || m.in.forward == back {
+		t.Fatalf("mark at %d: %+v", revision, m.in)
+	}
+	if !m.in.proven || back {
+		return
+	}
+	if m.in.agrees == wrong {
+		t.Fatalf("mark with a root that is wrong=%v: agrees=%v", wrong, m.in.agrees)
+	}
+	if !wrong {
+		m.revision, m.deferred = revision, map[string]bool{}
+	}
+}
+
+// session starts another session or walk: what a walk has not proven is void.
+func (m *intakeModel) session(t *rapid.T) {
+	m.dels = nil
+	m.in = intake{proven: rapid.IntRange(0, 2).Draw(t, "unproven") > 0, walking: rapid.Bool().Draw(t, "walking")}
+}
+
+func (m *intakeModel) crash(t *rapid.T) {
+	if err := m.store.close(); err != nil {
+		t.Fatal(err)
+	}
+	m.store = open(t, m.dir)
+	m.session(t)
+}
+
+func (m *intakeModel) check(t *rapid.T) {
+	got := m.store.meta.Load()
+	root, count, deferred, err := recount(m.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Root != root || got.Count != count || got.Deferred != deferred {
+		t.Errorf("kept root %s, %d, %d; counted %s, %d, %d", got.Root, got.Count, got.Deferred, root, count, deferred)
+	}
+	if want := m.root(); root != want || count != len(m.content) || deferred != len(m.deferred) {
+		t.Errorf("content %s, %d, %d deferred; want %s, %d, %d", root, count, deferred, want, len(m.content), len(m.deferred))
+	}
+	if got.Revision != m.revision {
+		t.Errorf("revision %d, want %d", got.Revision, m.revision)
+	}
+}
+
+func TestHoldKeepsTheLastGoodObject(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer s.close()
+	in := intake{proven: true}
+	k := "s/core/configmaps/n/a"
+	good := put(k, "1", "good")
+	hold := wire.Frame{Hold: &wire.Hold{Key: k, UID: "1", Digest: digest("h"), Error: "rule"}}
+	if _, err := take(s, &in, good, hold, hold); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.view(func(x *tx) error {
+		w, object, err := x.want(k)
+		if err != nil {
+			return err
+		}
+		if w.object() == nil || w.object().Digest != good.Put.Digest || !slices.Equal(object, good.Put.Object) || w.Version != "v1" {
+			t.Errorf("kept %+v %s", w, object)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPruneWindow(t *testing.T) {
+	var p pruneWindow
+	taken := 0
+	for left := 1000; p.take(now, 30, left-taken-1); taken++ {
+	}
+	if taken != 300 {
+		t.Errorf("%d of 1000 went at once with 30 %%", taken)
+	}
+	if p.take(now.Add(pruneSpan-time.Minute), 30, 700) {
+		t.Error("one more went before the time was over")
+	}
+	if !p.take(now.Add(pruneSpan+time.Minute), 30, 700) {
+		t.Error("none went after the time was over")
+	}
+	p = nil
+	for taken = 0; p.take(now, 30, 59-taken); taken++ {
+	}
+	if taken != pruneFree {
+		t.Errorf("%d of 60 went at once", taken)
+	}
+}
+
+func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer s.close()
+	in := intake{proven: true}
+	var frames []wire.Frame
+	for i := range 200 {
+		frames = append(frames, put(fmt.Sprintf("s/core/configmaps/n/c%d", i), "1", "x"))
+	}
+	if _, err := take(s, &in, frames...); err != nil {
+		t.Fatal(err)
+	}
+	// Half of them were applied.
+	if err := s.update([]*commit{{do: func(x *tx) error {
+		for i := range 100 {
+			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("s", "1", "x")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	frames = frames[:0]
+	for i := range 200 {
+		cause := wire.Unassigned
+		if i%100 >= 60 {
+			cause = wire.Deleted
+		}
+		frames = append(frames, del(fmt.Sprintf("s/core/configmaps/n/c%d", i), cause))
+	}
+	if _, err := take(s, &in, frames...); err != nil {
+		t.Fatal(err)
+	}
+	guarded := 0
+	if err := s.view(func(x *tx) error {
+		return x.Bucket(guardBucket).ForEach(func(_, _ []byte) error { guarded++; return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if guarded != 60-pruneFree {
+		t.Errorf("%d removals wait, want %d", guarded, 60-pruneFree)
+	}
+}
+
+func TestStoreGroupsAndKeepsOrder(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer s.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.run(ctx)
+	}()
+	var order []int
+	for i := range 2000 {
+		if err := s.submit(ctx, &commit{
+			do:   func(x *tx) error { return x.putJSON(statusBucket, "k", i) },
+			done: func() { order = append(order, i) },
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.write(ctx, func(*tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-done
+	if !slices.IsSorted(order) || len(order) != 2000 {
+		t.Errorf("%d commits, in order: %v", len(order), slices.IsSorted(order))
+	}
+	var last int
+	if err := s.view(func(x *tx) error { _, err := x.getJSON(statusBucket, "k", &last); return err }); err != nil || last != 1999 {
+		t.Errorf("last is %d: %v", last, err)
+	}
+}
+
+func TestStoreIsForOneLocationAndOneAgent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, dir)
+	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, storeFile): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v: %v", path, info.Mode().Perm(), want, err)
+		}
+	}
+	if _, err := openStore(dir, "paris", quiet); err == nil {
+		t.Error("two agents opened one store")
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openStore(dir, "rome", quiet); err == nil {
+		t.Error("another location's store was opened")
+	}
+}
+
+func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer s.close()
+	r := &reporter{store: s}
+	set := func(k string, report *wire.Report) {
+		t.Helper()
+		if err := s.update([]*commit{{do: func(x *tx) error { return x.setReport(k, report) }}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("a", &wire.Report{State: wire.Applied})
+	set("b", &wire.Report{State: wire.Applied})
+	set("b", nil)
+	set("never", nil)
+	batch, more, err := r.next()
+	if err != nil || more {
+		t.Fatal(err, more)
+	}
+	var lines []wire.ReportLine
+	for _, u := range batch {
+		lines = append(lines, u.line)
+	}
+	want := []wire.ReportLine{{Key: "a", Report: &wire.Report{State: wire.Applied}}, {Key: "b", Removed: true}}
+	if !reflect.DeepEqual(lines, want) {
+		b, err := json.Marshal(lines)
+		t.Errorf("to send: %s %v", b, err)
+	}
+}
+
+func TestFailedCommitIsTriedAgain(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer s.close()
+	tries := 0
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	if err := s.write(ctx, func(x *tx) error {
+		if tries++; tries == 1 {
+			return errors.New("disk full")
+		}
+		return x.putJSON(statusBucket, "k", tries)
+	}); err != nil || tries != 2 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+}
