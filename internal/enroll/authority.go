@@ -87,7 +87,7 @@ func create(certFile, keyFile string, now func() time.Time) (*Authority, error) 
 	if err := os.WriteFile(keyFile, keyPEM, 0o600); err != nil {
 		return nil, fmt.Errorf("write the certificate authority's key: %w", err)
 	}
-	if err := os.WriteFile(certFile, certPEM, 0o644); err != nil { //nolint:gosec // a certificate is public
+	if err := os.WriteFile(certFile, certPEM, 0o644); err != nil {
 		return nil, fmt.Errorf("write the certificate authority: %w", err)
 	}
 	return parse(certPEM, keyPEM, now)

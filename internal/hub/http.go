@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -47,14 +48,16 @@ func (h *Hub) handler() http.Handler {
 	return mux
 }
 
-func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
+func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "ok") // a client that is gone needs no answer
+}
 
 func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if !h.ready.Load() {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprint(w, "ok")
+	h.serveHealth(w, nil)
 }
 
 // authenticated lets in whom the hub knows and who may do what they ask.

@@ -58,6 +58,8 @@ type Hub struct {
 	started time.Time
 	ready   atomic.Bool
 	dirty   *dirtyLocations
+	// gone ends the watches of spaces that are deleted.
+	gone *goneSpaces
 	// changed wakes the loop that writes counts.
 	changed signal
 }
@@ -100,7 +102,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal()}
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces()}
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
 		return nil, err
@@ -114,7 +116,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.engine = placement.New()
 	h.tally = tally.New(tally.Config{Digest: h.Digest})
 	h.table = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.changed},
+		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.gone, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	if h.log, err = store.Open(ctx, store.Config{
@@ -140,6 +142,8 @@ func (h *Hub) connectParts() (err error) {
 	reads.Table = h.table
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
+	reads.Complete = h.complete
+	reads.Gone = h.gone.of
 	h.views, err = view.New(reads)
 	if err != nil {
 		return err

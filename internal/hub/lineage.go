@@ -54,9 +54,9 @@ func (l *lineage) Observe(_ int64, changes []table.Change) {
 func (l *lineage) at(rev int64) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for i := len(l.all) - 1; i >= 0; i-- {
-		if l.all[i].rev <= rev {
-			return l.all[i].name
+	for _, m := range slices.Backward(l.all) {
+		if m.rev <= rev {
+			return m.name
 		}
 	}
 	return ""

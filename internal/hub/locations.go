@@ -1,11 +1,15 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -141,4 +145,27 @@ func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
 	}
 	_, err := h.log.Write(ctx, ops)
 	return err
+}
+
+// complete adds to a Location the counts of what is assigned to it. They are
+// not stored: one change of one object would otherwise cost a write for each
+// of its locations.
+func (h *Hub) complete(row *table.Row) []byte {
+	name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations))
+	if !ok {
+		return nil
+	}
+	counts, err := json.Marshal(h.tally.Location(key.Location(name)))
+	if err != nil {
+		return nil
+	}
+	value := bytes.Clone(row.Value)
+	gjson.ParseBytes(counts).ForEach(func(field, n gjson.Result) bool {
+		value, err = sjson.SetRawBytes(value, "status."+field.String(), []byte(n.Raw))
+		return err == nil
+	})
+	if err != nil { // a Location that can't be read as JSON is shown as it is
+		return nil
+	}
+	return value
 }

@@ -278,7 +278,6 @@ func (w *watcher) follow(t *testing.T, resource dynamic.ResourceInterface, want 
 // follower follows a location by streams that are cut.
 type follower struct {
 	agent  *agent
-	stream *stream
 	have   holding
 	rev    int64
 	marker string

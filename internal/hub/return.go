@@ -131,10 +131,12 @@ func markReturned(object []byte, on bool, apiVersion string, now time.Time) ([]b
 	fields = slices.DeleteFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == statusManager })
 	if on {
 		at := metav1.NewTime(now.UTC().Truncate(time.Second))
+		owned := &metav1.FieldsV1{}
+		owned.SetRawString(`{"f:status":{}}`)
 		fields = append(fields, metav1.ManagedFieldsEntry{
 			Manager: statusManager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status",
 			APIVersion: apiVersion, Time: &at, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)},
+			FieldsV1: owned,
 		})
 	}
 	if len(fields) == 0 {

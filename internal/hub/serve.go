@@ -66,6 +66,9 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	kind, ok := catalog.Lookup(gvr)
+	if !ok && root.name == string(key.AllSpaces) {
+		kind, ok = h.definedAnywhere(gvr)
+	}
 	if !ok {
 		h.refuse(w, r, notFound(r.URL.Path))
 		return
@@ -96,6 +99,24 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
 	return h.spaces.Handler(kind, s, info)
+}
+
+// definedAnywhere finds a kind that some space's CRD defines, for reads across
+// all spaces, which show metadata only.
+func (h *Hub) definedAnywhere(gvr schema.GroupVersionResource) (*kinds.Kind, bool) {
+	snapshot := h.table.Snapshot()
+	definition := key.Identity{Resource: key.CRDs, Name: gvr.Resource + "." + gvr.Group}
+	for _, s := range spacesOf(snapshot) {
+		if snapshot.Get(key.Object{Space: s, Identity: definition}.Key()) == nil {
+			continue
+		}
+		// An error concerns a CRD; what it defines is not found below then.
+		catalog, _ := h.registry.Catalog(s, snapshot)
+		if kind, ok := catalog.Lookup(gvr); ok {
+			return kind, true
+		}
+	}
+	return nil, false
 }
 
 func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {

@@ -53,7 +53,7 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 
 	s := &session{hub: h, content: content{location: l, renderer: h}, out: newFrameWriter(w), poke: mine.poke}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
-	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after)
+	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {
 	case errors.Is(err, table.ErrExpired):
 		bye.Reason = wire.ByeExpired

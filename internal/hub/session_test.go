@@ -28,7 +28,7 @@ func fixture(t *testing.T) *running {
 	r.addLocation("a", map[string]string{"where": "x"})
 	r.addLocation("b", nil)
 	r.addPlacement("s", "p", "x", "app", nil)
-	r.addConfigMap("s", "one", map[string]string{"what": "app"}, "1")
+	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	return r
 }
 
@@ -45,8 +45,8 @@ func TestSessionSendsWhatHappens(t *testing.T) {
 	if have.root() != hello.Hello.Root {
 		t.Fatal("the walk gave another root than the hello")
 	}
-	r.addConfigMap("s", "other", nil, "-")
-	r.addConfigMap("s", "two", map[string]string{"what": "app"}, "2")
+	r.addConfigMap("other", nil, "-")
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
 	mark := have.toMark(s, r.table.Rev())
 	if got := sortedKeys(have); !slices.Equal(got, []string{"s/core/configmaps/default/one", "s/core/configmaps/default/two"}) {
 		t.Fatalf("the agent has %q", got)
@@ -59,7 +59,7 @@ func TestSessionSendsWhatHappens(t *testing.T) {
 // TestCauses shows that a user's deletion can be told from one by policy.
 func TestCauses(t *testing.T) {
 	r := fixture(t)
-	r.addConfigMap("s", "two", map[string]string{"what": "app"}, "2")
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
 	s := r.join("a").open(0, "")
 	s.next()
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
@@ -89,10 +89,10 @@ func TestResume(t *testing.T) {
 		if f, _ := s.next(); !f.Hello.Resumed || !f.Hello.Continuous {
 			t.Fatalf("round %d: hello is %+v", i, f.Hello)
 		}
-		r.addConfigMap("s", strings.Repeat("n", i+1), map[string]string{"what": "app"}, "v")
+		r.addConfigMap(strings.Repeat("n", i+1), map[string]string{"what": "app"}, "v")
 		mark = have.toMark(s, r.table.Rev())
 		s.close()
-		r.addConfigMap("s", strings.Repeat("m", i+1), map[string]string{"what": "app"}, "v")
+		r.addConfigMap(strings.Repeat("m", i+1), map[string]string{"what": "app"}, "v")
 	}
 	s := a.open(mark.Revision, mark.Marker)
 	have.toMark(s, r.table.Rev())
@@ -157,7 +157,7 @@ func TestRestartResumes(t *testing.T) {
 	a := r.join("a")
 	have := holding{}
 	mark := a.walk(have)
-	r.addConfigMap("s", "one", map[string]string{"what": "app"}, "1")
+	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	r.stop()
 
 	r = start(t, dir)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"path/filepath"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -125,9 +126,7 @@ func object(apiVersion, kind, namespace, name string, labels map[string]string, 
 	u.SetNamespace(namespace)
 	u.SetName(name)
 	u.SetLabels(labels)
-	for k, v := range fields {
-		u.Object[k] = v
-	}
+	maps.Copy(u.Object, fields)
 	return u
 }
 
@@ -150,18 +149,16 @@ func (r *running) addLocation(l key.Location, labels map[string]string) {
 	r.create(key.Root, locationsGVR, object("orrery.dev/v1alpha1", "Location", "", string(l), labels, nil))
 }
 
-func (r *running) addConfigMap(s key.Space, name string, labels map[string]string, value string) {
+func (r *running) addConfigMap(name string, labels map[string]string, value string) {
 	r.t.Helper()
-	r.create(s, configMapsGVR, object("v1", "ConfigMap", "default", name, labels, map[string]any{"data": map[string]any{"k": value}}))
+	r.create("s", configMapsGVR, object("v1", "ConfigMap", "default", name, labels, map[string]any{"data": map[string]any{"k": value}}))
 }
 
 // addPlacement places everything labelled what=LABEL on locations labelled where=LABEL.
 func (r *running) addPlacement(s key.Space, name, where, what string, extra map[string]any) {
 	r.t.Helper()
 	test := map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": what}}}}
-	for k, v := range extra {
-		test[k] = v
-	}
+	maps.Copy(test, extra)
 	r.create(s, placementsGVR, object("orrery.dev/v1alpha1", "Placement", "", name, nil, map[string]any{"spec": map[string]any{
 		"locations": []any{map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"where": where}}}},
 		"downsync":  []any{test},
@@ -229,7 +226,7 @@ type stream struct {
 func (a *agent) open(after int64, marker string) *stream {
 	a.r.t.Helper()
 	ctx, cancel := context.WithCancel(a.r.t.Context())
-	resp := a.do(ctx, http.MethodGet, fmt.Sprintf("%s/desired?after=%d&marker=%s", a.location, after, marker), nil)
+	resp := a.do(ctx, http.MethodGet, fmt.Sprintf("%s/desired?after=%d&marker=%s", a.location, after, marker), nil) //nolint:bodyclose // closed by the reader below
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
 		a.r.t.Fatalf("open the stream of %q: %s: %s", a.location, resp.Status, body)

@@ -8,9 +8,10 @@ package key
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -108,13 +109,11 @@ func (i Identity) String() string {
 
 // Validate refuses segments that could change the meaning of a key.
 func (i Identity) Validate() error {
-	for _, s := range []string{i.Group, i.Resource.Resource, i.Name} {
-		if s == "" {
-			return fmt.Errorf("key %q: empty segment", i.String())
-		}
+	if slices.Contains([]string{i.Group, i.Resource.Resource, i.Name}, "") {
+		return fmt.Errorf("key %q: empty segment", i.String())
 	}
 	for _, s := range []string{i.Group, i.Resource.Resource, i.Namespace, i.Name} {
-		if problems := path.IsValidPathSegmentName(s); len(problems) > 0 {
+		if problems := content.IsPathSegmentName(s); len(problems) > 0 {
 			return fmt.Errorf("key segment %q: %s", s, strings.Join(problems, "; "))
 		}
 	}

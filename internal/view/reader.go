@@ -90,7 +90,7 @@ func (r *reader) object(row *table.Row, rev int64) *object {
 	if !r.look.listRevision {
 		rev = row.ModRev
 	}
-	return &object{reader: r, row: row, rev: rev}
+	return &object{reader: r, row: r.complete(row), rev: rev}
 }
 
 // Get returns one object.
@@ -252,4 +252,16 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 		return st, true
 	}
 	return r.rewound(q, st, rev)
+}
+
+// complete is the row as it is shown.
+func (r *reader) complete(row *table.Row) *table.Row {
+	if r.server.config.Complete == nil || row == nil {
+		return row
+	}
+	value := r.server.config.Complete(row)
+	if value == nil {
+		return row
+	}
+	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
 }

@@ -39,6 +39,10 @@ type Config struct {
 	// Gone, if set, gives a channel that is closed when a space is deleted:
 	// watches of the space end then. A nil channel is never closed.
 	Gone func(key.Space) <-chan struct{}
+	// Complete, if set, returns the bytes to show of a row in place of those in
+	// the log, or nil: for what is computed when it is read. It is asked once
+	// for each time a row is shown, and causes no events.
+	Complete func(*table.Row) []byte
 	// WatchTimeout is the least time after which a watch ends that asked for
 	// none; the most is twice that.
 	WatchTimeout time.Duration

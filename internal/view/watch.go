@@ -199,7 +199,7 @@ func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table
 		if i < len(events)-1 {
 			rev--
 		}
-		object := &object{reader: w.reader, row: e.row, rev: rev}
+		object := &object{reader: w.reader, row: w.reader.complete(e.row), rev: rev}
 		if err := w.send(ctx, timer, watch.Event{Type: e.kind, Object: object}); err != nil {
 			return err
 		}

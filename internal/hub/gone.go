@@ -1,0 +1,52 @@
+package hub
+
+import (
+	"strings"
+	"sync"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// goneSpaces tells watches that their space was deleted: a deleted space is
+// gone for its users at once, while its content goes in steps.
+type goneSpaces struct {
+	mu       sync.Mutex
+	channels map[key.Space]chan struct{}
+}
+
+var _ table.Observer = (*goneSpaces)(nil)
+
+func newGoneSpaces() *goneSpaces { return &goneSpaces{channels: map[key.Space]chan struct{}{}} }
+
+// of is a channel that is closed when the space is deleted.
+func (g *goneSpaces) of(s key.Space) <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.channels[s]
+	if c == nil {
+		c = make(chan struct{})
+		g.channels[s] = c
+	}
+	return c
+}
+
+// Reset does nothing: the table ends all watches then.
+func (g *goneSpaces) Reset() {}
+
+// Observe closes the channels of spaces that begin to go.
+func (g *goneSpaces) Observe(_ int64, changes []table.Change) {
+	prefix := key.ResourcePrefix(key.Root, key.Spaces)
+	for _, ch := range changes {
+		name, ok := strings.CutPrefix(ch.Row().Key, prefix)
+		if !ok || ch.Cur != nil && !ch.Cur.Meta.Deleting {
+			continue
+		}
+		g.mu.Lock()
+		if c := g.channels[key.Space(name)]; c != nil {
+			close(c)
+			delete(g.channels, key.Space(name))
+		}
+		g.mu.Unlock()
+	}
+}

@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// TestDeletedSpace shows that a deleted space is gone at once, ends its watches
+// and leaves nothing in the log.
+func TestDeletedSpace(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addConfigMap("one", nil, "1")
+	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
+	watching, err := configMaps.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	if err := r.space(key.Root).Resource(spacesGVR).Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := configMaps.List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a list in the deleted space: %v", err)
+	}
+	timeout := time.After(patience)
+	for ended := false; !ended; {
+		select {
+		case _, ok := <-watching.ResultChan():
+			ended = !ok
+		case <-timeout:
+			t.Fatal("the watch goes on")
+		}
+	}
+	deadline := time.Now().Add(patience)
+	for len(readTruth(t, r).below(key.SpacePrefix("s"))) > 0 || len(readTruth(t, r).below(key.ResourcePrefix(key.Root, key.Spaces))) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("left in the log: %v", readTruth(t, r).objects)
+		}
+	}
+}
+
+// TestAllSpaces shows what the operators' view over all spaces has.
+func TestAllSpaces(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addConfigMap("one", nil, "1")
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	r.create("s", crds, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.org"},
+		"spec": map[string]any{
+			"group": "example.org", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "kind": "Widget"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	}})
+	widgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "widgets"}
+	r.create("s", widgets, object("example.org/v1", "Widget", "default", "w", nil, map[string]any{"spec": map[string]any{"size": int64(1)}}))
+	list, err := r.space(key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].GetAnnotations()["orrery.dev/space"] != "s" {
+		t.Errorf("ConfigMaps of all spaces: %+v, %v", list, err)
+	}
+	list, err = r.space(key.AllSpaces).Resource(widgets).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Object["spec"] != nil {
+		t.Errorf("metadata of widgets of all spaces: %+v, %v", list, err)
+	}
+}
+
+// TestLocationShowsCounts shows that a Location counts what is assigned to it,
+// without a write.
+func TestLocationShowsCounts(t *testing.T) {
+	r := fixture(t)
+	deadline := time.Now().Add(patience)
+	for {
+		u, err := r.space(key.Root).Resource(locationsGVR).Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _, _ := unstructured.NestedInt64(u.Object, "status", "assigned"); n == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("status is %v", u.Object["status"])
+		}
+	}
+	for k, v := range readTruth(t, r).below(key.ResourcePrefix(key.Root, key.Locations)) {
+		if n := dig(v, "status", "assigned"); n != nil && n != float64(0) {
+			t.Errorf("location %s is stored with %v assigned", k, n)
+		}
+	}
+}
