@@ -81,6 +81,11 @@ func TestTravel(t *testing.T) {
 			`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"c"}]}},"volumeClaimTemplates":[{"metadata":{"name":"v"}}]}}`,
 		},
 		{
+			"what may be anything stays as it is", byName["ControllerRevision"],
+			`{"metadata":{"name":"a"},"data":{"zeros":null,"none":{}},"revision":0}`,
+			`{"data":{"none":{},"zeros":null},"metadata":{"name":"a"},"revision":0}`,
+		},
+		{
 			"only what is called status at the top is status", byName["ConfigMap"],
 			`{"metadata":{"name":"a"},"data":{"status":"x"}}`,
 			`{"data":{"status":"x"},"metadata":{"name":"a"}}`,

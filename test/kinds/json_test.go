@@ -72,6 +72,9 @@ func lacks(want, got any, path string) string {
 			return fmt.Sprintf("%s is %v, want an object", path, got)
 		}
 		for _, k := range slices.Sorted(maps.Keys(want)) {
+			if _, ok := have[k]; !ok {
+				return fmt.Sprintf("%s.%s is missing, want %v", path, k, want[k])
+			}
 			if d := lacks(want[k], have[k], path+"."+k); d != "" {
 				return d
 			}

@@ -1,0 +1,276 @@
+package kinds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
+)
+
+// never says that objects of the kind are kept and never placed.
+func (s sample) never() bool { return s.gvk.Kind == "Event" || s.gvk.Kind == "Lease" }
+
+// asV2 is how the object that is written as autoscaling/v1 is stored and travels.
+const asV2 = `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"api","namespace":"shop"},"spec":{` +
+	`"maxReplicas":10,"metrics":[{"resource":{"name":"cpu","target":{"averageUtilization":70,"type":"Utilization"}},"type":"Resource"}],` +
+	`"minReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"api"}}}`
+
+// travels is what a location is to get of a sample, and where its view has it.
+func (s sample) travels() (path string, object []byte) {
+	if s.gvk.Group == "autoscaling" && s.gvk.Version == "v1" {
+		s.resource.Version, s.canonical = "v2", []byte(asV2)
+	}
+	return s.path(), s.canonical
+}
+
+// key is what the protocol calls the sample.
+func (s sample) key(space string) string {
+	group := s.resource.Group
+	if group == "" {
+		group = "core"
+	}
+	parts := []string{space, group, s.resource.Resource, s.namespace, s.name}
+	if s.namespace == "" {
+		parts = slices.Delete(parts, 3, 4)
+	}
+	return strings.Join(parts, "/")
+}
+
+// placeAll is a Placement of all samples, and of all of Orrery's own kinds.
+func placeAll(t *testing.T, all []sample, location string) []byte {
+	t.Helper()
+	byGroup := map[string]map[string]any{}
+	for _, s := range all {
+		test := byGroup[s.gvk.Group]
+		if test == nil {
+			test = map[string]any{"apiGroup": s.gvk.Group, "resources": []string{}, "names": []string{}}
+			byGroup[s.gvk.Group] = test
+		}
+		test["resources"] = append(test["resources"].([]string), s.resource.Resource)
+		test["names"] = append(test["names"].([]string), s.name)
+	}
+	tests := []any{map[string]any{"apiGroup": orreryGroup}}
+	for _, test := range byGroup {
+		tests = append(tests, test)
+	}
+	return encode(t, map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Placement", "metadata": map[string]any{"name": "all"},
+		"spec": map[string]any{"locations": []any{map[string]any{"names": []string{location}}}, "downsync": tests},
+	})
+}
+
+const placements = "/apis/orrery.dev/v1alpha1/placements"
+
+// TestWhatTravelsIsWhatWasWritten writes all samples by kubectl, places them, and
+// compares what the location's view and the agents' protocol have of them.
+func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
+	const spaceName, location = "travel", "edge"
+	hub := env.StartHub(t)
+	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
+	env.Orrery(t, hub.Kubeconfig, "location", "add", location)
+	config := hub.PathConfig("spaces/" + spaceName)
+	kubeconfig := hub.PathKubeconfig("spaces/" + spaceName)
+	all, space := samples(t, config), newAPI(t, config)
+
+	env.Kubectl(t, kubeconfig, "create", "namespace", shop)
+	expectEach(t, all, "created", env.Kubectl(t, kubeconfig, "apply", "-f", samplesDir))
+	env.Kubectl(t, kubeconfig, "diff", "-f", samplesDir) // fails if there is one
+	before := versions(t, space, all)
+	env.Kubectl(t, kubeconfig, "apply", "-f", samplesDir)
+	if after := versions(t, space, all); !maps.Equal(before, after) {
+		t.Errorf("applied again, the objects have versions\n%v\nwere\n%v", after, before)
+	}
+
+	agent := newAgent(t, hub, location)
+	frames := agent.open(t)
+	defer frames.close()
+	frames.until(t, func(f wire.Frame) bool { return f.Hello != nil && f.Hello.Count == 0 })
+	space.must(t, http.MethodPost, placements, asJSON, placeAll(t, all, location))
+
+	want := map[string]string{}
+	view := newAPI(t, hub.PathConfig("views/locations/"+location))
+	for _, s := range all {
+		path, object := s.travels()
+		if s.never() {
+			if view.has(t, path) {
+				t.Errorf("%s travels", s)
+			}
+			continue
+		}
+		want[s.key(spaceName)] = string(object)
+		if got := withoutVersion(t, view.raw(t, http.MethodGet, path, "", asJSON, nil)); got != string(object) {
+			t.Errorf("the view has %s as\n%s\nwant\n%s", s, got, object)
+		}
+	}
+	if view.has(t, placements+"/all") {
+		t.Error("the placement itself travels")
+	}
+	comparePuts(t, "the stream", frames.until(t, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == len(want) }), want)
+	comparePuts(t, "a walk", agent.walk(t), want)
+
+	space.must(t, http.MethodDelete, placements+"/all", asJSON, nil)
+	left := frames.until(t, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == 0 })
+	if n := len(left) - 1; n != len(want) {
+		t.Errorf("%d frames take back %d objects", n, len(want))
+	}
+	expectEach(t, all, "deleted", env.Kubectl(t, kubeconfig, "delete", "-f", samplesDir))
+}
+
+// versions are the resource versions of all samples. What kubectl says of a
+// second apply is not asked: it sends patches that change nothing, and calls that
+// "configured", where the API's encoding adds to a list what nobody wrote.
+func versions(t *testing.T, space api, all []sample) map[string]any {
+	t.Helper()
+	versions := map[string]any{}
+	for _, s := range all {
+		versions[s.path()] = at(space.get(t, s.path()), "metadata", "resourceVersion")
+	}
+	return versions
+}
+
+// expectEach expects that kubectl has said the same of each object.
+func expectEach(t *testing.T, all []sample, what, out string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, line := range lines {
+		if !strings.HasSuffix(line, " "+what) && !strings.Contains(line, " "+what+" ") {
+			t.Errorf("kubectl says %q, not %s", line, what)
+		}
+	}
+	if len(lines) != len(all) {
+		t.Errorf("kubectl says %d lines of %d objects:\n%s", len(lines), len(all), out)
+	}
+}
+
+// withoutVersion takes away what a view adds to what a location gets.
+func withoutVersion(t *testing.T, answer []byte) string {
+	t.Helper()
+	version := regexp.MustCompile(`,"resourceVersion":"[0-9]+"|"resourceVersion":"[0-9]+",`)
+	if n := len(version.FindAll(answer, -1)); n != 1 {
+		t.Errorf("%d resource versions in %s", n, answer)
+	}
+	return strings.TrimSuffix(string(version.ReplaceAll(answer, nil)), "\n")
+}
+
+// comparePuts expects puts of exactly these objects, byte for byte.
+func comparePuts(t *testing.T, how string, frames []wire.Frame, want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for _, f := range frames {
+		switch {
+		case f.Put != nil:
+			got[f.Put.Key] = string(f.Put.Object)
+			if f.Put.Digest != wire.SumOf(f.Put.Object) {
+				t.Errorf("%s: the digest of %s is not that of its object", how, f.Put.Key)
+			}
+		case f.Hold != nil, f.Conflict != nil, f.Del != nil:
+			t.Errorf("%s has a frame %+v", how, f)
+		}
+	}
+	for key, object := range want {
+		if got[key] != object {
+			t.Errorf("%s has %s as\n%s\nwant\n%s", how, key, got[key], object)
+		}
+	}
+	for key := range got {
+		if _, ok := want[key]; !ok {
+			t.Errorf("%s has %s", how, key)
+		}
+	}
+}
+
+// agent speaks the protocol as an agent does.
+type agent struct {
+	url, token string
+	client     *http.Client
+}
+
+func newAgent(t *testing.T, hub *env.Hub, location string) agent {
+	t.Helper()
+	root := newAPI(t, hub.PathConfig("spaces/root"))
+	var token v1alpha1.LocationToken
+	answer := root.raw(t, http.MethodPost, "/apis/orrery.dev/v1alpha1/locations/"+location+"/token", asJSON, asJSON, nil)
+	if err := json.Unmarshal(answer, &token); err != nil {
+		t.Fatal(err)
+	}
+	join, err := wire.ParseJoin(token.Status.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(join.CA))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return agent{url: join.Hub + "/agent/v1/locations/" + location, token: join.Token, client: &http.Client{Transport: transport}}
+}
+
+func (a agent) request(ctx context.Context, t *testing.T, method, path, body string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(wire.Header, wire.ProtocolVersion)
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	resp, err := a.client.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s is answered with %s", method, path, resp.Status)
+	}
+	return resp
+}
+
+// stream is an open desired stream.
+type stream struct {
+	decoder *wire.Decoder
+	close   func()
+}
+
+func (a agent) open(t *testing.T) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	resp := a.request(ctx, t, http.MethodGet, "/desired", "")
+	return &stream{decoder: wire.NewDecoder(resp.Body), close: func() {
+		cancel()
+		resp.Body.Close()
+	}}
+}
+
+// until reads frames up to the one that is looked for. Pings are left out.
+func (s *stream) until(t *testing.T, last func(wire.Frame) bool) []wire.Frame {
+	t.Helper()
+	var frames []wire.Frame
+	for {
+		var f wire.Frame
+		if err := s.decoder.Decode(&f); err != nil {
+			t.Fatalf("after %d frames: %v", len(frames), err)
+		}
+		if f.Ping != nil {
+			continue
+		}
+		if frames = append(frames, f); last(f) {
+			return frames
+		}
+	}
+}
+
+// walk is the answer to an agent that has nothing.
+func (a agent) walk(t *testing.T) []wire.Frame {
+	t.Helper()
+	resp := a.request(t.Context(), t, http.MethodPost, "/walk", "{}\n")
+	defer resp.Body.Close()
+	s := &stream{decoder: wire.NewDecoder(resp.Body)}
+	return s.until(t, func(f wire.Frame) bool { return f.Mark != nil })
+}
