@@ -422,9 +422,9 @@ func FuzzFrames(f *testing.F) {
 	a := put(keyA, "1", "a")
 	f.Add([]byte(lines(hello(10, rootOf(a), resumed), a, mark(10, a), del(keyA, wire.Unassigned), mark(11))))
 	f.Add([]byte(lines(hello(10, rootOf(a), unproven), a, `{"hold":{"key":"s/a/b/c"}}`, wire.Frame{Settings: &wire.Settings{Halt: "x"}})))
+	s := open(f, f.TempDir()) // whatever is in it from before
+	defer s.close()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s := open(t, t.TempDir())
-		defer s.close()
 		in := intake{proven: true}
 		for dec := wire.NewDecoder(bytes.NewReader(body)); ; {
 			var frame wire.Frame
