@@ -67,7 +67,11 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 			h.refuse(w, r, err)
 			return
 		}
-		if _, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}}); err != nil {
+		rev, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}})
+		if err == nil { // agents are known by the table: the token is to be good at once
+			err = h.table.WaitFor(r.Context(), rev)
+		}
+		if err != nil {
 			h.refuse(w, r, err)
 			return
 		}
