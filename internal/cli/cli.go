@@ -9,7 +9,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -38,8 +37,8 @@ Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why).`
 // Main runs the command line args, whose first element is the name of the
 // program, until it is done or the context ends, and returns the exit code.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	klog.SetLogger(logr.Discard()) // what the client libraries log, they also return
-	root := newRoot(args[0], streams)
+	klog.SetLogger(logr.Discard())    // what the client libraries log, they also return
+	root := newRoot(args[0], streams) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args[1:])
 	err := root.ExecuteContext(ctx)
 	var usage usageError
@@ -49,13 +48,13 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	case errors.Is(err, errNo):
 		return ExitNo
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.ErrOut, "error: %s\nsee '%s --help'\n", usage.problem, usage.command)
+		root.PrintErrf("error: %s\nsee '%s --help'\n", usage.problem, usage.command)
 		return ExitUsage
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		fmt.Fprintln(streams.ErrOut, "error: interrupted")
+		root.PrintErrln("error: interrupted")
 		return ExitError
 	default:
-		fmt.Fprintln(streams.ErrOut, "error:", describe(err))
+		root.PrintErrln("error:", describe(err))
 		return ExitError
 	}
 }

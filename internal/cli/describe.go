@@ -53,7 +53,8 @@ func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cob
 
 func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	line := func(name string, value any) { fmt.Fprintf(w, "%s:\t%v\n", name, value) }
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // Flush has the error
+	line := func(name string, value any) { printf("%s:\t%v\n", name, value) }
 	line("Name", l.Name)
 	line("Labels", formatLabels(l.Labels))
 	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
@@ -76,10 +77,9 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 		_, err := fmt.Fprintln(out, "Conditions: none")
 		return err
 	}
-	fmt.Fprintln(w, "Conditions:")
-	fmt.Fprintln(w, "  TYPE\tSTATUS\tSINCE\tREASON\tMESSAGE")
+	printf("Conditions:\n  TYPE\tSTATUS\tSINCE\tREASON\tMESSAGE\n")
 	for _, c := range l.Status.Conditions {
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, since(c.LastTransitionTime, now), c.Reason, c.Message)
+		printf("  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, since(c.LastTransitionTime, now), c.Reason, c.Message)
 	}
 	return w.Flush()
 }

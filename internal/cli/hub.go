@@ -38,7 +38,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 			config.Logger = logger
 			klog.SetSlogLogger(logger) // what the libraries of Kubernetes have to say
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
-				fmt.Fprintf(streams.Out, "orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
+				cmd.Printf("orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
 			})
 		},
 	}

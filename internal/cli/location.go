@@ -119,7 +119,8 @@ func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericioop
 	}
 	_, err := fmt.Fprintf(streams.Out, `location %s %s
 
-Run at the location, with a kubeconfig of its cluster:
+Run at the location, with a kubeconfig of its cluster ("orrery-agent rbac" prints
+what it has to be allowed):
 
   %s
 

@@ -117,7 +117,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 		return compared, nil
 	}
 	if before != nil {
-		fmt.Fprintln(s.streams.Out)
+		s.blank()
 	}
 	if s.output.structured() {
 		return compared, s.output.data(s.streams.Out, status)
@@ -130,11 +130,14 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 			return nil, err
 		}
 		if len(status.Placements) > 0 && len(status.Objects) > 0 {
-			fmt.Fprintln(s.streams.Out)
+			s.blank()
 		}
 	}
 	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+status.Space)
 }
+
+// blank prints an empty line; what comes next says if that can't be done.
+func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
 func placementsTable(all []hub.PlacementTotal) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Failed", "Held", "Stale")}

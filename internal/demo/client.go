@@ -76,8 +76,8 @@ func (a *api) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	return mapping, nil
 }
 
-// apply applies an object server-side, as manager.
-func (a *api) apply(ctx context.Context, object *unstructured.Unstructured, manager string) error {
+// apply applies an object server-side.
+func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	mapping, err := a.mapping(object.GroupVersionKind())
 	if err != nil {
 		return err

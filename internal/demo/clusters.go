@@ -75,7 +75,7 @@ func (w *world) simulate(ctx context.Context, simulator *clientcmdapi.Config, l 
 	if err != nil {
 		return err
 	}
-	if err := root.apply(ctx, objectOf("Space", l.name), manager); err != nil {
+	if err := root.apply(ctx, objectOf("Space", l.name)); err != nil {
 		return err
 	}
 	if err := l.served(ctx); err != nil {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -9,9 +10,7 @@ import (
 
 func object(fields map[string]any) *unstructured.Unstructured {
 	o := newObject("v1", "ConfigMap", "store", "web")
-	for k, v := range fields {
-		o.Object[k] = v
-	}
+	maps.Copy(o.Object, fields)
 	return o
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -78,6 +79,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	}
 	w.invite()
 	<-ctx.Done()
+	w.say("\nStopping.")
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -121,8 +123,8 @@ func (w *world) close(ctx context.Context, err error) error {
 	if w.anyReal() {
 		err = errors.Join(err, w.clean(context.WithoutCancel(ctx)))
 	}
-	for i := len(w.parts) - 1; i >= 0; i-- {
-		err = errors.Join(err, w.parts[i].stop())
+	for _, p := range slices.Backward(w.parts) {
+		err = errors.Join(err, p.stop())
 	}
 	err = errors.Join(err, w.log.Close())
 	interrupted := ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)

@@ -8,17 +8,17 @@ import (
 
 // introduce says what there is.
 func (w *world) introduce() {
-	var real, simulated []string
+	var given, simulated []string
 	for _, l := range w.locations {
 		if l.simulated {
 			simulated = append(simulated, l.name)
 		} else {
-			real = append(real, l.name+" ("+l.api.config.Host+")")
+			given = append(given, l.name+" ("+l.api.config.Host+")")
 		}
 	}
 	w.say("%s", w.in(bold, "Orrery demo: a hub, locations with their agents and an application, in one process."))
-	if len(real) > 0 {
-		w.say("Real clusters: %s.", strings.Join(real, ", "))
+	if len(given) > 0 {
+		w.say("Real clusters: %s.", strings.Join(given, ", "))
 	}
 	if len(simulated) > 0 {
 		w.say("Simulated clusters: %s. Each is a space of a second hub, in which a stand-in\nbrings Deployments to ready. No container runs.", strings.Join(simulated, ", "))
@@ -47,7 +47,7 @@ func (w *world) invite() {
 		{"kubectl --context " + first + " delete deployment web", "tampering: it comes back"},
 		{"kubectl --context " + rootSpace + " label location " + last + " " + stageLabel + "=test --overwrite", last + " leaves"},
 	} {
-		fmt.Fprintf(table, "  %s\t# %s\n", hint[0], hint[1])
+		_, _ = fmt.Fprintf(table, "  %s\t# %s\n", hint[0], hint[1])
 	}
 	_ = table.Flush() // as the rest of the story, to nobody if it can't be written
 }

@@ -106,7 +106,7 @@ func (w *world) connected(ctx context.Context, want string, all ...*location) er
 func (w *world) tellSpace(ctx context.Context) error {
 	w.say("A space is a Kubernetes API that stores what it is told and runs nothing. Any\nKubernetes client works with it.\n")
 	w.command("%s space create %s", w.config.Program, shopSpace)
-	if err := w.root.apply(ctx, objectOf("Space", shopSpace), manager); err != nil {
+	if err := w.root.apply(ctx, objectOf("Space", shopSpace)); err != nil {
 		return err
 	}
 	if err := w.shop.served(ctx); err != nil {
@@ -130,7 +130,7 @@ func (w *world) applyApp(ctx context.Context) error {
 		return err
 	}
 	for _, object := range app {
-		if err := w.shop.apply(ctx, object, manager); err != nil {
+		if err := w.shop.apply(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (w *world) tellPlacement(ctx context.Context) error {
 		return err
 	}
 	w.command("kubectl --context %s apply --server-side -f placement.yaml", shopSpace)
-	if err := w.shop.apply(ctx, placement[0], manager); err != nil {
+	if err := w.shop.apply(ctx, placement[0]); err != nil {
 		return err
 	}
 	if err := w.holds(ctx, func(ctx context.Context) error { return w.running(ctx, 3, w.locations[:2]...) }); err != nil {

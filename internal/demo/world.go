@@ -179,7 +179,7 @@ func inSpace(operator *clientcmdapi.Config, space string) *clientcmdapi.Config {
 func (w *world) enrol(ctx context.Context, l *location, stage string) error {
 	object := objectOf("Location", l.name)
 	object.SetLabels(map[string]string{stageLabel: stage})
-	if err := w.root.apply(ctx, object, manager); err != nil {
+	if err := w.root.apply(ctx, object); err != nil {
 		return err
 	}
 	body, err := w.root.tables.Post().AbsPath("apis", v1alpha1.Group, v1alpha1.Version, "locations", l.name, "token").
