@@ -1,0 +1,154 @@
+package wire
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Two sides that hold sets of leaves find out what differs by comparing sums
+// of spans of keys: of a span that differs one side gets from the other either
+// the sums of its parts, to compare those, or, when it is small, its leaves. A
+// difference of d leaves among n costs O(d log n) bytes, and equal sets cost
+// one comparison of their roots.
+
+const (
+	// splitWays is into how many parts a large span is split.
+	splitWays = 16
+	// splitAbove is from how many leaves on a span is split rather than listed.
+	splitAbove = 128
+	// MaxSpans is how many spans one request may ask for, which bounds the
+	// answer to MaxSpans times splitAbove leaves.
+	MaxSpans = 64
+)
+
+// Span is a range of keys, and what one side's leaves in it add up to. From is
+// the first key it may hold, To the first behind it; empty: no bound.
+type Span struct {
+	From  string `json:"from,omitempty"`
+	To    string `json:"to,omitempty"`
+	Sum   Sum    `json:"sum"`
+	Count int    `json:"count"`
+}
+
+// Part is what one side says of a span in which it differs from the other:
+// exactly one of Split and Leaves says it, both are nil if it has nothing there.
+type Part struct {
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	Split  []Span `json:"split,omitempty"`
+	Leaves []Leaf `json:"leaves,omitempty"`
+}
+
+// Index is one side's leaves, in key order, with sums over spans. It is
+// immutable.
+type Index struct {
+	leaves []Leaf
+	// sums[i] is the sum of the first i leaves.
+	sums []Sum
+}
+
+// NewIndex indexes leaves, which must be in key order without repeats.
+func NewIndex(leaves []Leaf) (*Index, error) {
+	ix := &Index{leaves: leaves, sums: make([]Sum, len(leaves)+1)}
+	for i, leaf := range leaves {
+		if i > 0 && leaves[i-1].Key >= leaf.Key {
+			return nil, fmt.Errorf("leaf %d: key %q is not above %q", i, leaf.Key, leaves[i-1].Key)
+		}
+		ix.sums[i+1] = ix.sums[i].Add(leaf.Sum)
+	}
+	return ix, nil
+}
+
+// Span is a range of keys as this side has it.
+func (ix *Index) Span(from, to string) Span {
+	i, j := ix.bounds(from, to)
+	return Span{From: from, To: to, Sum: ix.sums[j].Sub(ix.sums[i]), Count: j - i}
+}
+
+// bounds are the positions of the first leaf of a range and the first behind it.
+func (ix *Index) bounds(from, to string) (i, j int) {
+	i, _ = slices.BinarySearchFunc(ix.leaves, from, compareLeaf)
+	if to == "" {
+		return i, len(ix.leaves)
+	}
+	j, _ = slices.BinarySearchFunc(ix.leaves, to, compareLeaf)
+	return i, max(i, j)
+}
+
+func compareLeaf(l Leaf, k string) int { return strings.Compare(l.Key, k) }
+
+// Answer says of each span in which the other side differs what this side has.
+// Spans that are equal are left out.
+func (ix *Index) Answer(asked []Span) []Part {
+	var parts []Part
+	for _, s := range asked {
+		mine := ix.Span(s.From, s.To)
+		if mine.Sum == s.Sum && mine.Count == s.Count {
+			continue
+		}
+		part := Part{From: s.From, To: s.To}
+		if i, j := ix.bounds(s.From, s.To); j-i > splitAbove {
+			part.Split = ix.split(s.From, s.To, i, j)
+		} else if j > i {
+			part.Leaves = ix.leaves[i:j]
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// split divides a range into parts of about equally many leaves, without gaps.
+func (ix *Index) split(from, to string, i, j int) []Span {
+	spans := make([]Span, 0, splitWays)
+	for n := range splitWays {
+		next := to
+		if n < splitWays-1 {
+			next = ix.leaves[i+(j-i)*(n+1)/splitWays].Key
+		}
+		spans = append(spans, ix.Span(from, next))
+		from = next
+	}
+	return spans
+}
+
+// Difference is what one side learns from a part of the other: spans to ask
+// about next, keys of which the other has another leaf or one that this side
+// lacks, and keys that only this side has.
+type Difference struct {
+	Ask    []Span
+	Theirs []string
+	Mine   []string
+}
+
+// Compare compares what the other side said of a span with this side's leaves.
+func (ix *Index) Compare(p Part) Difference {
+	var d Difference
+	if p.Split != nil {
+		for _, theirs := range p.Split {
+			mine := ix.Span(theirs.From, theirs.To)
+			if mine.Sum != theirs.Sum || mine.Count != theirs.Count {
+				d.Ask = append(d.Ask, mine)
+			}
+		}
+		return d
+	}
+	i, j := ix.bounds(p.From, p.To)
+	mine, theirs := ix.leaves[i:j], p.Leaves
+	for len(mine) > 0 || len(theirs) > 0 {
+		switch {
+		case len(theirs) == 0 || len(mine) > 0 && mine[0].Key < theirs[0].Key:
+			d.Mine = append(d.Mine, mine[0].Key)
+			mine = mine[1:]
+		case len(mine) == 0 || theirs[0].Key < mine[0].Key:
+			d.Theirs = append(d.Theirs, theirs[0].Key)
+			theirs = theirs[1:]
+		default:
+			if mine[0].Sum != theirs[0].Sum {
+				d.Theirs = append(d.Theirs, theirs[0].Key)
+			}
+			mine, theirs = mine[1:], theirs[1:]
+		}
+	}
+	return d
+}
