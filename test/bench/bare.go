@@ -15,6 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -25,19 +30,27 @@ const (
 )
 
 // bareMain applies ConfigMaps server-side with parallel workers that share one
-// connection, as little work as a client can do. It says that it is ready, waits
-// for a line, and says what it took.
+// connection, through the dynamic client of client-go, as a program does that only
+// applies. It says that it is ready, waits for a line, and says what it took.
+//
+// With -raw it sends prepared requests and drops the answers instead, which is as
+// little work as a client can do.
 func bareMain(args []string, in io.Reader, out, log io.Writer) int {
 	flags := flag.NewFlagSet(bareCommand, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "of the cluster")
 	namespace := flags.String("namespace", "", "of the objects")
 	n := flags.Int("n", 0, "how many")
+	raw := flags.Bool("raw", false, "without client-go")
 	err := flags.Parse(args)
 	if err == nil {
-		err = bareApply(*kubeconfig, *namespace, *n, in, out)
+		how := dynamicApply
+		if *raw {
+			how = rawApply
+		}
+		err = bareApply(*kubeconfig, *namespace, *n, how, in, out)
 	}
 	if err != nil {
-		fmt.Fprintln(log, "bare client:", err)
+		_, _ = fmt.Fprintln(log, "bare client:", err) // where else to say it
 		return 1
 	}
 	return 0
@@ -48,28 +61,23 @@ type bareUsage struct {
 	CPU time.Duration `json:"cpu"`
 }
 
-func bareApply(kubeconfig, namespace string, n int, in io.Reader, out io.Writer) error {
+// applier applies the ith object.
+type applier func(ctx context.Context, i int) error
+
+func bareApply(kubeconfig, namespace string, n int, newApplier func(context.Context, *rest.Config, string, int) (applier, error), in io.Reader, out io.Writer) error {
+	ctx := context.Background()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
-	c, err := newClient(config)
+	config.QPS = -1
+	apply, err := newApplier(ctx, config, namespace, n)
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	if _, err := c.get(ctx, "/version"); err != nil {
-		return err
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return fmt.Errorf("say that it is ready: %w", err)
 	}
-	bodies := make([][]byte, n)
-	for i := range bodies {
-		bodies[i] = configMap(namespace, nameOf(i), 1<<10, "wanted")
-	}
-	workers := make([]*client, bareWorkers)
-	for i := range workers {
-		workers[i] = c
-	}
-	fmt.Fprintln(out, "ready")
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
 		return fmt.Errorf("wait for the word: %w", err)
 	}
@@ -77,9 +85,8 @@ func bareApply(kubeconfig, namespace string, n int, in io.Reader, out io.Writer)
 	if err != nil {
 		return err
 	}
-	if err := share(ctx, workers, n, func(ctx context.Context, c *client, i int) error {
-		return c.do(ctx, http.MethodPatch, configMaps(namespace)+"/"+nameOf(i)+"?fieldManager=bare&force=true", applyPatch, bodies[i])
-	}); err != nil {
+	workers := make([]struct{}, bareWorkers)
+	if err := share(ctx, workers, n, func(ctx context.Context, _ struct{}, i int) error { return apply(ctx, i) }); err != nil {
 		return err
 	}
 	after, err := ownCPU()
@@ -87,6 +94,48 @@ func bareApply(kubeconfig, namespace string, n int, in io.Reader, out io.Writer)
 		return err
 	}
 	return json.NewEncoder(out).Encode(bareUsage{CPU: after - before})
+}
+
+// dynamicApply applies through client-go's dynamic client; the objects are made,
+// and the connection is open, when it returns.
+func dynamicApply(ctx context.Context, config *rest.Config, namespace string, n int) (applier, error) {
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	to := c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
+	if _, err := to.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return nil, err
+	}
+	objects := make([]*unstructured.Unstructured, n)
+	for i := range objects {
+		objects[i] = &unstructured.Unstructured{}
+		if err := objects[i].UnmarshalJSON(configMap(namespace, nameOf(i), 1<<10, "wanted")); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context, i int) error {
+		_, err := to.Apply(ctx, objects[i].GetName(), objects[i], metav1.ApplyOptions{FieldManager: "bare", Force: true})
+		return err
+	}, nil
+}
+
+// rawApply is dynamicApply without client-go.
+func rawApply(ctx context.Context, config *rest.Config, namespace string, n int) (applier, error) {
+	c, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.get(ctx, "/version"); err != nil {
+		return nil, err
+	}
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		bodies[i] = configMap(namespace, nameOf(i), 1<<10, "wanted")
+	}
+	return func(ctx context.Context, i int) error {
+		return c.do(ctx, http.MethodPatch, configMaps(namespace)+"/"+nameOf(i)+"?fieldManager=bare&force=true", applyPatch, bodies[i])
+	}, nil
 }
 
 // ownCPU is the user and system time of this process.
@@ -105,13 +154,13 @@ type bareClient struct {
 	out *bufio.Reader
 }
 
-func startBare(ctx context.Context, kubeconfig, namespace string, n int) (*bareClient, error) {
+func startBare(ctx context.Context, kubeconfig, namespace string, n int, flags ...string) (*bareClient, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start the bare client: %w", err)
 	}
-	b := &bareClient{cmd: exec.CommandContext(ctx, self, bareCommand,
-		"-kubeconfig", kubeconfig, "-namespace", namespace, "-n", strconv.Itoa(n))}
+	args := append([]string{bareCommand, "-kubeconfig", kubeconfig, "-namespace", namespace, "-n", strconv.Itoa(n)}, flags...)
+	b := &bareClient{cmd: exec.CommandContext(ctx, self, args...)}
 	b.cmd.Stderr = os.Stderr
 	if b.in, err = b.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start the bare client: %w", err)

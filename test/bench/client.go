@@ -125,14 +125,14 @@ func (c *client) patch(ctx context.Context, path string, body string) error {
 	return c.do(ctx, http.MethodPatch, path, mergePatch, []byte(body))
 }
 
-// share has clients do things 0 to n-1, each client one at a time.
-func share(ctx context.Context, clients []*client, n int, do func(ctx context.Context, c *client, i int) error) error {
+// share has workers do things 0 to n-1, each worker one at a time.
+func share[W any](ctx context.Context, workers []W, n int, do func(ctx context.Context, w W, i int) error) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range clients {
+	for _, w := range workers {
 		group.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, c, i); err != nil {
+				if err := do(ctx, w, i); err != nil {
 					return err
 				}
 			}

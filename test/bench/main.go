@@ -62,10 +62,20 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 
-	report := newReport(size)
-	report.warn(out)
+	before, err := lookAtMachine()
+	if err != nil {
+		return err
+	}
+	if before.busy() {
+		fmt.Fprintf(os.Stderr, "The machine is not quiet (%s): times will say little.\n", before)
+	}
+	report := newReport(size, before)
 	failure := env.Main("bench", func(t env.T) { measure(t, size, wanted, report) })
-	report.end()
+	after, err := lookAtMachine()
+	if err != nil {
+		return errors.Join(failure, err)
+	}
+	report.end(after)
 	if !*quick {
 		report.compare(ranges)
 	}
@@ -76,6 +86,6 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nresults:", file)
-	return errors.Join(failure, report.worse())
+	_, err = fmt.Fprintln(out, "results:", file)
+	return errors.Join(failure, err, report.worse())
 }

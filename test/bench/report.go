@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,11 +19,12 @@ import (
 
 // report collects what a run measures. It is used by one goroutine.
 type report struct {
-	size   size
-	start  time.Time
-	ended  time.Time
-	load   [2]float64 // the machine's, at start and end
-	values map[string]result
+	size  size
+	start time.Time
+	ended time.Time
+	// before and after are the machine's state.
+	before, after machine
+	values        map[string]result
 	// outside says for a value that is worse than its range what the range is.
 	outside map[string]string
 }
@@ -37,15 +38,8 @@ type result struct {
 	samples []float64
 }
 
-func newReport(s size) *report {
-	return &report{size: s, start: time.Now(), load: [2]float64{loadAverage(), 0}, values: map[string]result{}, outside: map[string]string{}}
-}
-
-// warn says what of the machine would spoil the numbers.
-func (r *report) warn(out io.Writer) {
-	if cpus := runtime.NumCPU(); r.load[0] > float64(cpus)/4 {
-		fmt.Fprintf(out, "The machine is busy (load %.1f on %d CPUs): times will say little.\n", r.load[0], cpus)
-	}
+func newReport(s size, before machine) *report {
+	return &report{size: s, start: time.Now(), before: before, values: map[string]result{}, outside: map[string]string{}}
 }
 
 func (r *report) set(id string, value float64, format string, args ...any) {
@@ -54,7 +48,7 @@ func (r *report) set(id string, value float64, format string, args ...any) {
 
 func (r *report) add(id string, v result) { r.values[id] = v }
 
-func (r *report) end() { r.ended, r.load[1] = time.Now(), loadAverage() }
+func (r *report) end(after machine) { r.ended, r.after = time.Now(), after }
 
 // compare finds what is worse than its range.
 func (r *report) compare(all ranges) {
@@ -76,21 +70,11 @@ func (r *report) worse() error {
 	return errors.Join(all...)
 }
 
-// missing names the lines that have no value.
-func (r *report) missing() []string {
-	var all []string
-	for _, s := range specs() {
-		if _, ok := r.values[s.id]; !ok {
-			all = append(all, s.id)
-		}
-	}
-	return all
-}
-
 // print prints the table of what was measured.
 func (r *report) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nWHAT\tMEASURED\tBAR\tSTRETCH\tVERDICT\tNOTE")
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WHAT\tMEASURED\tBAR\tSTRETCH\tVERDICT\tNOTE") //nolint:errcheck // to memory
 	for _, s := range specs() {
 		v, ok := r.values[s.id]
 		if !ok {
@@ -100,13 +84,13 @@ func (r *report) print(out io.Writer) error {
 		if limit, worse := r.outside[s.id]; worse {
 			verdict += ", WORSE than " + limit
 		}
+		//nolint:errcheck // to memory
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.what, s.show(v.value), s.limit(s.bar), s.limit(s.stretch), verdict, v.note)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s on %d CPUs, load %.1f at the start, %.1f at the end; %s\n",
-		r.ended.Sub(r.start).Round(time.Second), runtime.NumCPU(), r.load[0], r.load[1], r.size)
+	_, err := fmt.Fprintf(out, "\n%s\nsize:    %s\nbefore:  %s\nafter:   %s\ntook:    %s\n", table.Bytes(), r.size, r.before, r.after, r.ended.Sub(r.start).Round(time.Second))
 	return err
 }
 
@@ -116,8 +100,8 @@ type saved struct {
 	Seconds float64     `json:"seconds"`
 	Commit  string      `json:"commit"`
 	Go      string      `json:"go"`
-	CPUs    int         `json:"cpus"`
-	Load    [2]float64  `json:"loadAtStartAndEnd"`
+	Before  machine     `json:"before"`
+	After   machine     `json:"after"`
 	Size    string      `json:"size"`
 	Rows    []savedLine `json:"rows"`
 }
@@ -140,7 +124,7 @@ type savedLine struct {
 func (r *report) save(dir string) (string, error) {
 	run := saved{
 		Start: r.start.UTC(), Seconds: r.ended.Sub(r.start).Seconds(), Commit: commit(), Go: runtime.Version(),
-		CPUs: runtime.NumCPU(), Load: r.load, Size: r.size.String(),
+		Before: r.before, After: r.after, Size: r.size.String(),
 	}
 	for _, s := range specs() {
 		if v, ok := r.values[s.id]; ok {
@@ -172,18 +156,4 @@ func commit() string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// loadAverage is that of the last minute; 0 where the kernel does not say.
-func loadAverage() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	load, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return 0
-	}
-	return load
 }

@@ -28,7 +28,7 @@ type size struct {
 
 func fullSize() size {
 	return size{
-		objects: 1000, rounds: 3,
+		objects: 1000, rounds: 5,
 		edits: 300, statuses: 100, tamperings: 100,
 		quiet:  30 * time.Second,
 		spread: []int{1, 10, 100}, locations: 1000, waves: 5,

@@ -17,35 +17,33 @@ type spec struct {
 	bar, stretch   *float64
 }
 
-func at(v float64) *float64 { return &v }
-
 // specs are all lines, in the order of the table.
 func specs() []spec {
 	return []spec{
-		{"sync.rate", "full sync: rate / that of a bare client with 16 workers", "x", higher, at(0.75), at(0.9)},
-		{"sync.extra", "full sync: target writes beyond one per object", "", lower, at(0), nil},
-		{"sync.cpu", "full sync: CPU of the agent / that of the bare client", "x", lower, at(2), nil},
-		{"edit.p50", "edit to target, one object: p50", "ms", lower, at(30), at(15)},
-		{"edit.p99", "edit to target, one object: p99", "ms", lower, at(150), at(60)},
+		{"sync.rate", "full sync: rate / that of a bare client with 16 workers", "x", higher, new(0.75), new(0.9)},
+		{"sync.extra", "full sync: target writes beyond one per object", "", lower, new(0.0), nil},
+		{"sync.cpu", "full sync: CPU of the agent / that of the bare client", "x", lower, new(2.0), nil},
+		{"edit.p50", "edit to target, one object: p50", "ms", lower, new(30.0), new(15.0)},
+		{"edit.p99", "edit to target, one object: p99", "ms", lower, new(150.0), new(60.0)},
 		{"status.p50", "status at the cluster to space: p50", "ms", lower, nil, nil},
-		{"status.p99", "status at the cluster to space: p99", "ms", lower, at(1000), at(300)},
+		{"status.p99", "status at the cluster to space: p99", "ms", lower, new(1000.0), new(300.0)},
 		{"drift.p50", "drift repaired: p50", "ms", lower, nil, nil},
-		{"drift.p99", "drift repaired: p99", "ms", lower, at(2000), at(500)},
-		{"quiet.requests", "nothing changing: requests of the agent to the target", "", lower, at(0), nil},
-		{"quiet.revisions", "nothing changing: revisions of the hub's log", "", lower, at(0), nil},
-		{"quiet.bytes", "nothing changing: between agent and hub, a day", "MB", lower, at(1), nil},
-		{"writes.object", "one object on C locations: writes of the object", "", lower, at(1), nil},
-		{"writes.keys", "one object on C locations: report keys / C", "x", lower, at(1), nil},
-		{"writes.1", "one object on 1 location: further transactions", "", lower, at(3), nil},
-		{"writes.10", "one object on 10 locations: further transactions", "", lower, at(3), nil},
-		{"writes.100", "one object on 100 locations: further transactions", "", lower, at(3), nil},
-		{"fanout.create", "one new object to 1,000 locations: the last has it", "s", lower, at(1), at(0.3)},
-		{"fanout.edit", "one edit to 1,000 locations: the last has it", "s", lower, at(1), at(0.3)},
+		{"drift.p99", "drift repaired: p99", "ms", lower, new(2000.0), new(500.0)},
+		{"quiet.requests", "nothing changing: requests of the agent to the target", "", lower, new(0.0), nil},
+		{"quiet.revisions", "nothing changing: revisions of the hub's log", "", lower, new(0.0), nil},
+		{"quiet.bytes", "nothing changing: between agent and hub, a day", "MB", lower, new(1.0), nil},
+		{"writes.object", "one object on C locations: writes of the object", "", lower, new(1.0), nil},
+		{"writes.keys", "one object on C locations: report keys / C", "x", lower, new(1.0), nil},
+		{"writes.1", "one object on 1 location: further transactions", "", lower, new(3.0), nil},
+		{"writes.10", "one object on 10 locations: further transactions", "", lower, new(3.0), nil},
+		{"writes.100", "one object on 100 locations: further transactions", "", lower, new(3.0), nil},
+		{"fanout.create", "one new object to 1,000 locations: the last has it", "s", lower, new(1.0), new(0.3)},
+		{"fanout.edit", "one edit to 1,000 locations: the last has it", "s", lower, new(1.0), new(0.3)},
 		{"memory.hub", "hub without objects: RssAnon", "MB", lower, nil, nil},
-		{"memory.agent", "agent without objects: RssAnon", "MB", lower, at(25), at(15)},
-		{"memory.object", "agent, for each object: RssAnon", "KB", lower, at(3), at(1)},
-		{"api.create", "space API, 2 KB, 16 clients: creates / stock kube-apiserver's", "x", higher, at(1.5), at(2)},
-		{"api.apply", "space API, 2 KB, 16 clients: applies / stock kube-apiserver's", "x", higher, at(1), at(1.5)},
+		{"memory.agent", "agent without objects: RssAnon", "MB", lower, new(25.0), new(15.0)},
+		{"memory.object", "agent, for each object: RssAnon", "KB", lower, new(3.0), new(1.0)},
+		{"api.create", "space API, 2 KB, 16 clients: creates / stock kube-apiserver's", "x", higher, new(1.5), new(2.0)},
+		{"api.apply", "space API, 2 KB, 16 clients: applies / stock kube-apiserver's", "x", higher, new(1.0), new(1.5)},
 	}
 }
 

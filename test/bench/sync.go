@@ -21,12 +21,13 @@ const (
 // its cluster has shown the last. In the same rounds, in turns, a bare client in
 // a process of its own applies the same objects server-side to the same cluster,
 // with 16 workers over one connection, and the same kind of watch stops the
-// clock. The namespaces exist before.
+// clock. The namespaces exist before, and a small round has warmed up both.
 //
 // The rate is the median over rounds of bare time / own time. CPU is that of the
 // agent from the label until the counts in the space say that all is applied,
 // which includes receiving, storing, observing and reporting, against what the
-// bare client takes from its first request to its last. Writes are those of the
+// bare client takes from its first request to its last; the note has the same
+// against a client that does not even use client-go. Writes are those of the
 // agent's user in the cluster's audit log in that time.
 func (b *bench) fullSync() error {
 	n := b.size.objects
@@ -38,30 +39,48 @@ func (b *bench) fullSync() error {
 			return err
 		}
 	}
-	var rates, cpus, ours, bares []float64
-	extra := 0
+	if _, err := b.bareRound(n/10 + 1); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	if _, err := b.syncRound(n/10+1, false); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	var own, bare []syncRound
+	sides := []func(last bool) error{
+		func(bool) error { r, err := b.bareRound(n); bare = append(bare, r); return err },
+		func(last bool) error { r, err := b.syncRound(n, last); own = append(own, r); return err },
+	}
 	for round := range b.size.rounds {
-		var own, bare syncRound
-		sides := []func() error{
-			func() (err error) { bare, err = b.bareRound(n); return err },
-			func() (err error) { own, err = b.syncRound(n, round == b.size.rounds-1); return err },
-		}
-		first := round % len(sides)
-		if err := errors.Join(sides[first](), sides[1-first]()); err != nil {
+		first, last := round%len(sides), round == b.size.rounds-1
+		if err := errors.Join(sides[first](last), sides[1-first](last)); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		rates = append(rates, bare.took.Seconds()/own.took.Seconds())
-		cpus = append(cpus, own.cpu.Seconds()/bare.cpu.Seconds())
-		ours, bares = append(ours, own.took.Seconds()), append(bares, bare.took.Seconds())
-		extra = max(extra, own.writes-n)
-		b.t.Logf("sync of %d: %s, CPU %s, %d writes; bare client %s, CPU %s", n, own.took, own.cpu, own.writes, bare.took, bare.cpu)
+		o, c := own[round], bare[round]
+		b.t.Logf("sync of %d: %s, CPU %s, %d writes; bare client %s, CPU %s", n, o.took, o.cpu, o.writes, c.took, c.cpu)
+	}
+	raw, err := b.bareRound(n, "-raw")
+	if err != nil {
+		return fmt.Errorf("raw client: %w", err)
 	}
 	b.placed += n
-	b.report.add("sync.rate", result{value: median(rates), samples: rates,
-		note: fmt.Sprintf("%d objects in %.2f s; bare client %.2f s", n, median(ours), median(bares))})
-	b.report.set("sync.extra", float64(extra), "%d objects", n)
-	b.report.add("sync.cpu", result{value: median(cpus), samples: cpus})
+	b.reportSync(n, own, bare, raw)
 	return nil
+}
+
+func (b *bench) reportSync(n int, own, bare []syncRound, raw syncRound) {
+	var rates, cpus, took, bareTook, cpu []float64
+	extra := 0
+	for i, o := range own {
+		rates = append(rates, bare[i].took.Seconds()/o.took.Seconds())
+		cpus = append(cpus, o.cpu.Seconds()/bare[i].cpu.Seconds())
+		took, bareTook, cpu = append(took, o.took.Seconds()), append(bareTook, bare[i].took.Seconds()), append(cpu, o.cpu.Seconds())
+		extra = max(extra, o.writes-n)
+	}
+	b.report.add("sync.rate", result{value: median(rates), samples: rates,
+		note: fmt.Sprintf("%d objects in %.2f s; bare client %.2f s", n, median(took), median(bareTook))})
+	b.report.set("sync.extra", float64(extra), "%d objects", n)
+	b.report.add("sync.cpu", result{value: median(cpus), samples: cpus,
+		note: fmt.Sprintf("%.2f s; %.2fx of a client without client-go", median(cpu), median(cpu)/raw.cpu.Seconds())})
 }
 
 // syncRound is what one side took.
@@ -71,13 +90,13 @@ type syncRound struct {
 }
 
 // bareRound has the bare client apply n objects, and deletes them.
-func (b *bench) bareRound(n int) (r syncRound, err error) {
+func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
 	w, err := b.target.watch(b.ctx, configMaps(bareNamespace))
 	if err != nil {
 		return r, err
 	}
 	defer w.close()
-	c, err := startBare(b.ctx, b.cluster.Kubeconfig, bareNamespace, n)
+	c, err := startBare(b.ctx, b.cluster.Kubeconfig, bareNamespace, n, flags...)
 	if err != nil {
 		return r, err
 	}

@@ -86,7 +86,7 @@ func (w *watch) close() {
 // patience bounds waiting for what ought to happen within seconds.
 const patience = 2 * time.Minute
 
-// until waits for the first event of which is is true, and returns when it arrived.
+// until waits for the first event that is accepts, and returns when that arrived.
 func (w *watch) until(ctx context.Context, what string, is func(event) bool) (time.Time, error) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
