@@ -155,6 +155,8 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.serveDesired(w, r, l)
 	case rest == "walk" && r.Method == http.MethodPost:
 		h.serveWalk(w, r, l)
+	case rest == "fetch" && r.Method == http.MethodPost:
+		h.serveFetch(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:
 		h.serveReports(w, r, l)
 	case rest == "reports/walk" && r.Method == http.MethodPost:

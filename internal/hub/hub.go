@@ -48,6 +48,7 @@ type Hub struct {
 	spaces        *space.Server
 	views         *view.Server
 	sessions      *sessions
+	walks         *walkIndexes
 	reports       *reportWriter
 	metrics       http.Handler
 	authenticator authenticator.Request
@@ -149,6 +150,7 @@ func (h *Hub) connectParts() (err error) {
 		return err
 	}
 	h.dirty = newDirtyLocations()
+	h.walks = newWalkIndexes()
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
 	h.authenticator = authentication(h.ca, h.table, h.config.Now)

@@ -24,6 +24,10 @@ func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, l key.Location) 
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
+	if walk.Paged {
+		h.servePagedWalk(w, r, l, walk, body)
+		return
+	}
 	leaves, err := readLeaves(body)
 	if err != nil {
 		h.refuse(w, r, badRequest("walk: %v", err))

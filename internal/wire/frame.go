@@ -27,6 +27,8 @@ type Frame struct {
 	Del      *Del      `json:"del,omitempty"`
 	Mark     *Mark     `json:"mark,omitempty"`
 	Ping     *Ping     `json:"ping,omitempty"`
+	// Part answers one span of a paged walk.
+	Part *Part `json:"part,omitempty"`
 	// Bye is the last frame of a session that the hub ends.
 	Bye *Bye `json:"bye,omitempty"`
 }
@@ -161,6 +163,14 @@ const (
 // a mark. Only when that mark has arrived is the walk complete and may its dels
 // be believed.
 type Walk struct {
+	// Paged says that spans follow, at most MaxSpans, instead of leaves; the
+	// answer is a hello, a part for each span that differs, and a mark. The
+	// agent asks on until it knows what differs, fetches what it needs, and
+	// resumes the stream after the revision of the first answer.
+	Paged bool `json:"paged,omitempty"`
+	// At is the revision of the first answer of a paged walk, so that the
+	// others are about the same one if the hub can still tell.
+	At     int64  `json:"at,omitempty"`
 	Shard  string `json:"shard,omitempty"`
 	After  int64  `json:"after,omitempty"`
 	Marker string `json:"marker,omitempty"`
@@ -175,6 +185,17 @@ type Leaf struct {
 	Key string `json:"key"`
 	Sum Sum    `json:"sum"`
 }
+
+// Fetch is one line of the body of a fetch request, of which there are at most
+// MaxFetch. The answer is a put, hold or conflict frame for each key in order,
+// or a del (cause Walked) if the location is not to have it, and a mark. It ends
+// early when it has grown large; the agent asks again for the rest.
+type Fetch struct {
+	Key string `json:"key"`
+}
+
+// MaxFetch is how many keys one fetch request may name.
+const MaxFetch = 1000
 
 // State is how far an object is at a location.
 type State string

@@ -1,0 +1,160 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"k8s.io/utils/lru"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
+	maxFetchBytes = 4 << 20
+	// keptIndexes is how many locations can walk at once without their content
+	// being indexed for every page.
+	keptIndexes = 8
+)
+
+// walkIndexes keeps the indexes of walks that are under way. It is safe for
+// concurrent use.
+type walkIndexes struct {
+	mu   sync.Mutex
+	kept *lru.Cache // of *walkIndex by key.Location
+}
+
+// walkIndex is a location's content at a revision.
+type walkIndex struct {
+	rev int64
+	*wire.Index
+}
+
+func newWalkIndexes() *walkIndexes { return &walkIndexes{kept: lru.New(keptIndexes)} }
+
+// indexAt is the index of a location at a revision if it is kept, or else at the
+// current one. It fails with the API's error when the location is gone.
+func (h *Hub) indexAt(l key.Location, rev int64) (*walkIndex, error) {
+	h.walks.mu.Lock()
+	defer h.walks.mu.Unlock()
+	if known, ok := h.walks.kept.Get(l); ok && known.(*walkIndex).rev == rev {
+		return known.(*walkIndex), nil
+	}
+	rows, now := h.table.Members(string(l))
+	// Asked after the rows: a location that is gone by now has no rows, and the
+	// agent must not take that for its content.
+	if _, _, err := h.settings(l); err != nil {
+		return nil, err
+	}
+	c := content{location: l, renderer: h}
+	leaves := make([]wire.Leaf, 0, len(rows))
+	for _, row := range rows {
+		if e := c.entry(row); e != nil {
+			leaves = append(leaves, wire.Leaf{Key: e.key, Sum: e.sum()})
+		}
+	}
+	index, err := wire.NewIndex(leaves)
+	if err != nil {
+		return nil, fmt.Errorf("index the content of %q: %w", l, err)
+	}
+	made := &walkIndex{now, index}
+	h.walks.kept.Add(l, made)
+	return made, nil
+}
+
+// servePagedWalk answers one page of a walk.
+func (h *Hub) servePagedWalk(w http.ResponseWriter, r *http.Request, l key.Location, walk wire.Walk, body *json.Decoder) {
+	spans, err := readLines[wire.Span](body, wire.MaxSpans)
+	if err != nil {
+		h.refuse(w, r, badRequest("walk: %v", err))
+		return
+	}
+	index, err := h.indexAt(l, walk.At)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	uid, settings, err := h.settings(l)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	all, marker := index.Span("", ""), h.lineage.at(index.rev)
+	out := newFrameWriter(w)
+	err = out.add(wire.Frame{Hello: &wire.Hello{
+		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
+		Continuous: h.lineage.continuous(walk.Marker, walk.After), Settings: settings,
+	}})
+	for _, part := range index.Answer(spans) {
+		if err == nil {
+			err = out.add(wire.Frame{Part: &part})
+		}
+	}
+	if err == nil {
+		err = out.send(wire.Frame{Mark: &wire.Mark{Revision: index.rev, Root: all.Sum, Count: all.Count, Marker: marker}})
+	}
+	if err != nil { // the agent sees no mark and does not believe the page
+		h.config.Logger.Info("walk ended", "location", l, "error", err)
+	}
+}
+
+// serveFetch sends what the location is to have of the keys that are asked for.
+func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+	if err != nil {
+		h.refuse(w, r, badRequest("fetch: %v", err))
+		return
+	}
+	snapshot := h.table.Snapshot()
+	// Asked after the state was taken: see indexAt.
+	if _, _, err := h.settings(l); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	out := newFrameWriter(w)
+	if err := h.sendKeys(content{location: l, renderer: h}, snapshot, keys, out); err != nil {
+		h.config.Logger.Info("fetch ended", "location", l, "error", err)
+	}
+}
+
+func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
+	size := 0
+	for _, f := range keys {
+		frame := wire.Frame{Del: &wire.Del{Key: f.Key, Cause: wire.Walked}}
+		row := state.Get(string(key.Objects) + "/" + f.Key)
+		if e := c.entry(row); e != nil {
+			frame = c.frame(row, e)
+			size += len(row.Value)
+		}
+		if err := out.add(frame); err != nil {
+			return err
+		}
+		if size > maxFetchBytes {
+			break
+		}
+	}
+	return out.send(wire.Frame{Mark: &wire.Mark{Revision: state.Rev, Marker: h.lineage.at(state.Rev)}})
+}
+
+// readLines reads JSON values up to the end of a body, which may have so many.
+func readLines[T any](body *json.Decoder, limit int) ([]T, error) {
+	var lines []T
+	for {
+		var line T
+		switch err := body.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return lines, nil
+		case err != nil:
+			return nil, fmt.Errorf("line %d: %w", len(lines), err)
+		}
+		if lines = append(lines, line); len(lines) > limit {
+			return nil, fmt.Errorf("more than %d lines", limit)
+		}
+	}
+}

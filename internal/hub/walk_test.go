@@ -1,0 +1,123 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// exchange posts lines and returns the frames of the answer, which must end with a mark.
+func (a *agent) exchange(path string, lines ...any) []wire.Frame {
+	a.r.t.Helper()
+	var body strings.Builder
+	for _, line := range lines {
+		if err := json.NewEncoder(&body).Encode(line); err != nil {
+			a.r.t.Fatal(err)
+		}
+	}
+	resp := a.do(a.r.t.Context(), http.MethodPost, string(a.location)+"/"+path, strings.NewReader(body.String()))
+	defer func() { _ = resp.Body.Close() }()
+	decoder := json.NewDecoder(resp.Body)
+	var frames []wire.Frame
+	for {
+		var f wire.Frame
+		if err := decoder.Decode(&f); err != nil {
+			a.r.t.Fatalf("%s: %s: %v", path, resp.Status, err)
+		}
+		frames = append(frames, f)
+		if f.Mark != nil {
+			return frames
+		}
+	}
+}
+
+// pagedWalk makes a holding equal to the hub's and returns how many pages it took.
+func (a *agent) pagedWalk(have holding) (pages int) {
+	a.r.t.Helper()
+	var leaves []wire.Leaf
+	for _, k := range sortedKeys(have) {
+		leaves = append(leaves, wire.Leaf{Key: k, Sum: have[k]})
+	}
+	mine, err := wire.NewIndex(leaves)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	ask, at, fetch := []wire.Span{mine.Span("", "")}, int64(0), []any(nil)
+	for len(ask) > 0 {
+		lines := []any{wire.Walk{Paged: true, At: at}}
+		for _, s := range ask[:min(len(ask), wire.MaxSpans)] {
+			lines = append(lines, s)
+		}
+		ask = ask[min(len(ask), wire.MaxSpans):]
+		frames := a.exchange("walk", lines...)
+		pages++
+		if rev := frames[0].Hello.Revision; at != 0 && rev != at {
+			a.r.t.Fatalf("page %d is of revision %d, the first was of %d", pages, rev, at)
+		}
+		at = frames[0].Hello.Revision
+		for _, f := range frames {
+			if f.Part == nil {
+				continue
+			}
+			d := mine.Compare(*f.Part)
+			ask = append(ask, d.Ask...)
+			for _, k := range d.Mine {
+				delete(have, k)
+			}
+			for _, k := range d.Theirs {
+				fetch = append(fetch, wire.Fetch{Key: k})
+			}
+		}
+	}
+	if len(fetch) > 0 {
+		for _, f := range a.exchange("fetch", fetch...) {
+			have.apply(f)
+		}
+	}
+	return pages
+}
+
+func TestPagedWalk(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	for i := range 300 {
+		r.addConfigMap(fmt.Sprintf("n%03d", i), map[string]string{"what": "app"}, "v")
+	}
+	have := holding{}
+	a.pagedWalk(have)
+	same := func() {
+		t.Helper()
+		rows, _ := r.table.Members("a")
+		if root, count := (content{location: "a", renderer: r.Hub}).total(rows); have.root() != root || len(have) != count {
+			t.Fatalf("the agent has %d objects, the hub %d", len(have), count)
+		}
+	}
+	same()
+	if pages := a.pagedWalk(have); pages != 1 {
+		t.Errorf("a walk in sync took %d pages", pages)
+	}
+	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
+	if err := configMaps.Delete(t.Context(), "n007", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.addConfigMap("n999", map[string]string{"what": "app"}, "v")
+	have["s/core/configmaps/default/ghost"] = wire.SumOf([]byte("ghost"))
+	have["s/core/configmaps/default/n100"] = wire.SumOf([]byte("other"))
+	a.pagedWalk(have)
+	same()
+}
+
+// TestFetchSaysWhatIsGone shows that every key gets an answer.
+func TestFetchSaysWhatIsGone(t *testing.T) {
+	r := fixture(t)
+	frames := r.join("a").exchange("fetch", wire.Fetch{Key: "s/core/configmaps/default/one"}, wire.Fetch{Key: "s/core/configmaps/default/none"}, wire.Fetch{Key: "../../e/a"})
+	if len(frames) != 4 || frames[0].Put == nil || frames[1].Del == nil || frames[2].Del == nil {
+		t.Fatalf("answered %+v", frames)
+	}
+}
