@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,15 +70,16 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	if err != nil {
 		return err
 	}
+	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	registry := prometheus.NewRegistry()
 	agent, err := mapper.New(mapper.Config{
 		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
-		Logger: slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
+		Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	stopServer, err := serveMetrics(f.metrics, registry)
+	stopServer, err := serveMetrics(f.metrics, registry, log)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func run(c *cobra.Command, f runFlags, version string) error {
 		return err
 	case <-agent.Ready():
 	}
-	fmt.Fprintf(c.OutOrStdout(), "orrery-agent ready: location %s, hub %s, target %s\n", s.Join.Location, s.Join.Hub, target.Host)
+	// Whoever started the agent may wait for this line, or have closed the pipe.
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "orrery-agent ready: location %s, hub %s, target %s\n", s.Join.Location, s.Join.Hub, target.Host)
 	return wait(c.Context(), done)
 }
 
@@ -118,14 +119,16 @@ func wait(ctx context.Context, done <-chan error) error {
 
 // serveMetrics serves on address until the returned function is called; no
 // address: it does nothing.
-func serveMetrics(address string, registry *prometheus.Registry) (stop func(), err error) {
+func serveMetrics(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	})
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
@@ -135,7 +138,7 @@ func serveMetrics(address string, registry *prometheus.Registry) (stop func(), e
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintln(os.Stderr, "serve metrics:", err)
+			log.Error("metrics are not served any more", "error", err)
 		}
 	}()
 	return func() {

@@ -50,7 +50,9 @@ func alive(pid int) bool {
 
 func printStatus(out io.Writer, s mapper.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+":\t"+format+"\n", args...) }
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, name+":\t"+format+"\n", args...) // Flush tells
+	}
 	row("Location", "%s (%s)", s.Location, orDash(s.LocationUID))
 	row("Target", "%s", s.Target)
 	row("Agent", "%s, %s, as of %s", running(s), orDash(s.Version), s.Updated.Format(time.RFC3339))

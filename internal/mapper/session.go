@@ -62,18 +62,16 @@ func (s *session) run(ctx context.Context) {
 		if advanced {
 			failures = 0
 		}
+		if errors.Is(err, errWalked) {
+			failures = 0
+			continue
+		}
 		wait := backoff(failures, firstRetry, sessionRetry)
 		failures = min(failures+1, maxFailures)
-		switch {
-		case errors.Is(err, errWalked):
-			failures, wait = 0, 0
-			continue
-		case errors.Is(err, errReplaced):
-			s.log.Warn("another agent of this location has connected to the hub")
+		if errors.Is(err, errReplaced) {
 			wait = backoff(maxFailures, firstRetry, replacedRetry)
-		default:
-			s.log.Info("the session with the hub ended", "error", err, "retry", wait)
 		}
+		s.log.Info("the session with the hub ended", "error", err, "retry", wait)
 		s.hub.drop()
 		pause(ctx, wait)
 	}

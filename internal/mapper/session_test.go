@@ -54,7 +54,7 @@ func newScripted(t *testing.T) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := open(t, t.TempDir())
+	st := opened(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -64,9 +64,6 @@ func newScripted(t *testing.T) *scripted {
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		if err := st.close(); err != nil {
-			t.Error(err)
-		}
 	})
 	s.session = &session{
 		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
@@ -381,7 +378,7 @@ func TestWatchdog(t *testing.T) {
 		start := time.Now()
 		dog := newWatchdog(cancel)
 		dog.every(wire.Settings{HeartbeatSeconds: 7})
-		time.Sleep(20 * time.Second)
+		pause(ctx, 20*time.Second)
 		dog.reset()
 		<-ctx.Done()
 		if d := time.Since(start); d != 41*time.Second {
@@ -422,8 +419,7 @@ func FuzzFrames(f *testing.F) {
 	a := put(keyA, "1", "a")
 	f.Add([]byte(lines(hello(10, rootOf(a), resumed), a, mark(10, a), del(keyA, wire.Unassigned), mark(11))))
 	f.Add([]byte(lines(hello(10, rootOf(a), unproven), a, `{"hold":{"key":"s/a/b/c"}}`, wire.Frame{Settings: &wire.Settings{Halt: "x"}})))
-	s := open(f, f.TempDir()) // whatever is in it from before
-	defer s.close()
+	s := opened(f) // whatever is in it from before
 	f.Fuzz(func(t *testing.T, body []byte) {
 		in := intake{proven: true}
 		for dec := wire.NewDecoder(bytes.NewReader(body)); ; {

@@ -80,12 +80,14 @@ type commit struct {
 
 // openStore opens or creates the store in dir for a location.
 func openStore(dir, location string, log *slog.Logger) (*store, error) {
+	return openStoreWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
+}
+
+func openStoreWith(o bolt.Options, dir, location string, log *slog.Logger) (*store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	db, err := bolt.Open(filepath.Join(dir, storeFile), 0o600, &bolt.Options{
-		Timeout: lockWait, FreelistType: bolt.FreelistMapType,
-	})
+	db, err := bolt.Open(filepath.Join(dir, storeFile), 0o600, &o)
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, fmt.Errorf("open store in %q: another agent is running on it", dir)
 	}

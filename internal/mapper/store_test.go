@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,11 +24,23 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func open(t rapid.TB, dir string) *store {
 	t.Helper()
-	s, err := openStore(dir, "paris", quiet)
+	// No test cuts the power.
+	s, err := openStoreWith(bolt.Options{NoSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.db.NoSync = true // no test cuts the power
+	return s
+}
+
+// opened is a new store for the length of a test.
+func opened(t testing.TB) *store {
+	t.Helper()
+	s := open(t, t.TempDir())
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 
@@ -45,21 +58,19 @@ func del(k string, cause wire.Cause) wire.Frame {
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // take puts frames into the store by an intake, in one transaction.
-func take(s *store, in *intake, frames ...wire.Frame) ([]touched, error) {
+func take(s *store, in *intake, frames ...wire.Frame) error {
 	var arrivals []arrival
 	for _, f := range frames {
 		a, err := admit(f)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		arrivals = append(arrivals, a)
 	}
-	var all []touched
-	err := s.update([]*commit{{do: func(x *tx) (err error) {
-		all, *in, err = in.apply(x, arrivals, now)
+	return s.update([]*commit{{do: func(x *tx) (err error) {
+		_, *in, err = in.apply(x, arrivals, now)
 		return err
 	}}})
-	return all, err
 }
 
 // recount computes root, count and deferred entries anew from the content.
@@ -81,12 +92,10 @@ func recount(s *store) (root wire.Sum, count, deferred int, err error) {
 // in the stream and in walks, with crashes in between, and compares the content
 // with a model that knows the rules.
 func TestIntakeModel(t *testing.T) {
+	root, run := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "mapper-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
+		run++
+		dir := filepath.Join(root, strconv.Itoa(run))
 		m := &intakeModel{store: open(t, dir), dir: dir, content: map[string]wire.Sum{}, deferred: map[string]bool{}}
 		defer func() {
 			if err := m.store.close(); err != nil {
@@ -132,7 +141,7 @@ func (m *intakeModel) frame(t *rapid.T) {
 	case "del":
 		f = del(k, wire.Deleted)
 	}
-	if _, err := take(m.store, &m.in, f); err != nil {
+	if err := take(m.store, &m.in, f); err != nil {
 		t.Fatal(err)
 	}
 	old, had := m.content[k]
@@ -186,7 +195,7 @@ func (m *intakeModel) mark(t *rapid.T) {
 		root = root.Add(digest("something else"))
 	}
 	f := wire.Frame{Mark: &wire.Mark{Revision: revision, Root: root, Marker: "m"}}
-	if _, err := take(m.store, &m.in, f); err != nil {
+	if err := take(m.store, &m.in, f); err != nil {
 		t.Fatal(err)
 	}
 	if !m.in.marked || m.in.forward == back {
@@ -235,13 +244,12 @@ func (m *intakeModel) check(t *rapid.T) {
 }
 
 func TestHoldKeepsTheLastGoodObject(t *testing.T) {
-	s := open(t, t.TempDir())
-	defer s.close()
+	s := opened(t)
 	in := intake{proven: true}
 	k := "s/core/configmaps/n/a"
 	good := put(k, "1", "good")
 	hold := wire.Frame{Hold: &wire.Hold{Key: k, UID: "1", Digest: digest("h"), Error: "rule"}}
-	if _, err := take(s, &in, good, hold, hold); err != nil {
+	if err := take(s, &in, good, hold, hold); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.view(func(x *tx) error {
@@ -281,14 +289,13 @@ func TestPruneWindow(t *testing.T) {
 }
 
 func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
-	s := open(t, t.TempDir())
-	defer s.close()
+	s := opened(t)
 	in := intake{proven: true}
 	var frames []wire.Frame
 	for i := range 200 {
 		frames = append(frames, put(fmt.Sprintf("s/core/configmaps/n/c%d", i), "1", "x"))
 	}
-	if _, err := take(s, &in, frames...); err != nil {
+	if err := take(s, &in, frames...); err != nil {
 		t.Fatal(err)
 	}
 	// Half of them were applied.
@@ -310,7 +317,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 		}
 		frames = append(frames, del(fmt.Sprintf("s/core/configmaps/n/c%d", i), cause))
 	}
-	if _, err := take(s, &in, frames...); err != nil {
+	if err := take(s, &in, frames...); err != nil {
 		t.Fatal(err)
 	}
 	guarded := 0
@@ -325,8 +332,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 }
 
 func TestStoreGroupsAndKeepsOrder(t *testing.T) {
-	s := open(t, t.TempDir())
-	defer s.close()
+	s := opened(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -364,7 +370,7 @@ func TestStoreIsForOneLocationAndOneAgent(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v: %v", path, info.Mode().Perm(), want, err)
 		}
 	}
-	if _, err := openStore(dir, "paris", quiet); err == nil {
+	if _, err := openStoreWith(bolt.Options{Timeout: time.Millisecond}, dir, "paris", quiet); err == nil {
 		t.Error("two agents opened one store")
 	}
 	if err := s.close(); err != nil {
@@ -376,8 +382,7 @@ func TestStoreIsForOneLocationAndOneAgent(t *testing.T) {
 }
 
 func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
-	s := open(t, t.TempDir())
-	defer s.close()
+	s := opened(t)
 	r := &reporter{store: s}
 	set := func(k string, report *wire.Report) {
 		t.Helper()
@@ -405,8 +410,7 @@ func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
 }
 
 func TestFailedCommitIsTriedAgain(t *testing.T) {
-	s := open(t, t.TempDir())
-	defer s.close()
+	s := opened(t)
 	tries := 0
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

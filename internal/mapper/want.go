@@ -50,10 +50,10 @@ func (w want) sum(k string) wire.Sum {
 
 // object is the rendering to apply; nil if there is none.
 func (w want) object() *source {
-	switch {
-	case w.Kind == wantPut:
+	switch w.Kind {
+	case wantPut:
 		return &w.Leaf
-	case w.Kind == wantHold:
+	case wantHold:
 		return w.Kept
 	default:
 		return nil

@@ -128,10 +128,14 @@ func (s *site) has(name, value string) func() error {
 
 func (s *site) gone(name string) func() error {
 	return func() error {
-		if _, err := s.get(name); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s is still there: %v", name, err)
+		switch _, err := s.get(name); {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("%s is still there", name)
 		}
-		return nil
 	}
 }
 
@@ -494,4 +498,3 @@ func targetOutage(s *site) {
 	env.Eventually(s.t, soon, s.has("b", "1"))
 	env.Eventually(s.t, soon, s.gone("a"))
 }
-

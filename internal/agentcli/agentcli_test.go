@@ -1,0 +1,124 @@
+package agentcli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/wire"
+)
+
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := New("v1")
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetArgs(args)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what would run, ends at once
+	err := c.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"k","cluster":{"server":"https://127.0.0.1:1"}}],"users":[{"name":"u","user":{"token":"t"}}],
+"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`
+
+// ca is the self-signed certificate of nobody.
+const ca = `-----BEGIN CERTIFICATE-----
+MIIBcDCCARagAwIBAgIUYp0TNT+EyJOx1kJYbgsEhqRmEiQwCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwHhcNMjUwMTAxMDAwMDAwWhcNMzUwMTAxMDAwMDAwWjAN
+-----END CERTIFICATE-----
+`
+
+func TestFirstStartNeedsAToken(t *testing.T) {
+	_, err := execute(t, "--data-dir", t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "--join") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSetupIsKept(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush"}
+	first, err := loadSetup(runFlags{join: join.Encode(), kubeconfig: file, dataDir: filepath.Join(dir, "data")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	if err := first.save(data); err != nil {
+		t.Fatal(err)
+	}
+	later, err := loadSetup(runFlags{dataDir: data})
+	if err != nil || later != first {
+		t.Errorf("later %v, first %v: %v", later, first, err)
+	}
+	if info, err := os.Stat(filepath.Join(data, setupFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the setup has mode %v: %v", info.Mode(), err)
+	}
+	target, err := later.target()
+	if err != nil || target.Host != "https://127.0.0.1:1" {
+		t.Errorf("target %v: %v", target, err)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"--join", "garbage"},
+		{"--join", wire.Join{Hub: "https://h", CA: "no PEM", Location: "paris", Token: "hush"}.Encode(), "--kubeconfig", "/does/not/exist"},
+		{"--join", wire.Join{Hub: "https://h", CA: "no PEM", Location: "Not A Name", Token: "hush"}.Encode()},
+		{"--log-level", "loud"},
+		{"status", "--output", "xml"},
+		{"surplus"},
+	} {
+		out, err := execute(t, append(args, "--data-dir", dir)...)
+		if err == nil {
+			t.Errorf("%q was accepted", args)
+		} else if strings.Contains(out+err.Error(), "hush") {
+			t.Errorf("%q shows the secret: %s %v", args, out, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("bad arguments left %v: %v", entries, err)
+	}
+}
+
+func TestStatusOfAKilledAgent(t *testing.T) {
+	dir := t.TempDir()
+	s := mapper.Status{Location: "paris", PID: 1 << 30, Running: true, Connected: true, Proven: true, Desired: 3, States: map[wire.State]int{wire.Applied: 2, wire.Failed: 1}}
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "status.json"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t, "status", "--data-dir", dir)
+	for _, want := range []string{"paris", "not running", "not connected", "3 desired", "Failed"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in %q: %v", want, out, err)
+		}
+	}
+}
+
+func TestRBAC(t *testing.T) {
+	all, err := execute(t, "rbac")
+	if err != nil || strings.Count(all, "---\n") != 4 || !strings.Contains(all, "- '*'") {
+		t.Errorf("%s: %v", all, err)
+	}
+	some, err := execute(t, "rbac", "configmaps", "deployments.apps", "--namespace", "edge")
+	if err != nil || strings.Contains(some, "- '*'") || !strings.Contains(some, "- deployments") || !strings.Contains(some, "namespace: edge") {
+		t.Errorf("%s: %v", some, err)
+	}
+}
