@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,7 +21,13 @@ metadata: {name: refused, namespace: shop}
 spec: {podSelector: {}, ingress: [{ports: [{port: http, endPort: 32768}]}]}
 `
 
-const refusedObject = "networking.k8s.io/networkpolicies/shop/refused"
+// changed is changed by the admission of the cluster, see changing.
+const changed = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: changed, namespace: shop, labels: {change: "true"}}
+data: {colour: blue, size: small}
+`
 
 // contested are resources whose samples a real cluster does not leave alone, and
 // why that is right.
@@ -34,15 +39,18 @@ var contested = map[string]string{
 // run, leaves them there for a while, and takes them back.
 func TestEveryKindAtACluster(t *testing.T) {
 	w := newWorld(t)
-	env.KubectlIn(t, w.kubeconfig, refused, "create", "-f", "-")
+	env.Kubectl(t, w.kubeconfig, "create", "namespace", shop)
 	env.Kubectl(t, w.kubeconfig, "apply", "--server-side", "-f", samplesDir)
-	w.space.must(t, http.MethodPost, placements, asJSON, placeAll(t, append(slices.Clip(w.all), w.refused()), location))
+	for _, s := range []sample{w.refused, w.changed} {
+		w.space.must(t, http.MethodPost, s.collection(), asJSON, s.canonical)
+	}
+	w.space.must(t, http.MethodPost, placements, asJSON, placeAll(t, append(slices.Clone(w.all), w.refused, w.changed), location))
 
-	w.eventually("everything is there but what is refused", func() error { return w.settled() })
+	w.eventually("everything is there but what is refused", w.settled)
 	w.same()
-	w.space.must(t, http.MethodPatch, w.refused().path(), jsonPatch, []byte(`[{"op":"remove","path":"/spec/ingress/0/ports/0/endPort"}]`))
+	w.space.must(t, http.MethodPatch, w.refused.path(), jsonPatch, []byte(`[{"op":"remove","path":"/spec/ingress/0/ports/0/endPort"}]`))
 	w.eventually("what was refused is put right", func() error {
-		return w.status()[refusedObject].is("Applied")
+		return w.status()[w.refused.object()].is("Applied")
 	})
 	w.quiet()
 	w.same()
@@ -51,109 +59,24 @@ func TestEveryKindAtACluster(t *testing.T) {
 	w.eventually("nothing is left", w.gone)
 }
 
-const (
-	spaceName = "shop"
-	location  = "edge"
-)
-
-// world is a hub with a space, and a cluster that has joined it.
-type world struct {
-	t          *testing.T
-	all        []sample
-	hub        *env.Hub
-	kubeconfig string // of the space
-	space      api
-	cluster    *env.Cluster
-	target     api
-}
-
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
-	token := strings.TrimSpace(env.Orrery(t, hub.Kubeconfig, "location", "add", location, "--token-only"))
-	// All goes at once in the end, which is more than a location lets go unasked.
-	env.Kubectl(t, hub.Kubeconfig, "patch", "location", location, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
-	cluster := env.StartCluster(t, location)
-	env.StartAgent(t, location, token, cluster.AgentKubeconfig)
-	config := hub.PathConfig("spaces/" + spaceName)
-	w := &world{
-		t: t, hub: hub, kubeconfig: hub.PathKubeconfig("spaces/" + spaceName), space: newAPI(t, config),
-		cluster: cluster, target: newAPI(t, cluster.Config), all: samples(t, config),
-	}
-	env.Kubectl(t, w.kubeconfig, "create", "namespace", shop)
-	return w
-}
-
-// refused is the object that the cluster refuses.
-func (w *world) refused() sample {
-	w.t.Helper()
-	i := slices.IndexFunc(w.all, func(s sample) bool { return s.gvk.Kind == "NetworkPolicy" })
-	s := w.all[i]
-	s.name = "refused"
-	return s
-}
-
-func (w *world) eventually(what string, f func() error) {
-	w.t.Helper()
-	start := time.Now()
-	env.Eventually(w.t, soon, f)
-	w.t.Logf("%s: after %s", what, time.Since(start).Round(time.Millisecond))
-}
-
-// place is what orrery status says of an object at its one location.
-type place struct {
-	State, Reason, Message string
-}
-
-func (p place) is(state string) error {
-	if p.State != state {
-		return fmt.Errorf("it is %+v, want %s", p, state)
-	}
-	return nil
-}
-
-// status is by GROUP/RESOURCE/[NAMESPACE/]NAME.
-func (w *world) status() map[string]place {
-	w.t.Helper()
-	var s struct {
-		Objects []struct {
-			Object string  `json:"object"`
-			Places []place `json:"places"`
-		} `json:"objects"`
-	}
-	out := env.Orrery(w.t, w.hub.Kubeconfig, "status", "--space", spaceName, "-o", "json")
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		w.t.Fatal(err)
-	}
-	places := map[string]place{}
-	for _, o := range s.Objects {
-		if len(o.Places) == 1 {
-			places[o.Object] = o.Places[0]
-		}
-	}
-	return places
-}
-
 // settled says that all samples are applied, and that the cluster's refusal of the
 // one object that it refuses is shown on that object.
 func (w *world) settled() error {
 	status := w.status()
 	var all []error
-	for _, s := range w.all {
-		object := strings.TrimPrefix(s.key(spaceName), spaceName+"/")
-		place, placed := status[object]
+	for _, s := range append(slices.Clone(w.all), w.changed) {
+		place, placed := status[s.object()]
 		if s.never() {
 			if placed {
-				w.t.Errorf("%s is placed", object)
+				w.t.Errorf("%s is placed", s.object())
 			}
 			continue
 		}
 		if err := place.is("Applied"); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", object, err))
+			all = append(all, fmt.Errorf("%s: %w", s.object(), err))
 		}
 	}
-	p := status[refusedObject]
+	p := status[w.refused.object()]
 	if p.State != "Failed" || p.Reason != "Invalid" || !strings.Contains(p.Message, "endPort") {
 		all = append(all, fmt.Errorf("what is refused is %+v", p))
 	}
@@ -172,6 +95,10 @@ func (w *world) same() {
 		if d := lacks(decode(w.t, want), got, ""); d != "" {
 			w.t.Errorf("the cluster has %s otherwise: %s", path, d)
 		}
+	}
+	got := w.target.get(w.t, w.changed.path())
+	if d := lacks(map[string]any{"colour": "red", "more": "yes", "size": "small"}, got["data"], ".data"); d != "" {
+		w.t.Errorf("what the cluster changes is otherwise: %s", d)
 	}
 }
 
@@ -206,18 +133,12 @@ func (w *world) quiet() {
 	}
 }
 
-// revision is that of the hub's log.
-func (w *world) revision() any {
-	w.t.Helper()
-	return at(w.space.get(w.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
-}
-
 // gone says that nothing of the samples is left at the cluster, nor what its
 // controllers made of them. The claim that the StatefulSet made stays, as its
 // policy says, and so does the namespace that was made for the samples.
 func (w *world) gone() error {
 	var all []error
-	for _, s := range w.all {
+	for _, s := range append(slices.Clone(w.all), w.refused, w.changed) {
 		if path, _ := s.travels(); w.target.has(w.t, path) {
 			all = append(all, fmt.Errorf("%s is still there", path))
 		}

@@ -64,7 +64,7 @@ func (l *life) create() {
 // check expects that an answer has all that was written.
 func (l *life) check(got map[string]any) {
 	l.t.Helper()
-	if d := lacks(l.object(l.t), got, ""); d != "" {
+	if d := lacks(l.written(l.t), got, ""); d != "" {
 		l.t.Errorf("what was written is not kept: %s", d)
 	}
 }

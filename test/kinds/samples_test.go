@@ -49,10 +49,13 @@ func (s sample) collection() string {
 	return root + "/" + s.resource.Resource
 }
 
+// object is what orrery status calls the sample.
+func (s sample) object() string { return strings.TrimPrefix(s.key(""), "/") }
+
 func (s sample) path() string { return s.collection() + "/" + s.name }
 
-// object is the sample, for the caller to change.
-func (s sample) object(t *testing.T) map[string]any {
+// written is the sample, for the caller to change.
+func (s sample) written(t *testing.T) map[string]any {
 	t.Helper()
 	return decode(t, s.canonical)
 }
@@ -96,21 +99,40 @@ func readSamples(t *testing.T) []sample {
 			t.Fatal(err)
 		}
 		for doc := range bytes.SplitSeq(content, []byte("\n---\n")) {
-			asJSON, err := yaml.YAMLToJSON(doc)
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			var head metav1.PartialObjectMetadata
-			if err := json.Unmarshal(asJSON, &head); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			all = append(all, sample{
-				gvk: head.GroupVersionKind(), namespace: head.Namespace, name: head.Name,
-				yaml: doc, canonical: encode(t, decode(t, asJSON)),
-			})
+			all = append(all, parseSample(t, doc))
 		}
 	}
 	return all
+}
+
+func parseSample(t *testing.T, doc []byte) sample {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON(doc)
+	if err != nil {
+		t.Fatalf("%s: %v", doc, err)
+	}
+	var head metav1.PartialObjectMetadata
+	if err := json.Unmarshal(asJSON, &head); err != nil {
+		t.Fatalf("%s: %v", doc, err)
+	}
+	return sample{
+		gvk: head.GroupVersionKind(), namespace: head.Namespace, name: head.Name,
+		yaml: doc, canonical: encode(t, decode(t, asJSON)),
+	}
+}
+
+// another is a further object of a kind of which there is a sample.
+func another(t *testing.T, all []sample, doc string) sample {
+	t.Helper()
+	s := parseSample(t, []byte(doc))
+	for _, like := range all {
+		if like.gvk == s.gvk {
+			s.resource, s.status = like.resource, like.status
+			return s
+		}
+	}
+	t.Fatalf("no sample of %s", s.gvk)
+	return s
 }
 
 type servedKind struct {
