@@ -23,29 +23,25 @@ var errNoObject = errors.New("not a JSON object")
 // versions of a resource. Two objects that mean the same to a location travel
 // as the same bytes, so digests of the result can be compared.
 func (k *Kind) Travel(value []byte) ([]byte, error) {
-	f := k.travels
-	switch {
-	case f != nil:
-	case k.GVK.Group == v1alpha1.Group:
-		f = orreryTravels
-	default:
-		f = customTravels
+	if k.travels != nil {
+		return k.travels.travel(value)
 	}
-	return f.travel(value)
+	return customTravels[k.GVK.Group == v1alpha1.Group].travel(value)
 }
 
 // AnyCustom says how objects of CRDs travel, for those who do not have the CRD.
 type AnyCustom struct{}
 
 // Travel is Kind.Travel of whatever kind a CRD defines.
-func (AnyCustom) Travel(value []byte) ([]byte, error) { return customTravels.travel(value) }
+func (AnyCustom) Travel(value []byte) ([]byte, error) { return customTravels[false].travel(value) }
 
-// Filters of kinds whose objects have no Go type. Their status stays behind
-// whether or not the CRD has a status subresource: it may get one, or lose it.
-var (
-	customTravels = withMetadata(&filter{}, false, true)
-	orreryTravels = withMetadata(&filter{}, true, true)
-)
+// customTravels is for kinds whose objects have no Go type, by whether they are
+// Orrery's own. Their status stays behind whether or not the CRD has a status
+// subresource: it may get one, or lose it.
+var customTravels = map[bool]*filter{
+	false: withMetadata(&filter{}, false, true),
+	true:  withMetadata(&filter{}, true, true),
+}
 
 func (f *filter) travel(value []byte) ([]byte, error) {
 	if !gjson.ValidBytes(value) {

@@ -25,6 +25,32 @@ const asV2 = `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","m
 	`"maxReplicas":10,"metrics":[{"resource":{"name":"cpu","target":{"averageUtilization":70,"type":"Utilization"}},"type":"Resource"}],` +
 	`"minReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"api"}}}`
 
+// A kind that a CRD defines, without a subresource for status, an object of it,
+// and what a location gets: with the defaults of the schema, without the status.
+const (
+	probeCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: probes.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: probes, singular: probe, kind: Probe, listKind: ProbeList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {every: {type: string, default: 1m}, extra: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+          status: {type: object, properties: {seen: {type: integer}}}
+`
+	probe     = `{"apiVersion":"example.org/v1","kind":"Probe","metadata":{"name":"one","namespace":"shop"},"spec":{"extra":{"a":{},"n":1.5}},"status":{"seen":3}}`
+	probeSent = `{"apiVersion":"example.org/v1","kind":"Probe","metadata":{"name":"one","namespace":"shop"},"spec":{"every":"1m","extra":{"a":{},"n":1.5}}}`
+)
+
 // travels is what a location is to get of a sample, and where its view has it.
 func (s sample) travels() (path string, object []byte) {
 	if s.gvk.Group == "autoscaling" && s.gvk.Version == "v1" {
@@ -91,15 +117,22 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 		t.Errorf("applied again, the objects have versions\n%v\nwere\n%v", after, before)
 	}
 
+	env.KubectlIn(t, kubeconfig, probeCRD, "create", "-f", "-")
+	custom := parseSample(t, []byte(probe))
+	custom.resource = custom.gvk.GroupVersion().WithResource("probes")
+	space.must(t, http.MethodPost, custom.collection(), asJSON, custom.canonical)
+	custom.canonical = []byte(probeSent)
+	placed := append(slices.Clone(all), custom)
+
 	agent := newAgent(t, hub, location)
 	frames := agent.open(t)
 	defer frames.close()
 	frames.until(t, func(f wire.Frame) bool { return f.Hello != nil && f.Hello.Count == 0 })
-	space.must(t, http.MethodPost, placements, asJSON, placeAll(t, all, location))
+	space.must(t, http.MethodPost, placements, asJSON, placeAll(t, placed, location))
 
 	want := map[string]string{}
 	view := newAPI(t, hub.PathConfig("views/locations/"+location))
-	for _, s := range all {
+	for _, s := range placed {
 		path, object := s.travels()
 		if s.never() {
 			if view.has(t, path) {
@@ -241,7 +274,7 @@ type stream struct {
 func (a agent) open(t *testing.T) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	resp := a.request(ctx, t, http.MethodGet, "/desired", "")
+	resp := a.request(ctx, t, http.MethodGet, "/desired", "") //nolint:bodyclose // closed with the stream
 	return &stream{decoder: wire.NewDecoder(resp.Body), close: func() {
 		cancel()
 		resp.Body.Close()
