@@ -42,9 +42,8 @@ func (b *bench) nothingChanging() error {
 	return nil
 }
 
-// calmDown waits until the hub's log has not moved for three seconds.
+// calmDown waits until the hub's log has come to rest.
 func (b *bench) calmDown() error {
-	const calm = 3 * time.Second
 	last, since := int64(0), time.Now()
 	return eventually(b.ctx, "the hub's log to come to rest", func() error {
 		now, err := b.revision()
@@ -54,7 +53,7 @@ func (b *bench) calmDown() error {
 		if now != last {
 			last, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < calm {
+		if quiet := time.Since(since); quiet < b.size.calm {
 			return fmt.Errorf("it moved %s ago", quiet.Round(time.Millisecond))
 		}
 		return nil

@@ -12,8 +12,9 @@ type size struct {
 	objects, rounds int
 	// edits, statuses and tamperings are how many changes are timed.
 	edits, statuses, tamperings int
-	// quiet is how long nothing changes.
-	quiet time.Duration
+	// calm is how long the hub's log has to stand still to count as come to rest,
+	// and quiet how long it then has to stay so.
+	calm, quiet time.Duration
 	// spread are the numbers of locations of one object whose writes are counted.
 	spread []int
 	// locations get one object at once, waves times.
@@ -30,7 +31,7 @@ func fullSize() size {
 	return size{
 		objects: 1000, rounds: 5,
 		edits: 300, statuses: 100, tamperings: 100,
-		quiet:  30 * time.Second,
+		calm: 3 * time.Second, quiet: 30 * time.Second,
 		spread: []int{1, 10, 100}, locations: 1000, waves: 5,
 		loaded: 5000, idle: 2 * time.Minute,
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
@@ -42,7 +43,7 @@ func quickSize() size {
 	return size{
 		objects: 20, rounds: 1,
 		edits: 5, statuses: 3, tamperings: 3,
-		quiet:  time.Second,
+		calm: time.Second, quiet: time.Second,
 		spread: []int{1, 10, 100}, locations: 120, waves: 1,
 		loaded: 50, idle: 0,
 		apiObjects: 50, apiRounds: 1, apiClients: 4,
