@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -154,19 +153,15 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	cmd := program(ts, args[1:])
-	out, err := cmd.StdoutPipe()
+	log, err := os.Create(filepath.Join(dir, name+".log"))
 	ts.Check(err)
-	stderr, err := os.Create(filepath.Join(dir, name+".log"))
-	ts.Check(err)
-	defer stderr.Close()
-	cmd.Stderr = stderr
+	defer log.Close()
+	out := &firstLine{found: make(chan string, 1)}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, log, 5*time.Second
 	ts.Check(cmd.Start())
 	p := &running{cmd: cmd, done: make(chan struct{})}
-	lines := bufio.NewReader(out)
-	line, readErr := lines.ReadString('\n')
 	go func() {
 		defer close(p.done)
-		_, _ = io.Copy(io.Discard, lines)
 		_ = cmd.Wait() // the outcome is read from ProcessState
 	}()
 	processes(ts)[name] = p
@@ -174,10 +169,36 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 		_ = cmd.Process.Kill() // it may have ended before
 		<-p.done
 	})
-	if readErr != nil {
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
+	select {
+	case line := <-out.found:
+		ts.Check(os.WriteFile(filepath.Join(dir, name+".ready"), []byte(line), 0o600))
+	case <-p.done:
 		ts.Fatalf("%s ended: %s", name, ts.ReadFile(name+".log"))
+	case <-timer.C:
+		ts.Fatalf("%s is not ready after %s: %s", name, startTimeout, ts.ReadFile(name+".log"))
 	}
-	ts.Check(os.WriteFile(filepath.Join(dir, name+".ready"), []byte(line), 0o600))
+}
+
+// startTimeout is how long a program may take to print its first line.
+const startTimeout = time.Minute
+
+// firstLine is a writer that gives away the first line.
+type firstLine struct {
+	written []byte
+	found   chan string
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	if f.found != nil {
+		f.written = append(f.written, p...)
+		if line, _, ok := strings.Cut(string(f.written), "\n"); ok {
+			f.found <- line
+			f.found = nil
+		}
+	}
+	return len(p), nil
 }
 
 // terminate NAME ends a program by SIGTERM, which it must obey with exit code 0 within

@@ -56,6 +56,23 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// Told to the end, the story leaves everything running until the context ends.
+func TestLeftRunning(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &untilWritten{text: "Everything keeps running", then: cancel}
+	if err := Run(ctx, Config{Locations: 2, Program: "orrery", Out: out}); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if want := "✓ all 9 steps came true"; !strings.Contains(out.String(), want) {
+		t.Errorf("the story lacks %q:\n%s", want, out.String())
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // untilWritten calls then once text has been written.
 type untilWritten struct {
 	bytes.Buffer
