@@ -43,7 +43,85 @@ type PlacementSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Downsync []Downsync `json:"downsync,omitempty"`
+	// OnConflict says what to do where a location has an object of the same
+	// identity that Orrery did not make: Fail leaves it alone and says so; Adopt
+	// applies over it and treats it as Orrery's from then on, removal included.
+	// What a controller owns, or another location, is never adopted. Of several
+	// placements of one object at a location, Adopt wins.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnConflict OnConflict `json:"onConflict,omitempty"`
+	// OnImmutable says what to do where a location refuses a change because the
+	// field can't change: Fail keeps the object as it is and says so; Recreate
+	// deletes the object and makes it anew. Namespaces and
+	// CustomResourceDefinitions with something in them are never recreated. Of
+	// several placements, Recreate wins.
+	// +optional
+	// +kubebuilder:default=Fail
+	OnImmutable OnImmutable `json:"onImmutable,omitempty"`
+	// OnRemove says what becomes of an object at a location that is no longer to
+	// have it: Delete, or Orphan: it stays as it is, without Orrery's marks. Of
+	// several placements, that which lets go last decides; of those that let go
+	// together, Orphan wins.
+	// +optional
+	// +kubebuilder:default=Delete
+	OnRemove OnRemove `json:"onRemove,omitempty"`
+	// OnDrift says what to do where somebody at a location changes what Orrery
+	// applied: Repair undoes it; Report says so and leaves it until the object in
+	// the space changes. An object that is deleted at a location is made again
+	// either way. Of several placements, Repair wins.
+	// +optional
+	// +kubebuilder:default=Repair
+	OnDrift OnDrift `json:"onDrift,omitempty"`
 }
+
+// OnConflict is a policy for objects that Orrery did not make.
+//
+// +kubebuilder:validation:Enum=Fail;Adopt
+type OnConflict string
+
+const (
+	// OnConflictFail leaves a foreign object alone.
+	OnConflictFail OnConflict = "Fail"
+	// OnConflictAdopt takes a foreign object over.
+	OnConflictAdopt OnConflict = "Adopt"
+)
+
+// OnImmutable is a policy for changes of fields that can't change.
+//
+// +kubebuilder:validation:Enum=Fail;Recreate
+type OnImmutable string
+
+const (
+	// OnImmutableFail keeps the object as it is.
+	OnImmutableFail OnImmutable = "Fail"
+	// OnImmutableRecreate deletes the object and makes it anew.
+	OnImmutableRecreate OnImmutable = "Recreate"
+)
+
+// OnRemove is a policy for objects that a location is no longer to have.
+//
+// +kubebuilder:validation:Enum=Delete;Orphan
+type OnRemove string
+
+const (
+	// OnRemoveDelete deletes the object.
+	OnRemoveDelete OnRemove = "Delete"
+	// OnRemoveOrphan leaves the object, without Orrery's marks.
+	OnRemoveOrphan OnRemove = "Orphan"
+)
+
+// OnDrift is a policy for objects that somebody at a location has changed.
+//
+// +kubebuilder:validation:Enum=Repair;Report
+type OnDrift string
+
+const (
+	// OnDriftRepair undoes the change.
+	OnDriftRepair OnDrift = "Repair"
+	// OnDriftReport leaves the change and reports it.
+	OnDriftReport OnDrift = "Report"
+)
 
 // LocationSelector selects locations by label, by name, or by both.
 //
@@ -110,6 +188,11 @@ type Downsync struct {
 	// +optional
 	// +kubebuilder:default=None
 	ReturnStatus ReturnStatus `json:"returnStatus,omitempty"`
+	// CreateOnly makes the object where it is missing and never changes it there
+	// afterwards. It is deleted like any other. Of several entries and placements
+	// that match an object, all have to say so.
+	// +optional
+	CreateOnly bool `json:"createOnly,omitempty"`
 }
 
 // ReturnStatus is a policy for the status of placed objects.

@@ -9,11 +9,13 @@ import (
 )
 
 // content is what one location is to have, as agents are told of it. It is a
-// function of the rows alone: the same rows give the same frames and sums at
+// function of the rows alone, unless it is purged: the same rows give the same frames and sums at
 // every hub.
 type content struct {
 	location key.Location
 	renderer renderer
+	// purged says that the location is to have nothing, by the operator's word.
+	purged bool
 }
 
 // renderer makes of a row what its locations get.
@@ -35,7 +37,7 @@ type entry struct {
 
 // entry returns nil for a row that is not part of the content.
 func (c content) entry(row *table.Row) *entry {
-	if row == nil || row.In == nil {
+	if row == nil || row.In == nil || c.purged {
 		return nil
 	}
 	m, ok := row.In.(*placement.Membership)
@@ -46,7 +48,7 @@ func (c content) entry(row *table.Row) *entry {
 	if !ok {
 		return nil
 	}
-	e := &entry{key: row.Key[len(key.Objects)+1:], uid: row.Meta.UID, policy: wire.Policy{ReturnStatus: place.ReturnStatus}}
+	e := &entry{key: row.Key[len(key.Objects)+1:], uid: row.Meta.UID, policy: place.Policy}
 	switch {
 	case place.Owner != "":
 		e.owner, e.policy = place.Owner, wire.Policy{} // a conflict frame has none

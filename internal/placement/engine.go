@@ -13,6 +13,7 @@ package placement
 import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Engine computes memberships for one table, whose lock guards it: Reset and
@@ -82,12 +83,12 @@ func (e *Engine) evaluate(s subject) *Membership {
 			}
 		}
 		if len(there) > 0 {
-			sources = append(sources, Source{ReturnStatus: d.returnStatus, locations: e.sets.of(there)})
+			sources = append(sources, Source{Policy: wire.Policy{ReturnStatus: d.returnStatus}, locations: e.sets.of(there)})
 		}
 	}
 	for _, p := range e.placements[s.Space] {
-		if matched, returnStatus := p.matches(s); matched {
-			sources = append(sources, Source{p.name, returnStatus, p.suspended, p.set})
+		if matched, policy := p.matches(s); matched {
+			sources = append(sources, Source{p.name, policy, p.suspended, p.set})
 		}
 	}
 	if len(sources) == 0 {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -146,6 +147,9 @@ func checkExplain(t *rapid.T, tbl *table.Table, w world) {
 		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
+		}
+		if e.Placed && !strings.Contains(w.naiveMembership(o), fmt.Sprintf("{Location:%s Policy:%+v ", l, e.Policy)) {
+			t.Fatalf("%s at %s: policy %+v is not that of %s", o.Path(), l, e.Policy, w.naiveMembership(o))
 		}
 		if want := slices.Contains(w.naiveLocationsOf(o), l); e.Placed != want || byPolicy != want {
 			t.Fatalf("%s at %s: placed is %v, by policy %v, in truth %v:\n%s", o.Path(), l, e.Placed, byPolicy, want, e)

@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Explanation says why an object is assigned to a location, or why not.
@@ -20,8 +21,8 @@ type Explanation struct {
 	Placed bool   `json:"placed"`
 	Held   string `json:"held,omitempty"`
 	Owner  string `json:"owner,omitempty"`
-	// ReturnStatus says that its status there is wanted.
-	ReturnStatus bool `json:"returnStatus,omitempty"`
+	// Policy is how it is treated there, unless it is held or has lost its place.
+	Policy wire.Policy `json:"policy,omitzero"`
 	// Obstacles are why no policy can place it there at all.
 	Obstacles []string `json:"obstacles,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
@@ -52,6 +53,8 @@ type PlacementExplanation struct {
 	// then Tests has a finding for each.
 	Matched int       `json:"matched"`
 	Tests   []Finding `json:"tests,omitempty"`
+	// Policy is how it has the object treated, if a test matched.
+	Policy wire.Policy `json:"policy,omitzero"`
 	// Nearest is the index of the test that came nearest to matching.
 	Nearest int `json:"nearest,omitempty"`
 }
@@ -75,7 +78,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	}
 	if m, ok := row.In.(*Membership); ok && m != nil {
 		if place, ok := m.Place(string(location)); ok {
-			e.Placed, e.Held, e.Owner, e.ReturnStatus = true, place.Held, place.Owner, place.ReturnStatus
+			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 		}
 	}
 	if d := directOf(row); d.given {
@@ -139,6 +142,7 @@ func (p *placement) explain(s subject, location string, l table.Labels) Placemen
 	if len(p.problems) > 0 && len(p.locations)+len(p.downsync) == 0 { // no part of the spec could be read
 		e.Tests = append(e.Tests, Finding{fieldInvalid, p.problems[0]})
 	}
+	_, e.Policy = p.matches(s)
 	e.Places = e.Selects && e.Matched >= 0
 	return e
 }
@@ -216,6 +220,9 @@ func (e Explanation) String() string {
 		line("%s is assigned to location %s, which keeps what it has: %s", e.Object, e.Location, e.Held)
 	default:
 		line("%s is assigned to location %s", e.Object, e.Location)
+		if how := describePolicy(e.Policy); how != "" {
+			line("  %s", how)
+		}
 	}
 	for _, o := range e.Obstacles {
 		line("  %s", o)
@@ -251,6 +258,9 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 	switch {
 	case p.Matched >= 0:
 		line("    downsync[%d] matches the object", p.Matched)
+		if how := describePolicy(p.Policy); how != "" {
+			line("    %s", how)
+		}
 	case len(p.Tests) == 0:
 		line("    it has no downsync")
 	case len(p.Tests) == 1:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Membership says to which locations an object goes, and by whose word. Rows
@@ -27,8 +28,8 @@ var _ table.Membership = (*Membership)(nil)
 type Source struct {
 	// Placement is the Placement's name; empty for the annotation.
 	Placement string
-	// ReturnStatus says that the source asks for the status of its objects.
-	ReturnStatus bool
+	// Policy is how the source has the object treated.
+	Policy wire.Policy
 	// Suspended sources keep their objects where they are, as they are.
 	Suspended bool
 	locations *locationSet
@@ -44,8 +45,9 @@ func (s Source) Selects(location string) bool { return s.locations.has(location)
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
 	Location string
-	// ReturnStatus says that the object's status is wanted from there.
-	ReturnStatus bool
+	// Policy is how the object is treated there, by the word of all sources that
+	// select the location.
+	Policy wire.Policy
 	// Held is why the location is to keep what it has; empty: it is not held.
 	Held string
 	// Owner is the path (key.Object.Path) of another space's object of the same
@@ -73,12 +75,16 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 		return Place{}, false
 	}
 	p.Location = location
-	held := true
+	held, first := true, true
 	for _, s := range m.sources {
 		if !s.locations.has(location) {
 			continue
 		}
-		p.ReturnStatus = p.ReturnStatus || s.ReturnStatus
+		if first {
+			p.Policy, first = s.Policy, false
+		} else {
+			p.Policy = combine(p.Policy, s.Policy)
+		}
 		if !s.Suspended {
 			held = false
 		} else if p.Held == "" {
@@ -136,7 +142,7 @@ func (ms *memberships) of(sources []Source, owners []owner) *Membership {
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
-			if s.ReturnStatus {
+			if s.Policy.ReturnStatus {
 				asking = append(asking, s.locations)
 				m.asked = true
 			}
@@ -167,7 +173,7 @@ func membershipKey(sources []Source, owners []owner) string {
 	for _, s := range sources {
 		text(s.Placement)
 		b = binary.AppendUvarint(b, s.locations.id)
-		b = append(b, bit(s.ReturnStatus), bit(s.Suspended))
+		b = append(b, policyBits(s.Policy), bit(s.Suspended))
 	}
 	for _, o := range owners {
 		text(o.location)

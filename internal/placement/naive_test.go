@@ -37,6 +37,30 @@ type naiveSource struct {
 	locations []string
 	asks      bool
 	suspended bool
+	// words are the policies other than the default, by the entry that says so.
+	words []naiveWords
+}
+
+// naiveWords is what one entry of one policy says, in the words of the API.
+type naiveWords struct {
+	createOnly                                 bool
+	returnStatus                               v1alpha1.ReturnStatus
+	onConflict, onImmutable, onRemove, onDrift string
+}
+
+// naivePolicy is the table of the API: several placements on one object and location.
+func naivePolicy(words []naiveWords) wire.Policy {
+	count := func(f func(naiveWords) bool) int {
+		return len(slices.DeleteFunc(slices.Clone(words), func(w naiveWords) bool { return !f(w) }))
+	}
+	return wire.Policy{
+		CreateOnly:   count(func(w naiveWords) bool { return w.createOnly }) == len(words),
+		Adopt:        count(func(w naiveWords) bool { return w.onConflict == "Adopt" }) > 0,
+		Recreate:     count(func(w naiveWords) bool { return w.onImmutable == "Recreate" }) > 0,
+		Orphan:       count(func(w naiveWords) bool { return w.onRemove == "Orphan" }) > 0,
+		ReportDrift:  count(func(w naiveWords) bool { return w.onDrift != "Report" }) == 0,
+		ReturnStatus: count(func(w naiveWords) bool { return w.returnStatus == "Singleton" }) > 0,
+	}
 }
 
 func (w world) naiveMembership(o key.Object) string {
@@ -64,11 +88,13 @@ func (w world) naiveMembership(o key.Object) string {
 	var places []Place
 	for _, l := range w.naiveLocationsOf(o) {
 		p := Place{Location: l}
+		var words []naiveWords
 		for _, s := range sources {
-			if slices.Contains(s.locations, l) && s.asks {
-				p.ReturnStatus = true
+			if slices.Contains(s.locations, l) {
+				words = append(words, s.words...)
 			}
 		}
+		p.Policy = naivePolicy(words)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
 			if slices.Contains(s.locations, l) && !free {
@@ -94,7 +120,10 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
 		names = slices.DeleteFunc(names, func(l string) bool { return !w.naiveLocationIsThere(l) })
 		if len(names) > 0 {
-			sources = append(sources, naiveSource{locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton"})
+			sources = append(sources, naiveSource{
+				locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton",
+				words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.notes[v1alpha1.ReturnStatusAnnotation])}},
+			})
 		}
 	}
 	for _, name := range []string{"p", "q"} {
@@ -112,6 +141,10 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 			if w.naiveMatches(d.ObjectTest, o, x) {
 				matched = true
 				s.asks = s.asks || d.ReturnStatus == "Singleton"
+				s.words = append(s.words, naiveWords{
+					d.CreateOnly, d.ReturnStatus,
+					string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
+				})
 			}
 		}
 		if matched {

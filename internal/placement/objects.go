@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // fieldInvalid stands for the failing field of an entry that can't be used.
@@ -29,6 +30,7 @@ type objectTest struct {
 	names              sets.Set[string]
 	labelSelectors     []labels.Selector
 	returnStatus       bool
+	createOnly         bool
 	// problem is why the entry can't be used; it then matches nothing.
 	problem string
 }
@@ -55,8 +57,16 @@ func compileDownsync(entries []v1alpha1.Downsync) []objectTest {
 	for i, entry := range entries {
 		tests[i] = compileTest(fmt.Sprintf("downsync[%d]", i), entry.ObjectTest)
 		tests[i].returnStatus = entry.ReturnStatus == v1alpha1.ReturnStatusSingleton
+		tests[i].createOnly = entry.CreateOnly
 	}
 	return tests
+}
+
+// policy is how the entry of a placement has its objects treated.
+func (t *objectTest) policy(of *placement) wire.Policy {
+	policy := of.treatment
+	policy.ReturnStatus, policy.CreateOnly = t.returnStatus, t.createOnly
+	return policy
 }
 
 func compileTest(field string, test v1alpha1.ObjectTest) objectTest {

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // placement is one compiled Placement.
@@ -18,6 +19,7 @@ type placement struct {
 	name      string
 	spec      string // as it is in the log, to see that a status write changes nothing
 	suspended bool
+	treatment wire.Policy
 	locations []locationTest
 	downsync  []objectTest
 	// problems are what is wrong with the spec; a broken entry selects nothing.
@@ -40,7 +42,7 @@ func compile(name string, row *table.Row) *placement {
 			return p
 		}
 	}
-	p.suspended = spec.Suspend
+	p.suspended, p.treatment = spec.Suspend, treatment(&spec)
 	p.locations = compileLocations("locations", spec.Locations)
 	p.downsync = compileDownsync(spec.Downsync)
 	for _, t := range p.locations {
@@ -64,19 +66,21 @@ func (p *placement) selects(name string, l table.Labels) bool {
 	return slices.ContainsFunc(p.locations, func(t locationTest) bool { return t.fails(name, l) == "" })
 }
 
-// matches says whether the placement is about an object, and whether it asks
-// for its status.
-func (p *placement) matches(s subject) (matched, returnStatus bool) {
+// matches says whether the placement is about an object, and how it has it
+// treated: each entry that matches has a say.
+func (p *placement) matches(s subject) (matched bool, policy wire.Policy) {
 	for i := range p.downsync {
 		t := &p.downsync[i]
-		if matched && !t.returnStatus || t.fails(s) != "" {
+		if matched && combine(policy, t.policy(p)) == policy || t.fails(s) != "" {
 			continue
 		}
-		if matched = true; t.returnStatus {
-			return true, true
+		if !matched {
+			matched, policy = true, t.policy(p)
+			continue
 		}
+		policy = combine(policy, t.policy(p))
 	}
-	return matched, false
+	return matched, policy
 }
 
 // reach calls fn for the parts of a space that hold all objects the placement

@@ -187,6 +187,9 @@ func (s *scenario) places() string {
 			if p.Owner != "" {
 				_, _ = fmt.Fprintf(&b, ", has %s", p.Owner)
 			}
+			if how := describePolicy(p.Policy); how != "" {
+				_, _ = fmt.Fprintf(&b, ", %s", how)
+			}
 			b.WriteString("\n")
 		}
 		if from, asked := m.StatusFrom(); asked {

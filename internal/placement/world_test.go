@@ -157,6 +157,10 @@ func drawSelectors(t *rapid.T, label string) []metav1.LabelSelector {
 
 func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	spec := v1alpha1.PlacementSpec{Suspend: rapid.IntRange(0, 3).Draw(t, "suspend") == 0}
+	spec.OnConflict = rapid.SampledFrom([]v1alpha1.OnConflict{"", "Fail", "Adopt"}).Draw(t, "onConflict")
+	spec.OnImmutable = rapid.SampledFrom([]v1alpha1.OnImmutable{"", "Fail", "Recreate"}).Draw(t, "onImmutable")
+	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan"}).Draw(t, "onRemove")
+	spec.OnDrift = rapid.SampledFrom([]v1alpha1.OnDrift{"", "Repair", "Report"}).Draw(t, "onDrift")
 	for range rapid.IntRange(0, 2).Draw(t, "location entries") {
 		entry := v1alpha1.LocationSelector{Names: drawSome(t, "location names", append(worldLocations, "none")...)}
 		if rapid.Bool().Draw(t, "by selector") {
@@ -176,6 +180,7 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 		d.NamespaceSelectors = drawSelectors(t, "namespaceSelectors")
 		d.LabelSelectors = drawSelectors(t, "labelSelectors")
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
+		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
 		spec.Downsync = append(spec.Downsync, d)
 	}
 	return spec

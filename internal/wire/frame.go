@@ -84,6 +84,17 @@ type Put struct {
 type Policy struct {
 	// ReturnStatus asks for the object's status in its report.
 	ReturnStatus bool `json:"returnStatus,omitempty"`
+	// CreateOnly: the object is made if it is missing, and never changed.
+	CreateOnly bool `json:"createOnly,omitempty"`
+	// Adopt: a foreign object of the identity is taken over.
+	Adopt bool `json:"adopt,omitempty"`
+	// Recreate: where a change is refused since a field can't change, the object
+	// is deleted and made anew.
+	Recreate bool `json:"recreate,omitempty"`
+	// Orphan: what is no longer desired stays, without marks.
+	Orphan bool `json:"orphan,omitempty"`
+	// ReportDrift: drift is reported and not repaired.
+	ReportDrift bool `json:"reportDrift,omitempty"`
 }
 
 // Hold says that the location keeps what it has of an object, whatever that

@@ -1,0 +1,37 @@
+package placement
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// policies have every field drawn, also those that are added later.
+var policies = rapid.Custom(func(t *rapid.T) wire.Policy {
+	var p wire.Policy
+	v := reflect.ValueOf(&p).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetBool(rapid.Bool().Draw(t, v.Type().Field(i).Name))
+	}
+	return p
+})
+
+// What several say must not depend on the order in which they are asked.
+func TestCombine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := policies.Draw(t, "a"), policies.Draw(t, "b"), policies.Draw(t, "c")
+		if combine(a, a) != a || combine(a, b) != combine(b, a) || combine(combine(a, b), c) != combine(a, combine(b, c)) {
+			t.Errorf("%+v, %+v, %+v", a, b, c)
+		}
+		if (a == b) != (policyBits(a) == policyBits(b)) {
+			t.Errorf("%+v and %+v have the numbers %d and %d", a, b, policyBits(a), policyBits(b))
+		}
+		a.ReturnStatus = false
+		if (a == wire.Policy{}) != (describePolicy(a) == "") {
+			t.Errorf("%+v is described as %q", a, describePolicy(a))
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"reflect"
+	"testing"
+)
+
+// The leaf of an object that is treated by default, or as earlier versions could
+// say it, must stay what it was: or else two sides one version apart would take
+// all of a location's content for different.
+func TestPolicyKeepsLeaves(t *testing.T) {
+	digest := SumOf([]byte("object"))
+	for policy, want := range map[Policy]string{
+		{}:                   "8de558c0e0039b0648e228e0581dc6c490d69ba77af08468d920db1a4a7ca4a7",
+		{ReturnStatus: true}: "b1de3a44244cbd64be6633f61b4b58390366a2d0ad6309e52c86f9f7e0a86abb",
+	} {
+		if got := LeafSum("key", "uid", digest, policy).String(); got != want {
+			t.Errorf("%+v: %s, want %s", policy, got, want)
+		}
+	}
+}
+
+// Every policy has a leaf of its own.
+func TestPolicyIsInLeaf(t *testing.T) {
+	seen := map[Sum]Policy{}
+	fields := reflect.TypeFor[Policy]().NumField()
+	for bits := range 1 << fields {
+		var p Policy
+		v := reflect.ValueOf(&p).Elem()
+		for i := range fields {
+			v.Field(i).SetBool(bits&(1<<i) != 0)
+		}
+		s := LeafSum("key", "uid", Sum{}, p)
+		if other, ok := seen[s]; ok {
+			t.Errorf("%+v and %+v have the same leaf", p, other)
+		}
+		seen[s] = p
+	}
+}
