@@ -19,7 +19,7 @@ func TestBadInput(t *testing.T) {
 	hub := env.StartHub(t)
 	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
 	env.Orrery(t, hub.Kubeconfig, "location", "add", "north")
-	w := &world{t: t, hub: hub, root: hub.Kubeconfig, space: hub.PathKubeconfig("spaces/" + spaceName)}
+	w := shopAt(t, hub)
 	client, err := rest.HTTPClientFor(hub.PathConfig(""))
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +108,9 @@ func post(t *testing.T, client *http.Client, url, body string) (int, metav1.Stat
 // TestOneLocationsTokenOpensNoOther shows that an agent reaches its own location only.
 func TestOneLocationsTokenOpensNoOther(t *testing.T) {
 	hub := env.StartHub(t)
-	w := &world{t: t, hub: hub, root: hub.Kubeconfig}
+	w := shopAt(t, hub)
 	for _, name := range []string{"north", "south"} {
-		env.Orrery(t, w.root, "location", "add", name)
+		env.Orrery(t, w.Root, "location", "add", name)
 	}
 	config := rest.AnonymousClientConfig(hub.PathConfig(""))
 	config.BearerToken = w.bearer("north")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 const webYAML = `
@@ -26,7 +27,7 @@ spec:
 func TestKubectl(t *testing.T) {
 	hub := env.StartHub(t)
 	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
-	w := &world{t: t, hub: hub, root: hub.Kubeconfig, space: hub.PathKubeconfig("spaces/" + spaceName)}
+	w := shopAt(t, hub)
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	write := func(yaml string) {
 		t.Helper()
@@ -80,7 +81,7 @@ func TestKubectl(t *testing.T) {
 	w.kubectl("-n", "shortlived", "create", "configmap", "inside")
 	prints("deleted", "delete", "namespace", "shortlived") // waits until it is gone
 
-	w.eventually("the watch shows the whole life", func() error {
+	w.Eventually("the watch shows the whole life", func() error {
 		seen := watch.Stdout()
 		for _, want := range []string{"ADDED", "MODIFIED", "DELETED"} {
 			if !strings.Contains(seen, want) {
@@ -93,17 +94,17 @@ func TestKubectl(t *testing.T) {
 
 // TestDirectAssignment places an object by its own annotation.
 func TestDirectAssignment(t *testing.T) {
-	w := newWorld(t, "north")
-	north := w.sites["north"]
+	w := newShop(t, "north")
+	north := w.Sites["north"]
 	w.kubectl("create", "configmap", "direct", "--from-literal=a=b")
 	w.kubectl("annotate", "configmap", "direct", `orrery.dev/assigned-locations=["north","nowhere"]`)
-	w.expectField(north, configMaps, "default", "direct", "map[a:b]", "data")
-	w.invariants()
+	w.expectField(north, world.ConfigMaps, "default", "direct", "map[a:b]", "data")
+	w.Invariants()
 	why := env.Orrery(t, w.space, "why", "configmap/direct", "--location", "north")
 	if !strings.Contains(why, "orrery.dev/assigned-locations") {
 		t.Errorf("orrery why printed:\n%s", why)
 	}
 	w.kubectl("annotate", "configmap", "direct", "orrery.dev/assigned-locations-")
-	w.eventually("it leaves", func() error { return isGone(north.at(t, configMaps, "default", "direct")) })
-	w.invariants()
+	w.Eventually("it leaves", func() error { return isGone(north.Get(t, world.ConfigMaps, "default", "direct")) })
+	w.Invariants()
 }

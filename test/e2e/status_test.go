@@ -9,14 +9,15 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 type placementStatus = v1alpha1.PlacementStatus
 
 // expectCounts waits for the counts of a placement.
-func (w *world) expectCounts(name, what string, ok func(placementStatus) bool) {
+func (w *shop) expectCounts(name, what string, ok func(placementStatus) bool) {
 	w.t.Helper()
-	w.eventually("placement "+name+": "+what, func() error {
+	w.Eventually("placement "+name+": "+what, func() error {
 		out, err := env.TryKubectl(w.t, w.space, "get", "placement", name, "-o", "json")
 		if err != nil {
 			return err
@@ -33,9 +34,9 @@ func (w *world) expectCounts(name, what string, ok func(placementStatus) bool) {
 }
 
 // revision is that of the hub's log, as a list in the space says.
-func (w *world) revision() string {
+func (w *shop) revision() string {
 	w.t.Helper()
-	list, err := dynamicClient(w.t, w.hub.PathConfig("spaces/"+spaceName)).Resource(configMaps).List(w.t.Context(), metav1.ListOptions{Limit: 1})
+	list, err := world.Dynamic(w.t, w.Hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).List(w.t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {
 		w.t.Fatalf("read the log's revision: %v", err)
 	}
@@ -43,10 +44,10 @@ func (w *world) revision() string {
 }
 
 // quietRevision waits until the log's revision has not moved for some seconds.
-func (w *world) quietRevision() string {
+func (w *shop) quietRevision() string {
 	w.t.Helper()
 	last, since := w.revision(), time.Now()
-	env.Eventually(w.t, soon, func() error {
+	env.Eventually(w.t, world.Soon, func() error {
 		if now := w.revision(); now != last {
 			last, since = now, time.Now()
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 const app = `
@@ -84,8 +85,8 @@ spec:
 
 // TestMainJob is the main job of a user, told once from beginning to end.
 func TestMainJob(t *testing.T) {
-	w := newWorld(t, "north", "south")
-	north, south := w.sites["north"], w.sites["south"]
+	w := newShop(t, "north", "south")
+	north, south := w.Sites["north"], w.Sites["south"]
 
 	// Described once, and placed by label.
 	w.kubectl("create", "namespace", "implied")
@@ -93,13 +94,13 @@ func TestMainJob(t *testing.T) {
 	w.apply(widgetCRD)
 	w.apply(widget)
 	w.apply(everywhere)
-	env.Kubectl(t, w.root, "label", "location", "north", "runs-web=yes")
-	w.expectField(north, deployments, "web", "web", "2", "status", "readyReplicas")
+	env.Kubectl(t, w.Root, "label", "location", "north", "runs-web=yes")
+	w.expectField(north, world.Deployments, "web", "web", "2", "status", "readyReplicas")
 	w.expectField(north, widgets, "web", "one", "blue", "spec", "colour")
-	w.invariants()
+	w.Invariants()
 
 	// Ready in the space, as at the one location that has it.
-	w.eventually("kubectl shows the Deployment ready in the space", func() error {
+	w.Eventually("kubectl shows the Deployment ready in the space", func() error {
 		out, err := env.TryKubectl(t, w.space, "-n", "web", "get", "deployment", "web")
 		if err == nil && !strings.Contains(out, "2/2") {
 			err = fmt.Errorf("kubectl printed %q", out)
@@ -113,25 +114,25 @@ func TestMainJob(t *testing.T) {
 
 	// Edited in the space.
 	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=3")
-	w.expectField(north, deployments, "web", "web", "3", "status", "readyReplicas")
+	w.expectField(north, world.Deployments, "web", "web", "3", "status", "readyReplicas")
 	w.kubectl("-n", "implied", "patch", "configmap", "settings", "--type=json", "-p", `[{"op":"remove","path":"/data/greeting"},{"op":"add","path":"/data/farewell","value":"bye"}]`)
-	w.expectField(north, configMaps, "implied", "settings", "map[farewell:bye]", "data")
+	w.expectField(north, world.ConfigMaps, "implied", "settings", "map[farewell:bye]", "data")
 
 	w.tamper(north)
 
 	// Moved by a label: to both, then to the other one only.
-	env.Kubectl(t, w.root, "label", "location", "south", "runs-web=yes")
-	w.expectField(south, deployments, "web", "web", "3", "status", "readyReplicas")
-	w.eventually("the status is cleared while two locations have it", func() error {
+	env.Kubectl(t, w.Root, "label", "location", "south", "runs-web=yes")
+	w.expectField(south, world.Deployments, "web", "web", "3", "status", "readyReplicas")
+	w.Eventually("the status is cleared while two locations have it", func() error {
 		if out := w.kubectl("-n", "web", "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"); out != "" {
 			return fmt.Errorf("readyReplicas is %s", out)
 		}
 		return nil
 	})
-	env.Kubectl(t, w.root, "label", "location", "north", "runs-web-")
+	env.Kubectl(t, w.Root, "label", "location", "north", "runs-web-")
 	w.gone(north)
-	w.invariants()
-	if _, err := north.at(t, namespaces, "", "implied"); err != nil {
+	w.Invariants()
+	if _, err := north.Get(t, world.Namespaces, "", "implied"); err != nil {
 		t.Errorf("the implied namespace did not stay: %v", err)
 	}
 
@@ -139,75 +140,75 @@ func TestMainJob(t *testing.T) {
 
 	// Unassigned, then deleted.
 	w.kubectl("-n", "web", "label", "deployment", "web", "app-")
-	w.eventually("the unassigned Deployment leaves", func() error { return isGone(south.at(t, deployments, "web", "web")) })
-	w.invariants()
+	w.Eventually("the unassigned Deployment leaves", func() error { return isGone(south.Get(t, world.Deployments, "web", "web")) })
+	w.Invariants()
 	w.kubectl("delete", "placement", "web")
 	w.gone(south)
-	w.invariants()
+	w.Invariants()
 }
 
 // tamper changes, strips and deletes objects at a site behind Orrery's back.
-func (w *world) tamper(s *site) {
+func (w *shop) tamper(s *world.Site) {
 	w.t.Helper()
-	t, client := w.t, dynamicClient(w.t, s.cluster.Config)
+	t, client := w.t, s.Client
 	patch := func(body string) {
 		t.Helper()
-		if _, err := client.Resource(deployments).Namespace("web").Patch(t.Context(), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "tamperer"}); err != nil {
+		if _, err := client.Resource(world.Deployments).Namespace("web").Patch(t.Context(), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "tamperer"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	patch(`{"spec":{"replicas":7}}`)
-	w.expectField(s, deployments, "web", "web", "3", "spec", "replicas")
+	w.expectField(s, world.Deployments, "web", "web", "3", "spec", "replicas")
 	patch(`{"metadata":{"labels":{"orrery.dev/location":null},"annotations":{"orrery.dev/source-name":null}}}`)
-	w.expectField(s, deployments, "web", "web", "web", "metadata", "annotations", "orrery.dev/source-name")
-	before, err := s.at(t, configMaps, "implied", "settings")
+	w.expectField(s, world.Deployments, "web", "web", "web", "metadata", "annotations", "orrery.dev/source-name")
+	before, err := s.Get(t, world.ConfigMaps, "implied", "settings")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Resource(configMaps).Namespace("implied").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+	if err := client.Resource(world.ConfigMaps).Namespace("implied").Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("a deleted object is made again", func() error {
-		after, err := s.at(t, configMaps, "implied", "settings")
+	w.Eventually("a deleted object is made again", func() error {
+		after, err := s.Get(t, world.ConfigMaps, "implied", "settings")
 		if err == nil && after.GetUID() == before.GetUID() {
 			err = fmt.Errorf("still the old one")
 		}
 		return err
 	})
-	w.invariants()
+	w.Invariants()
 }
 
 // faults kills hub and agent in between.
-func (w *world) faults(s *site) {
+func (w *shop) faults(s *world.Site) {
 	w.t.Helper()
-	w.hub.Kill()
-	if err := dynamicClient(w.t, s.cluster.Config).Resource(configMaps).Namespace("implied").Delete(w.t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+	w.Hub.Kill()
+	if err := s.Client.Resource(world.ConfigMaps).Namespace("implied").Delete(w.t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.expectField(s, configMaps, "implied", "settings", "bye", "data", "farewell") // repaired with the hub away
-	s.agent.Kill()
-	s.agent.Start() // from its disk
-	w.hub.Start()
+	w.expectField(s, world.ConfigMaps, "implied", "settings", "bye", "data", "farewell") // repaired with the hub away
+	s.Agent.Kill()
+	s.Agent.Start() // from its disk
+	w.Hub.Start()
 	w.kubectl("-n", "implied", "patch", "configmap", "settings", "--type=merge", "-p", `{"data":{"farewell":"see you"}}`)
-	w.expectField(s, configMaps, "implied", "settings", "see you", "data", "farewell")
-	s.agent.Kill()
+	w.expectField(s, world.ConfigMaps, "implied", "settings", "see you", "data", "farewell")
+	s.Agent.Kill()
 	w.kubectl("-n", "implied", "delete", "configmap", "settings")
 	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=1")
-	s.agent.Start()
-	w.expectField(s, deployments, "web", "web", "1", "spec", "replicas")
-	w.eventually("what was deleted while the agent was away leaves", func() error { return isGone(s.at(w.t, configMaps, "implied", "settings")) })
-	w.invariants()
+	s.Agent.Start()
+	w.expectField(s, world.Deployments, "web", "web", "1", "spec", "replicas")
+	w.Eventually("what was deleted while the agent was away leaves", func() error { return isGone(s.Get(w.t, world.ConfigMaps, "implied", "settings")) })
+	w.Invariants()
 }
 
 // gone waits until nothing of the application is at a site.
-func (w *world) gone(s *site) {
+func (w *shop) gone(s *world.Site) {
 	w.t.Helper()
-	w.eventually(s.name+" is rid of the application", func() error {
+	w.Eventually(s.Name+" is rid of the application", func() error {
 		for _, err := range []error{
-			isGone(s.at(w.t, deployments, "web", "web")),
-			isGone(s.at(w.t, configMaps, "implied", "settings")),
-			isGone(s.at(w.t, crds, "", "widgets.example.org")),
-			isGone(s.at(w.t, namespaces, "", "web")),
+			isGone(s.Get(w.t, world.Deployments, "web", "web")),
+			isGone(s.Get(w.t, world.ConfigMaps, "implied", "settings")),
+			isGone(s.Get(w.t, world.CRDs, "", "widgets.example.org")),
+			isGone(s.Get(w.t, world.Namespaces, "", "web")),
 		} {
 			if err != nil {
 				return err
@@ -229,13 +230,13 @@ func isGone(_ *unstructured.Unstructured, err error) error {
 
 // TestQuiet shows that nothing is written anywhere while nothing changes.
 func TestQuiet(t *testing.T) {
-	w := newWorld(t, "north")
-	north := w.sites["north"]
+	w := newShop(t, "north")
+	north := w.Sites["north"]
 	w.kubectl("create", "namespace", "implied")
 	w.apply(app)
 	w.apply(everywhere)
-	env.Kubectl(t, w.root, "label", "location", "north", "runs-web=yes")
-	w.expectField(north, deployments, "web", "web", "2", "status", "readyReplicas")
+	env.Kubectl(t, w.Root, "label", "location", "north", "runs-web=yes")
+	w.expectField(north, world.Deployments, "web", "web", "2", "status", "readyReplicas")
 	w.expectCounts("web", "all applied", func(p placementStatus) bool { return p.Assigned == 4 && p.Applied == 4 })
 
 	revision := w.quietRevision()
@@ -246,7 +247,7 @@ func TestQuiet(t *testing.T) {
 		}
 		return nil
 	})
-	requests := north.cluster.Requests(t, env.Filter{User: env.AgentUser, After: start})
+	requests := north.Cluster.Requests(t, env.Filter{User: env.AgentUser, After: start})
 	if len(requests) > 0 {
 		t.Errorf("the agent made %d requests in a quiet minute, the first: %+v", len(requests), requests[0])
 	}
