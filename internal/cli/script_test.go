@@ -187,15 +187,16 @@ const startTimeout = time.Minute
 // firstLine is a writer that gives away the first line.
 type firstLine struct {
 	written []byte
+	done    bool
 	found   chan string
 }
 
 func (f *firstLine) Write(p []byte) (int, error) {
-	if f.found != nil {
+	if !f.done {
 		f.written = append(f.written, p...)
 		if line, _, ok := strings.Cut(string(f.written), "\n"); ok {
 			f.found <- line
-			f.found = nil
+			f.done = true
 		}
 	}
 	return len(p), nil
