@@ -27,6 +27,15 @@ const (
 	ForLabel = "orrery.dev/for"
 	// ForBelow is the value of ForLabel.
 	ForBelow = "below"
+	// AcceptAnnotation on a Location is the marker of the log that its agent is to
+	// accept as the continuation of the one it knows.
+	AcceptAnnotation = "orrery.dev/accept"
+	// ConfirmPruneAnnotation is the digest of removals that may go: on a Location
+	// of any, on a Placement of those of its space's objects.
+	ConfirmPruneAnnotation = "orrery.dev/confirm-prune"
+	// PurgeAnnotation with value "true" on a Location has its agent remove
+	// everything that it made there.
+	PurgeAnnotation = "orrery.dev/purge"
 	// SpaceAnnotation names the space of an object read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"
 )

@@ -68,7 +68,8 @@ type Prune struct {
 type LocationStatus struct {
 	// Conditions has Enrolled: an agent has shown its token; Connected: an agent
 	// holds a session (written only when it changes); Synced: everything assigned
-	// is applied.
+	// is applied (computed when read); Compatible: agent and hub can work together.
+	// While Compatible is False the agent changes nothing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -87,6 +88,69 @@ type AgentStatus struct {
 	// KubernetesVersion is the version of the cluster.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// APIsDigest is a digest of the kinds, versions and schemas that the cluster serves.
+	// +optional
+	APIsDigest string `json:"apisDigest,omitempty"`
+	// Halted is why the agent changes nothing at the cluster; empty: it does.
+	// +optional
+	Halted string `json:"halted,omitempty"`
+	// Lineage is Proven, or Unproven: the hub's log does not continue the one that
+	// the agent knows.
+	// +optional
+	Lineage string `json:"lineage,omitempty"`
+	// Awaits is the marker of the log that "orrery location accept" would accept.
+	// +optional
+	Awaits string `json:"awaits,omitempty"`
+	// Deferred counts the changes that wait until the log is accepted.
+	// +optional
+	Deferred int64 `json:"deferred,omitempty"`
+	// Prune are removals that wait for a confirmation.
+	// +optional
+	Prune *PendingPrune `json:"prune,omitempty"`
+	// Purge is how far the removal of everything has come.
+	// +optional
+	Purge *PurgeProgress `json:"purge,omitempty"`
+}
+
+// PendingPrune are removals at a location that wait for a confirmation, since
+// there were more of them than spec.prune allows.
+type PendingPrune struct {
+	// Pending counts them.
+	Pending int64 `json:"pending"`
+	// Digest names exactly these, for "orrery location confirm-prune --digest".
+	Digest string `json:"digest"`
+	// Spaces are the same by space; the digest of one can be confirmed by the
+	// annotation orrery.dev/confirm-prune of a Placement of that space.
+	// +optional
+	// +listType=atomic
+	Spaces []SpacePrune `json:"spaces,omitempty"`
+	// Objects are the first few of them, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// +optional
+	// +listType=atomic
+	Objects []string `json:"objects,omitempty"`
+}
+
+// SpacePrune are the removals of one space's objects that wait.
+type SpacePrune struct {
+	// Space is the name of the space.
+	Space string `json:"space"`
+	// Pending counts them.
+	Pending int64 `json:"pending"`
+	// Digest names exactly these.
+	Digest string `json:"digest"`
+}
+
+// PurgeProgress is how far the removal of everything from a location has come.
+type PurgeProgress struct {
+	// Left counts what is still to go.
+	Left int64 `json:"left"`
+	// Kept counts what stays, since others at the cluster use it.
+	// +optional
+	Kept int64 `json:"kept,omitempty"`
+	// Objects are the first few of what stays.
+	// +optional
+	// +listType=atomic
+	Objects []string `json:"objects,omitempty"`
 }
 
 // Counts adds up the states of pairs of object and location.
@@ -116,6 +180,9 @@ const (
 	ConditionConnected = "Connected"
 	// ConditionSynced says that everything assigned is applied.
 	ConditionSynced = "Synced"
+	// ConditionCompatible says that agent and hub can work together. While it is
+	// False the agent changes nothing.
+	ConditionCompatible = "Compatible"
 	// ConditionReady says that a Space is served.
 	ConditionReady = "Ready"
 	// ConditionAccepted says that a Placement's selectors and tests could be read.

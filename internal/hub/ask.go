@@ -150,7 +150,7 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 // placeStatus is what is known of one object at one of its locations.
 func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place) PlaceStatus {
 	l := key.Location(p.Location)
-	open, _, _ := h.sessions.connected(l)
+	open, _ := h.sessions.connected(l)
 	ps := PlaceStatus{Location: p.Location, State: Pending, Stale: !open}
 	report, ok := reportOf(state, o, l)
 	switch {

@@ -9,13 +9,19 @@ import (
 )
 
 // content is what one location is to have, as agents are told of it. It is a
-// function of the rows alone, unless it is purged: the same rows give the same frames and sums at
-// every hub.
+// function of the rows alone, unless it is purged: the same rows give the same
+// frames and sums at every hub.
 type content struct {
 	location key.Location
 	renderer renderer
 	// purged says that the location is to have nothing, by the operator's word.
 	purged bool
+}
+
+// contentOf is the content of a location as its settings are now.
+func (h *Hub) contentOf(l key.Location) content {
+	_, settings, err := h.settings(l)
+	return content{location: l, renderer: h, purged: err == nil && settings.Purge}
 }
 
 // renderer makes of a row what its locations get.

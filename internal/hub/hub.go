@@ -59,6 +59,10 @@ type Hub struct {
 	started time.Time
 	ready   atomic.Bool
 	dirty   *dirtyLocations
+	// confirmed are the removals that owners of Placements let go.
+	confirmed *confirmations
+	// synced remembers since when locations are synced, or not.
+	synced *syncTimes
 	// gone ends the watches of spaces that are deleted.
 	gone *goneSpaces
 	// changed wakes the loop that writes counts.
@@ -103,7 +107,8 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces()}
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes()}
+	h.confirmed = newConfirmations(func() { h.sessions.pokeAll() })
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
 		return nil, err
@@ -117,7 +122,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.engine = placement.New()
 	h.tally = tally.New(tally.Config{Digest: h.Digest})
 	h.table = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.gone, h.changed},
+		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.gone, h.confirmed, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	if h.log, err = store.Open(ctx, store.Config{

@@ -1,11 +1,13 @@
 package hub
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -43,14 +45,30 @@ func (h *Hub) settings(l key.Location) (uid string, s wire.Settings, err error) 
 	if err := json.Unmarshal(row.Value, &location); err != nil {
 		return "", s, fmt.Errorf("decode location %q: %w", l, err)
 	}
-	s = wire.Settings{PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(h.config.Heartbeat.Seconds()))}
+	s = wire.Settings{
+		PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(h.config.Heartbeat.Seconds())),
+		Accept: location.Annotations[v1alpha1.AcceptAnnotation], Purge: location.Annotations[v1alpha1.PurgeAnnotation] == "true",
+		Confirm: h.confirmed.all(),
+	}
 	if p := location.Spec.Prune.MaxPercent; p != nil {
 		s.PruneMaxPercent = int(*p)
 	}
-	if location.Spec.Mapping == v1alpha1.MappingPaused {
-		s.Halt = "the location's mapping is Paused"
+	if d := location.Annotations[v1alpha1.ConfirmPruneAnnotation]; d != "" {
+		s.Confirm = append([]wire.Confirmation{{Digest: d}}, s.Confirm...)
 	}
+	s.Halt = haltOf(&location)
 	return row.Meta.UID, s, nil
+}
+
+// haltOf is why the agent of a location is to change nothing; empty: it works.
+func haltOf(l *v1alpha1.Location) string {
+	if l.Spec.Mapping == v1alpha1.MappingPaused {
+		return "the location's mapping is Paused"
+	}
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionCompatible); c != nil && c.Status == metav1.ConditionFalse {
+		return "the location is not compatible: " + cmp.Or(c.Message, c.Reason)
+	}
+	return ""
 }
 
 // tokenHandler makes a join token for a location and forgets the one before.

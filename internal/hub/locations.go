@@ -1,15 +1,11 @@
 package hub
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 
-	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -98,9 +94,9 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 		h.tally.Disconnect(l, false)
 		return h.forgetLocation(ctx, l)
 	}
-	open, seen, known := h.sessions.connected(l)
+	open, seen := h.sessions.connected(l)
 	since := h.started
-	if known && seen.ended.After(since) {
+	if seen.ended.After(since) {
 		since = seen.ended
 	}
 	wait := h.config.Disconnected - h.config.Now().Sub(since)
@@ -115,8 +111,10 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 			return nil, fmt.Errorf("decode location %q: %w", l, err)
 		}
 		st := &location.Status
-		if known {
-			st.Agent = &v1alpha1.AgentStatus{Version: seen.info.Version, KubernetesVersion: seen.info.KubernetesVersion}
+		if seen.status != nil {
+			st.Agent = agentStatus(seen.status)
+		}
+		if seen.opened {
 			h.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: "Joined", Message: "an agent has shown the location's token"})
 		}
@@ -128,6 +126,7 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 			h.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "no agent holds a session"})
 		}
+		h.compatible(&st.Conditions, row, seen)
 		return location.Status, nil
 	})
 }
@@ -143,29 +142,8 @@ func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
 	if snapshot.Get(key.Enrolment(l)) != nil {
 		ops = append(ops, store.Op{Key: key.Enrolment(l)})
 	}
+	h.sessions.forget(l)
+	h.synced.forget(l)
 	_, err := h.log.Write(ctx, ops)
 	return err
-}
-
-// complete adds to a Location the counts of what is assigned to it. They are
-// not stored: one change of one object would otherwise cost a write for each
-// of its locations.
-func (h *Hub) complete(row *table.Row) []byte {
-	name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations))
-	if !ok {
-		return nil
-	}
-	counts, err := json.Marshal(h.tally.Location(key.Location(name)))
-	if err != nil {
-		return nil
-	}
-	value := bytes.Clone(row.Value)
-	gjson.ParseBytes(counts).ForEach(func(field, n gjson.Result) bool {
-		value, err = sjson.SetRawBytes(value, "status."+field.String(), []byte(n.Raw))
-		return err == nil
-	})
-	if err != nil { // a Location that can't be read as JSON is shown as it is
-		return nil
-	}
-	return value
 }

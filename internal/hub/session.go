@@ -47,15 +47,14 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 		h.refuse(w, r, err)
 		return
 	}
-	info := wire.Info{Version: r.URL.Query().Get("version"), KubernetesVersion: r.URL.Query().Get("kubernetesVersion")}
-	mine := h.sessions.start(r.Context(), l, info)
+	mine := h.sessions.start(r.Context(), l)
 	defer h.sessions.end(mine)
 
 	s := &session{hub: h, content: content{location: l, renderer: h}, out: newFrameWriter(w), poke: mine.poke}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {
-	case errors.Is(err, table.ErrExpired):
+	case errors.Is(err, table.ErrExpired), errors.Is(err, errContentChanged):
 		bye.Reason = wire.ByeExpired
 	case errors.Is(err, errLocationRemoved):
 		bye.Reason = wire.ByeRemoved
@@ -69,20 +68,24 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 	h.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
 }
 
-var errLocationRemoved = errors.New("the location was removed")
+// Ends of a session that come from its location.
+var (
+	errLocationRemoved = errors.New("the location was removed")
+	errContentChanged  = errors.New("the location is to have all or nothing from now on")
+)
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
 	rows, rev := s.hub.table.Members(string(s.content.location))
-	s.root, s.count = s.content.total(rows)
-	s.at = rev
 	continuous := s.hub.lineage.continuous(marker, after)
 	uid, settings, err := s.hub.settings(s.content.location)
 	if err != nil {
 		return errLocationRemoved
 	}
-	s.uid, s.settings = uid, settings
+	s.uid, s.settings, s.content.purged = uid, settings, settings.Purge
+	s.root, s.count = s.content.total(rows)
+	s.at = rev
 	resumed := false
-	if row, _ := s.hub.table.Get(locationKey(s.content.location)); row != nil && after >= row.CreateRev && continuous {
+	if row, _ := s.hub.table.Get(locationKey(s.content.location)); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
 		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), after)
 		resumed, s.sub = err == nil, sub
 	}
@@ -181,8 +184,11 @@ func (s *session) move(before, after *entry) {
 // locationChanged sends new settings, or ends the session of a location that is gone.
 func (s *session) locationChanged() error {
 	settings, err := s.exists()
-	if err != nil || settings == s.settings {
+	if err != nil || settings.Equal(s.settings) {
 		return err
+	}
+	if settings.Purge != s.settings.Purge {
+		return errContentChanged
 	}
 	s.settings = settings
 	return s.out.send(wire.Frame{Settings: &settings})

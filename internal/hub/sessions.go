@@ -2,6 +2,8 @@ package hub
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +25,6 @@ type sessions struct {
 
 type openSession struct {
 	location key.Location
-	info     wire.Info
 	ctx      context.Context
 	cancel   context.CancelFunc
 	// poke receives when the session should look at its location again.
@@ -31,10 +32,20 @@ type openSession struct {
 	replaced bool
 }
 
-// lastSeen is what is remembered of a location's last session.
+// lastSeen is what is remembered of a location since the hub started.
 type lastSeen struct {
-	info  wire.Info
-	ended time.Time // zero while a session is open
+	// opened says that there was a session; ended is when the last one ended, zero
+	// while one is open.
+	opened bool
+	ended  time.Time
+	// status is what the agent last said of itself; nil: nothing yet. apis is the
+	// list that goes with apisDigest.
+	status     *wire.AgentStatus
+	apis       []wire.API
+	apisDigest string
+	// refused is the version of the protocol that an agent was turned away for;
+	// empty: none, or another has connected since.
+	refused string
 }
 
 func newSessions(now func() time.Time, changed func(key.Location)) *sessions {
@@ -43,8 +54,8 @@ func newSessions(now func() time.Time, changed func(key.Location)) *sessions {
 
 // start starts a session and ends an older one of the location. Every session
 // is to be ended.
-func (s *sessions) start(ctx context.Context, l key.Location, info wire.Info) *openSession {
-	mine := &openSession{location: l, info: info, poke: make(chan struct{}, 1)}
+func (s *sessions) start(ctx context.Context, l key.Location) *openSession {
+	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
 	if older := s.open[l]; older != nil {
@@ -52,7 +63,9 @@ func (s *sessions) start(ctx context.Context, l key.Location, info wire.Info) *o
 		older.cancel()
 	}
 	s.open[l] = mine
-	s.seen[l] = lastSeen{info: info}
+	seen := s.seen[l]
+	seen.opened, seen.ended, seen.refused = true, time.Time{}, ""
+	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)
 	return mine
@@ -65,7 +78,9 @@ func (s *sessions) end(mine *openSession) {
 	last := s.open[mine.location] == mine
 	if last {
 		delete(s.open, mine.location)
-		s.seen[mine.location] = lastSeen{info: mine.info, ended: s.now()}
+		seen := s.seen[mine.location]
+		seen.ended = s.now()
+		s.seen[mine.location] = seen
 	}
 	s.mu.Unlock()
 	if last {
@@ -92,13 +107,59 @@ func (s *sessions) poke(l key.Location) {
 	}
 }
 
-// connected says whether a session is open, what its agent said of itself, and
-// if none is open since when; known is false for a location never seen.
-func (s *sessions) connected(l key.Location) (open bool, seen lastSeen, known bool) {
+// pokeAll makes all open sessions look at their locations again.
+func (s *sessions) pokeAll() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, l := range all {
+		s.poke(l)
+	}
+}
+
+// tell keeps what an agent says of itself. sendAPIs says that the list of APIs
+// that goes with it is not known.
+func (s *sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool) {
+	s.mu.Lock()
+	seen := s.seen[l]
+	if status.APIs != nil {
+		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
+	}
+	status.APIs = nil // not to be kept twice
+	seen.status = &status
+	s.seen[l] = seen
+	s.mu.Unlock()
+	s.changed(l)
+	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest
+}
+
+// refuse notes that an agent was turned away for the protocol it speaks.
+func (s *sessions) refuse(l key.Location, protocol string) {
+	s.mu.Lock()
+	seen := s.seen[l]
+	news := seen.refused != protocol
+	seen.refused = protocol
+	s.seen[l] = seen
+	s.mu.Unlock()
+	if news {
+		s.changed(l)
+	}
+}
+
+// forget drops what is remembered of a location that is gone.
+func (s *sessions) forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen, known = s.seen[l]
-	return s.open[l] != nil, seen, known
+	if s.open[l] == nil {
+		delete(s.seen, l)
+	}
+}
+
+// connected says whether a session is open, and what is remembered of the location.
+func (s *sessions) connected(l key.Location) (open bool, seen lastSeen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[l] != nil, s.seen[l]
 }
 
 // count is the number of open sessions.

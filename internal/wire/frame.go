@@ -7,7 +7,10 @@
 // own beyond encoding to and decoding from a stream it is given.
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 const (
 	// Header carries ProtocolVersion on every request and response.
@@ -64,6 +67,21 @@ type Settings struct {
 	PruneMaxPercent int `json:"pruneMaxPercent"`
 	// HeartbeatSeconds is how often the hub sends a ping on a quiet stream.
 	HeartbeatSeconds int `json:"heartbeatSeconds"`
+	// Accept is a marker: a log whose hello names it is the continuation of what
+	// the agent knows, by the operator's word.
+	Accept string `json:"accept,omitempty"`
+	// Confirm lets guarded removals go.
+	Confirm []Confirmation `json:"confirm,omitempty"`
+	// Purge says that everything is to go, by the operator's word: the location's
+	// content is empty, and no removal is guarded.
+	Purge bool `json:"purge,omitempty"`
+}
+
+// Equal says whether two settings are the same.
+func (s Settings) Equal(o Settings) bool {
+	confirm := slices.Equal(s.Confirm, o.Confirm)
+	return confirm && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
+		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge
 }
 
 // Put says that the location is to have an object.
@@ -80,7 +98,9 @@ type Put struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// Policy is how the agent treats one object.
+// Policy is how the agent treats one object. It is part of the object's leaf, so
+// the zero value, what is done by default, must stay the zero value: a field is
+// absent unless it says otherwise.
 type Policy struct {
 	// ReturnStatus asks for the object's status in its report.
 	ReturnStatus bool `json:"returnStatus,omitempty"`
@@ -168,19 +188,15 @@ const (
 	ByeRemoved = "Removed"
 )
 
-// Walk is the first line of the body of a walk request; the agent's leaves
-// follow, one Leaf per line in key order. The answer is a hello, the put, hold,
-// conflict and del frames that make the agent's content equal to the hub's, and
-// a mark. Only when that mark has arrived is the walk complete and may its dels
-// be believed.
+// Walk is the first line of the body of a walk request, of the desired content or
+// of the reports; spans follow, at most MaxSpans. The answer is a hello, a part
+// for each span that differs, and a mark. The agent asks on until it knows what
+// differs, fetches what it needs, and resumes the stream after the revision of
+// the first answer. Only when all of that has been answered may what only the
+// agent has be taken for removed. A walk of the reports changes nothing at the hub.
 type Walk struct {
-	// Paged says that spans follow, at most MaxSpans, instead of leaves; the
-	// answer is a hello, a part for each span that differs, and a mark. The
-	// agent asks on until it knows what differs, fetches what it needs, and
-	// resumes the stream after the revision of the first answer.
-	Paged bool `json:"paged,omitempty"`
-	// At is the revision of the first answer of a paged walk, so that the
-	// others are about the same one if the hub can still tell.
+	// At is the revision of the first answer of a walk, so that the others are
+	// about the same one if the hub can still tell.
 	At     int64  `json:"at,omitempty"`
 	Shard  string `json:"shard,omitempty"`
 	After  int64  `json:"after,omitempty"`
@@ -188,10 +204,7 @@ type Walk struct {
 }
 
 // Leaf is one key of a side's content and its sum: that of LeafSum in a walk of
-// the desired content; in a walk of the reports, whose body is leaves only,
-// the Sum of the report. The answer of that walk is one
-// ReportLine for each key that differs: with the hub's report, or Removed if the
-// hub has none. It changes nothing at the hub; the agent then sends its own.
+// the desired content; the Sum of the report in one of the reports.
 type Leaf struct {
 	Key string `json:"key"`
 	Sum Sum    `json:"sum"`
@@ -200,7 +213,9 @@ type Leaf struct {
 // Fetch is one line of the body of a fetch request, of which there are at most
 // MaxFetch. The answer is a put, hold or conflict frame for each key in order,
 // or a del (cause Walked) if the location is not to have it, and a mark. It ends
-// early when it has grown large; the agent asks again for the rest.
+// early when it has grown large; the agent asks again for the rest. A fetch of
+// reports is answered with a ReportLine for each key in order, Removed if the hub
+// has none, and no mark.
 type Fetch struct {
 	Key string `json:"key"`
 }
@@ -240,6 +255,9 @@ type Report struct {
 	Status json.RawMessage `json:"status,omitempty"`
 	// Completed says that a Job or Pod ran to its end for UID and Digest.
 	Completed string `json:"completed,omitempty"`
+	// Orphan says that the object stays when it is no longer desired, as the last
+	// policy had it: an agent that lost its store has to know.
+	Orphan bool `json:"orphan,omitempty"`
 }
 
 // Sum is the digest by which a walk compares reports. It is a function of what
@@ -270,11 +288,4 @@ type ReportsAnswer struct {
 type RefusedReport struct {
 	Key     string `json:"key"`
 	Message string `json:"message"`
-}
-
-// Info is what an agent tells the hub of itself when it opens a session, as
-// query parameters version and kubernetesVersion.
-type Info struct {
-	Version           string
-	KubernetesVersion string
 }

@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	maxStatusBytes = 1 << 20
+	// maxShown and maxText bound what of an agent's lists and texts is kept in
+	// the location's status.
+	maxShown = 10
+	maxText  = 1024
+	// reasonProtocol is the reason of the condition Compatible when the hub itself
+	// has set it. With any other it is an operator's, and stays.
+	reasonProtocol = "Protocol"
+)
+
+// serveAgentStatus takes what an agent says of itself.
+func (h *Hub) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
+	var status wire.AgentStatus
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
+		h.refuse(w, r, badRequest("status: %v", err))
+		return
+	}
+	writeJSON(w, wire.StatusAnswer{SendAPIs: h.sessions.tell(l, status)})
+}
+
+// agentStatus is what a location's status shows of what its agent says.
+func agentStatus(s *wire.AgentStatus) *v1alpha1.AgentStatus {
+	a := &v1alpha1.AgentStatus{
+		Version: clip(s.Version), KubernetesVersion: clip(s.KubernetesVersion), APIsDigest: clip(s.APIsDigest),
+		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
+	}
+	if p := s.Prune; p != nil {
+		a.Prune = &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
+		for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
+			a.Prune.Spaces = append(a.Prune.Spaces, v1alpha1.SpacePrune{
+				Space: clip(one.Space), Pending: int64(one.Pending), Digest: clip(one.Digest),
+			})
+		}
+	}
+	if p := s.Purge; p != nil {
+		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: first(p.Objects)}
+	}
+	return a
+}
+
+func first(all []string) []string {
+	var some []string
+	for _, s := range all[:min(maxShown, len(all))] {
+		some = append(some, clip(s))
+	}
+	return some
+}
+
+func clip(s string) string { return s[:min(maxText, len(s))] }
+
+// compatible sets the condition Compatible, unless an operator has.
+func (h *Hub) compatible(all *[]metav1.Condition, row *table.Row, seen lastSeen) {
+	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
+	if now != nil && now.Reason != reasonProtocol {
+		return
+	}
+	switch {
+	case seen.refused != "":
+		h.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: reasonProtocol,
+			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.refused, wire.ProtocolVersion)})
+	case seen.opened:
+		h.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: reasonProtocol,
+			Message: "agent and hub speak the same protocol"})
+	}
+}

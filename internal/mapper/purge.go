@@ -1,0 +1,133 @@
+package mapper
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// purge sees to it that, when everything is to go by the operator's word, the
+// agent knows everything it made: also what neither store nor hub remember. The
+// removal itself is like any other: the hub's content is empty.
+type purge struct {
+	engine *engine
+	target *target
+	store  *store
+	log    *slog.Logger
+	self   func() identity
+
+	swept atomic.Bool // since the purge was asked for
+}
+
+// asked says whether everything is to go and the hub has said so: its content
+// is known to be empty.
+func (p *purge) asked() bool {
+	m := p.store.meta.Load()
+	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
+}
+
+// run sweeps the target once for each time a purge is asked for, until ctx ends.
+func (p *purge) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		switch {
+		case !p.asked():
+			p.swept.Store(false)
+		case !p.swept.Load():
+			if err := p.sweep(ctx); err != nil {
+				p.log.Info("what is to be removed cannot be found out now", "error", err)
+			} else {
+				p.swept.Store(true)
+			}
+		}
+		pause(ctx, announceEvery)
+	}
+}
+
+// sweep finds all objects at the target that have our label, of whatever kind.
+func (p *purge) sweep(ctx context.Context) error {
+	all, err := p.target.removable(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := p.sweepKind(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *purge) sweepKind(ctx context.Context, s served) error {
+	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}, "limit": {strconv.Itoa(listPage)}}
+	for {
+		l, err := p.target.list(ctx, s.place, "", query, false)
+		if missingKind(err) {
+			return nil // it went meanwhile, with its objects
+		}
+		if err != nil {
+			return err
+		}
+		var ours []key.Object
+		for i := range l.Items {
+			m := &l.Items[i].Metadata
+			if space, ok := m.provesOurs(p.self(), s.kind); ok {
+				ours = append(ours, key.Object{
+					Space: space, Identity: key.Identity{Resource: s.Resource, Namespace: m.Namespace, Name: m.Name},
+				})
+			}
+		}
+		p.engine.adopt(s, ours)
+		if l.Metadata.Continue == "" {
+			return nil
+		}
+		query.Set("continue", l.Metadata.Continue)
+	}
+}
+
+// adopt makes items of objects that nothing else explains, so that their kind is
+// observed and they are removed.
+func (e *engine) adopt(s served, ours []key.Object) {
+	if len(ours) == 0 {
+		return
+	}
+	e.mu.Lock()
+	for _, o := range ours {
+		it, _ := e.item(o)
+		if !slices.Contains(it.spaces, o.Space) {
+			it.spaces = append(it.spaces, o.Space)
+		}
+		if k := it.kind; k.version == "" {
+			k.version, k.name = s.version, s.kind
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	e.kindsChanged()
+}
+
+// status is how far the purge has come; nil: none is asked for, or it is not
+// known yet what there is.
+func (p *purge) status() *wire.PurgeStatus {
+	if !p.asked() || !p.swept.Load() {
+		return nil
+	}
+	p.engine.mu.Lock()
+	defer p.engine.mu.Unlock()
+	s := &wire.PurgeStatus{Kept: p.engine.states[wire.Orphaned]}
+	s.Left = len(p.engine.items) - s.Kept
+	for id, it := range p.engine.items {
+		if it.state == wire.Orphaned {
+			s.Objects = append(s.Objects, id)
+		}
+	}
+	slices.Sort(s.Objects)
+	s.Objects = s.Objects[:min(maxExamples, len(s.Objects))]
+	return s
+}
