@@ -18,6 +18,12 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 	if err != nil {
 		return outcome{}, err
 	}
+	source := *t.want().object()
+	if d.adopt && source.Policy.CreateOnly {
+		if body, err = marksOnly(body); err != nil {
+			return outcome{}, err
+		}
+	}
 	if err := r.needNamespace(ctx, t.id.Namespace); err != nil {
 		return outcome{}, err
 	}
@@ -29,13 +35,15 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 		r.metrics.repairs.Inc()
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
-	source := *t.want().object()
+	if d.adopt {
+		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
+	}
 	rec := &record{
 		Space: t.object().Space, Source: source, UID: m.UID, Fields: m.fields(r.self()),
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	return outcome{
-		decision: decision{state: wire.Applied}, record: rec, changed: true, drifted: d.drift,
+		decision: applied(source), record: rec, changed: true, drifted: d.drift,
 		seen: &observed{
 			presence: present, uid: m.UID, revision: m.revision(), fields: rec.Fields,
 			terminating: m.DeletionTimestamp != "",
@@ -82,6 +90,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 		return o, nil
 	}
 	o.presence = foreign
+	o.owned = m.controlled() || anotherLocation(m.Labels[locationLabel], r.self())
 	return o, nil
 }
 
@@ -148,7 +157,11 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &record{
-			Space: space, Source: source{UID: m.Annotations[v1alpha1.SourceUIDAnnotation]}, UID: m.UID,
+			Space: space, UID: m.UID,
+			Source: source{
+				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
+				Policy: wire.Policy{Orphan: t.before[space] != nil && t.before[space].Orphan},
+			},
 			Version: t.view.at.version, Kind: t.view.kind,
 		},
 		changed: true, claim: true, keep: true, decision: decision{retry: 1},

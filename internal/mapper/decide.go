@@ -29,11 +29,12 @@ const (
 type observed struct {
 	presence presence
 	// terminating, unmarked: the object is being deleted; it is ours by its UID
-	// only. taken: the last look found a foreign object.
-	terminating, unmarked, taken bool
-	uid                          string
-	revision                     uint64
-	fields                       fieldsHash
+	// only. taken: the last look found a foreign object; owned: which is not to be
+	// adopted, since a controller or another location has it.
+	terminating, unmarked, taken, owned bool
+	uid                                 string
+	revision                            uint64
+	fields                              fieldsHash
 }
 
 // action is what to do at the target.
@@ -47,8 +48,16 @@ const (
 	doApply
 	// doLook: find out whose object is there.
 	doLook
+	// doNote: record the object that has decision.uid as it is.
+	doNote
+	// doInspect: find out what of the object that has decision.uid is not as we
+	// left it.
+	doInspect
 	// doRemove: delete the object that has decision.uid.
 	doRemove
+	// doRelease: leave the object that has decision.uid to itself, without our
+	// marks.
+	doRelease
 	// doForget: nothing is left at the target; drop what is recorded.
 	doForget
 	// doVerifyKind: the resource is not served; find out whether it is gone.
@@ -56,6 +65,12 @@ const (
 	// doClaim: an object proves to be ours and nothing recorded or desired
 	// explains it; record it, so that it is removed like any other.
 	doClaim
+)
+
+// Reasons of what is applied and yet not compared.
+const (
+	reasonCompleted  = "Completed"
+	reasonCreateOnly = "CreateOnly"
 )
 
 // retries of what no event announces.
@@ -70,10 +85,14 @@ type decision struct {
 	do  action
 	uid string
 	// drift says that the object at the target is not what we left there.
-	drift   bool
+	drift bool
+	// adopt says that the object at the target is not ours yet.
+	adopt   bool
 	state   wire.State
 	reason  string
 	message string
+	// completed is how what is desired ran to its end; empty: it has not.
+	completed string
 	// retry is when to look again without an event; zero: never.
 	retry time.Duration
 }
@@ -88,6 +107,11 @@ type facts struct {
 	seen   observed
 	// guarded says that the removal waits for a confirmation.
 	guarded bool
+	// completed is how what is desired ran to its end, so that it is not to run
+	// again; empty: it has not. reported says that it was applied before, as far
+	// as the last report knows.
+	completed string
+	reported  bool
 	// settled says that the desired content is known: what is not in it is not desired.
 	settled bool
 }
@@ -107,41 +131,93 @@ func decide(f facts) decision {
 
 func decideObject(f facts, s source) decision {
 	seen, rec := f.seen, f.record
-	changed := rec == nil || rec.Space != f.space || rec.Source.UID != s.UID || rec.Source.Digest != s.Digest
+	changed := f.changed(s)
 	switch seen.presence {
 	case unseen:
 		return decision{} // the list that is on its way comes back to this
 	case unserved:
 		return decision{state: wire.Unsupported, reason: "NoSuchResource", message: "the location does not serve this resource"}
-	case foreign:
-		return decision{
-			state: wire.InConflict, reason: "Exists", retry: foreignRetry,
-			message: "an object of this name that Orrery did not make is at the location",
-		}
 	case present:
-		if seen.terminating {
-			return decision{
-				state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
-				message: "the object at the location is being deleted; it is made again when it is gone",
-			}
-		}
-		same := rec != nil && seen.uid == rec.UID && seen.fields == rec.Fields && !seen.unmarked
-		if same && !changed {
-			return decision{state: wire.Applied}
-		}
-		return decision{do: doApply, uid: seen.uid, drift: !changed && !same}
-	case blind:
-		if !changed {
-			return decision{state: wire.Applied}
-		}
-		if rec != nil {
-			return decision{do: doApply, uid: rec.UID}
+		if !seen.terminating {
+			return decidePresent(f, s, changed)
 		}
 	}
-	if seen.taken {
+	switch {
+	case f.completed != "":
+		return decision{state: wire.Applied, reason: reasonCompleted}
+	case seen.presence == present:
+		return decision{
+			state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
+			message: "the object at the location is being deleted; it is made again when it is gone",
+		}
+	case seen.presence == foreign:
+		return decideForeign(seen, s)
+	case seen.presence == blind && !changed:
+		return decision{state: wire.Applied}
+	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
+		return decision{do: doNote, uid: rec.UID}
+	case seen.presence == blind && rec != nil:
+		return decision{do: doApply, uid: rec.UID}
+	case seen.taken:
 		return decision{do: doLook}
 	}
 	return decision{do: doApply, drift: !changed}
+}
+
+// replaced says that what is recorded is of another source object.
+func (f facts) replaced(s source) bool {
+	return f.record != nil && (f.record.Space != f.space || f.record.Source.UID != s.UID)
+}
+
+// changed says that what was applied last is not what is desired now. What was
+// left alone as long as it was CreateOnly may be anything.
+func (f facts) changed(s source) bool {
+	was := f.record
+	return was == nil || f.replaced(s) || was.Source.Digest != s.Digest || was.Source.Policy.CreateOnly && !s.Policy.CreateOnly
+}
+
+// decidePresent is about an object at the target that is ours.
+func decidePresent(f facts, s source, changed bool) decision {
+	seen, rec := f.seen, f.record
+	known := rec != nil && seen.uid == rec.UID
+	same := known && seen.fields == rec.Fields && !seen.unmarked
+	switch {
+	case s.Policy.CreateOnly && !f.replaced(s):
+		if !known || changed {
+			return decision{do: doNote, uid: seen.uid}
+		}
+		return applied(s)
+	case same && !changed && f.completed != "":
+		return decision{state: wire.Applied, reason: reasonCompleted}
+	case same && !changed:
+		return applied(s)
+	case s.Policy.ReportDrift && (known && !changed || rec == nil && f.reported):
+		return decision{do: doInspect, uid: seen.uid}
+	}
+	return decision{do: doApply, uid: seen.uid, drift: !changed}
+}
+
+// decideForeign is about an object at the target that is not ours.
+func decideForeign(seen observed, s source) decision {
+	if s.Policy.Adopt && !seen.owned {
+		return decision{do: doApply, uid: seen.uid, adopt: true}
+	}
+	d := decision{
+		state: wire.InConflict, reason: "Exists", retry: foreignRetry,
+		message: "an object of this name that Orrery did not make is at the location",
+	}
+	if s.Policy.Adopt {
+		d.message += "; it is not adopted, since a controller or another location has it"
+	}
+	return d
+}
+
+// applied is what to say of an object that is as it should be.
+func applied(s source) decision {
+	if s.Policy.CreateOnly {
+		return decision{state: wire.Applied, reason: reasonCreateOnly, message: "it was made and is not changed afterwards"}
+	}
+	return decision{state: wire.Applied}
 }
 
 func decideRemoval(f facts) decision {
@@ -153,7 +229,7 @@ func decideRemoval(f facts) decision {
 		return decision{}
 	case rec == nil:
 		return decision{do: doForget}
-	case f.guarded:
+	case f.guarded && !rec.Source.Policy.Orphan:
 		return decision{
 			state: wire.Removing, reason: "PruneGuard",
 			message: "more removals than the location allows at once; this one waits for a confirmation",
@@ -164,6 +240,8 @@ func decideRemoval(f facts) decision {
 		return decision{do: doVerifyKind}
 	case seen.presence == present && seen.uid == rec.UID && seen.terminating:
 		return decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
+	case rec.Source.Policy.Orphan:
+		return decision{do: doRelease, uid: rec.UID}
 	}
 	return decision{do: doRemove, uid: rec.UID}
 }
@@ -207,11 +285,15 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 	r := wire.Report{State: d.state, Reason: d.reason, Message: d.message}
 	if rec != nil {
 		r.UID, r.Digest, r.Generation = rec.Source.UID, rec.Source.Digest, rec.Source.Generation
+		r.Orphan = rec.Source.Policy.Orphan
 	}
 	if w != nil {
 		r.UID = w.Leaf.UID
 		if o := w.object(); o != nil {
-			r.Generation = o.Generation
+			r.Generation, r.Orphan = o.Generation, o.Policy.Orphan
+			if d.completed != "" {
+				r.Completed, r.Digest = d.completed, o.Digest
+			}
 			if o.Policy.ReturnStatus && rec != nil {
 				r.Status = status
 			}

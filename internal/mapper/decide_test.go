@@ -20,6 +20,18 @@ func recordOf(space key.Space, uid, content string) *record {
 	return &record{Space: space, Source: source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
 }
 
+func treated(content string, p wire.Policy) *want {
+	w := putWant("u", content)
+	w.Leaf.Policy = p
+	return w
+}
+
+func recordWith(p wire.Policy) *record {
+	r := recordOf("s", "u", "a")
+	r.Source.Policy = p
+	return r
+}
+
 func TestDecide(t *testing.T) {
 	here := observed{presence: present, uid: "target-uid", fields: 7, revision: 3}
 	with := func(f func(*observed)) observed {
@@ -117,6 +129,84 @@ func TestDecide(t *testing.T) {
 		{name: "nothing left", facts: facts{seen: observed{presence: absent}}, do: doForget},
 		{name: "a stray", facts: facts{settled: true, seen: here}, do: doClaim, uid: "target-uid"},
 		{name: "a stray, content not known", facts: facts{seen: here}},
+		{
+			name:  "create-only, tampered",
+			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
+			state: wire.Applied, reason: "CreateOnly",
+		},
+		{
+			name:  "create-only, edited",
+			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: here}, do: doNote, uid: "target-uid",
+		},
+		{
+			name:  "create-only, lost store",
+			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), seen: here}, do: doNote, uid: "target-uid",
+		},
+		{
+			name:  "create-only, missing",
+			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: observed{presence: absent}}, do: doApply,
+		},
+		{
+			name:  "create-only, another source",
+			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: recordOf("s", "u0", "a"), seen: here},
+			do:    doApply, uid: "target-uid",
+		},
+		{
+			name:  "create-only, blind, edited",
+			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: observed{presence: blind}},
+			do:    doNote, uid: "target-uid",
+		},
+		{
+			name:  "no longer create-only",
+			facts: facts{want: wanted, record: recordWith(wire.Policy{CreateOnly: true}), seen: here}, do: doApply, uid: "target-uid",
+		},
+		{
+			name:  "foreign, adopted",
+			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f"}}, do: doApply, uid: "f",
+		},
+		{
+			name:  "foreign, of a controller",
+			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f", owned: true}},
+			state: wire.InConflict, reason: "Exists",
+		},
+		{
+			name:  "drift is reported",
+			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
+			do:    doInspect, uid: "target-uid",
+		},
+		{
+			name:  "drift is reported, edited",
+			facts: facts{want: treated("b", wire.Policy{ReportDrift: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
+			do:    doApply, uid: "target-uid",
+		},
+		{
+			name:  "drift is reported, deleted",
+			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), record: applied, seen: observed{presence: absent}},
+			do:    doApply, drift: true,
+		},
+		{
+			name:  "drift is reported, lost store",
+			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), reported: true, seen: here}, do: doInspect, uid: "target-uid",
+		},
+		{
+			name: "ran, gone", facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}},
+			state: wire.Applied, reason: "Completed",
+		},
+		{
+			name: "ran, lost store", facts: facts{want: wanted, completed: "Complete", seen: observed{presence: absent}},
+			state: wire.Applied, reason: "Completed",
+		},
+		{
+			name:  "ran, going",
+			facts: facts{want: wanted, record: applied, completed: "Complete", seen: with(func(o *observed) { o.terminating = true })},
+			state: wire.Applied, reason: "Completed",
+		},
+		{name: "ran, there", facts: facts{want: wanted, record: applied, completed: "Complete", seen: here}, state: wire.Applied, reason: "Completed"},
+		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doRelease, uid: "target-uid"},
+		{
+			name:  "orphaned, guarded",
+			facts: facts{record: recordWith(wire.Policy{Orphan: true}), guarded: true, seen: here}, do: doRelease, uid: "target-uid",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.facts.space = "s"
@@ -127,6 +217,13 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+var anyPolicy = rapid.Custom(func(t *rapid.T) wire.Policy {
+	return wire.Policy{
+		CreateOnly: rapid.Bool().Draw(t, "createOnly"), Adopt: rapid.Bool().Draw(t, "adopt"), Recreate: rapid.Bool().Draw(t, "recreate"),
+		Orphan: rapid.Bool().Draw(t, "orphan"), ReportDrift: rapid.Bool().Draw(t, "reportDrift"),
+	}
+})
 
 var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 	uid := rapid.SampledFrom([]string{"t1", "t2"})
@@ -139,15 +236,21 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 		f.seen.uid, f.seen.fields = uid.Draw(t, "uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "fields"))
 		f.seen.terminating, f.seen.unmarked = rapid.Bool().Draw(t, "terminating"), rapid.Bool().Draw(t, "unmarked")
 	}
+	if f.seen.presence == foreign {
+		f.seen.uid, f.seen.owned = "f", rapid.Bool().Draw(t, "owned")
+	}
+	f.completed = rapid.SampledFrom([]string{"", "", "Complete"}).Draw(t, "completed")
+	f.reported = f.completed != "" || rapid.Bool().Draw(t, "reported")
 	f.seen.taken = f.seen.presence == absent && rapid.Bool().Draw(t, "taken")
 	if rapid.Bool().Draw(t, "recorded") {
 		f.record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), "u", content.Draw(t, "applied"))
 		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
+		f.record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
 	}
 	if kind := rapid.SampledFrom([]wantKind{"", wantPut, wantHold, wantConflict}).Draw(t, "kind"); kind != "" {
-		f.want = &want{Kind: kind, Leaf: source{UID: "u", Digest: digest(content.Draw(t, "want"))}}
+		f.want = &want{Kind: kind, Leaf: source{UID: "u", Digest: digest(content.Draw(t, "want")), Policy: anyPolicy.Draw(t, "policy")}}
 		if kind != wantPut && rapid.Bool().Draw(t, "kept") {
-			f.want.Kept = &source{UID: "u", Digest: digest(content.Draw(t, "kept content"))}
+			f.want.Kept = &source{UID: "u", Digest: digest(content.Draw(t, "kept content")), Policy: anyPolicy.Draw(t, "kept policy")}
 		}
 	}
 	return f
@@ -158,7 +261,8 @@ func TestDecideNever(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
 		d := decide(f)
-		if f.want != nil && (d.do == doRemove || d.do == doForget || d.do == doClaim || d.do == doVerifyKind) {
+		checkPolicies(t, f, d)
+		if f.want != nil && (d.do == doRemove || d.do == doRelease || d.do == doForget || d.do == doClaim || d.do == doVerifyKind) {
 			t.Errorf("what is desired is removed: %+v", d)
 		}
 		if f.want == nil && d.do == doApply {
@@ -170,13 +274,36 @@ func TestDecideNever(t *testing.T) {
 		if d.do == doClaim && !f.settled {
 			t.Errorf("a claim without knowing what is desired: %+v", d)
 		}
-		if f.seen.presence == foreign && d.do != doNothing && d.do != doForget && d.do != doRemove {
+		if f.seen.presence == foreign && !d.adopt && d.do != doRelease && d.do != doNothing && d.do != doForget && d.do != doRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
 		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) {
 			t.Errorf("nothing is done and nothing said: %+v", d)
 		}
 	})
+}
+
+// checkPolicies sees that what is done is what the policies allow.
+func checkPolicies(t *rapid.T, f facts, d decision) {
+	if d.do == doRemove && f.record.Source.Policy.Orphan || d.do == doRelease && !f.record.Source.Policy.Orphan {
+		t.Errorf("what is recorded says otherwise: %+v", d)
+	}
+	if f.want == nil || f.want.object() == nil {
+		return
+	}
+	p, s := f.want.object().Policy, f.want.object()
+	if d.adopt && (!p.Adopt || f.seen.owned || f.seen.presence != foreign) {
+		t.Errorf("what is not ours is adopted: %+v", d)
+	}
+	if p.CreateOnly && d.do == doApply && d.uid != "" && !d.adopt && !f.replaced(*s) {
+		t.Errorf("what was made is changed: %+v", d)
+	}
+	if p.ReportDrift && d.do == doApply && d.drift && f.seen.presence == present && f.seen.uid == f.record.UID {
+		t.Errorf("drift is repaired: %+v", d)
+	}
+	if f.completed != "" && d.do == doApply && d.uid == "" {
+		t.Errorf("what ran to its end runs again: %+v", d)
+	}
 }
 
 // An apply that succeeds, seen by the watch, leaves nothing to do.

@@ -50,6 +50,8 @@ type engine struct {
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
 	queue  queue
+	// endings are how Jobs and Pods at the target ran to their end.
+	endings map[string]ending
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
 	timer  *time.Timer
@@ -59,7 +61,7 @@ type engine struct {
 }
 
 func newEngine() *engine {
-	e := &engine{items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{}}
+	e := &engine{endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{}}
 	e.wake.L = &e.mu
 	return e
 }
@@ -178,7 +180,7 @@ func (e *engine) learn(it *item, w *want) bool {
 	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
-	asks := w.object() != nil && w.object().Policy.ReturnStatus
+	asks := w.object() != nil && (w.object().Policy.ReturnStatus || runsOnce(k.resource))
 	if asks == it.status {
 		return changed
 	}
@@ -201,7 +203,8 @@ type view struct {
 	state    wire.State
 	failures uint8
 	// calm is how long to wait before drift is repaired.
-	calm time.Duration
+	calm   time.Duration
+	ending ending
 }
 
 // view copies what the engine knows of an item that a worker has.
@@ -211,7 +214,7 @@ func (e *engine) view(it *item) view {
 	v := view{
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
-		calm: repairDelay(it.repairs, it.repaired, time.Now()),
+		calm: repairDelay(it.repairs, it.repaired, time.Now()), ending: e.endings[it.id],
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
 		v.seen.presence = it.kind.sight
@@ -317,6 +320,7 @@ func (e *engine) count(it *item, s wire.State) {
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
 	delete(e.items, it.id)
+	delete(e.endings, it.id)
 	it.kind.items--
 	before := it.kind.status > 0
 	if it.status {

@@ -53,11 +53,13 @@ type ownerReference struct {
 }
 
 type managedFields struct {
-	Manager     string          `json:"manager"`
-	Operation   string          `json:"operation"`
-	APIVersion  string          `json:"apiVersion"`
-	Subresource string          `json:"subresource"`
-	FieldsV1    json.RawMessage `json:"fieldsV1"`
+	Manager     string          `json:"manager,omitempty"`
+	Operation   string          `json:"operation,omitempty"`
+	APIVersion  string          `json:"apiVersion,omitempty"`
+	Time        string          `json:"time,omitempty"`
+	Subresource string          `json:"subresource,omitempty"`
+	FieldsType  string          `json:"fieldsType,omitempty"`
+	FieldsV1    json.RawMessage `json:"fieldsV1,omitempty"`
 }
 
 // controlled says whether a controller at the target owns the object.

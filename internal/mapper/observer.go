@@ -262,6 +262,7 @@ func (w *observer) sight(o *observation, gone bool) sighting {
 		h := fnv.New64a()
 		h.Write(o.Status) // a hash takes every write
 		s.status = h.Sum64()
+		s.ended = howEnded(w.Resource, o.Status)
 	}
 	return s
 }

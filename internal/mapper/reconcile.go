@@ -70,7 +70,9 @@ type turn struct {
 	settled bool
 	record  *record
 	status  []byte
-	before  map[key.Space]*wire.Report
+	// completed is how what is desired ran to its end; empty: it has not.
+	completed string
+	before    map[key.Space]*wire.Report
 }
 
 // outcome is what a turn leaves to write.
@@ -79,6 +81,7 @@ type outcome struct {
 	record  *record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
+	release bool // what is recorded is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
 	keep    bool // there is nothing to report
 	seen    *observed
@@ -102,7 +105,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	if !o.keep {
 		res.state = o.decision.state
 	}
-	if len(reports) == 0 && !o.changed && !o.forget {
+	if len(reports) == 0 && !o.changed && !o.forget && !o.release {
 		r.engine.finish(it, res)
 		return
 	}
@@ -181,6 +184,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		space: t.object().Space, want: t.want(), record: t.record, seen: t.view.seen,
 		guarded: t.guarded, settled: t.settled,
 	}
+	f.completed, f.reported = t.ended()
+	t.completed = f.completed
 	for range maxSteps {
 		d := decide(f)
 		o, err := r.step(ctx, t, f, d)
@@ -193,6 +198,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 			}
 		case missingNamespace(err, t.id):
 			r.forgetNamespace(t.id.Namespace)
+		case d.do == doApply && d.uid != "" && immutable(err):
+			return r.recreate(ctx, t, d, err)
 		default:
 			return r.refused(t, err)
 		}
@@ -209,8 +216,14 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 			return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
 		}
 		return r.apply(ctx, t, d)
+	case doNote:
+		return r.note(t, f, d), nil
+	case doInspect:
+		return r.inspect(ctx, t, f, d)
 	case doRemove:
 		return r.remove(ctx, t, d)
+	case doRelease:
+		return r.release(ctx, t, d)
 	case doVerifyKind:
 		return r.verifyKind(ctx, t)
 	case doClaim:
@@ -261,6 +274,7 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 // identity any more.
 func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
 	reports = map[string]*wire.Report{}
+	o.completed = t.completed
 	owner := t.object().Space
 	for i, w := range t.wants {
 		path, before := key.Object{Space: w.space, Identity: t.id}.Path(), t.before[w.space]
@@ -302,6 +316,10 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 		if err := errors.Join(
 			x.setRecord(id, nil), x.unguard(id), x.Bucket(statusBucket).Delete([]byte(id)),
 		); err != nil {
+			return err
+		}
+	case o.release:
+		if err := errors.Join(x.setRecord(id, nil), x.unguard(id)); err != nil {
 			return err
 		}
 	case o.changed:

@@ -32,7 +32,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		o.state, o.reason, o.failed = wire.Removing, "NotEmpty", true
 		o.retry = backoff(t.view.failures, firstRetry, emptyingRetry)
 		return o, nil
-	case use.by != "":
+	case use.by != "" && (use.desired || !r.cascades(ctx, t, d.uid)):
 		o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", use.by, inUseRetry
 		return o, nil
 	}
@@ -101,8 +101,9 @@ func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 
 // usage says who uses what is to be deleted.
 type usage struct {
-	ours bool   // objects of ours, that are to go too
-	by   string // something else: what
+	ours    bool   // objects of ours, that are to go too
+	by      string // something else: what
+	desired bool   // which is what the location is to have
 }
 
 // useOf finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
@@ -121,7 +122,7 @@ func (r *reconciler) useOf(ctx context.Context, id key.Identity) (usage, error) 
 	}
 	wanted, leaving := r.engine.inside(in)
 	if wanted > 0 {
-		return usage{by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
+		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
 	}
 	if leaving > 0 {
 		return usage{ours: true}, nil

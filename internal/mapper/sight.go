@@ -11,6 +11,7 @@ type sighting struct {
 	gone   bool
 	seen   observed
 	status uint64 // hash of the status; zero if there is none
+	ended  string // how it ran to its end; empty: it did not
 }
 
 // observe takes note of objects at the target and queues what differs from what
@@ -29,6 +30,9 @@ func (e *engine) observe(all []sighting) []int {
 			}
 			it, _ = e.item(s.object)
 			it.spaces = []key.Space{s.object.Space}
+		}
+		if s.ours && s.ended != "" {
+			e.endings[it.id] = ending{uid: s.seen.uid, how: s.ended}
 		}
 		if e.notice(it, s) {
 			e.queue.push(it)

@@ -29,6 +29,7 @@ const (
 	smallList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 	fullAnswer  = "application/json"
 	applyPatch  = "application/apply-patch+yaml"
+	mergePatch  = "application/merge-patch+json"
 )
 
 // target makes requests to the cluster. It keeps nothing but connections.

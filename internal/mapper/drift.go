@@ -1,0 +1,142 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// maxNamed bounds how many fields a message names.
+const maxNamed = 8
+
+// note records the object at the target as it is.
+func (r *reconciler) note(t *turn, f facts, d decision) outcome {
+	source := *t.want().object()
+	rec := &record{
+		Space: t.object().Space, Source: source, UID: d.uid, Fields: f.seen.fields,
+		Version: t.view.at.version, Kind: t.view.kind,
+	}
+	o := outcome{decision: applied(source), record: rec, changed: true}
+	if f.seen != t.view.seen {
+		o.seen = &f.seen
+	}
+	return o
+}
+
+// inspect finds out which fields of an object are no longer as we left them, and
+// reports them. It changes nothing: the API server is asked what an apply would do.
+func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+	body, err := r.body(t, d.uid)
+	if err != nil {
+		return outcome{}, err
+	}
+	now, err := r.target.get(ctx, t.view.at, t.id)
+	if missingObject(err, t.id) || err == nil && now.UID != d.uid {
+		return outcome{}, errLook
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	then, err := r.target.tryApply(ctx, t.view.at, t.id, r.self().manager(), body)
+	if err != nil {
+		return outcome{}, err
+	}
+	fields, err := lostFields(&then, &now, r.self())
+	if err != nil {
+		return outcome{}, err
+	}
+	f.seen.fields = now.fields(r.self())
+	o := r.note(t, f, d)
+	if len(fields) == 0 {
+		return o, nil // another has said the same
+	}
+	if t.record != nil {
+		o.record, o.changed = t.record, false
+	} else {
+		o.record.Fields = ^o.record.Fields // what we left there is not known, but it was not this
+	}
+	o.decision = decision{state: wire.Failed, reason: "Drifted", message: driftMessage(fields)}
+	if f.seen.unmarked {
+		o.retry = foreignRetry // the watch does not show it
+	}
+	return o, nil
+}
+
+func driftMessage(fields []string) string {
+	more := ""
+	if n := len(fields) - maxNamed; n > 0 {
+		fields, more = fields[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return clip("changed at the location, and left so until the object in the space changes: " + strings.Join(fields, ", ") + more)
+}
+
+// lostFields are the fields that the location's manager has in then and not in now.
+func lostFields(then, now *objectMeta, l identity) ([]string, error) {
+	all, err := then.fieldSet(l)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := now.fieldSet(l)
+	if err != nil {
+		return nil, err
+	}
+	var lost []string
+	all.Difference(kept).Leaves().Iterate(func(p fieldpath.Path) { lost = append(lost, p.String()) })
+	return lost, nil
+}
+
+// fieldSet is what the location's manager owns in the object.
+func (m *objectMeta) fieldSet(l identity) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	for i := range m.ManagedFields {
+		f := &m.ManagedFields[i]
+		if f.Operation != applyOperation || f.Subresource != "" || f.Manager != l.manager() {
+			continue
+		}
+		if err := set.FromJSON(bytes.NewReader(f.FieldsV1)); err != nil {
+			return nil, fmt.Errorf("decode managed fields: %w", err)
+		}
+	}
+	return set, nil
+}
+
+// tryApply is apply without effect.
+func (t *target) tryApply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (objectMeta, error) {
+	var o observation
+	err := t.do(ctx, request{
+		verb: "try", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// marksOnly is the body of an apply without all that is not needed to name and
+// mark the object.
+func marksOnly(body []byte) ([]byte, error) {
+	var err error
+	only := []byte(`{}`)
+	marks := []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"}
+	for field, names := range markNames {
+		for _, name := range names {
+			marks = append(marks, "metadata."+field+"."+strings.ReplaceAll(name, ".", `\.`))
+		}
+	}
+	for _, path := range marks {
+		if v := gjson.GetBytes(body, path); v.Exists() {
+			if only, err = sjson.SetRawBytes(only, path, []byte(v.Raw)); err != nil {
+				return nil, fmt.Errorf("make body of marks: %w", err)
+			}
+		}
+	}
+	return only, nil
+}

@@ -1,0 +1,120 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// releasedFor is how long the report of a released object stays.
+const releasedFor = 5 * time.Second
+
+// markNames are all marks, by the map they are in.
+var markNames = map[string][]string{
+	"labels": {locationLabel, v1alpha1.SpaceLabel},
+	"annotations": {
+		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation,
+		v1alpha1.SourceUIDAnnotation, impliedMark,
+	},
+}
+
+// release takes our marks and our managed fields from an object and leaves it to
+// itself. What has its name and our marks, but another UID, is released too.
+func (r *reconciler) release(ctx context.Context, t *turn, d decision) (outcome, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	if err == nil && m.UID != d.uid {
+		if _, ours := m.provesOurs(r.self(), t.view.kind); !ours {
+			return outcome{forget: true, seen: r.gone(t)}, nil
+		}
+	}
+	if err == nil {
+		m, err = r.target.release(ctx, t.view.at, t.id, r.self(), m)
+	}
+	switch {
+	case missingObject(err, t.id), missingNamespace(err, t.id):
+		return outcome{forget: true, seen: r.gone(t)}, nil
+	case missingKind(err):
+		return r.verifyKind(ctx, t)
+	case err != nil:
+		return outcome{}, err
+	}
+	r.log.Info("left an object to itself", "object", t.object().Path())
+	return outcome{
+		release: true, record: t.record, seen: &observed{presence: absent, revision: m.revision()},
+		decision: decision{
+			state: wire.Orphaned, reason: "Released", retry: releasedFor,
+			message: "it stays at the location, which Orrery no longer manages there",
+		},
+	}, nil
+}
+
+// release removes the location's marks and managed fields from the object that
+// m was read from, if that is still as it was, and changes nothing else.
+func (t *target) release(ctx context.Context, p place, id key.Identity, l identity, m objectMeta) (objectMeta, error) {
+	meta := map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": othersFields(m.ManagedFields, l)}
+	for field, names := range markNames {
+		gone := map[string]any{}
+		for _, name := range names {
+			gone[name] = nil
+		}
+		meta[field] = gone
+	}
+	body, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return objectMeta{}, fmt.Errorf("encode release: %w", err)
+	}
+	var o observation
+	err = t.do(ctx, request{
+		verb: "release", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {l.manager()}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// othersFields are the managed fields without the location's own. The API server
+// takes one empty entry for "none", and no entry for "as before".
+func othersFields(all []managedFields, l identity) []managedFields {
+	var others []managedFields
+	for _, f := range all {
+		if f.Manager != l.manager() {
+			others = append(others, f)
+		}
+	}
+	if len(others) == 0 {
+		return []managedFields{{}}
+	}
+	return others
+}
+
+// anotherLocation says whether a label is that of a location of another name: one
+// of the same name and another UID is what this location was before.
+func anotherLocation(label string, l identity) bool {
+	name, _, _ := strings.Cut(string(l), ".")
+	was, _, _ := strings.Cut(label, ".")
+	return label != "" && was != name
+}
+
+// cascades says whether the object may be deleted with what others have in it.
+func (r *reconciler) cascades(ctx context.Context, t *turn, uid string) bool {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	return err == nil && m.UID == uid && m.Annotations[v1alpha1.CascadeAnnotation] == "true"
+}
+
+// remember keeps in what is recorded of an object the policy that was the last
+// before it ceased to be desired.
+func (t *tx) remember(id string, rec *record, was *want) error {
+	o := was.object()
+	if o == nil || o.Policy == rec.Source.Policy {
+		return nil
+	}
+	rec.Source.Policy = o.Policy
+	return t.setRecord(id, rec)
+}
