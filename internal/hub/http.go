@@ -154,13 +154,15 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 	case rest == "desired" && r.Method == http.MethodGet:
 		h.serveDesired(w, r, l)
 	case rest == "walk" && r.Method == http.MethodPost:
-		h.serveWalk(w, r, l)
+		h.serveWalk(w, r, walkOf{location: l})
 	case rest == "fetch" && r.Method == http.MethodPost:
 		h.serveFetch(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:
 		h.serveReports(w, r, l)
 	case rest == "reports/walk" && r.Method == http.MethodPost:
-		h.serveReportsWalk(w, r, l)
+		h.serveWalk(w, r, walkOf{location: l, reports: true})
+	case rest == "reports/fetch" && r.Method == http.MethodPost:
+		h.serveReportsFetch(w, r, l)
 	default:
 		h.refuse(w, r, notFound(r.URL.Path))
 	}

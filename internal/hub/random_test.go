@@ -317,7 +317,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 		mark := f.have.toMark(s, hello.Hello.Revision)
 		f.rev, f.marker = mark.Revision, mark.Marker
 	case f.have.root() != hello.Hello.Root:
-		mark := f.agent.walk(f.have)
+		_, mark := f.agent.walk(f.have)
 		f.rev, f.marker = mark.Revision, mark.Marker
 	default:
 		f.rev, f.marker = hello.Hello.Revision, hello.Hello.Marker

@@ -92,40 +92,41 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 	return op, nil
 }
 
-// serveReportsWalk answers with what the log has of a location's reports that
-// differs from what the agent has.
-func (h *Hub) serveReportsWalk(w http.ResponseWriter, r *http.Request, l key.Location) {
-	leaves, err := readLeaves(json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)))
+// reportLeaves are the leaves of a location's reports.
+func (h *Hub) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
+	state := h.table.Snapshot()
+	var leaves []wire.Leaf
+	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		if rk, err := key.ParseReport(row.Key); err == nil && rk.Origin == key.Placed {
+			leaves = append(leaves, wire.Leaf{Key: rk.Path(), Sum: wire.SumOf(row.Value)})
+		}
+		return true
+	})
+	return leaves, state.Rev
+}
+
+// serveReportsFetch answers with the reports of the keys that are asked for.
+func (h *Hub) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
-		h.refuse(w, r, badRequest("reports walk: %v", err))
+		h.refuse(w, r, badRequest("reports fetch: %v", err))
 		return
 	}
-	have := make(map[string]wire.Sum, len(leaves))
-	for _, leaf := range leaves {
-		have[leaf.Key] = leaf.Sum
-	}
+	state := h.table.Snapshot()
 	w.Header().Set("Content-Type", "application/json")
-	out := json.NewEncoder(w)
-	send := func(line wire.ReportLine) bool { return out.Encode(line) == nil }
-	h.table.Snapshot().Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		rk, err := key.ParseReport(row.Key)
-		if err != nil || rk.Origin != key.Placed {
-			return true
+	out, size := json.NewEncoder(w), 0
+	for _, f := range keys {
+		line := wire.ReportLine{Key: f.Key, Removed: true}
+		if op, err := h.reportOp(l, line); err == nil {
+			if row := state.Get(op.Key); row != nil {
+				report := &wire.Report{}
+				if json.Unmarshal(row.Value, report) == nil { // else the agent's own will replace it
+					line.Report, line.Removed = report, false
+				}
+				size += len(row.Value)
+			}
 		}
-		path := rk.Path()
-		sum, ok := have[path]
-		delete(have, path)
-		if ok && sum == wire.SumOf(row.Value) {
-			return true
-		}
-		var report wire.Report
-		if err := json.Unmarshal(row.Value, &report); err != nil {
-			return true // the agent's own will replace it
-		}
-		return send(wire.ReportLine{Key: path, Report: &report})
-	})
-	for path := range have { // the log lacks these
-		if !send(wire.ReportLine{Key: path, Removed: true}) {
+		if out.Encode(line) != nil || size > maxFetchBytes {
 			return
 		}
 	}

@@ -83,7 +83,7 @@ func TestResume(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
 	have := holding{}
-	mark := a.walk(have)
+	_, mark := a.walk(have)
 	for i := range 10 {
 		s := a.open(mark.Revision, mark.Marker)
 		if f, _ := s.next(); !f.Hello.Resumed || !f.Hello.Continuous {
@@ -105,7 +105,7 @@ func TestResume(t *testing.T) {
 func TestLineage(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	mark := a.walk(holding{})
+	_, mark := a.walk(holding{})
 	for _, c := range []struct {
 		name   string
 		rev    int64
@@ -156,7 +156,7 @@ func TestRestartResumes(t *testing.T) {
 	r.addPlacement("s", "p", "x", "app", nil)
 	a := r.join("a")
 	have := holding{}
-	mark := a.walk(have)
+	_, mark := a.walk(have)
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	r.stop()
 

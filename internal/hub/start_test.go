@@ -318,34 +318,3 @@ func (h holding) toMark(s *stream, rev int64) wire.Mark {
 		}
 	}
 }
-
-// walk makes a holding equal to the hub's by a walk.
-func (a *agent) walk(h holding) wire.Mark {
-	a.r.t.Helper()
-	var body strings.Builder
-	encoder := json.NewEncoder(&body)
-	if err := encoder.Encode(wire.Walk{}); err != nil {
-		a.r.t.Fatal(err)
-	}
-	for _, k := range sortedKeys(h) {
-		if err := encoder.Encode(wire.Leaf{Key: k, Sum: h[k]}); err != nil {
-			a.r.t.Fatal(err)
-		}
-	}
-	resp := a.do(a.r.t.Context(), http.MethodPost, string(a.location)+"/walk", strings.NewReader(body.String()))
-	defer func() { _ = resp.Body.Close() }()
-	decoder := json.NewDecoder(resp.Body)
-	for {
-		var f wire.Frame
-		if err := decoder.Decode(&f); err != nil {
-			a.r.t.Fatalf("walk: %s: %v", resp.Status, err)
-		}
-		h.apply(f)
-		if f.Mark != nil {
-			if root := h.root(); root != f.Mark.Root {
-				a.r.t.Fatalf("after the walk the agent has root %s, the hub %s", root, f.Mark.Root)
-			}
-			return *f.Mark
-		}
-	}
-}

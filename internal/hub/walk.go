@@ -6,103 +6,178 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
+
+	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// maxWalkBytes bounds what an agent may send of its leaves.
-const maxWalkBytes = 256 << 20
+const (
+	// maxWalkBytes bounds what an agent may send to ask for a page.
+	maxWalkBytes = 4 << 20
+	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
+	maxFetchBytes = 4 << 20
+	// keptIndexes is how many walks can be under way at once without being indexed
+	// anew for every page.
+	keptIndexes = 8
+)
 
-// serveWalk compares an agent's content with the hub's and answers with the
-// frames that make them equal, at one revision.
-func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, l key.Location) {
+// walkOf is what a walk compares: the content of a location, or its reports.
+type walkOf struct {
+	location key.Location
+	reports  bool
+}
+
+// walkIndexes keeps the indexes of walks that are under way. It is safe for
+// concurrent use.
+type walkIndexes struct {
+	mu   sync.Mutex
+	kept *lru.Cache // of *walkIndex by walkOf
+}
+
+// walkIndex is what a walk compares, at a revision.
+type walkIndex struct {
+	rev int64
+	*wire.Index
+}
+
+func newWalkIndexes() *walkIndexes { return &walkIndexes{kept: lru.New(keptIndexes)} }
+
+// indexAt is the index at a revision if it is kept, or else at the current one.
+// It fails with the API's error when the location is gone.
+func (h *Hub) indexAt(of walkOf, rev int64) (*walkIndex, error) {
+	h.walks.mu.Lock()
+	defer h.walks.mu.Unlock()
+	if known, ok := h.walks.kept.Get(of); ok && known.(*walkIndex).rev == rev {
+		return known.(*walkIndex), nil
+	}
+	leaves, now := h.contentLeaves(of.location)
+	if of.reports {
+		leaves, now = h.reportLeaves(of.location)
+	}
+	// Asked after the leaves: a location that is gone by now has none, and the
+	// agent must not take that for its content.
+	if _, _, err := h.settings(of.location); err != nil {
+		return nil, err
+	}
+	index, err := wire.NewIndex(leaves)
+	if err != nil {
+		return nil, fmt.Errorf("index what %q has: %w", of.location, err)
+	}
+	made := &walkIndex{now, index}
+	h.walks.kept.Add(of, made)
+	return made, nil
+}
+
+// contentLeaves are the leaves of what a location is to have.
+func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
+	rows, rev := h.table.Members(string(l))
+	c := content{location: l, renderer: h}
+	leaves := make([]wire.Leaf, 0, len(rows))
+	for _, row := range rows {
+		if e := c.entry(row); e != nil {
+			leaves = append(leaves, wire.Leaf{Key: e.key, Sum: e.sum()})
+		}
+	}
+	return leaves, rev
+}
+
+// serveWalk answers one page of a walk.
+func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
 	var walk wire.Walk
 	if err := body.Decode(&walk); err != nil {
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
-	if walk.Paged {
-		h.servePagedWalk(w, r, l, walk, body)
-		return
-	}
-	leaves, err := readLeaves(body)
+	spans, err := readLines[wire.Span](body, wire.MaxSpans)
 	if err != nil {
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
-	rows, rev := h.table.Members(string(l))
-	// Asked after the rows: a location that is gone by now has no rows, and the
-	// agent must not take that for its content.
-	uid, settings, err := h.settings(l)
+	index, err := h.indexAt(of, walk.At)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	c := content{location: l, renderer: h}
-	root, count := c.total(rows)
-	marker := h.lineage.at(rev)
+	uid, settings, err := h.settings(of.location)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	all, marker := index.Span("", ""), h.lineage.at(index.rev)
 	out := newFrameWriter(w)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
-		UID: uid, Marker: marker, Revision: rev, Root: root, Count: count,
+		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
 		Continuous: h.lineage.continuous(walk.Marker, walk.After), Settings: settings,
 	}})
-	if err == nil {
-		err = difference(c, rows, leaves, out.add)
+	for _, part := range index.Answer(spans) {
+		if err == nil {
+			err = out.add(wire.Frame{Part: &part})
+		}
 	}
 	if err == nil {
-		err = out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Root: root, Count: count, Marker: marker}})
+		err = out.send(wire.Frame{Mark: &wire.Mark{Revision: index.rev, Root: all.Sum, Count: all.Count, Marker: marker}})
 	}
-	if err != nil { // the agent sees no mark and does not believe the walk
-		h.config.Logger.Info("walk ended", "location", l, "error", err)
+	if err != nil { // the agent sees no mark and does not believe the page
+		h.config.Logger.Info("walk ended", "location", of.location, "error", err)
 	}
 }
 
-// readLeaves reads the leaves of one side, which come in key order.
-func readLeaves(body *json.Decoder) ([]wire.Leaf, error) {
-	var leaves []wire.Leaf
+// serveFetch sends what the location is to have of the keys that are asked for.
+func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+	if err != nil {
+		h.refuse(w, r, badRequest("fetch: %v", err))
+		return
+	}
+	snapshot := h.table.Snapshot()
+	// Asked after the state was taken: see indexAt.
+	if _, _, err := h.settings(l); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	out := newFrameWriter(w)
+	if err := h.sendKeys(content{location: l, renderer: h}, snapshot, keys, out); err != nil {
+		h.config.Logger.Info("fetch ended", "location", l, "error", err)
+	}
+}
+
+func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
+	size := 0
+	for _, f := range keys {
+		frame := wire.Frame{Del: &wire.Del{Key: f.Key, Cause: wire.Walked}}
+		row := state.Get(string(key.Objects) + "/" + f.Key)
+		if e := c.entry(row); e != nil {
+			frame = c.frame(row, e)
+			size += len(row.Value)
+		}
+		if err := out.add(frame); err != nil {
+			return err
+		}
+		if size > maxFetchBytes {
+			break
+		}
+	}
+	return out.send(wire.Frame{Mark: &wire.Mark{Revision: state.Rev, Marker: h.lineage.at(state.Rev)}})
+}
+
+// readLines reads JSON values up to the end of a body, which may have so many.
+func readLines[T any](body *json.Decoder, limit int) ([]T, error) {
+	var lines []T
 	for {
-		var leaf wire.Leaf
-		switch err := body.Decode(&leaf); {
+		var line T
+		switch err := body.Decode(&line); {
 		case errors.Is(err, io.EOF):
-			return leaves, nil
+			return lines, nil
 		case err != nil:
-			return nil, fmt.Errorf("leaf %d: %w", len(leaves), err)
+			return nil, fmt.Errorf("line %d: %w", len(lines), err)
 		}
-		if n := len(leaves); n > 0 && leaves[n-1].Key >= leaf.Key {
-			return nil, fmt.Errorf("leaf %d: key %q is not above %q", n, leaf.Key, leaves[n-1].Key)
+		if lines = append(lines, line); len(lines) > limit {
+			return nil, fmt.Errorf("more than %d lines", limit)
 		}
-		leaves = append(leaves, leaf)
 	}
-}
-
-// difference merges the two sides, both in key order.
-func difference(c content, rows []*table.Row, leaves []wire.Leaf, send func(wire.Frame) error) error {
-	for len(rows) > 0 || len(leaves) > 0 {
-		if len(rows) == 0 || len(leaves) > 0 && leaves[0].Key < rows[0].Key[len(key.Objects)+1:] {
-			if err := send(wire.Frame{Del: &wire.Del{Key: leaves[0].Key, Cause: wire.Walked}}); err != nil {
-				return err
-			}
-			leaves = leaves[1:]
-			continue
-		}
-		e := c.entry(rows[0])
-		if e == nil {
-			rows = rows[1:]
-			continue
-		}
-		has := len(leaves) > 0 && leaves[0].Key == e.key
-		if !has || leaves[0].Sum != e.sum() {
-			if err := send(c.frame(rows[0], e)); err != nil {
-				return err
-			}
-		}
-		if has {
-			leaves = leaves[1:]
-		}
-		rows = rows[1:]
-	}
-	return nil
 }

@@ -37,8 +37,9 @@ func (a *agent) exchange(path string, lines ...any) []wire.Frame {
 	}
 }
 
-// pagedWalk makes a holding equal to the hub's and returns how many pages it took.
-func (a *agent) pagedWalk(have holding) (pages int) {
+// walk makes a holding equal to the hub's, and returns how many pages it took and
+// the revision to go on from.
+func (a *agent) walk(have holding) (pages int, from wire.Mark) {
 	a.r.t.Helper()
 	var leaves []wire.Leaf
 	for _, k := range sortedKeys(have) {
@@ -50,7 +51,7 @@ func (a *agent) pagedWalk(have holding) (pages int) {
 	}
 	ask, at, fetch := []wire.Span{mine.Span("", "")}, int64(0), []any(nil)
 	for len(ask) > 0 {
-		lines := []any{wire.Walk{Paged: true, At: at}}
+		lines := []any{wire.Walk{At: at}}
 		for _, s := range ask[:min(len(ask), wire.MaxSpans)] {
 			lines = append(lines, s)
 		}
@@ -61,6 +62,7 @@ func (a *agent) pagedWalk(have holding) (pages int) {
 			a.r.t.Fatalf("page %d is of revision %d, the first was of %d", pages, rev, at)
 		}
 		at = frames[0].Hello.Revision
+		from = *frames[len(frames)-1].Mark
 		for _, f := range frames {
 			if f.Part == nil {
 				continue
@@ -80,17 +82,17 @@ func (a *agent) pagedWalk(have holding) (pages int) {
 			have.apply(f)
 		}
 	}
-	return pages
+	return pages, from
 }
 
-func TestPagedWalk(t *testing.T) {
+func TestWalk(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
 	for i := range 300 {
 		r.addConfigMap(fmt.Sprintf("n%03d", i), map[string]string{"what": "app"}, "v")
 	}
 	have := holding{}
-	a.pagedWalk(have)
+	a.walk(have)
 	same := func() {
 		t.Helper()
 		rows, _ := r.table.Members("a")
@@ -99,7 +101,7 @@ func TestPagedWalk(t *testing.T) {
 		}
 	}
 	same()
-	if pages := a.pagedWalk(have); pages != 1 {
+	if pages, _ := a.walk(have); pages != 1 {
 		t.Errorf("a walk in sync took %d pages", pages)
 	}
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
@@ -109,7 +111,7 @@ func TestPagedWalk(t *testing.T) {
 	r.addConfigMap("n999", map[string]string{"what": "app"}, "v")
 	have["s/core/configmaps/default/ghost"] = wire.SumOf([]byte("ghost"))
 	have["s/core/configmaps/default/n100"] = wire.SumOf([]byte("other"))
-	a.pagedWalk(have)
+	a.walk(have)
 	same()
 }
 

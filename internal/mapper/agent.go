@@ -138,7 +138,7 @@ func (a *Agent) build() {
 	a.engine.kindsChanged = a.watchers.kindsChanged
 	a.reporter = &reporter{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		signal: make(chan struct{}, 1), open: a.progress.known,
+		signal: make(chan struct{}, 1), open: a.progress.known, landed: a.engine.touch,
 	}
 	a.progress.opened = a.reporter.changed
 	a.progress.since = time.Now()
@@ -164,7 +164,7 @@ func (a *Agent) work(ctx context.Context) {
 	}
 	s := &session{
 		store: a.store, hub: a.hub, log: a.log, info: a.info, metrics: a.metrics,
-		greeted: a.greeted, landed: a.landed, state: &a.progress,
+		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, state: &a.progress,
 	}
 	parts.Go(func() { a.gate.run(ctx) })
 	parts.Go(func() { a.watchers.run(ctx) })

@@ -17,62 +17,56 @@ func (a *Agent) load() error {
 		a.identify(m.LocationUID)
 	}
 	a.gate.setHalt(m.Settings.Halt)
-	if err := a.store.pages(desiredBucket, a.loadWants); err != nil {
+	if err := a.store.scan(desiredBucket, a.loadWants); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}
-	if err := a.store.pages(recordBucket, a.loadRecords); err != nil {
+	if err := a.store.scan(recordBucket, a.loadRecords); err != nil {
 		return fmt.Errorf("load records: %w", err)
 	}
-	if err := a.store.pages(reportBucket, a.loadReports); err != nil {
+	if err := a.store.scan(reportBucket, a.loadReports); err != nil {
 		return fmt.Errorf("load reports: %w", err)
 	}
 	a.engine.pushUnobservable()
 	return nil
 }
 
-func (a *Agent) loadWants(page []entry) error {
-	for _, e := range page {
-		w, _, err := decodeWant(e.value)
-		if err != nil {
-			return err
-		}
-		o, err := key.ParsePath(e.key)
-		if err != nil {
-			return err
-		}
-		it := a.engine.loadItem(o)
-		it.wanted = true
-		a.engine.learn(it, &w)
+func (a *Agent) loadWants(_ *tx, k string, v []byte) error {
+	w, _, err := decodeWant(v)
+	if err != nil {
+		return err
+	}
+	o, err := key.ParsePath(k)
+	if err != nil {
+		return err
+	}
+	it := a.engine.loadItem(o)
+	it.wanted = true
+	a.engine.learn(it, &w)
+	return nil
+}
+
+func (a *Agent) loadRecords(_ *tx, k string, v []byte) error {
+	var r record
+	if err := json.Unmarshal(v, &r); err != nil {
+		return err
+	}
+	it := a.engine.loadItem(key.Object{Space: r.Space, Identity: parseIdentity(k)})
+	if k := it.kind; k.version == "" {
+		k.version, k.name = r.Version, r.Kind
 	}
 	return nil
 }
 
-func (a *Agent) loadRecords(page []entry) error {
-	for _, e := range page {
-		var r record
-		if err := json.Unmarshal(e.value, &r); err != nil {
-			return err
-		}
-		it := a.engine.loadItem(key.Object{Space: r.Space, Identity: parseIdentity(e.key)})
-		if k := it.kind; k.version == "" {
-			k.version, k.name = r.Version, r.Kind
-		}
+func (a *Agent) loadReports(_ *tx, k string, v []byte) error {
+	var r wire.Report
+	if err := json.Unmarshal(v, &r); err != nil {
+		return err
 	}
-	return nil
-}
-
-func (a *Agent) loadReports(page []entry) error {
-	for _, e := range page {
-		var r wire.Report
-		if err := json.Unmarshal(e.value, &r); err != nil {
-			return err
-		}
-		o, err := key.ParsePath(e.key)
-		if err != nil {
-			return err
-		}
-		a.engine.count(a.engine.loadItem(o), r.State)
+	o, err := key.ParsePath(k)
+	if err != nil {
+		return err
 	}
+	a.engine.count(a.engine.loadItem(o), r.State)
 	return nil
 }
 

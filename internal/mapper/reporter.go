@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +18,8 @@ const (
 	maxReportBytes = 900 << 10
 	// reportDelay is how long changes are gathered after one that was not alone.
 	reportDelay = 30 * time.Millisecond
+	// agreeTimeout bounds a comparison of all reports.
+	agreeTimeout = 10 * time.Minute
 )
 
 // reporter sends reports that the hub does not have yet, newest of each key only.
@@ -30,6 +31,8 @@ type reporter struct {
 	signal  chan struct{} // one slot
 	// open says whether the hub is to be spoken to now.
 	open func() bool
+	// landed is told of keys of which nothing but a report is left.
+	landed func([]touched)
 }
 
 // changed says that there is something to send. It does not wait.
@@ -152,46 +155,4 @@ func (r *reporter) next() (batch []unsent, more bool, err error) {
 		return nil
 	})
 	return batch, more, err
-}
-
-// agree compares all reports with the hub's and marks those that differ to be
-// sent. It waits for nothing else: what is not known here yet is reported later.
-func (r *reporter) agree(ctx context.Context) error {
-	body, err := r.hub.send(ctx, "reports/walk", func(enc *wire.Encoder) error {
-		return r.store.leaves(reportBucket, enc, func(_ string, v []byte) (wire.Sum, error) {
-			var report wire.Report
-			err := json.Unmarshal(v, &report)
-			return report.Sum(), err
-		})
-	})
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	var differ []string
-	for dec := wire.NewDecoder(body); ; {
-		var line wire.ReportLine
-		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return fmt.Errorf("reports/walk: %w", err)
-		}
-		differ = append(differ, line.Key)
-	}
-	return r.store.write(ctx, func(t *tx) error {
-		for _, k := range differ {
-			w, _, err := t.want(k)
-			if err != nil {
-				return err
-			}
-			if w != nil && t.Bucket(reportBucket).Get([]byte(k)) == nil {
-				continue // it is reported when something is known of it
-			}
-			if err := t.markUnsent(k); err != nil {
-				return err
-			}
-		}
-		t.meta.ReportsAgreed = true
-		return nil
-	})
 }

@@ -46,6 +46,8 @@ type session struct {
 	// landed with what frames touched, once that is in the store.
 	greeted func(wire.Hello)
 	landed  func([]touched)
+	// recall loads the hub's reports of the location into a new store.
+	recall func(context.Context) error
 	// state is told how the session is.
 	state *progress
 }
@@ -53,6 +55,7 @@ type session struct {
 // run holds one session after the other until ctx ends.
 func (s *session) run(ctx context.Context) {
 	var failures uint8
+	walked := false
 	for ctx.Err() == nil {
 		advanced, err := s.once(ctx)
 		s.state.ended(err)
@@ -60,10 +63,10 @@ func (s *session) run(ctx context.Context) {
 			return
 		}
 		if advanced {
-			failures = 0
+			failures, walked = 0, false
 		}
-		if errors.Is(err, errWalked) {
-			failures = 0
+		if errors.Is(err, errWalked) && !walked {
+			walked = true // another has to wait until a mark shows that this one was right
 			continue
 		}
 		wait := backoff(failures, firstRetry, sessionRetry)
@@ -124,16 +127,23 @@ func (st *stream) next() (wire.Frame, error) {
 	return f, nil
 }
 
-// greet reads the hello and finds out whether the hub continues what we know.
+// greet reads the hello.
 func (st *stream) greet(ctx context.Context) error {
 	f, err := st.next()
 	if err != nil {
 		return err
 	}
-	if f.Hello == nil || f.Hello.UID == "" {
+	if f.Hello == nil {
 		return errors.New("read frames: the first one is no hello")
 	}
-	h := *f.Hello
+	return st.welcome(ctx, *f.Hello)
+}
+
+// welcome finds out whether the hub that said hello continues what we know.
+func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
+	if h.UID == "" {
+		return errors.New("the hello names no location")
+	}
 	m := st.store.meta.Load()
 	st.in.proven = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID)
 	if !st.in.proven {
@@ -144,8 +154,9 @@ func (st *stream) greet(ctx context.Context) error {
 		if t.meta.LocationUID == "" {
 			t.meta.LocationUID = h.UID
 		}
-		if !st.in.proven {
-			t.meta.ReportsAgreed = false
+		if !st.in.proven || t.meta.ReportsMarker != h.Marker {
+			// The hub has started anew, perhaps from a copy that lacks reports.
+			t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 		}
 		t.meta.Settings = h.Settings
 		return nil
@@ -167,6 +178,12 @@ func (st *stream) run(ctx context.Context) error {
 	st.state.connected(st.in.proven)
 	st.log.Info("connected to the hub", "hub", st.hub.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.store.meta.Load()
+	if m.Revision == 0 {
+		// A new store: what ran once at this location is in the hub's reports.
+		if err := st.recall(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case st.hello.Resumed && st.in.proven:
 	case !st.in.proven:

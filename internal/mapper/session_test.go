@@ -69,6 +69,7 @@ func newScripted(t *testing.T) *scripted {
 		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
 		info:    func(context.Context) wire.Info { return wire.Info{Version: "v", KubernetesVersion: "k"} },
 		greeted: func(wire.Hello) {}, landed: func(all []touched) { s.touched = append(s.touched, all...) },
+		recall: func(context.Context) error { return nil },
 	}
 	return s
 }
@@ -119,15 +120,10 @@ func (s *scripted) once() error {
 func (s *scripted) content() map[string]want {
 	s.t.Helper()
 	all := map[string]want{}
-	if err := s.session.store.pages(desiredBucket, func(page []entry) error {
-		for _, e := range page {
-			w, _, err := decodeWant(e.value)
-			if err != nil {
-				return err
-			}
-			all[e.key] = w
-		}
-		return nil
+	if err := s.session.store.scan(desiredBucket, func(_ *tx, k string, v []byte) error {
+		w, _, err := decodeWant(v)
+		all[k] = w
+		return err
 	}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -174,6 +170,31 @@ func rootOf(frames ...wire.Frame) (root wire.Sum) {
 	return root
 }
 
+// paged is the answer to a walk by a hub that has frames, which must be in key order.
+func paged(revision int64, f func(*wire.Hello), frames ...wire.Frame) answer {
+	part := wire.Part{}
+	for _, f := range frames {
+		part.Leaves = append(part.Leaves, wire.Leaf{Key: f.Put.Key, Sum: rootOf(f)})
+	}
+	h := hello(revision, rootOf(frames...), f)
+	return answer{body: lines(h, wire.Frame{Part: &part}, wire.Frame{Mark: &wire.Mark{Revision: revision, Root: h.Hello.Root, Marker: h.Hello.Marker}})}
+}
+
+// fetched is the answer to a fetch.
+func fetched(revision int64, marker string, frames ...wire.Frame) answer {
+	var all []any
+	for _, f := range frames {
+		all = append(all, f)
+	}
+	return answer{body: lines(append(all, wire.Frame{Mark: &wire.Mark{Revision: revision, Marker: marker}})...)}
+}
+
+// cut is an answer that ends before its last line.
+func cut(a answer) answer {
+	i := strings.LastIndex(strings.TrimRight(a.body, "\n"), "\n")
+	return answer{body: a.body[:i+1]}
+}
+
 var bye = wire.Frame{Bye: &wire.Bye{Reason: wire.ByeShutdown}}
 
 const (
@@ -188,7 +209,8 @@ func filled(t *testing.T) (*scripted, wire.Frame, wire.Frame) {
 	s := newScripted(t)
 	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
 	s.on("desired", answer{body: lines(hello(10, rootOf(a, b), nil))})
-	s.on("walk", answer{body: lines(hello(10, rootOf(a, b), nil), a, b, mark(10, a, b))})
+	s.on("walk", paged(10, nil, a, b))
+	s.on("fetch", fetched(10, "m", a, b))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
@@ -224,13 +246,17 @@ func TestSessionWalksWhatDiffers(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
 	s.on("desired", answer{body: lines(hello(20, rootOf(a, c), nil)), hang: true})
-	s.on("walk", answer{body: lines(hello(21, rootOf(a, c), nil), del(keyB, wire.Walked), c, mark(21, a, c))})
+	s.on("walk", paged(21, nil, a, c))
+	s.on("fetch", fetched(21, "m", c))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
-	want := lines(wire.Walk{After: 10, Marker: "m"}, wire.Leaf{Key: keyA, Sum: rootOf(a)}, wire.Leaf{Key: keyB, Sum: rootOf(b)})
-	if got := s.asked[len(s.asked)-1]; got.call != "walk" || got.body != want {
+	want := lines(wire.Walk{After: 10, Marker: "m"}, wire.Span{Sum: rootOf(a, b), Count: 2})
+	if got := s.asked[len(s.asked)-2]; got.call != "walk" || got.body != want {
 		t.Errorf("asked %s %s, want %s", got.call, got.body, want)
+	}
+	if got := s.asked[len(s.asked)-1]; got.call != "fetch" || got.body != lines(wire.Fetch{Key: keyC}) {
+		t.Errorf("asked %s %s", got.call, got.body)
 	}
 	if got := s.content(); len(got) != 2 || s.meta().Revision != 21 {
 		t.Errorf("content %v at %d", got, s.meta().Revision)
@@ -246,7 +272,8 @@ func TestSessionWalksAfterAMarkThatDiffers(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
 	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), mark(12, a, b, c)), hang: true})
-	s.on("walk", answer{body: lines(hello(12, rootOf(a, b, c), nil), c, mark(12, a, b, c))})
+	s.on("walk", paged(12, nil, a, b, c))
+	s.on("fetch", fetched(12, "m", c))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
@@ -260,7 +287,9 @@ func TestSessionWalksAfterAMarkThatDiffers(t *testing.T) {
 func TestRemovalsThatAreNotBelieved(t *testing.T) {
 	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
 	none := wire.Sum{}
-	walk := func(frames ...any) []answer { return []answer{{body: lines(frames...)}} }
+	c := put(keyC, "1", "c")
+	walk := func(answers ...answer) []answer { return answers }
+	differs := []answer{{body: lines(hello(11, none, nil)), hang: true}}
 	for name, script := range map[string]map[string][]answer{
 		"not found":              {"desired": {{status: http.StatusNotFound, body: "no such location"}}},
 		"forbidden":              {"desired": {{status: http.StatusForbidden}}},
@@ -269,14 +298,23 @@ func TestRemovalsThatAreNotBelieved(t *testing.T) {
 		"no hello":               {"desired": {{body: lines(del(keyA, wire.Deleted))}}},
 		"an ended stream":        {"desired": {{body: lines(hello(11, none, resumed))}}},
 		"removed":                {"desired": {{body: lines(hello(11, none, resumed), wire.Frame{Bye: &wire.Bye{Reason: wire.ByeRemoved}})}}},
-		"an unproven stream":     {"desired": {{body: lines(hello(11, none, unproven), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(hello(11, none, unproven), del(keyA, wire.Walked), mark(11))},
-		"another location":       {"desired": {{body: lines(hello(11, none, newLocation), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(hello(11, none, newLocation), del(keyA, wire.Walked), mark(11))},
-		"a walk without mark":    {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, nil), del(keyA, wire.Walked), del(keyB, wire.Walked))},
-		"a walk cut":             {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, nil), del(keyA, wire.Walked), `{"mark":{"revision":11,"ro`)},
-		"a walk that went back":  {"desired": {{body: lines(hello(9, none, nil)), hang: true}}, "walk": walk(hello(9, none, nil), del(keyA, wire.Walked), mark(9))},
-		"a walk refused":         {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": {{status: http.StatusNotFound}}},
-		"a walk without lineage": {"desired": {{body: lines(hello(11, none, nil)), hang: true}}, "walk": walk(hello(11, none, unproven), del(keyA, wire.Walked), mark(11))},
-		"garbage":                {"desired": {{body: lines(hello(11, none, resumed), "]]]\n", del(keyA, wire.Deleted))}}},
+		"an unproven stream":     {"desired": {{body: lines(hello(11, none, unproven), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(paged(11, unproven))},
+		"another location":       {"desired": {{body: lines(hello(11, none, newLocation), del(keyA, wire.Deleted), mark(11), bye)}}, "walk": walk(paged(11, newLocation))},
+		"a walk without mark":    {"desired": differs, "walk": walk(cut(paged(11, nil)))},
+		"a walk cut":             {"desired": differs, "walk": walk(answer{body: strings.TrimSuffix(paged(11, nil).body, "\"}}\n")})},
+		"a walk that went back":  {"desired": differs, "walk": walk(paged(9, nil))},
+		"a walk refused":         {"desired": differs, "walk": {{status: http.StatusNotFound}}},
+		"a walk without lineage": {"desired": differs, "walk": walk(paged(11, unproven))},
+		"a wrong walk":           {"desired": differs, "walk": walk(answer{body: lines(hello(11, rootOf(a), nil), wire.Frame{Part: &wire.Part{}}, mark(11, a))})},
+		"a walk beside the point": {"desired": differs, "walk": walk(answer{body: lines(
+			hello(11, none, nil), wire.Frame{Part: &wire.Part{From: keyA}}, mark(11))})},
+		"a fetch refused":     {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {{status: http.StatusServiceUnavailable}}},
+		"a fetch cut":         {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {cut(fetched(11, "m", del(keyC, wire.Walked)))}},
+		"a fetch elsewhere":   {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(12, "other", del(keyC, wire.Walked))}},
+		"a fetch of the past": {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(10, "m", del(keyC, wire.Walked))}},
+		"a fetch of nothing":  {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(11, "m")}},
+		"a fetch of others":   {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(11, "m", del(keyA, wire.Walked))}},
+		"garbage":             {"desired": {{body: lines(hello(11, none, resumed), "]]]\n", del(keyA, wire.Deleted))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := filled(t)
@@ -303,7 +341,8 @@ func TestUnprovenLineage(t *testing.T) {
 	s, a, b := filled(t)
 	a2, c, d := put(keyA, "1", "a2"), put(keyC, "1", "c"), put("s/core/configmaps/n/d", "1", "d")
 	s.on("desired", answer{body: lines(hello(5, rootOf(a2, c), unproven), d, del(keyB, wire.Deleted), mark(6, a2, c, d), bye)})
-	s.on("walk", answer{body: lines(hello(5, rootOf(a2, c), unproven), a2, c, del(keyB, wire.Walked), mark(5, a2, c))})
+	s.on("walk", paged(5, unproven, a2, c))
+	s.on("fetch", fetched(5, "other", a2, c))
 	if err := s.once(); !errors.Is(err, errBye) {
 		t.Fatal(err)
 	}
@@ -316,7 +355,7 @@ func TestUnprovenLineage(t *testing.T) {
 	}
 	// The old hub comes back: nothing is to change.
 	s.on("desired", answer{body: lines(hello(11, rootOf(a, b), nil)), hang: true})
-	s.on("walk", answer{body: lines(hello(11, rootOf(a, b), nil), del(c.Put.Key, wire.Walked), del(d.Put.Key, wire.Walked), mark(11, a, b))})
+	s.on("walk", paged(11, nil, a, b))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
@@ -385,34 +424,6 @@ func TestWatchdog(t *testing.T) {
 			t.Errorf("ended after %s", d)
 		}
 	})
-}
-
-func TestReportsWalk(t *testing.T) {
-	s := newScripted(t)
-	r := &reporter{store: s.session.store, hub: s.session.hub, log: quiet, metrics: s.session.metrics}
-	mine := wire.Report{UID: "1", State: wire.Applied}
-	if err := s.session.store.write(t.Context(), func(x *tx) error {
-		return errors.Join(x.setReport(keyA, &mine), x.setReport(keyB, &mine), x.Bucket(unsentBucket).Delete([]byte(keyA)), x.Bucket(unsentBucket).Delete([]byte(keyB)))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.on("reports/walk", answer{body: lines(wire.ReportLine{Key: keyA, Removed: true}, wire.ReportLine{Key: keyC, Report: &mine})})
-	s.on("reports", answer{body: lines(wire.ReportsAnswer{Revision: 3})})
-	for more := true; more; {
-		var err error
-		if more, err = r.round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := lines(wire.Leaf{Key: keyA, Sum: mine.Sum()}, wire.Leaf{Key: keyB, Sum: mine.Sum()}); s.asked[0].body != want {
-		t.Errorf("walked with %s", s.asked[0].body)
-	}
-	if want := lines(wire.ReportLine{Key: keyA, Report: &mine}, wire.ReportLine{Key: keyC, Removed: true}); s.asked[1].body != want {
-		t.Errorf("sent %s", s.asked[1].body)
-	}
-	if batch, _, err := r.next(); err != nil || len(batch) > 0 {
-		t.Errorf("still to send: %v %v", batch, err)
-	}
 }
 
 func FuzzFrames(f *testing.F) {

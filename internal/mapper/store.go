@@ -54,8 +54,10 @@ type meta struct {
 	Deferred int           `json:"deferred,omitempty"`
 	Settings wire.Settings `json:"settings"`
 	Prune    pruneWindow   `json:"prune,omitempty"`
-	// ReportsAgreed says that hub and agent have compared their reports.
-	ReportsAgreed bool `json:"reportsAgreed,omitempty"`
+	// ReportsAgreed says that hub and agent have compared their reports since the
+	// hub wrote ReportsMarker, at its start.
+	ReportsAgreed bool   `json:"reportsAgreed,omitempty"`
+	ReportsMarker string `json:"reportsMarker,omitempty"`
 }
 
 // store keeps the agent's state on disk. Reads may come from any goroutine;

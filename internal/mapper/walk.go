@@ -1,105 +1,128 @@
 package mapper
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"orrery.dev/orrery/internal/wire"
 )
 
-// leafPage is how many entries are read from the store at once, so that no read
-// keeps old pages from being reused for long.
-const leafPage = 1000
-
-// walk compares all of our content with the hub's and takes over the difference.
+// walk compares our content with the hub's and takes over the difference. What
+// is new or changed lands as it arrives; removals are believed at the end only,
+// when all of the comparison and all that was fetched has been answered.
 func (st *stream) walk(ctx context.Context) error {
 	m := st.store.meta.Load()
-	body, err := st.hub.send(ctx, "walk", func(enc *wire.Encoder) error {
-		if err := enc.Encode(wire.Walk{After: m.Revision, Marker: m.Marker}); err != nil {
-			return err
-		}
-		return st.store.leaves(desiredBucket, enc, func(k string, v []byte) (wire.Sum, error) {
-			w, _, err := decodeWant(v)
-			return w.sum(k), err
-		})
+	mine, err := st.store.index(desiredBucket, func(k string, v []byte) (wire.Sum, error) {
+		w, _, err := decodeWant(v)
+		return w.sum(k), err
 	})
 	if err != nil {
-		return err
-	}
-	defer body.Close()
-	w := &stream{session: st.session, dec: wire.NewDecoder(body), dog: st.dog, in: intake{walking: true}}
-	if err := w.greet(ctx); err != nil {
 		return fmt.Errorf("walk: %w", err)
 	}
-	for !w.in.marked {
-		if err := w.batch(ctx); err != nil {
-			return fmt.Errorf("walk: %w", err)
-		}
+	w := &walker{stream: stream{session: st.session, dog: st.dog, in: intake{walking: true}}}
+	w.comparison = comparison{
+		hub: st.hub, call: "walk", mine: mine, about: wire.Walk{After: m.Revision, Marker: m.Marker}, heard: st.dog.reset,
+		greeted: func(h wire.Hello) error {
+			if err := w.welcome(ctx, h); err != nil {
+				return err
+			}
+			if w.in.proven && h.Revision < m.Revision {
+				return errors.New("the hub's revision is before the last one")
+			}
+			return nil
+		},
 	}
-	switch {
-	case !w.in.proven:
-		return nil
-	case !w.in.forward:
-		return errors.New("walk: the hub's revision is before the last one")
-	case !w.in.agrees:
-		return errors.New("walk: our content is not the hub's after it either")
+	if err := w.comparison.run(ctx); err != nil {
+		return err
+	}
+	if err := w.fetch(ctx); err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	return w.finish(ctx)
+}
+
+// walker is one walk of the desired content.
+type walker struct {
+	stream
+	comparison
+}
+
+// fetch asks for what differs, page by page. A key that the hub has no more joins
+// those that only we have.
+func (w *walker) fetch(ctx context.Context) error {
+	for left := w.theirs; len(left) > 0; {
+		page := make([]wire.Fetch, 0, min(len(left), wire.MaxFetch))
+		for _, k := range left[:cap(page)] {
+			page = append(page, wire.Fetch{Key: k})
+		}
+		got := 0
+		var frames []wire.Frame
+		size := 0
+		err := w.comparison.hub.frames(ctx, "fetch", func(enc *wire.Encoder) error { return encodeAll(enc, page) }, func(f wire.Frame) error {
+			w.heard()
+			if f.Mark != nil {
+				return w.same(f.Mark.Revision, f.Mark.Marker)
+			}
+			k, n := subject(f)
+			if k == "" {
+				return nil // of a newer hub
+			}
+			if got == len(page) || k != page[got].Key {
+				return fmt.Errorf("the answer has %q, which is not next", k)
+			}
+			got++
+			if f.Del != nil {
+				w.ours = append(w.ours, k)
+				return nil
+			}
+			frames, size = append(frames, f), size+n
+			if len(frames) < maxBatch && size < maxBatchBytes {
+				return nil
+			}
+			err := w.take(ctx, frames)
+			frames, size = nil, 0
+			return err
+		})
+		if err := errors.Join(err, w.take(ctx, frames)); err != nil {
+			return err
+		}
+		if got == 0 {
+			return errors.New("the answer has nothing of what was asked for")
+		}
+		left = left[got:]
 	}
 	return nil
 }
 
-// leaves writes one leaf per entry of a bucket, in key order.
-func (s *store) leaves(bucket []byte, enc *wire.Encoder, sum func(string, []byte) (wire.Sum, error)) error {
-	return s.pages(bucket, func(page []entry) error {
-		for _, e := range page {
-			x, err := sum(e.key, e.value)
-			if err != nil {
-				return fmt.Errorf("read %s of %q: %w", bucket, e.key, err)
-			}
-			if err := enc.Encode(wire.Leaf{Key: e.key, Sum: x}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// entry is one key and value of a bucket.
-type entry struct {
-	key   string
-	value []byte
-}
-
-// pages reads a bucket page by page; what changes in between may be missed. The
-// values are copies.
-func (s *store) pages(bucket []byte, f func([]entry) error) error {
-	var after []byte
-	for {
-		var page []entry
-		if err := s.db.View(func(b *bolt.Tx) error {
-			c := b.Bucket(bucket).Cursor()
-			k, v := c.Seek(after)
-			if k != nil && bytes.Equal(k, after) {
-				k, v = c.Next()
-			}
-			size := 0
-			for ; k != nil && len(page) < leafPage && size < maxBatchBytes; k, v = c.Next() {
-				page = append(page, entry{string(k), bytes.Clone(v)})
-				size += len(v)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		after = []byte(page[len(page)-1].key)
-		if err := f(page); err != nil {
-			return err
-		}
+// subject is the key that a frame is about, and how many bytes it brings.
+func subject(f wire.Frame) (k string, size int) {
+	switch {
+	case f.Put != nil:
+		return f.Put.Key, len(f.Put.Object)
+	case f.Hold != nil:
+		return f.Hold.Key, len(f.Hold.Error)
+	case f.Conflict != nil:
+		return f.Conflict.Key, len(f.Conflict.Owner)
+	case f.Del != nil:
+		return f.Del.Key, 0
 	}
+	return "", 0
+}
+
+// finish takes over the removals and the revision of the first answer, from which
+// the stream goes on: what changed at the hub after that comes once more.
+func (w *walker) finish(ctx context.Context) error {
+	var frames []wire.Frame
+	root := w.store.meta.Load().Root
+	for _, k := range w.ours {
+		frames = append(frames, wire.Frame{Del: &wire.Del{Key: k, Cause: wire.Walked}})
+		root = root.Sub(w.mine.Span(k, k+"\x00").Sum)
+	}
+	if w.in.proven && w.steady && root != w.first.Root {
+		return errors.New("walk: our content would not be the hub's after it either")
+	}
+	return w.take(ctx, append(frames, wire.Frame{Mark: &wire.Mark{
+		Revision: w.first.Revision, Root: root, Count: w.first.Count, Marker: w.first.Marker,
+	}}))
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -53,7 +55,9 @@ func newHub(t *testing.T, location string) *hub {
 	mux.HandleFunc("GET "+root+"desired", h.serveDesired)
 	mux.HandleFunc("POST "+root+"walk", h.serveWalk)
 	mux.HandleFunc("POST "+root+"reports", h.serveReports)
+	mux.HandleFunc("POST "+root+"fetch", h.serveFetch)
 	mux.HandleFunc("POST "+root+"reports/walk", h.serveReportsWalk)
+	mux.HandleFunc("POST "+root+"reports/fetch", h.serveReportsFetch)
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get(wire.Header) != wire.ProtocolVersion {
 			http.Error(w, "no", http.StatusUnauthorized)
@@ -203,39 +207,68 @@ func (h *hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serveWalk answers a page of a walk of the content.
 func (h *hub) serveWalk(w http.ResponseWriter, r *http.Request) {
-	dec := wire.NewDecoder(r.Body)
-	var walk wire.Walk
-	if err := dec.Decode(&walk); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	have := map[string]wire.Sum{}
-	for {
-		var l wire.Leaf
-		if dec.Decode(&l) != nil {
-			break
-		}
-		have[l.Key] = l.Sum
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.walks++
-	enc := wire.NewEncoder(w)
-	frames := []wire.Frame{{Hello: h.hello(walk.Marker, walk.After)}}
+	leaves := map[string]wire.Sum{}
 	for k, f := range h.content {
-		if have[k] != sum(k, f) {
-			frames = append(frames, f)
+		leaves[k] = sum(k, f)
+	}
+	h.answerWalk(w, r, leaves)
+}
+
+func (h *hub) answerWalk(w http.ResponseWriter, r *http.Request, sums map[string]wire.Sum) {
+	var leaves []wire.Leaf
+	for _, k := range slices.Sorted(maps.Keys(sums)) {
+		leaves = append(leaves, wire.Leaf{Key: k, Sum: sums[k]})
+	}
+	index, err := wire.NewIndex(leaves)
+	dec := wire.NewDecoder(r.Body)
+	var walk wire.Walk
+	if err := errors.Join(err, dec.Decode(&walk)); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	frames := []wire.Frame{{Hello: h.hello(walk.Marker, walk.After)}}
+	for _, part := range index.Answer(linesOf[wire.Span](dec)) {
+		frames = append(frames, wire.Frame{Part: &part})
+	}
+	h.answer(w, append(frames, h.mark()))
+}
+
+func (h *hub) serveFetch(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var frames []wire.Frame
+	for _, asked := range linesOf[wire.Fetch](wire.NewDecoder(r.Body)) {
+		f, ok := h.content[asked.Key]
+		if !ok {
+			f = wire.Frame{Del: &wire.Del{Key: asked.Key, Cause: wire.Walked}}
 		}
-		delete(have, k)
+		frames = append(frames, f)
 	}
-	for k := range have {
-		frames = append(frames, wire.Frame{Del: &wire.Del{Key: k, Cause: wire.Walked}})
-	}
-	for _, f := range append(frames, h.mark()) {
+	h.answer(w, append(frames, h.mark()))
+}
+
+func (h *hub) answer(w http.ResponseWriter, frames []wire.Frame) {
+	enc := wire.NewEncoder(w)
+	for _, f := range frames {
 		if enc.Encode(f) != nil {
-			return
+			return // the agent is gone
 		}
+	}
+}
+
+// linesOf reads the lines that are left of a body.
+func linesOf[T any](dec *wire.Decoder) (all []T) {
+	for {
+		var line T
+		if dec.Decode(&line) != nil {
+			return all
+		}
+		all = append(all, line)
 	}
 }
 
@@ -262,25 +295,23 @@ func (h *hub) serveReports(w http.ResponseWriter, r *http.Request) {
 func (h *hub) serveReportsWalk(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	have := map[string]wire.Sum{}
-	for dec := wire.NewDecoder(r.Body); ; {
-		var l wire.Leaf
-		if dec.Decode(&l) != nil {
-			break
-		}
-		have[l.Key] = l.Sum
-	}
-	enc := wire.NewEncoder(w)
+	leaves := map[string]wire.Sum{}
 	for k, report := range h.reports {
-		if s, ok := have[k]; !ok || s != report.Sum() {
-			if enc.Encode(wire.ReportLine{Key: k, Report: &report}) != nil {
-				return
-			}
-		}
-		delete(have, k)
+		leaves[k] = report.Sum()
 	}
-	for k := range have {
-		if enc.Encode(wire.ReportLine{Key: k, Removed: true}) != nil {
+	h.answerWalk(w, r, leaves)
+}
+
+func (h *hub) serveReportsFetch(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	enc := wire.NewEncoder(w)
+	for _, asked := range linesOf[wire.Fetch](wire.NewDecoder(r.Body)) {
+		line := wire.ReportLine{Key: asked.Key, Removed: true}
+		if report, ok := h.reports[asked.Key]; ok {
+			line.Report, line.Removed = &report, false
+		}
+		if enc.Encode(line) != nil {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -299,11 +300,25 @@ func (s *stream) until(t *testing.T, last func(wire.Frame) bool) []wire.Frame {
 	}
 }
 
-// walk is the answer to an agent that has nothing.
+// walk is what an agent that has nothing learns by comparing and fetching.
 func (a agent) walk(t *testing.T) []wire.Frame {
 	t.Helper()
-	resp := a.request(t.Context(), t, http.MethodPost, "/walk", "{}\n")
+	marked := func(f wire.Frame) bool { return f.Mark != nil }
+	var keys strings.Builder
+	for ask := []wire.Span{{}}; len(ask) > 0; ask = ask[1:] {
+		resp := a.request(t.Context(), t, http.MethodPost, "/walk", fmt.Sprintf("{}\n{\"from\":%q,\"to\":%q}\n", ask[0].From, ask[0].To))
+		for _, f := range (&stream{decoder: wire.NewDecoder(resp.Body)}).until(t, marked) {
+			if f.Part == nil {
+				continue
+			}
+			ask = append(ask, f.Part.Split...)
+			for _, leaf := range f.Part.Leaves {
+				fmt.Fprintf(&keys, "{\"key\":%q}\n", leaf.Key)
+			}
+		}
+		resp.Body.Close()
+	}
+	resp := a.request(t.Context(), t, http.MethodPost, "/fetch", keys.String())
 	defer resp.Body.Close()
-	s := &stream{decoder: wire.NewDecoder(resp.Body)}
-	return s.until(t, func(f wire.Frame) bool { return f.Mark != nil })
+	return (&stream{decoder: wire.NewDecoder(resp.Body)}).until(t, marked)
 }

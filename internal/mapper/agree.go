@@ -1,0 +1,164 @@
+package mapper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// agreePage is how many reports are marked, or taken over, in one transaction.
+const agreePage = 500
+
+// compare finds out in which reports we differ from the hub.
+func (r *reporter) compare(ctx context.Context) (*comparison, error) {
+	// A report is kept as the bytes of which its sum is made.
+	mine, err := r.store.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
+	if err != nil {
+		return nil, err
+	}
+	c := &comparison{
+		hub: r.hub, call: "reports/walk", mine: mine,
+		heard: func() {}, greeted: func(wire.Hello) error { return nil },
+	}
+	return c, c.run(ctx)
+}
+
+// recall takes over the hub's reports of the location into a store that is new,
+// so that what ran once does not run again and times are kept.
+func (r *reporter) recall(ctx context.Context) error {
+	c, err := r.compare(ctx)
+	if err == nil {
+		err = r.load(ctx, c.theirs)
+	}
+	if err != nil {
+		return fmt.Errorf("recall reports: %w", err)
+	}
+	return nil
+}
+
+// load takes over those of the hub's reports that we have none for.
+func (r *reporter) load(ctx context.Context, keys []string) error {
+	for len(keys) > 0 {
+		page := keys[:min(len(keys), wire.MaxFetch)]
+		lines, err := r.fetch(ctx, page)
+		if err != nil {
+			return err
+		}
+		if err := r.store.write(ctx, func(t *tx) error {
+			for _, l := range lines {
+				if l.Report == nil || t.Bucket(reportBucket).Get([]byte(l.Key)) != nil {
+					continue
+				}
+				if err := t.putJSON(reportBucket, l.Key, l.Report); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		keys = keys[len(lines):]
+	}
+	return nil
+}
+
+// fetch asks for the hub's reports of some keys and returns the first of them,
+// at least one.
+func (r *reporter) fetch(ctx context.Context, keys []string) ([]wire.ReportLine, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	body, err := r.hub.send(ctx, "reports/fetch", func(enc *wire.Encoder) error {
+		for _, k := range keys {
+			if err := enc.Encode(wire.Fetch{Key: k}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	var lines []wire.ReportLine
+	for dec := wire.NewDecoder(body); len(lines) < len(keys); {
+		var l wire.ReportLine
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) && len(lines) > 0 {
+			break // the hub ends an answer that has grown large
+		} else if err != nil {
+			return nil, fmt.Errorf("reports/fetch: %w", err)
+		}
+		if l.Key != keys[len(lines)] {
+			return nil, fmt.Errorf("reports/fetch: the answer has %q, which is not next", l.Key)
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// agree compares all reports with the hub's, marks those that differ to be sent,
+// and takes over those of wanted objects of which nothing has been reported yet.
+func (r *reporter) agree(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
+	defer cancel()
+	c, err := r.compare(ctx)
+	if err != nil {
+		return err
+	}
+	var lacking []string
+	differ := slices.Concat(c.theirs, c.ours)
+	for page := range slices.Chunk(differ, agreePage) {
+		var lack []string
+		if err := r.store.write(ctx, func(t *tx) error {
+			lack = lack[:0]
+			for _, k := range page {
+				wanted := t.Bucket(desiredBucket).Get([]byte(k)) != nil
+				if wanted && t.Bucket(reportBucket).Get([]byte(k)) == nil {
+					lack = append(lack, k)
+					continue
+				}
+				if err := t.markUnsent(k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		lacking = append(lacking, lack...)
+	}
+	if err := r.load(ctx, lacking); err != nil {
+		return err
+	}
+	if err := r.store.write(ctx, func(t *tx) error {
+		t.meta.ReportsAgreed = true
+		return nil
+	}); err != nil {
+		return err
+	}
+	return r.review()
+}
+
+// review has those keys looked at of which nothing but a report is left.
+func (r *reporter) review() error {
+	var left []touched
+	err := r.store.scan(reportBucket, func(t *tx, k string, _ []byte) error {
+		o, err := key.ParsePath(k)
+		if err != nil {
+			return err
+		}
+		wanted := t.Bucket(desiredBucket).Get([]byte(k)) != nil
+		if !wanted && t.Bucket(recordBucket).Get([]byte(o.Identity.String())) == nil {
+			left = append(left, touched{object: o})
+		}
+		return nil
+	})
+	if len(left) > 0 {
+		r.landed(left)
+	}
+	return err
+}
