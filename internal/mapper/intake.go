@@ -169,8 +169,13 @@ func (in *intake) del(t *tx, o key.Object, cause wire.Cause, now time.Time) ([]t
 	if err != nil {
 		return nil, err
 	}
-	if cause != wire.Deleted && rec != nil && rec.Space == o.Space &&
-		!t.meta.Prune.take(now, t.meta.Settings.PruneMaxPercent, t.meta.Count) {
+	if rec != nil && rec.Space == o.Space {
+		if err := t.remember(id, rec, old); err != nil {
+			return nil, err
+		}
+	}
+	if cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
+		!t.mayRemove(now) {
 		if err := t.guard(id, cause); err != nil {
 			return nil, err
 		}

@@ -326,7 +326,7 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 		if err := errors.Join(x.setRecord(id, o.record), x.unguard(id)); err != nil {
 			return err
 		}
-		if o.claim && !x.meta.Prune.take(now, x.meta.Settings.PruneMaxPercent, x.meta.Count) {
+		if o.claim && !o.record.Source.Policy.Orphan && !x.mayRemove(now) {
 			if err := x.guard(id, wire.Walked); err != nil {
 				return err
 			}
