@@ -63,6 +63,12 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	if s.Halt != "" {
 		row("Halted", "%s", s.Halt)
 	}
+	if s.Awaits != "" {
+		row("Lineage", "not proven; accept the hub's log with: orrery location accept %s", s.Location)
+	}
+	if s.Guarded > 0 {
+		row("Guarded", "%d removals wait for: orrery location confirm-prune %s --digest %s", s.Guarded, s.Location, s.PruneDigest)
+	}
 	row("Revision", "%d", s.Revision)
 	row("Objects", "%d desired, %d queued, %d deferred", s.Desired, s.Queued, s.Deferred)
 	for _, state := range slices.Sorted(maps.Keys(s.States)) {

@@ -27,12 +27,13 @@ const (
 	// ExitUsage says that it was called in a way that can't work.
 	ExitUsage = 2
 	// ExitNo says that the answer to a question is no: `orrery why` about an
-	// object that is not assigned to the location.
+	// object that is not assigned to the location, `orrery location
+	// confirm-prune` that was shown and not told what to confirm.
 	ExitNo = 3
 )
 
 const exitCodes = `
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why).`
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, location confirm-prune).`
 
 // Main runs the command line args, whose first element is the name of the
 // program, until it is done or the context ends, and returns the exit code.

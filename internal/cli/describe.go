@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -59,9 +60,16 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	line("Labels", formatLabels(l.Labels))
 	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
 	line("Mapping", cmp.Or(l.Spec.Mapping, v1alpha1.MappingActive))
-	if a := l.Status.Agent; a != nil {
+	if a := l.Status.Agent; a != nil && meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
 		line("Agent", a.Version)
 		line("Kubernetes", a.KubernetesVersion)
+		line("APIs", cmp.Or(a.APIsDigest, "not known yet"))
+		if a.Deferred > 0 {
+			line("Deferred", a.Deferred)
+		}
+		if a.Prune != nil {
+			line("Guarded", fmt.Sprintf("%d removals, digest %s", a.Prune.Pending, a.Prune.Digest))
+		}
 	} else {
 		line("Agent", "none has joined yet")
 	}

@@ -27,6 +27,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 		newLocationList(c, streams), newLocationDescribe(c, streams),
 		newLocationMapping(c, streams, "pause", "paused", "Change nothing at a location until it is resumed", v1alpha1.MappingPaused),
 		newLocationMapping(c, streams, "resume", "resumed", "Go on with a location that was paused", v1alpha1.MappingActive),
+		newLocationAccept(c, streams), newLocationConfirmPrune(c, streams),
 		newLocationRemove(c, streams),
 	)
 	group(cmd)
@@ -158,29 +159,6 @@ func newLocationMapping(c *connection, streams genericiooptions.IOStreams, verb,
 				return err
 			}
 			_, err = fmt.Fprintf(streams.Out, "location %s %s\n", name, done)
-			return err
-		},
-	}
-}
-
-func newLocationRemove(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Forget a location; its cluster keeps what it runs",
-		Long: `Forget a location: its token, its reports, and what is assigned to it. Nothing is
-deleted at its cluster: to empty it first, change its labels or the Placements
-that select it and wait until "orrery status" no longer shows it.
-`,
-		Args: want(1, 1, "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, name, err := c.openFor(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			if err := h.delete(cmd.Context(), rootPath(key.Locations, name)...); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(streams.Out, "location %s removed; its cluster keeps what it runs\n", name)
 			return err
 		},
 	}

@@ -1,7 +1,10 @@
 package hub
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -139,6 +142,9 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 	l := key.Location(name)
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
+		if _, _, err := h.settings(l); err == nil {
+			h.sessions.refuse(l, cmp.Or(v, "unknown"))
+		}
 		h.refuse(w, r, badRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return
 	}
@@ -157,6 +163,8 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.serveWalk(w, r, walkOf{location: l})
 	case rest == "fetch" && r.Method == http.MethodPost:
 		h.serveFetch(w, r, l)
+	case rest == "status" && r.Method == http.MethodPost:
+		h.serveAgentStatus(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:
 		h.serveReports(w, r, l)
 	case rest == "reports/walk" && r.Method == http.MethodPost:
@@ -168,8 +176,14 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with a Status.
+// refuse answers with a Status. A client that has gone away gets none.
 func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		return
+	case errors.Is(err, context.DeadlineExceeded):
+		err = apierrors.NewTimeoutError(err.Error(), 1)
+	}
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
 		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}

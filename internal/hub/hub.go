@@ -32,6 +32,10 @@ const (
 	shutdownTimeout = 5 * time.Second
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
 	readHeaderTimeout = 20 * time.Second
+	// minPing and maxPing bound how long a client may take to answer whether it is
+	// still there.
+	minPing = 2 * time.Second
+	maxPing = 15 * time.Second
 )
 
 // Hub is one hub process.
@@ -244,8 +248,13 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 	return &http.Server{
 		Handler:           h.handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          quietTLS(h.config.Logger),
+		// A client that vanished without a word is noticed: what is sent to it would
+		// be taken by the network's buffers for a long time.
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: h.config.Heartbeat, PingTimeout: min(max(h.config.Heartbeat, minPing), maxPing),
+		},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    quietTLS(h.config.Logger),
 		TLSConfig: &tls.Config{
 			MinVersion:   tls.VersionTLS12,
 			Certificates: []tls.Certificate{cert},

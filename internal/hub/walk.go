@@ -75,7 +75,7 @@ func (h *Hub) indexAt(of walkOf, rev int64) (*walkIndex, error) {
 // contentLeaves are the leaves of what a location is to have.
 func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 	rows, rev := h.table.Members(string(l))
-	c := content{location: l, renderer: h}
+	c := h.contentOf(l)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	for _, row := range rows {
 		if e := c.entry(row); e != nil {
@@ -141,7 +141,7 @@ func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location)
 		return
 	}
 	out := newFrameWriter(w)
-	if err := h.sendKeys(content{location: l, renderer: h}, snapshot, keys, out); err != nil {
+	if err := h.sendKeys(h.contentOf(l), snapshot, keys, out); err != nil {
 		h.config.Logger.Info("fetch ended", "location", l, "error", err)
 	}
 }

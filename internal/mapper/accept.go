@@ -2,7 +2,13 @@ package mapper
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"orrery.dev/orrery/internal/wire"
 )
@@ -27,4 +33,38 @@ func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 		return err
 	}
 	return errAccepted
+}
+
+// former says whether a field manager is that of a location that had this
+// one's name before it.
+func (l identity) former(manager string) bool {
+	name, _, _ := strings.Cut(string(l), ".")
+	return manager != l.manager() && strings.HasPrefix(manager, managerPrefix+name+".")
+}
+
+// takeOver makes the fields of an object, which is recorded as ours, this
+// location's that were those of one of its name before: else what is no longer
+// desired of them would stay.
+func (r *reconciler) takeOver(ctx context.Context, t *turn, m objectMeta) (objectMeta, error) {
+	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.Manager == r.self().manager() })
+	old := slices.IndexFunc(m.ManagedFields, func(f managedFields) bool {
+		return f.Operation == applyOperation && f.Subresource == "" && r.self().former(f.Manager)
+	})
+	if old < 0 || mine {
+		return m, nil
+	}
+	fields := slices.Clone(m.ManagedFields)
+	fields[old].Manager = r.self().manager()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": fields,
+	}})
+	if err != nil {
+		return m, fmt.Errorf("encode managed fields: %w", err)
+	}
+	var o observation
+	err = r.target.do(ctx, request{
+		verb: "take over", method: http.MethodPatch, path: t.view.at.object(t.id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {r.self().manager()}},
+	}, &o)
+	return o.Metadata, err
 }

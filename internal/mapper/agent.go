@@ -70,13 +70,15 @@ type Agent struct {
 	metrics *metrics
 	ready   chan struct{}
 
-	store    *store
-	engine   *engine
-	gate     *gate
-	reporter *reporter
-	watchers *observers
-	progress progress
-	self     atomic.Pointer[identity]
+	store     *store
+	engine    *engine
+	gate      *gate
+	reporter  *reporter
+	announcer *announcer
+	purge     *purge
+	watchers  *observers
+	progress  progress
+	self      atomic.Pointer[identity]
 }
 
 // New makes an agent; it does nothing before Run. Any number may run in one
@@ -133,13 +135,18 @@ func (a *Agent) build() {
 	a.gate = newGate(a.engine, a.target, a.log)
 	a.watchers = &observers{
 		engine: a.engine, store: a.store, target: a.target, log: a.log, self: a.identity,
-		trouble: a.gate.trouble, changed: make(chan struct{}, 1),
+		trouble: a.gate.trouble, changed: make(chan struct{}, 1), served: func() { a.announcer.servedChanged() },
 	}
 	a.engine.kindsChanged = a.watchers.kindsChanged
 	a.reporter = &reporter{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
 		signal: make(chan struct{}, 1), open: a.progress.known, landed: a.engine.touch,
 	}
+	a.announcer = &announcer{
+		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
+		served: make(chan struct{}, 1),
+	}
+	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
 	a.progress.opened = a.reporter.changed
 	a.progress.since = time.Now()
 }
@@ -163,7 +170,7 @@ func (a *Agent) work(ctx context.Context) {
 		parts.Go(func() { r.work(ctx) })
 	}
 	s := &session{
-		store: a.store, hub: a.hub, log: a.log, info: a.info, metrics: a.metrics,
+		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
 		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, state: &a.progress,
 	}
 	parts.Go(func() { a.gate.run(ctx) })
@@ -171,16 +178,19 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.reporter.run(ctx) })
 	parts.Go(func() { s.run(ctx) })
 	parts.Go(func() { a.keepStatus(ctx) })
+	parts.Go(func() { a.announcer.run(ctx) })
+	parts.Go(func() { a.purge.run(ctx) })
 	close(a.ready)
 }
 
 // greeted takes over what a hello says of the location.
 func (a *Agent) greeted(h wire.Hello) {
 	a.gate.setHalt(h.Settings.Halt)
-	if a.self.Load() != nil {
+	uid := a.store.meta.Load().LocationUID // that of the hello, once it is accepted
+	if newIdentity(a.config.Join.Location, uid) == a.identity() {
 		return
 	}
-	a.identify(h.UID)
+	a.identify(uid)
 	a.watchers.kindsChanged()
 }
 
@@ -203,15 +213,22 @@ func (a *Agent) landed(all []touched) {
 	a.engine.touch(all)
 }
 
-// info is what the hub is told of the agent.
-func (a *Agent) info(ctx context.Context) wire.Info {
-	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
-	defer cancel()
-	version, err := a.target.version(ctx)
-	if err != nil {
-		a.log.Debug("the target's version is not known", "error", err)
+// announcement is what the hub is told of the agent.
+func (a *Agent) announcement() (wire.AgentStatus, error) {
+	now, m := a.Status(), a.store.meta.Load()
+	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: m.Deferred}
+	if !now.Proven {
+		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
-	return wire.Info{Version: a.config.Version, KubernetesVersion: version}
+	var err error
+	if len(m.Guarded) > 0 {
+		err = a.store.view(func(t *tx) error {
+			s.Prune, err = t.pending()
+			return err
+		})
+	}
+	s.Purge = a.purge.status()
+	return s, err
 }
 
 // Status is how the agent is now. It may be called from any goroutine, at any
@@ -223,6 +240,9 @@ func (a *Agent) Status() Status {
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
 		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred,
 		States: map[wire.State]int{},
+	}
+	if g := m.Guarded.total(); g.Count > 0 {
+		s.Guarded, s.PruneDigest = g.Count, g.digest()
 	}
 	a.progress.fill(&s)
 	a.engine.mu.Lock()

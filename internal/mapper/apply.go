@@ -86,7 +86,10 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	}
 	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(r.self())
 	if implied || t.record != nil && t.record.UID == m.UID {
-		o.unmarked = true
+		if m, err = r.takeOver(ctx, t, m); err != nil {
+			return observed{}, err
+		}
+		o.unmarked, o.revision, o.fields = true, m.revision(), m.fields(r.self())
 		return o, nil
 	}
 	o.presence = foreign

@@ -112,12 +112,21 @@ func refusal(err error) (wire.State, string, string) {
 		return wire.Unsupported, "NoSuchResource", clip(s.Message)
 	case terminatingNamespace(err):
 		return wire.Waiting, "NamespaceTerminating", clip(s.Message)
+	case unknownField(s.Message):
+		return wire.Failed, "UnknownField", clip(s.Message)
 	}
 	reason := string(s.Reason)
 	if reason == "" {
 		reason = "Refused"
 	}
 	return wire.Failed, reason, clip(s.Message)
+}
+
+// unknownField says that the target refused an object for a field that its
+// schema does not have; the message names it. It is said in two ways: by the
+// schema that applies merge by, and by strict decoding.
+func unknownField(message string) bool {
+	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
 }
 
 func clip(s string) string {

@@ -20,13 +20,18 @@ const (
 	// hubTimeout bounds a request to the hub that is not a stream.
 	hubTimeout = time.Minute
 	jsonLines  = "application/x-ndjson"
+	// A connection that is silent is asked whether it still is one, so that no new
+	// request waits on a dead one. A hub that is well is not silent for that long.
+	connectionSilence = heartbeat * 3 / 2
+	connectionAnswer  = 15 * time.Second
 )
 
 // hubClient speaks to the hub as the location.
 type hubClient struct {
-	join   wire.Join
-	agent  string
-	client *http.Client
+	join        wire.Join
+	agent       string
+	client      *http.Client
+	connections *connections
 }
 
 func newHubClient(join wire.Join, agent string) (*hubClient, error) {
@@ -34,10 +39,13 @@ func newHubClient(join wire.Join, agent string) (*hubClient, error) {
 	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
 		return nil, errors.New("join token: ca holds no certificate")
 	}
-	return &hubClient{join: join, agent: agent, client: &http.Client{Transport: &http.Transport{
+	conns := &connections{open: map[*connection]struct{}{}}
+	return &hubClient{join: join, agent: agent, connections: conns, client: &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           conns.dial,
 		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: connectionSilence, PingTimeout: connectionAnswer},
 		ResponseHeaderTimeout: hubTimeout,
 		TLSHandshakeTimeout:   20 * time.Second,
 		IdleConnTimeout:       2 * time.Minute,
@@ -117,5 +125,6 @@ func (f *flushAt) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// drop closes connections that no request uses, so that the next one starts anew.
-func (h *hubClient) drop() { h.client.CloseIdleConnections() }
+// drop closes all connections, so that the next request starts anew; those under
+// way fail.
+func (h *hubClient) drop() { h.connections.drop() }

@@ -83,7 +83,8 @@ func (in intake) apply(t *tx, frames []arrival, now time.Time) ([]touched, intak
 		}
 		all = append(all, more...)
 	}
-	return all, in, nil
+	more, err := t.confirm()
+	return append(all, more...), in, err
 }
 
 func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {

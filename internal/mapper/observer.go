@@ -35,6 +35,8 @@ type observers struct {
 	log     *slog.Logger
 	self    func() identity
 	trouble func(error)
+	// served is called when a kind turned out to be served, or not any more.
+	served func()
 
 	changed chan struct{} // one slot
 	running map[key.Resource]*observer
@@ -44,6 +46,7 @@ type observers struct {
 type observer struct {
 	*observers
 	use
+	as     identity // whose marks it looks for
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -78,7 +81,7 @@ func (o *observers) sync(ctx context.Context) {
 	}
 	uses := o.engine.uses()
 	for r, w := range o.running {
-		if u, ok := uses[r]; !ok || u != w.use {
+		if u, ok := uses[r]; !ok || u != w.use || w.as != o.self() {
 			w.stop()
 			delete(o.running, r)
 		}
@@ -88,7 +91,7 @@ func (o *observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{observers: o, use: u, cancel: cancel, done: make(chan struct{})}
+		w := &observer{observers: o, use: u, as: o.self(), cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -105,11 +108,15 @@ func (w *observer) stop() {
 func (w *observer) run(ctx context.Context) {
 	defer close(w.done)
 	var failures uint8
-	revision := ""
+	revision, missing := "", false
 	for ctx.Err() == nil {
 		var err error
 		if revision == "" {
 			revision, err = w.list(ctx)
+		}
+		if missing != missingKind(err) {
+			missing = !missing
+			w.served()
 		}
 		if err == nil {
 			failures = 0

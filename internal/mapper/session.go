@@ -40,7 +40,6 @@ type session struct {
 	store   *store
 	hub     *hubClient
 	log     *slog.Logger
-	info    func(context.Context) wire.Info
 	metrics *metrics
 	// greeted is called for each hello, before any of its frames is applied;
 	// landed with what frames touched, once that is in the store.
@@ -62,7 +61,7 @@ func (s *session) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if advanced {
+		if advanced || errors.Is(err, errAccepted) {
 			failures, walked = 0, false
 		}
 		if errors.Is(err, errWalked) && !walked {
@@ -85,10 +84,8 @@ func (s *session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m := s.store.meta.Load()
-	info := s.info(ctx)
 	body, err := s.hub.do(ctx, http.MethodGet, "desired", url.Values{
 		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker},
-		"version": {info.Version}, "kubernetesVersion": {info.KubernetesVersion},
 	}, http.NoBody)
 	if err != nil {
 		return false, err
@@ -146,6 +143,9 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	}
 	m := st.store.meta.Load()
 	st.in.proven = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID)
+	if !st.in.proven && accepts(h.Settings, h) {
+		return st.accept(ctx, h)
+	}
 	if !st.in.proven {
 		st.log.Warn("the hub's log does not continue the one before: new objects are made, changes and removals wait until it is accepted",
 			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
@@ -175,7 +175,7 @@ func (st *stream) run(ctx context.Context) error {
 		return err
 	}
 	st.metrics.sessions.Inc()
-	st.state.connected(st.in.proven)
+	st.state.connected(st.in.proven, st.hello.Marker)
 	st.log.Info("connected to the hub", "hub", st.hub.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.store.meta.Load()
 	if m.Revision == 0 {
@@ -289,6 +289,9 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 		}
 	}
 	st.landed(all)
+	if m := st.store.meta.Load(); !next.proven && accepts(m.Settings, *st.hello) {
+		return st.accept(ctx, *st.hello)
+	}
 	return nil
 }
 

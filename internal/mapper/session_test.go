@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -42,11 +43,12 @@ type answer struct {
 	hang   bool
 }
 
-func newScripted(t *testing.T) *scripted {
+// hubBy is a new store that commits, and a client of a hub that a handler makes up.
+func hubBy(t *testing.T, handler http.Handler) (*store, *hubClient) {
 	t.Helper()
-	s := &scripted{t: t, answers: map[string][]answer{}}
-	server := httptest.NewUnstartedServer(s)
+	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -55,6 +57,13 @@ func newScripted(t *testing.T) *scripted {
 		t.Fatal(err)
 	}
 	st := opened(t)
+	committing(t, st)
+	return st, hub
+}
+
+// committing lets a store commit for the length of a test.
+func committing(t *testing.T, st *store) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -65,9 +74,14 @@ func newScripted(t *testing.T) *scripted {
 		cancel()
 		<-done
 	})
+}
+
+func newScripted(t *testing.T) *scripted {
+	t.Helper()
+	s := &scripted{t: t, answers: map[string][]answer{}}
+	st, hub := hubBy(t, s)
 	s.session = &session{
 		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
-		info:    func(context.Context) wire.Info { return wire.Info{Version: "v", KubernetesVersion: "k"} },
 		greeted: func(wire.Hello) {}, landed: func(all []touched) { s.touched = append(s.touched, all...) },
 		recall: func(context.Context) error { return nil },
 	}
@@ -230,7 +244,7 @@ func TestSessionResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := s.asked[len(s.asked)-1]
-	if last.query.Get("after") != "10" || last.query.Get("marker") != "m" || last.query.Get("kubernetesVersion") != "k" {
+	if last.query.Get("after") != "10" || last.query.Get("marker") != "m" {
 		t.Errorf("asked %v", last.query)
 	}
 	if got := s.content(); len(got) != 2 || got[keyA].Leaf.Digest != a2.Put.Digest || got[keyC].Leaf.Digest != c.Put.Digest {

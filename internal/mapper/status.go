@@ -32,7 +32,9 @@ type Status struct {
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
 	// Proven is false if the hub's log does not continue the one before.
-	Proven    bool   `json:"proven"`
+	Proven bool `json:"proven"`
+	// Awaits is the marker that "orrery location accept" would accept.
+	Awaits    string `json:"awaits,omitempty"`
 	LastError string `json:"lastError,omitempty"`
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
@@ -46,6 +48,9 @@ type Status struct {
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
 	States   map[wire.State]int `json:"states,omitempty"`
+	// Guarded counts removals that wait for a confirmation of their digest.
+	Guarded     int    `json:"guarded,omitempty"`
+	PruneDigest string `json:"pruneDigest,omitempty"`
 }
 
 // ReadStatus reads what the agent on a data directory last said of itself.
@@ -84,8 +89,10 @@ func writeStatus(dataDir string, s Status) error {
 type progress struct {
 	mu     sync.Mutex
 	open   bool
+	number int // of the session
 	proven bool
-	ready  bool // the desired content is known
+	marker string // of the hub's log
+	ready  bool   // the desired content is known
 	since  time.Time
 	err    error
 	// opened is called, without the lock, when a session is open and the desired
@@ -93,10 +100,21 @@ type progress struct {
 	opened func()
 }
 
-func (p *progress) connected(proven bool) {
+func (p *progress) connected(proven bool, marker string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open, p.proven, p.since, p.err = true, proven, time.Now(), nil
+	p.open, p.proven, p.marker, p.since, p.err = true, proven, marker, time.Now(), nil
+	p.number++
+}
+
+// session is the number of the session that is open; zero: none is.
+func (p *progress) session() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.open {
+		return 0
+	}
+	return p.number
 }
 
 func (p *progress) marked() {
@@ -132,6 +150,9 @@ func (p *progress) fill(s *Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Connected, s.Proven, s.Since = p.open, p.proven, p.since
+	if p.open && !p.proven {
+		s.Awaits = p.marker
+	}
 	if p.err != nil {
 		s.LastError = clip(p.err.Error())
 	}

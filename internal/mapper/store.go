@@ -54,6 +54,8 @@ type meta struct {
 	Deferred int           `json:"deferred,omitempty"`
 	Settings wire.Settings `json:"settings"`
 	Prune    pruneWindow   `json:"prune,omitempty"`
+	// Guarded describes the bucket of removals that wait for a confirmation, always.
+	Guarded guardSums `json:"guarded,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the
 	// hub wrote ReportsMarker, at its start.
 	ReportsAgreed bool   `json:"reportsAgreed,omitempty"`

@@ -169,7 +169,8 @@ func (t *target) apply(ctx context.Context, p place, id key.Identity, manager st
 	var o observation
 	err := t.do(ctx, request{
 		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
-		query: url.Values{"fieldManager": {manager}, "force": {"true"}},
+		// A field that the target does not know is refused, before anything is changed.
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "fieldValidation": {"Strict"}},
 	}, &o)
 	return o.Metadata, err
 }

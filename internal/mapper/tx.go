@@ -135,19 +135,3 @@ func (t *tx) markUnsent(k string) error {
 	}
 	return b.Put([]byte(k), binary.BigEndian.AppendUint64(nil, seq))
 }
-
-// guarded says whether the removal of an identity waits for a confirmation.
-func (t *tx) guarded(id string) bool { return t.Bucket(guardBucket).Get([]byte(id)) != nil }
-
-// guard makes the removal of an identity wait for a confirmation.
-func (t *tx) guard(id string, cause wire.Cause) error {
-	return t.Bucket(guardBucket).Put([]byte(id), []byte(cause))
-}
-
-// unguard ends the waiting of guard: the removal is confirmed, or moot.
-func (t *tx) unguard(id string) error {
-	if !t.guarded(id) {
-		return nil
-	}
-	return t.Bucket(guardBucket).Delete([]byte(id))
-}

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// purgePoll is how often a purge is looked at.
+const purgePoll = 500 * time.Millisecond
+
+// location reads one Location.
+func (h *hubClient) location(ctx context.Context, name string) (l v1alpha1.Location, err error) {
+	err = h.get(ctx, asJSON, &l, rootPath(key.Locations, name)...)
+	if l.Status.Agent == nil {
+		l.Status.Agent = &v1alpha1.AgentStatus{}
+	}
+	return l, err
+}
+
+// annotate sets one annotation of a Location; nil removes it.
+func (h *hubClient) annotate(ctx context.Context, name, annotation string, value any) error {
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: value}}}
+	return h.merge(ctx, patch, rootPath(key.Locations, name)...)
+}
+
+func newLocationAccept(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "accept NAME",
+		Short: "Have a location's agent accept the hub's log as the continuation of the one it knew",
+		Long: `Have a location's agent accept the hub's log as the continuation of the one it
+knew. An agent asks for that after the hub's data was restored from a copy, or
+the location was removed and added again: until then it makes what is new, and
+changes and removes nothing. After it, the location becomes what this hub says.
+What goes thereby counts as removals by policy, which spec.prune bounds.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			l, err := h.location(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			a := l.Status.Agent
+			if a.Lineage != string(wire.Unproven) || a.Awaits == "" {
+				return fmt.Errorf("location %q has nothing to accept: as far as its agent has said, this hub's log is the one it knows", name)
+			}
+			if err := h.annotate(cmd.Context(), name, v1alpha1.AcceptAnnotation, a.Awaits); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s accepts this hub's log; %d changes that waited are applied\n", name, a.Deferred)
+			return err
+		},
+	}
+}
+
+func newLocationConfirmPrune(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var digest string
+	cmd := &cobra.Command{
+		Use:   "confirm-prune NAME",
+		Short: "Let removals go that wait since they are too many at once",
+		Long: `Let removals go that wait, since there are more of them at once than the
+location's spec.prune allows. Without --digest it shows what waits, and the
+digest that names exactly that. It changes nothing else that waits, or that
+comes to wait, and nothing if what waits is not that any more.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			l, err := h.location(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			p := l.Status.Agent.Prune
+			if p == nil {
+				return fmt.Errorf("location %q has no removals that wait, as far as its agent has said", name)
+			}
+			if digest == "" {
+				if err := showPending(streams.Out, name, p); err != nil {
+					return err
+				}
+				return errNo
+			}
+			n, ok := pendingOf(p, digest)
+			if !ok {
+				return fmt.Errorf("digest %q is not that of what waits now; see: orrery location confirm-prune %s", digest, name)
+			}
+			if err := h.annotate(cmd.Context(), name, v1alpha1.ConfirmPruneAnnotation, digest); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s: %d removals confirmed\n", name, n)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&digest, "digest", "", "the digest of what may go, as shown without it")
+	return cmd
+}
+
+// pendingOf counts what a digest names.
+func pendingOf(p *v1alpha1.PendingPrune, digest string) (int64, bool) {
+	if p.Digest == digest {
+		return p.Pending, true
+	}
+	for _, s := range p.Spaces {
+		if s.Digest == digest {
+			return s.Pending, true
+		}
+	}
+	return 0, false
+}
+
+func showPending(out io.Writer, name string, p *v1alpha1.PendingPrune) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d removals wait at location %s:\n\n", p.Pending, name)
+	for _, o := range p.Objects {
+		fmt.Fprintf(&b, "  %s\n", o)
+	}
+	if more := p.Pending - int64(len(p.Objects)); more > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", more)
+	}
+	fmt.Fprintf(&b, "\nTo let them go:\n\n  orrery location confirm-prune %s --digest %s\n", name, p.Digest)
+	if len(p.Spaces) > 1 {
+		b.WriteString("\nor only those of one space:\n\n")
+		for _, s := range p.Spaces {
+			fmt.Fprintf(&b, "  --digest %s  space %s, %d removals\n", s.Digest, s.Space, s.Pending)
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func newLocationRemove(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var purge bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Forget a location; its cluster keeps what it runs",
+		Long: `Forget a location: its token, its reports, and what is assigned to it. Nothing is
+deleted at its cluster, unless --purge is given: then its agent first removes
+everything that it made there, without regard to spec.prune. Namespaces that it
+made only for what is in them stay, and what others at the cluster still use.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			done := "its cluster keeps what it runs"
+			if purge {
+				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+				defer cancel()
+				if done, err = h.purge(ctx, streams.ErrOut, name); err != nil {
+					return err
+				}
+			}
+			if err := h.delete(cmd.Context(), rootPath(key.Locations, name)...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s removed; %s\n", name, done)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&purge, "purge", false, "first remove from its cluster everything that Orrery made there")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the purge; it goes on after that")
+	return cmd
+}
+
+// purge has everything removed from a location and waits for it. It returns
+// what came of it.
+func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) (string, error) {
+	l, err := h.location(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
+		return "no agent has ever joined, so there was nothing to remove", nil
+	}
+	if err := h.annotate(ctx, name, v1alpha1.PurgeAnnotation, "true"); err != nil {
+		return "", err
+	}
+	poll := time.NewTicker(purgePoll)
+	defer poll.Stop()
+	for last := ""; ; {
+		l, err := h.location(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err):
+			return "", fmt.Errorf("location %q was removed by somebody else", name)
+		case err != nil && ctx.Err() == nil:
+			return "", err
+		}
+		now, done := purgeProgress(&l)
+		if done {
+			return now, nil
+		}
+		if err == nil && now != last {
+			_, _ = fmt.Fprintf(progress, "location %s: %s\n", name, now) // progress is a courtesy
+			last = now
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return "", ctx.Err()
+			}
+			return "", fmt.Errorf("location %q is not empty yet (%s); the purge goes on, and the same command waits for it again", name, cmp.Or(last, now))
+		}
+	}
+}
+
+// purgeProgress says how far a purge has come.
+func purgeProgress(l *v1alpha1.Location) (now string, done bool) {
+	a := l.Status.Agent
+	switch {
+	case !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected):
+		return "waiting for its agent, which is not connected", false
+	case a.Halted != "":
+		return "waiting: the agent changes nothing: " + a.Halted, false
+	case a.Lineage == string(wire.Unproven):
+		return "waiting: the agent does not know this hub's log; see: orrery location describe " + l.Name, false
+	case a.Purge == nil:
+		return "finding out what is there", false
+	case a.Purge.Left > 0:
+		return fmt.Sprintf("%d objects left", a.Purge.Left), false
+	case a.Purge.Kept > 0:
+		return fmt.Sprintf("its cluster keeps %d objects that others there use: %s", a.Purge.Kept, strings.Join(a.Purge.Objects, ", ")), true
+	}
+	return "everything that Orrery made at its cluster is gone", true
+}
