@@ -1,0 +1,194 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+const (
+	// soon is how long it may take on a busy machine until what was broken works
+	// again: an agent waits up to a minute before it tries a hub that was away.
+	soon = 2 * time.Minute
+	// heartbeat is that of the hubs here, so that silence is noticed within seconds.
+	heartbeat = time.Second
+	// look is for how long nothing may happen that must not.
+	look = 3 * time.Second
+
+	spaceName = "shop"
+	namespace = "default"
+)
+
+// edge is one location at the end of a link, with a cluster that is only an API
+// server, and one space, from which all ConfigMaps labelled for: edge are placed
+// there.
+type edge struct {
+	*world.World
+	*world.Site
+	t     *testing.T
+	space dynamic.Interface
+}
+
+func newEdge(t *testing.T, options ...env.ClusterOption) *edge {
+	t.Helper()
+	w := world.New(t, "--heartbeat", heartbeat.String())
+	e := &edge{World: w, t: t}
+	e.AddSpace(spaceName)
+	e.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
+	e.Site = e.Join("edge", env.StartLink(t, w.Hub.URL), append(options, env.APIOnly())...)
+	e.place("edge", metav1.LabelSelector{MatchLabels: map[string]string{"site": "edge"}})
+	return e
+}
+
+// place makes a Placement of all that is labelled for: NAME.
+func (e *edge) place(name string, locations metav1.LabelSelector) {
+	e.t.Helper()
+	if err := place(e.t, e.space, name, locations); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func place(t *testing.T, space dynamic.Interface, name string, locations metav1.LabelSelector) error {
+	t.Helper()
+	labels := map[string]any{}
+	for k, v := range locations.MatchLabels {
+		labels[k] = v
+	}
+	p := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "orrery.dev/v1alpha1", "kind": "Placement", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"locations": []any{map[string]any{"selector": map[string]any{"matchLabels": labels}}},
+			"downsync": []any{map[string]any{
+				"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"for": name}}},
+				"returnStatus":   "Singleton",
+			}},
+		},
+	}}
+	_, err := space.Resource(world.Placements).Create(t.Context(), p, metav1.CreateOptions{})
+	return err
+}
+
+func (e *edge) source() dynamic.ResourceInterface {
+	return e.space.Resource(world.ConfigMaps).Namespace(namespace)
+}
+
+func (e *edge) target() dynamic.ResourceInterface {
+	return e.Client.Resource(world.ConfigMaps).Namespace(namespace)
+}
+
+func configMap(name, value string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": name, "namespace": namespace, "labels": map[string]any{"for": "edge"}},
+		"data":     map[string]any{"v": value},
+	}}
+}
+
+// put makes or changes a ConfigMap in the space.
+func (e *edge) put(name, value string) {
+	e.t.Helper()
+	if _, err := e.source().Apply(e.t.Context(), name, configMap(name, value), metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+		e.t.Fatalf("put %q: %v", name, err)
+	}
+}
+
+// drop deletes a ConfigMap in the space.
+func (e *edge) drop(name string) {
+	e.t.Helper()
+	if err := e.source().Delete(e.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatalf("drop %q: %v", name, err)
+	}
+}
+
+// tamper changes a ConfigMap at the target behind Orrery's back.
+func (e *edge) tamper(name string) {
+	e.t.Helper()
+	if _, err := e.target().Patch(e.t.Context(), name, types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {
+		e.t.Fatalf("tamper with %q: %v", name, err)
+	}
+}
+
+// steal deletes a ConfigMap at the target.
+func (e *edge) steal(name string) {
+	e.t.Helper()
+	if err := e.target().Delete(e.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatalf("steal %q: %v", name, err)
+	}
+}
+
+// at says why a ConfigMap at the target is not as it should be.
+func (e *edge) at(name, value string) error {
+	u, err := e.target().Get(e.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if data := fmt.Sprint(u.Object["data"]); data != "map[v:"+value+"]" {
+		return fmt.Errorf("%s has %s, want %q", name, data, value)
+	}
+	return nil
+}
+
+// has waits until a ConfigMap is at the target.
+func (e *edge) has(name, value string) {
+	e.t.Helper()
+	env.Eventually(e.t, soon, func() error { return e.at(name, value) })
+}
+
+// keeps checks that a ConfigMap at the target stays as it is.
+func (e *edge) keeps(name, value string) {
+	e.t.Helper()
+	env.Throughout(e.t, look, func() error { return e.at(name, value) })
+}
+
+// gone waits until a ConfigMap has left the target.
+func (e *edge) gone(name string) {
+	e.t.Helper()
+	env.Eventually(e.t, soon, func() error {
+		_, err := e.target().Get(e.t.Context(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s is still there", name)
+		}
+		return err
+	})
+}
+
+// says waits until the agent's status is as it should be.
+func (e *edge) says(ok func(mapper.Status) bool) {
+	e.t.Helper()
+	env.Eventually(e.t, soon, func() error {
+		s, err := mapper.ReadStatus(e.Agent.Dir)
+		if err == nil && !ok(s) {
+			err = fmt.Errorf("the agent says %+v", s)
+		}
+		return err
+	})
+}
+
+// deletions counts what the agent asked the target to delete since a time.
+func (e *edge) deletions(since time.Time) int {
+	e.t.Helper()
+	return len(e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}))
+}
+
+// uid is that of a ConfigMap at the target.
+func (e *edge) uid(name string) types.UID {
+	e.t.Helper()
+	u, err := e.target().Get(e.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return u.GetUID()
+}

@@ -1,0 +1,232 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/test/world"
+)
+
+var (
+	spaceNames = []string{"alpha", "beta"}
+	siteNames  = []string{"north", "south"}
+	// groups are what an object can be in: each is placed by the Placement of its
+	// name, on the locations labelled SPACE-GROUP. always is never moved.
+	groups = []string{"g0", "g1", ""}
+)
+
+const always = "always"
+
+// thing is one object that may exist in a space.
+type thing struct {
+	space, namespace, name string
+	gvr                    schema.GroupVersionResource
+	kind                   string
+}
+
+func (o thing) key() string {
+	return strings.Join([]string{o.gvr.Group, o.kind, o.namespace, o.name}, "/")
+}
+
+// draw chooses one of the things there may be. Names are of their space, so that
+// no two spaces want the same identity.
+func (l *life) draw() thing {
+	space := pick(l.r, spaceNames)
+	o := thing{space: space, namespace: space + pick(l.r, []string{"-a", "-b"})}
+	switch n := l.r.IntN(10); {
+	case n < 6:
+		o.gvr, o.kind, o.name = world.ConfigMaps, "ConfigMap", fmt.Sprintf("c%d", l.r.IntN(6))
+	case n < 8:
+		o.gvr, o.kind, o.name = world.Deployments, "Deployment", fmt.Sprintf("d%d", l.r.IntN(2))
+	default:
+		o.gvr, o.kind, o.name = widgets(space), "Widget", fmt.Sprintf("w%d", l.r.IntN(3))
+	}
+	return o
+}
+
+func widgets(space string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: space + ".example.org", Version: "v1", Resource: "widgets"}
+}
+
+// body is the thing with a value.
+func (o thing) body(group, value string) *unstructured.Unstructured {
+	labels := map[string]any{}
+	if group != "" {
+		labels["for"] = group
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": o.gvr.GroupVersion().String(), "kind": o.kind,
+		"metadata": map[string]any{"name": o.name, "namespace": o.namespace, "labels": labels},
+	}}
+	switch o.kind {
+	case "ConfigMap":
+		u.Object["data"] = map[string]any{"v": value, "of-" + value: "here and nowhere else"}
+	case "Widget":
+		u.Object["spec"] = map[string]any{"v": value}
+	case "Deployment":
+		app := map[string]any{"app": o.name}
+		u.Object["spec"] = map[string]any{
+			"replicas": int64(0), "selector": map[string]any{"matchLabels": app},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": app, "annotations": map[string]any{"v": value}},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "registry.example/app:1"}}},
+			},
+		}
+	}
+	return u
+}
+
+// valueOf is the value in an object that body made.
+func valueOf(u *unstructured.Unstructured) string {
+	path := map[string][]string{
+		"ConfigMap": {"data", "v"}, "Widget": {"spec", "v"},
+		"Deployment": {"spec", "template", "metadata", "annotations", "v"},
+	}[u.GetKind()]
+	v, _, err := unstructured.NestedString(u.Object, path...)
+	if err != nil {
+		return err.Error()
+	}
+	return v
+}
+
+// furnish makes what a space starts with: a definition, namespaces and Placements.
+func (l *life) furnish(space string) {
+	l.t.Helper()
+	gvr := widgets(space)
+	preserve := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets." + gvr.Group, "labels": map[string]any{"for": always}},
+		"spec": map[string]any{
+			"group": gvr.Group, "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": preserve},
+			}},
+		},
+	}}
+	_, err := l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), crd, metav1.CreateOptions{})
+	for _, n := range []string{"-a", "-b"} {
+		err = errors.Join(err, l.addNamespace(space, space+n))
+	}
+	for _, group := range []string{"g0", "g1"} {
+		err = errors.Join(err, l.addPlacement(space, group))
+	}
+	labels := metav1.LabelSelector{} // every location
+	if err = errors.Join(err, place(l.t, l.spaces[space], always, labels)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *life) addNamespace(space, name string) error {
+	ns := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"for": always}},
+	}}
+	_, err := l.spaces[space].Resource(world.Namespaces).Create(l.t.Context(), ns, metav1.CreateOptions{})
+	return err
+}
+
+func (l *life) addPlacement(space, group string) error {
+	return place(l.t, l.spaces[space], group, metav1.LabelSelector{MatchLabels: map[string]string{space + "-" + group: "yes"}})
+}
+
+// acknowledged keeps what the hub said of an edit: value, if it was granted.
+func (l *life) acknowledged(o thing, value string, err error) {
+	k := o.space + "|" + o.key()
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		l.promised[k] = value
+	case errors.As(err, &status): // refused
+	default:
+		delete(l.promised, k) // who knows
+	}
+}
+
+// write makes or replaces a thing.
+func (l *life) write() {
+	o := l.draw()
+	l.serial++
+	value := fmt.Sprint("v", l.serial)
+	r := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace)
+	l.edited[o.key()] = true
+	old, err := r.Get(l.t.Context(), o.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l.moved[o.key()] = true
+		_, err = r.Create(l.t.Context(), o.body(pick(l.r, groups), value), metav1.CreateOptions{})
+	case err == nil:
+		u := o.body(old.GetLabels()["for"], value)
+		u.SetResourceVersion(old.GetResourceVersion())
+		_, err = r.Update(l.t.Context(), u, metav1.UpdateOptions{})
+	}
+	l.note("write %s = %s: %v", o.key(), value, err)
+	l.acknowledged(o, value, err)
+}
+
+func (l *life) remove() {
+	o := l.draw()
+	l.moved[o.key()], l.edited[o.key()] = true, true
+	err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Delete(l.t.Context(), o.name, metav1.DeleteOptions{})
+	l.note("remove %s: %v", o.key(), err)
+	l.acknowledged(o, "", err)
+}
+
+// relabel puts a thing into another group.
+func (l *life) relabel() {
+	o, group := l.draw(), pick(l.r, groups)
+	value := "null"
+	if group != "" {
+		value = `"` + group + `"`
+	}
+	l.moved[o.key()], l.edited[o.key()] = true, true
+	_, err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Patch(l.t.Context(), o.name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"for":`+value+`}}}`), metav1.PatchOptions{})
+	l.note("relabel %s: %q: %v", o.key(), group, err)
+}
+
+// moveLocation changes what is placed on a location.
+func (l *life) moveLocation() {
+	site, space, group := pick(l.r, siteNames), pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
+	value := pick(l.r, []string{`"yes"`, `"yes"`, "null"})
+	l.moved[site+"|"+space+"|"+group] = true
+	_, err := l.root.Resource(world.Locations).Patch(l.t.Context(), site, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+space+"-"+group+`":`+value+`}}}`), metav1.PatchOptions{})
+	l.note("label location %s %s-%s=%s: %v", site, space, group, value, err)
+}
+
+// movePlacement deletes a Placement, or makes it again.
+func (l *life) movePlacement() {
+	space, group := pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
+	for _, site := range siteNames {
+		l.moved[site+"|"+space+"|"+group] = true
+	}
+	err := l.spaces[space].Resource(world.Placements).Delete(l.t.Context(), group, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		err = l.addPlacement(space, group)
+	}
+	l.note("delete or make placement %s of %s: %v", group, space, err)
+}
+
+// removeNamespace deletes a namespace with all that is in it; it is made again
+// before the next round.
+func (l *life) removeNamespace() {
+	space := pick(l.r, spaceNames)
+	name := space + pick(l.r, []string{"-a", "-b"})
+	l.moved["namespace|"+name] = true
+	for k := range l.promised {
+		if strings.Contains(k, "/"+name+"/") {
+			delete(l.promised, k)
+		}
+	}
+	err := l.spaces[space].Resource(world.Namespaces).Delete(l.t.Context(), name, metav1.DeleteOptions{})
+	l.note("remove namespace %s: %v", name, err)
+}

@@ -1,0 +1,169 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+const (
+	// roundsVar and seedVar name environment variables: how many rounds to run, and
+	// the seed of a run that is to be seen again.
+	roundsVar, seedVar = "ORRERY_FAULT_ROUNDS", "ORRERY_FAULT_SEED"
+	defaultRounds      = 20
+	// stepsPerRound is how many edits and faults one round has.
+	stepsPerRound = 40
+	// editTimeout bounds one request, since a hub may be dead.
+	editTimeout = 5 * time.Second
+)
+
+// life is a seeded random life of a world: edits, tampering and faults. The order
+// of what is done is a function of the seed, what it meets is not. It is used by
+// one goroutine.
+type life struct {
+	*world.World
+	t *testing.T
+	r *rand.Rand
+
+	root   dynamic.Interface
+	spaces map[string]dynamic.Interface
+	// before is what each site had after the last round, and foreign what there is
+	// that Orrery did not make.
+	before  map[string]world.Listed
+	foreign map[string]map[string]types.UID
+	// moved says whose place or life was touched in this round, and edited whose
+	// content was.
+	moved, edited map[string]bool
+	// promised is what the hub acknowledged last of an object: its value; "": that
+	// it is gone. What was not acknowledged is not in it.
+	promised map[string]string
+	// serial makes values that are all different.
+	serial int
+	// hung are sites whose API server is stopped.
+	hung map[string]bool
+	log  []string
+}
+
+// TestRandomFaults shows that after any random sequence of edits, tampering and
+// faults the sites are exactly what the spaces say, and that no object was
+// replaced or even written that nothing happened to.
+func TestRandomFaults(t *testing.T) {
+	seed, rounds := fromEnv(t, seedVar, time.Now().UnixNano()), fromEnv(t, roundsVar, defaultRounds)
+	t.Logf("%s=%d", seedVar, seed)
+	l := newLife(t, uint64(seed))
+	for round := range rounds {
+		start := time.Now()
+		for range stepsPerRound {
+			l.step()
+		}
+		l.heal()
+		healed := time.Now()
+		l.settle(round)
+		t.Logf("round %d: %d steps in %s, in order %s after", round, stepsPerRound,
+			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+	}
+	l.Invariants()
+}
+
+func fromEnv(t *testing.T, name string, otherwise int64) int64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+func newLife(t *testing.T, seed uint64) *life {
+	t.Helper()
+	w := world.New(t, "--heartbeat", heartbeat.String())
+	l := &life{
+		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // it is to be seen again
+		spaces: map[string]dynamic.Interface{}, before: map[string]world.Listed{}, foreign: map[string]map[string]types.UID{},
+		promised: map[string]string{}, hung: map[string]bool{},
+	}
+	l.root = l.client("root")
+	for _, s := range spaceNames {
+		l.AddSpace(s)
+		l.spaces[s] = l.client(s)
+		l.furnish(s)
+	}
+	for _, name := range []string{"north", "south"} {
+		l.Join(name, env.StartLink(t, w.Hub.URL))
+		// A random life removes more than a location lets go unasked.
+		env.Kubectl(t, l.Root, "patch", "location", name, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
+		l.foreign[name] = map[string]types.UID{}
+	}
+	l.forgetRound()
+	return l
+}
+
+func (l *life) client(space string) dynamic.Interface {
+	config := l.Hub.PathConfig("spaces/" + space)
+	config.Timeout = editTimeout
+	return world.Dynamic(l.t, config)
+}
+
+func (l *life) forgetRound() {
+	l.moved, l.edited, l.log = map[string]bool{}, map[string]bool{}, nil
+}
+
+// note keeps what was done, to be shown if it fails.
+func (l *life) note(format string, args ...any) {
+	l.log = append(l.log, fmt.Sprintf(format, args...))
+}
+
+// action is something that can happen, and how often.
+type action struct {
+	weight int
+	do     func(*life)
+}
+
+var actions = []action{
+	{30, (*life).write},
+	{10, (*life).remove},
+	{8, (*life).relabel},
+	{4, (*life).moveLocation},
+	{2, (*life).movePlacement},
+	{1, (*life).removeNamespace},
+	{7, (*life).tamper},
+	{4, (*life).steal},
+	{3, (*life).strip},
+	{3, (*life).intrude},
+	{1, (*life).stealDefinition},
+	{3, (*life).killHub},
+	{1, (*life).startHub},
+	{3, (*life).killAgent},
+	{2, (*life).startAgent},
+	{5, (*life).breakLink},
+	{1, (*life).hangTarget},
+}
+
+func (l *life) step() {
+	total := 0
+	for _, a := range actions {
+		total += a.weight
+	}
+	n := l.r.IntN(total)
+	for _, a := range actions {
+		if n -= a.weight; n < 0 {
+			a.do(l)
+			return
+		}
+	}
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }

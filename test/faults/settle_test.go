@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+var (
+	errRuns        = errors.New("it still runs")
+	errTerminating = errors.New("it is still terminating")
+)
+
+// settle waits until every site is what the spaces say, by a reading of the
+// spaces that knows nothing of views, and checks that nothing else happened.
+func (l *life) settle(round int64) {
+	l.t.Helper()
+	now := map[string]world.Listed{}
+	fail := func(err error) error {
+		return fmt.Errorf("round %d: %w\nwhat was done:\n%s", round, err, strings.Join(l.log, "\n"))
+	}
+	env.Eventually(l.t, soon, func() error {
+		for _, name := range siteNames {
+			want, err := l.wanted(name)
+			if err == nil {
+				now[name], err = l.compare(l.Sites[name], want)
+			}
+			if err != nil {
+				return fail(fmt.Errorf("location %s: %w", name, err))
+			}
+		}
+		return nil
+	})
+	err := l.kept()
+	for _, name := range siteNames {
+		err = errors.Join(err, l.undisturbed(name, now[name]), l.foreignUntouched(l.Sites[name]))
+	}
+	if err != nil {
+		l.t.Fatal(fail(err))
+	}
+	l.before = now
+	l.forgetRound()
+}
+
+// sources lists what users wrote in a space.
+func (l *life) sources(space string) (world.Listed, error) {
+	all := world.Listed{}
+	for _, r := range []schema.GroupVersionResource{world.Namespaces, world.ConfigMaps, world.Deployments, widgets(space), world.CRDs} {
+		if err := all.Add(l.t.Context(), l.spaces[space].Resource(r), ""); err != nil {
+			return nil, fmt.Errorf("list %s in space %q: %w", r.Resource, space, err)
+		}
+	}
+	return all, nil
+}
+
+// wanted is what a location is to have.
+func (l *life) wanted(site string) (world.Listed, error) {
+	location, err := l.root.Resource(world.Locations).Get(l.t.Context(), site, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	want := world.Listed{}
+	for _, space := range spaceNames {
+		placements := world.Listed{}
+		if err := placements.Add(l.t.Context(), l.spaces[space].Resource(world.Placements), ""); err != nil {
+			return nil, err
+		}
+		sources, err := l.sources(space)
+		if err != nil {
+			return nil, err
+		}
+		for k, u := range sources {
+			group := u.GetLabels()["for"]
+			placed := group != "" && placements["orrery.dev/Placement//"+group] != nil
+			if placed && (group == always || location.GetLabels()[space+"-"+group] == "yes") {
+				want[k] = u
+			}
+		}
+	}
+	return want, nil
+}
+
+// compare compares a site with what it is to have, object by object, and returns
+// what it has.
+func (l *life) compare(s *world.Site, want world.Listed) (world.Listed, error) {
+	have, err := s.Marked(l.World)
+	if err != nil {
+		return nil, err
+	}
+	var all []error
+	for k, w := range want {
+		if _, foreign := l.foreign[s.Name][k]; foreign {
+			if have[k] != nil {
+				all = append(all, fmt.Errorf("%s was taken over", k))
+			}
+			continue
+		}
+		h := have[k]
+		if h == nil {
+			all = append(all, fmt.Errorf("%s is assigned and not there", k))
+		} else if diff := differs(w, h); diff != "" {
+			all = append(all, fmt.Errorf("%s: %s", k, diff))
+		}
+	}
+	for k := range have {
+		if want[k] == nil {
+			all = append(all, fmt.Errorf("%s is there and not assigned", k))
+		}
+	}
+	return have, errors.Join(all...)
+}
+
+// differs says in what an object at a site is not its source.
+func differs(source, at *unstructured.Unstructured) string {
+	switch {
+	case at.GetDeletionTimestamp() != nil:
+		return "it is being deleted"
+	case at.GetAnnotations()["orrery.dev/source-uid"] != string(source.GetUID()):
+		return "it names another source"
+	case at.GetLabels()["for"] != source.GetLabels()["for"]:
+		return "its labels differ"
+	case source.GetKind() == "ConfigMap" && !reflect.DeepEqual(source.Object["data"], at.Object["data"]):
+		return fmt.Sprintf("data is %v, want %v", at.Object["data"], source.Object["data"])
+	}
+	for _, field := range []string{"data", "spec"} {
+		if source.GetKind() == "Namespace" || source.Object[field] == nil {
+			continue
+		}
+		if diff := world.Missing(map[string]any{field: source.Object[field]}, at.Object); diff != "" {
+			return diff
+		}
+	}
+	return ""
+}
+
+// kept checks that the spaces hold what the hub acknowledged.
+func (l *life) kept() error {
+	var all []error
+	for _, space := range spaceNames {
+		sources, err := l.sources(space)
+		if err != nil {
+			return err
+		}
+		for _, k := range slices.Sorted(maps.Keys(l.promised)) {
+			name, ok := strings.CutPrefix(k, space+"|")
+			if !ok {
+				continue
+			}
+			value := ""
+			if u := sources[name]; u != nil {
+				value = valueOf(u)
+			}
+			if value != l.promised[k] {
+				all = append(all, fmt.Errorf("%s: the hub acknowledged %q and has %q", k, l.promised[k], value))
+			}
+		}
+	}
+	return errors.Join(all...)
+}
+
+// undisturbed checks that no object at a site was replaced whose place nobody
+// touched, and that no ConfigMap was written to that nobody edited.
+func (l *life) undisturbed(site string, now world.Listed) error {
+	var all []error
+	for k, was := range l.before[site] {
+		is := now[k]
+		if is == nil || l.mayMove(site, was) || l.mayMove(site, is) {
+			continue
+		}
+		if is.GetUID() != was.GetUID() {
+			all = append(all, fmt.Errorf("location %s: %s was replaced", site, k))
+		}
+		if was.GetKind() == "ConfigMap" && !l.edited[k] && is.GetResourceVersion() != was.GetResourceVersion() {
+			all = append(all, fmt.Errorf("location %s: %s was written to without a reason", site, k))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// mayMove says whether something happened in this round by which an object can
+// leave its site and come back.
+func (l *life) mayMove(site string, u *unstructured.Unstructured) bool {
+	space, k, namespace := u.GetLabels()["orrery.dev/space"], world.KeyOf(u), u.GetNamespace()
+	if u.GetKind() == "Namespace" {
+		namespace = u.GetName()
+	}
+	definition := u.GetKind() == "Widget" || u.GetKind() == "CustomResourceDefinition"
+	return l.moved[k] || l.moved["namespace|"+namespace] || definition && l.moved["definition|"+space] ||
+		l.moved[site+"|"+space+"|"+u.GetLabels()["for"]]
+}
+
+// foreignUntouched checks that what Orrery did not make is as it was made. What
+// was in a namespace that is gone is gone with it.
+func (l *life) foreignUntouched(s *world.Site) error {
+	var all []error
+	for k, uid := range l.foreign[s.Name] {
+		part := strings.Split(k, "/")
+		u, err := s.Get(l.t, world.ConfigMaps, part[2], part[3])
+		switch {
+		case err != nil:
+			all = append(all, fmt.Errorf("location %s: the foreign %s: %w", s.Name, k, err))
+		case u.GetUID() != uid || valueOf(u) != "foreign":
+			all = append(all, fmt.Errorf("location %s: the foreign %s was touched", s.Name, k))
+		}
+	}
+	return errors.Join(all...)
+}
