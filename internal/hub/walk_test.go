@@ -123,3 +123,47 @@ func TestFetchSaysWhatIsGone(t *testing.T) {
 		t.Fatalf("answered %+v", frames)
 	}
 }
+
+// TestReportsWalkAndFetch shows that a walk of the reports compares what the log
+// has, and that every key of a fetch gets an answer.
+func TestReportsWalkAndFetch(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	report := wire.Report{UID: "1", State: wire.Applied, Status: json.RawMessage(`{"a":"<b>"}`)}
+	var body strings.Builder
+	encoder := wire.NewEncoder(&body)
+	var leaves []wire.Leaf
+	for i := range 300 {
+		k := fmt.Sprintf("s/core/configmaps/default/n%03d", i)
+		leaves = append(leaves, wire.Leaf{Key: k, Sum: report.Sum()})
+		if err := encoder.Encode(wire.ReportLine{Key: k, Report: &report}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(body.String()))
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v", resp.Status, err)
+	}
+	mine, err := wire.NewIndex(leaves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if frames := a.exchange("reports/walk", wire.Walk{}, mine.Span("", "")); len(frames) != 2 {
+		t.Errorf("a walk in sync got %+v", frames)
+	}
+	frames := a.exchange("reports/walk", wire.Walk{}, wire.Span{})
+	if len(frames) != 3 || len(frames[1].Part.Split) == 0 {
+		t.Fatalf("an agent that has none got %+v", frames)
+	}
+	if d := mine.Compare(*frames[1].Part); len(d.Ask) > 0 || len(d.Mine) > 0 || len(d.Theirs) > 0 {
+		t.Errorf("the same reports differ: %+v", d)
+	}
+	resp = a.do(t.Context(), http.MethodPost, "a/reports/fetch", strings.NewReader(lineOf(leaves[7].Key)+lineOf("s/core/configmaps/default/none")+lineOf("../../e/a")))
+	defer func() { _ = resp.Body.Close() }()
+	lines, err := readLines[wire.ReportLine](json.NewDecoder(resp.Body), 10)
+	if err != nil || len(lines) != 3 || lines[0].Report == nil || lines[0].Report.Sum() != report.Sum() || !lines[1].Removed || !lines[2].Removed {
+		t.Errorf("fetched %+v: %v", lines, err)
+	}
+}
+
+func lineOf(k string) string { return fmt.Sprintf("{\"key\":%q}\n", k) }
