@@ -144,10 +144,13 @@ func (a *Agent) build() {
 	}
 	a.announcer = &announcer{
 		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
-		served: make(chan struct{}, 1),
+		served: make(chan struct{}, 1), began: make(chan struct{}, 1),
 	}
 	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
-	a.progress.opened = a.reporter.changed
+	a.progress.opened = func() {
+		a.reporter.changed()
+		a.announcer.sessionBegan()
+	}
 	a.progress.since = time.Now()
 }
 

@@ -29,8 +29,9 @@ type announcer struct {
 	session func() int
 	// compose makes the status but for what the announcer knows itself.
 	compose func() (wire.AgentStatus, error)
-	// served receives when the target may serve other kinds than before; one slot.
-	served chan struct{}
+	// served receives when the target may serve other kinds than before, began when
+	// a session has begun; one slot each.
+	served, began chan struct{}
 
 	kubernetes string
 	apis       []wire.API
@@ -39,9 +40,14 @@ type announcer struct {
 
 // servedChanged says that the target may serve other kinds than before. It does
 // not wait.
-func (a *announcer) servedChanged() {
+func (a *announcer) servedChanged() { raise(a.served) }
+
+// sessionBegan says that there is somebody to announce to. It does not wait.
+func (a *announcer) sessionBegan() { raise(a.began) }
+
+func raise(signal chan struct{}) {
 	select {
-	case a.served <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }
@@ -55,6 +61,7 @@ func (a *announcer) run(ctx context.Context) {
 	for in := 0; ; {
 		select {
 		case <-tick.C:
+		case <-a.began:
 		case <-ctx.Done():
 			return
 		}

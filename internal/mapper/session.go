@@ -289,7 +289,7 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 		}
 	}
 	st.landed(all)
-	if m := st.store.meta.Load(); !next.proven && accepts(m.Settings, *st.hello) {
+	if m := st.store.meta.Load(); !next.proven && st.hello != nil && accepts(m.Settings, *st.hello) {
 		return st.accept(ctx, *st.hello)
 	}
 	return nil
