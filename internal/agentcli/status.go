@@ -71,6 +71,12 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	}
 	row("Revision", "%d", s.Revision)
 	row("Objects", "%d desired, %d queued, %d deferred", s.Desired, s.Queued, s.Deferred)
+	if s.Unsent > 0 {
+		row("Reports", "%d not sent yet", s.Unsent)
+	}
+	if s.StoreError != "" {
+		row("Store", "cannot be written: %s", s.StoreError)
+	}
 	for _, state := range slices.Sorted(maps.Keys(s.States)) {
 		row("  "+string(state), "%d", s.States[state])
 	}

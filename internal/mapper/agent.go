@@ -113,14 +113,10 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Run works until ctx ends, and returns nil then. Any other return says what
 // made it impossible to start. It may be called once.
 func (a *Agent) Run(ctx context.Context) (err error) {
-	if a.store, err = openStore(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
+	if err := a.open(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.store.close()) }()
-	a.build()
-	if err := a.load(); err != nil {
-		return err
-	}
 	if a.config.Metrics != nil {
 		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
@@ -128,6 +124,24 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	a.work(ctx)
 	return writeStatus(a.config.DataDir, a.Status())
+}
+
+// open opens the store and loads what it holds. A store that cannot be loaded is
+// looked through once more, and set aside if it is damaged.
+func (a *Agent) open() (err error) {
+	for range 2 {
+		if a.store, err = openStore(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
+			return err
+		}
+		a.engine = newEngine()
+		a.build()
+		if err = guarded(a.load); err == nil {
+			return nil
+		}
+		a.store.unsound.Store(true)
+		err = errors.Join(err, a.store.close())
+	}
+	return err
 }
 
 // build makes the parts and wires them.
@@ -138,6 +152,7 @@ func (a *Agent) build() {
 		trouble: a.gate.trouble, changed: make(chan struct{}, 1), served: func() { a.announcer.servedChanged() },
 	}
 	a.engine.kindsChanged = a.watchers.kindsChanged
+	a.store.recovered = a.watchers.recovered
 	a.reporter = &reporter{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
 		signal: make(chan struct{}, 1), open: a.progress.known, landed: a.engine.touch,
@@ -241,11 +256,14 @@ func (a *Agent) Status() Status {
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred,
+		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 		States: map[wire.State]int{},
 	}
 	if g := m.Guarded.total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.digest()
+	}
+	if why := a.store.failing.Load(); why != nil {
+		s.StoreError = clip((*why).Error())
 	}
 	a.progress.fill(&s)
 	a.engine.mu.Lock()

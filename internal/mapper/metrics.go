@@ -53,6 +53,14 @@ func (m *metrics) register(r prometheus.Registerer, status func() Status) error 
 		gauge("desired_objects", "Objects the location is to have.", func(s Status) float64 { return float64(s.Desired) }),
 		gauge("queue_length", "Objects that wait for a worker.", func(s Status) float64 { return float64(s.Queued) }),
 		gauge("deferred", "Changes that wait for proof of lineage.", func(s Status) float64 { return float64(s.Deferred) }),
+		gauge("unsent_reports", "Reports that the hub does not have yet.", func(s Status) float64 { return float64(s.Unsent) }),
+		gauge("guarded", "Removals that wait for a confirmation.", func(s Status) float64 { return float64(s.Guarded) }),
+		gauge("store_failing", "1 while the store cannot be written.", func(s Status) float64 {
+			if s.StoreError != "" {
+				return 1
+			}
+			return 0
+		}),
 		gauge("halted", "1 while nothing is changed at the target.", func(s Status) float64 {
 			if s.Halt != "" {
 				return 1

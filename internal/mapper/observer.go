@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,10 @@ type observers struct {
 
 	changed chan struct{} // one slot
 	running map[key.Resource]*observer
+
+	mu sync.Mutex
+	// missed are kinds of which the store could not keep what was seen.
+	missed map[key.Resource]struct{}
 }
 
 // observer observes one kind.
@@ -49,6 +54,40 @@ type observer struct {
 	as     identity // whose marks it looks for
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// miss takes note that the store could not keep statuses.
+func (o *observers) miss(r key.Resource, ids []string) {
+	o.engine.forgetStatus(ids)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.missed == nil {
+		o.missed = map[key.Resource]struct{}{}
+	}
+	o.missed[r] = struct{}{}
+}
+
+// recovered has kinds listed again of which something was missed.
+func (o *observers) recovered() {
+	o.mu.Lock()
+	some := len(o.missed) > 0
+	o.mu.Unlock()
+	if some {
+		o.kindsChanged()
+	}
+}
+
+// takeMissed returns what was missed since it was called last, unless the store
+// cannot keep it still.
+func (o *observers) takeMissed() map[key.Resource]struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.store.failing.Load() != nil {
+		return nil
+	}
+	missed := o.missed
+	o.missed = nil
+	return missed
 }
 
 // kindsChanged has run look at what the engine needs. It does not wait.
@@ -79,9 +118,10 @@ func (o *observers) sync(ctx context.Context) {
 	if o.self() == "" {
 		return // nothing can have our marks yet
 	}
-	uses := o.engine.uses()
+	uses, missed := o.engine.uses(), o.takeMissed()
 	for r, w := range o.running {
-		if u, ok := uses[r]; !ok || u != w.use || w.as != o.self() {
+		_, again := missed[r]
+		if u, ok := uses[r]; !ok || again || u != w.use || w.as != o.self() {
 			w.stop()
 			delete(o.running, r)
 		}
@@ -293,6 +333,7 @@ func (w *observer) show(ctx context.Context, seen []sighting, objects []observat
 			}
 			return nil
 		},
-		done: func() { w.engine.again(ids) },
+		done:   func() { w.engine.again(ids) },
+		failed: func(error) { w.miss(w.Resource, ids) },
 	})
 }

@@ -117,9 +117,20 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 				r.changed()
 			}
 		},
+		failed: func(error) { r.unwritten(it, t, o) },
 	}); err != nil {
 		r.engine.finish(it, res) // the agent stops; what was not written is found again
 	}
+}
+
+// unwritten takes back an item of which the store does not keep what was done.
+// What is observed is known all the same, so that drift goes on to be repaired;
+// the rest is found again by and by.
+func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
+	r.engine.finish(it, result{
+		seen: o.seen, wanted: t.winner >= 0, state: t.view.state, failed: true,
+		retry: max(o.retry, backoff(t.view.failures, storeRetry, maxRetry)),
+	})
 }
 
 // read collects what there is to know of an item.

@@ -118,12 +118,8 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 	}
 	r.metrics.reports.Add(float64(len(batch)))
 	return more, r.store.write(ctx, func(t *tx) error {
-		b := t.Bucket(unsentBucket)
 		for _, u := range batch {
-			if !bytes.Equal(b.Get([]byte(u.line.Key)), u.seq) {
-				continue // there is something newer
-			}
-			if err := b.Delete([]byte(u.line.Key)); err != nil {
+			if err := t.sent(u.line.Key, u.seq); err != nil {
 				return err
 			}
 		}

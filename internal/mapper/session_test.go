@@ -459,7 +459,7 @@ func FuzzFrames(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if err := s.update([]*commit{{do: func(x *tx) (err error) {
+			if _, err := s.update([]*commit{{do: func(x *tx) (err error) {
 				_, in, err = in.apply(x, []arrival{a}, now)
 				return err
 			}}}); err != nil {

@@ -133,6 +133,17 @@ func (e *engine) uses() map[key.Resource]use {
 	return all
 }
 
+// forgetStatus takes note that the statuses of items were not kept.
+func (e *engine) forgetStatus(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if it, ok := e.items[id]; ok {
+			it.statusHash = 0
+		}
+	}
+}
+
 // again queues items.
 func (e *engine) again(ids []string) {
 	e.mu.Lock()

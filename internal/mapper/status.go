@@ -39,9 +39,14 @@ type Status struct {
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 
+	// StoreError is why the store cannot be written; empty: it can.
+	StoreError string `json:"storeError,omitempty"`
+
 	// Revision and Marker are those of the last mark.
 	Revision int64  `json:"revision"`
 	Marker   string `json:"marker,omitempty"`
+	// Unsent counts reports that the hub does not have yet.
+	Unsent int `json:"unsent"`
 	// Desired counts what the location is to have, Queued what waits for a worker,
 	// Deferred what waits for proof of lineage, States what is reported.
 	Desired  int                `json:"desired"`

@@ -3,15 +3,12 @@ package mapper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"orrery.dev/orrery/internal/wire"
 )
@@ -51,7 +48,9 @@ type meta struct {
 	Root  wire.Sum `json:"root"`
 	Count int      `json:"count"`
 	// Deferred counts entries that wait for proof of lineage.
-	Deferred int           `json:"deferred,omitempty"`
+	Deferred int `json:"deferred,omitempty"`
+	// Unsent counts reports that the hub does not have yet.
+	Unsent   int           `json:"unsent,omitempty"`
 	Settings wire.Settings `json:"settings"`
 	Prune    pruneWindow   `json:"prune,omitempty"`
 	// Guarded describes the bucket of removals that wait for a confirmation, always.
@@ -69,6 +68,13 @@ type store struct {
 	log  *slog.Logger
 	work chan *commit
 	meta atomic.Pointer[meta]
+	dir  string
+	// failing is why the last commit failed; nil: it did not.
+	failing atomic.Pointer[error]
+	// unsound says that a transaction came upon damage.
+	unsound atomic.Bool
+	// recovered, if any, is called when commits succeed again.
+	recovered func()
 }
 
 // commit is one write. Writes become durable in the order of submission.
@@ -78,66 +84,28 @@ type commit struct {
 	do func(*tx) error
 	// done is called once do is durable, on the committing goroutine; it must not wait.
 	done func()
+	// failed is called instead when the disk does not take it, or when do fails.
+	failed func(error)
 	// urgent says that somebody waits for it.
 	urgent bool
 }
 
-// openStore opens or creates the store in dir for a location.
-func openStore(dir, location string, log *slog.Logger) (*store, error) {
-	return openStoreWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
-}
-
-func openStoreWith(o bolt.Options, dir, location string, log *slog.Logger) (*store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create data directory: %w", err)
-	}
-	db, err := bolt.Open(filepath.Join(dir, storeFile), 0o600, &o)
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, fmt.Errorf("open store in %q: another agent is running on it", dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open store in %q: %w", dir, err)
-	}
-	s := &store{db: db, log: log, work: make(chan *commit, maxGroup)}
-	if err := s.prepare(location); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store in %q: %w", dir, err), db.Close())
-	}
-	return s, nil
-}
-
-func (s *store) prepare(location string) error {
-	return s.db.Update(func(b *bolt.Tx) error {
-		for _, name := range [][]byte{
-			metaBucket, desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket,
-		} {
-			if _, err := b.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		m, t := &meta{Location: location}, &tx{Tx: b}
-		known, err := t.getJSON(metaBucket, string(metaKey), m)
-		if err == nil && !known {
-			err = t.putJSON(metaBucket, string(metaKey), m)
-		}
-		if err != nil {
-			return err
-		}
-		if m.Location != location {
-			return fmt.Errorf("it belongs to location %q, not to %q", m.Location, location)
-		}
-		s.meta.Store(m)
-		return nil
-	})
-}
-
 // run commits what is submitted until ctx ends, then what is already waiting.
+// While the disk does not take it, what comes is refused at once: those who
+// submit come back, and go on enforcing what is known.
 func (s *store) run(ctx context.Context) {
-	var last time.Time
+	var last, again time.Time
 	for {
 		select {
 		case c := <-s.work:
+			now := time.Now()
+			if why := s.failing.Load(); why != nil && now.Before(again) {
+				c.fail(*why)
+				continue
+			}
 			s.group(ctx, c, last.Add(commitLinger))
 			last = time.Now()
+			again = last.Add(storeRetry)
 		case <-ctx.Done():
 			for {
 				select {
@@ -179,43 +147,77 @@ func (s *store) gather(ctx context.Context, first *commit, due time.Time) []*com
 	return batch
 }
 
-// group commits first and others with it in one transaction.
+// group commits first and others with it in one transaction. One that cannot be
+// done is refused by itself.
 func (s *store) group(ctx context.Context, first *commit, due time.Time) {
 	batch := s.gather(ctx, first, due)
-	for {
-		err := s.update(batch)
+	for len(batch) > 0 {
+		bad, err := s.update(batch)
 		if err == nil {
-			break
+			s.took(batch)
+			return
 		}
-		s.log.Error("the store cannot be written", "error", err)
-		select {
-		case <-ctx.Done():
-			return // nothing was acknowledged, so nothing is lost
-		case <-time.After(storeRetry):
+		if bad >= 0 {
+			batch[bad].fail(err)
+			batch = slices.Delete(batch, bad, bad+1)
+			continue
 		}
+		if s.failing.Swap(&err) == nil {
+			s.log.Error("the store cannot be written; what it holds is still enforced", "error", err)
+		}
+		for _, c := range batch {
+			c.fail(err)
+		}
+		return
 	}
+}
+
+// took tells of a batch that is durable.
+func (s *store) took(batch []*commit) {
 	for _, c := range batch {
 		if c.done != nil {
 			c.done()
 		}
 	}
+	if s.failing.Swap(nil) != nil {
+		s.log.Info("the store can be written again")
+		if s.recovered != nil {
+			s.recovered()
+		}
+	}
 }
 
-func (s *store) update(batch []*commit) error {
+func (c *commit) fail(err error) {
+	if c.failed != nil {
+		c.failed(err)
+	}
+}
+
+// update does a batch in one transaction. bad is which of it could not be done;
+// negative: the transaction failed as a whole.
+func (s *store) update(batch []*commit) (bad int, err error) {
 	next := *s.meta.Load()
-	err := s.db.Update(func(b *bolt.Tx) error {
-		t := &tx{Tx: b, meta: &next}
-		for _, c := range batch {
-			if err := c.do(t); err != nil {
-				return err
+	bad = -1
+	err = guarded(func() error {
+		return s.db.Update(func(b *bolt.Tx) error {
+			t := &tx{Tx: b, meta: &next}
+			for i, c := range batch {
+				bad = i
+				if err := c.do(t); err != nil {
+					return err
+				}
 			}
-		}
-		return t.putJSON(metaBucket, string(metaKey), next)
+			bad = -1
+			return t.putJSON(metaBucket, string(metaKey), next)
+		})
 	})
+	if bad >= 0 || errors.Is(err, errCorrupt) {
+		s.unsound.Store(true)
+	}
 	if err == nil {
 		s.meta.Store(&next)
 	}
-	return err
+	return bad, err
 }
 
 // submit queues a write; it waits while the queue is full.
@@ -228,15 +230,17 @@ func (s *store) submit(ctx context.Context, c *commit) error {
 	}
 }
 
-// write does a write and waits until it is durable.
+// write does a write and waits until it is durable, or cannot be made so.
 func (s *store) write(ctx context.Context, do func(*tx) error) error {
-	done := make(chan struct{})
-	if err := s.submit(ctx, &commit{do: do, done: func() { close(done) }, urgent: true}); err != nil {
+	done := make(chan error, 1)
+	if err := s.submit(ctx, &commit{
+		do: do, done: func() { done <- nil }, failed: func(err error) { done <- err }, urgent: true,
+	}); err != nil {
 		return err
 	}
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -248,5 +252,3 @@ func (s *store) view(f func(*tx) error) error {
 		return f(&tx{Tx: b, meta: s.meta.Load()})
 	})
 }
-
-func (s *store) close() error { return s.db.Close() }

@@ -67,10 +67,11 @@ func take(s *store, in *intake, frames ...wire.Frame) error {
 		}
 		arrivals = append(arrivals, a)
 	}
-	return s.update([]*commit{{do: func(x *tx) (err error) {
+	_, err := s.update([]*commit{{do: func(x *tx) (err error) {
 		_, *in, err = in.apply(x, arrivals, now)
 		return err
 	}}})
+	return err
 }
 
 // recount computes root, count and deferred entries anew from the content.
@@ -299,7 +300,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Half of them were applied.
-	if err := s.update([]*commit{{do: func(x *tx) error {
+	if _, err := s.update([]*commit{{do: func(x *tx) error {
 		for i := range 100 {
 			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("s", "1", "x")); err != nil {
 				return err
@@ -386,7 +387,7 @@ func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
 	r := &reporter{store: s}
 	set := func(k string, report *wire.Report) {
 		t.Helper()
-		if err := s.update([]*commit{{do: func(x *tx) error { return x.setReport(k, report) }}}); err != nil {
+		if _, err := s.update([]*commit{{do: func(x *tx) error { return x.setReport(k, report) }}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -409,26 +410,31 @@ func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
 	}
 }
 
-func TestFailedCommitIsTriedAgain(t *testing.T) {
+// TestABadCommitFailsByItself shows that what cannot be done keeps nothing else
+// from being written.
+func TestABadCommitFailsByItself(t *testing.T) {
 	s := opened(t)
-	tries := 0
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
-	if err := s.write(ctx, func(x *tx) error {
-		if tries++; tries == 1 {
-			return errors.New("disk full")
-		}
-		return x.putJSON(statusBucket, "k", tries)
-	}); err != nil || tries != 2 {
-		t.Errorf("%d tries: %v", tries, err)
+	var batch []*commit
+	done, failed := 0, 0
+	for i := range 20 {
+		batch = append(batch, &commit{
+			do: func(x *tx) error {
+				switch i {
+				case 3:
+					return errors.New("no")
+				case 11:
+					panic("nor this")
+				}
+				return x.putJSON(statusBucket, strconv.Itoa(i), i)
+			},
+			done: func() { done++ }, failed: func(error) { failed++ },
+		})
+	}
+	for _, c := range batch[1:] {
+		s.work <- c
+	}
+	s.group(t.Context(), batch[0], time.Now())
+	if done != 18 || failed != 2 || s.failing.Load() != nil {
+		t.Errorf("%d were done, %d failed", done, failed)
 	}
 }

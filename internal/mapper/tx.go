@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -129,9 +130,23 @@ func (t *tx) setReport(k string, r *wire.Report) error {
 // markUnsent notes that the hub is to be told the report of a key, or its absence.
 func (t *tx) markUnsent(k string) error {
 	b := t.Bucket(unsentBucket)
+	if b.Get([]byte(k)) == nil {
+		t.meta.Unsent++
+	}
 	seq, err := b.NextSequence()
 	if err != nil {
 		return err
 	}
 	return b.Put([]byte(k), binary.BigEndian.AppendUint64(nil, seq))
+}
+
+// sent notes that the hub has the report of a key as it was when it had that
+// number; there may be something newer.
+func (t *tx) sent(k string, seq []byte) error {
+	b := t.Bucket(unsentBucket)
+	if !bytes.Equal(b.Get([]byte(k)), seq) {
+		return nil
+	}
+	t.meta.Unsent--
+	return b.Delete([]byte(k))
 }
