@@ -20,13 +20,13 @@ type Link struct {
 	// Address is HOST:PORT of where the link listens.
 	Address string
 
-	target   string
 	listener net.Listener
 	ctx      context.Context
 	open     sync.WaitGroup
 	up, down atomic.Int64
 
 	mu      sync.Mutex
+	target  string
 	changed chan struct{} // closed at each change of fault
 	fault   fault
 	conns   map[*linked]struct{}
@@ -59,16 +59,13 @@ func (c *linked) close() {
 // the test.
 func StartLink(t T, target string) *Link {
 	t.Helper()
-	if u, err := url.Parse(target); err == nil && u.Host != "" {
-		target = u.Host
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("start a link: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	l := &Link{
-		Address: listener.Addr().String(), target: target, listener: listener, ctx: ctx,
+		Address: listener.Addr().String(), target: hostPort(target), listener: listener, ctx: ctx,
 		changed: make(chan struct{}), conns: map[*linked]struct{}{},
 	}
 	l.open.Go(l.accept)
@@ -78,6 +75,13 @@ func StartLink(t T, target string) *Link {
 		l.open.Wait()
 	})
 	return l
+}
+
+func hostPort(target string) string {
+	if u, err := url.Parse(target); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return target
 }
 
 // Cut ends all connections, and every new one at once.
@@ -114,6 +118,15 @@ func (l *Link) DropMidFrame(n int64) {
 
 // Heal ends all faults. Connections that were cut or forgotten stay so.
 func (l *Link) Heal() { l.set(func(f *fault) { *f = fault{} }) }
+
+// Redirect ends all connections and leads new ones to another target, which is
+// HOST:PORT or a URL.
+func (l *Link) Redirect(target string) {
+	l.mu.Lock()
+	l.target = hostPort(target)
+	l.mu.Unlock()
+	l.each((*linked).close)
+}
 
 // Bytes counts what was passed on so far, from the clients up to the target and
 // down to the clients.
@@ -155,7 +168,10 @@ func (l *Link) accept() {
 // serve joins a connection with one to the target until either ends.
 func (l *Link) serve(client net.Conn) {
 	defer client.Close()
-	target, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", l.target)
+	l.mu.Lock()
+	address := l.target
+	l.mu.Unlock()
+	target, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", address)
 	if err != nil {
 		return
 	}

@@ -146,6 +146,17 @@ func TestLinkForgets(t *testing.T) {
 	}
 }
 
+func TestLinkIsRedirected(t *testing.T) {
+	l := StartLink(t, "https://127.0.0.1:1")
+	if err := dial(t, l).say("nobody", patience); err == nil {
+		t.Error("nobody answers")
+	}
+	l.Redirect(startEcho(t))
+	if err := dial(t, l).say("hello", patience); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLinkIsSlow(t *testing.T) {
 	l := StartLink(t, startEcho(t))
 	c := dial(t, l)

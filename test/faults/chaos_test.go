@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"maps"
+	"slices"
 	"syscall"
 	"time"
 
@@ -14,9 +16,16 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// at is a thing at a site; nil while its API server hangs.
+// at is a thing at a site, mostly one that was there before the round; nil while
+// its API server hangs.
 func (l *life) at() (*world.Site, thing, dynamic.ResourceInterface) {
 	s, o := l.Sites[pick(l.r, siteNames)], l.draw()
+	there := l.before[s.Name]
+	if k := pick(l.r, append(slices.Sorted(maps.Keys(there)), "")); k != "" {
+		if t, ok := thingOf(there[k]); ok {
+			o = t
+		}
+	}
 	if l.hung[s.Name] {
 		return s, o, nil
 	}
@@ -168,6 +177,14 @@ func (l *life) hangTarget() {
 	l.note("stop the API server of %s", s.Name)
 	s.Cluster.APIServer.Signal(syscall.SIGSTOP)
 	l.hung[s.Name] = true
+}
+
+// linger reads a site, so that the agents have time to get on.
+func (l *life) linger() {
+	if s := l.Sites[pick(l.r, siteNames)]; !l.hung[s.Name] && l.Hub.Running() {
+		_, err := s.Marked(l.World)
+		l.note("linger at %s: %v", s.Name, err)
+	}
 }
 
 // heal ends all faults.

@@ -19,7 +19,7 @@ var (
 	siteNames  = []string{"north", "south"}
 	// groups are what an object can be in: each is placed by the Placement of its
 	// name, on the locations labelled SPACE-GROUP. always is never moved.
-	groups = []string{"g0", "g1", ""}
+	groups = []string{"g0", "g0", "g1", "g1", ""}
 )
 
 const always = "always"
@@ -49,6 +49,24 @@ func (l *life) draw() thing {
 		o.gvr, o.kind, o.name = widgets(space), "Widget", fmt.Sprintf("w%d", l.r.IntN(3))
 	}
 	return o
+}
+
+// thingOf is what an object of a site is, if it is one that draw could have chosen.
+func thingOf(u *unstructured.Unstructured) (thing, bool) {
+	o := thing{
+		space: u.GetLabels()["orrery.dev/space"], namespace: u.GetNamespace(), name: u.GetName(), kind: u.GetKind(),
+	}
+	switch o.kind {
+	case "ConfigMap":
+		o.gvr = world.ConfigMaps
+	case "Deployment":
+		o.gvr = world.Deployments
+	case "Widget":
+		o.gvr = widgets(o.space)
+	default:
+		return o, false
+	}
+	return o, true
 }
 
 func widgets(space string) schema.GroupVersionResource {

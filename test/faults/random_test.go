@@ -22,6 +22,8 @@ const (
 	defaultRounds      = 20
 	// stepsPerRound is how many edits and faults one round has.
 	stepsPerRound = 40
+	// firstWrites is how many edits come before the first fault.
+	firstWrites = 40
 	// editTimeout bounds one request, since a hub may be dead.
 	editTimeout = 5 * time.Second
 )
@@ -68,8 +70,9 @@ func TestRandomFaults(t *testing.T) {
 		l.heal()
 		healed := time.Now()
 		l.settle(round)
-		t.Logf("round %d: %d steps in %s, in order %s after", round, stepsPerRound,
-			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+		t.Logf("round %d: %d steps in %s, in order %s after: %d and %d objects", round, stepsPerRound,
+			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond),
+			len(l.before["north"]), len(l.before["south"]))
 	}
 	l.Invariants()
 }
@@ -105,9 +108,14 @@ func newLife(t *testing.T, seed uint64) *life {
 		l.Join(name, env.StartLink(t, w.Hub.URL))
 		// A random life removes more than a location lets go unasked.
 		env.Kubectl(t, l.Root, "patch", "location", name, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
+		env.Kubectl(t, l.Root, "label", "location", name, "alpha-g0=yes", "alpha-g1=yes", "beta-g0=yes", "beta-g1=yes")
 		l.foreign[name] = map[string]types.UID{}
 	}
 	l.forgetRound()
+	for range firstWrites {
+		l.write()
+	}
+	l.settle(-1)
 	return l
 }
 
@@ -145,11 +153,12 @@ var actions = []action{
 	{3, (*life).intrude},
 	{1, (*life).stealDefinition},
 	{3, (*life).killHub},
-	{1, (*life).startHub},
+	{8, (*life).startHub},
 	{3, (*life).killAgent},
-	{2, (*life).startAgent},
+	{3, (*life).startAgent},
 	{5, (*life).breakLink},
 	{1, (*life).hangTarget},
+	{4, (*life).linger},
 }
 
 func (l *life) step() {
