@@ -112,6 +112,8 @@ type facts struct {
 	// as the last report knows.
 	completed string
 	reported  bool
+	// lingers is how long the report of what was released is yet to stay.
+	lingers time.Duration
 	// settled says that the desired content is known: what is not in it is not desired.
 	settled bool
 }
@@ -223,6 +225,8 @@ func applied(s source) decision {
 func decideRemoval(f facts) decision {
 	seen, rec := f.seen, f.record
 	switch {
+	case rec == nil && f.lingers > 0:
+		return decision{retry: f.lingers}
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
 	case rec == nil && seen.presence == present:

@@ -202,6 +202,7 @@ func TestDecide(t *testing.T) {
 			state: wire.Applied, reason: "Completed",
 		},
 		{name: "ran, there", facts: facts{want: wanted, record: applied, completed: "Complete", seen: here}, state: wire.Applied, reason: "Completed"},
+		{name: "orphaned before", facts: facts{lingers: time.Second, settled: true, seen: observed{presence: absent}}},
 		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doRelease, uid: "target-uid"},
 		{
 			name:  "orphaned, guarded",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,6 +135,20 @@ func TestAnotherLocation(t *testing.T) {
 		if got := anotherLocation(label, "edge.0a1b2c3d"); got != want {
 			t.Errorf("%q: %v", label, got)
 		}
+	}
+}
+
+func TestLingers(t *testing.T) {
+	report := wire.Report{State: wire.Orphaned, Reason: reasonReleased, Since: now.Format(time.RFC3339)}
+	of := turn{winner: -1, view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
+	for after, want := range map[time.Duration]time.Duration{-time.Hour: releasedFor, 0: releasedFor, releasedFor - 1: 1, time.Hour: releasedFor - time.Hour} {
+		if got := of.lingers(now.Add(after)); got != want {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
+	}
+	report.Reason = "InUse"
+	if got := of.lingers(now); got != 0 {
+		t.Errorf("what is in use: %s", got)
 	}
 }
 

@@ -196,6 +196,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		guarded: t.guarded, settled: t.settled,
 	}
 	f.completed, f.reported = t.ended()
+	f.lingers = t.lingers(time.Now())
 	t.completed = f.completed
 	for range maxSteps {
 		d := decide(f)

@@ -14,8 +14,11 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// releasedFor is how long the report of a released object stays.
-const releasedFor = 5 * time.Second
+const (
+	reasonReleased = "Released"
+	// releasedFor is how long the report of a released object stays.
+	releasedFor = 5 * time.Second
+)
 
 // markNames are all marks, by the map they are in.
 var markNames = map[string][]string{
@@ -50,10 +53,24 @@ func (r *reconciler) release(ctx context.Context, t *turn, d decision) (outcome,
 	return outcome{
 		release: true, record: t.record, seen: &observed{presence: absent, revision: m.revision()},
 		decision: decision{
-			state: wire.Orphaned, reason: "Released", retry: releasedFor,
+			state: wire.Orphaned, reason: reasonReleased, retry: releasedFor,
 			message: "it stays at the location, which Orrery no longer manages there",
 		},
 	}, nil
+}
+
+// lingers is how long the report of what was released is yet to stay, so that it
+// is seen.
+func (t *turn) lingers(now time.Time) time.Duration {
+	r := t.before[t.object().Space]
+	if r == nil || r.State != wire.Orphaned || r.Reason != reasonReleased {
+		return 0
+	}
+	since, err := time.Parse(time.RFC3339, r.Since)
+	if err != nil { // it was put together by somebody else
+		return 0
+	}
+	return min(releasedFor-now.Sub(since), releasedFor)
 }
 
 // release removes the location's marks and managed fields from the object that
