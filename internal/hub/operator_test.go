@@ -1,0 +1,472 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// location reads a Location as clients see it.
+func (r *running) location(name string) (l v1alpha1.Location) {
+	r.t.Helper()
+	u, err := r.space(key.Root).Resource(locationsGVR).Get(r.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &l); err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits until f says that nothing is wrong.
+func (r *running) eventually(f func() string) {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		wrong := f()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatal(wrong)
+		}
+	}
+}
+
+// becomes waits until a condition of a location has a status and a reason.
+func (r *running) becomes(name, kind string, status metav1.ConditionStatus, reason string) (l v1alpha1.Location) {
+	r.t.Helper()
+	r.eventually(func() string {
+		l = r.location(name)
+		if c := meta.FindStatusCondition(l.Status.Conditions, kind); c == nil || c.Status != status || c.Reason != reason {
+			return fmt.Sprintf("want %s %s %s: %+v", kind, status, reason, l.Status)
+		}
+		return ""
+	})
+	return l
+}
+
+// throughout sees to it that f says that nothing is wrong, for a while.
+func (r *running) throughout(d time.Duration, f func() string) {
+	r.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if wrong := f(); wrong != "" {
+			r.t.Fatal(wrong)
+		}
+	}
+}
+
+func (r *running) annotate(l string, annotations string) {
+	r.t.Helper()
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), l, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":`+annotations+`}}`), metav1.PatchOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// tell sends what an agent says of itself.
+func (a *agent) tell(s wire.AgentStatus) (answer wire.StatusAnswer) {
+	a.r.t.Helper()
+	body, err := json.Marshal(s)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	resp := a.do(a.r.t.Context(), http.MethodPost, string(a.location)+"/status", strings.NewReader(string(body)))
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		a.r.t.Fatalf("%s: %v", resp.Status, err)
+	}
+	return answer
+}
+
+// TestAgentStatus shows that a location's status says what its agent says, is
+// written when that changes and only then, and asks for the list of APIs once.
+func TestAgentStatus(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	a.open(0, "").next()
+	said := wire.AgentStatus{
+		Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Unproven, Awaits: "M", Deferred: 3,
+	}
+	if !a.tell(said).SendAPIs {
+		t.Error("the hub does not ask for a list that it can't have")
+	}
+	said.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
+	if a.tell(said).SendAPIs {
+		t.Error("the hub asks for the list it was just sent")
+	}
+	said.APIs = nil
+	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	if got := l.Status.Agent; got.Version != "v9" || got.Awaits != "M" || got.Deferred != 3 || got.APIsDigest != "d1" {
+		t.Errorf("the status has %+v", got)
+	}
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !strings.Contains(c.Message, "run: orrery location accept a") {
+		t.Errorf("message %q", c.Message)
+	}
+	for range 5 {
+		if a.tell(said).SendAPIs {
+			t.Error("the hub asks for a list it has")
+		}
+	}
+	r.throughout(300*time.Millisecond, func() string {
+		if now := r.location("a").ResourceVersion; now != l.ResourceVersion {
+			return "what says nothing new was written: revision " + now + " after " + l.ResourceVersion
+		}
+		return ""
+	})
+	said.Lineage, said.Awaits, said.Deferred = wire.Proven, "", 0
+	said.Prune = &wire.PruneStatus{Pending: 7, Digest: "abc", Objects: make([]string, 1000)}
+	a.tell(said)
+	l = r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !strings.Contains(c.Message, "orrery location confirm-prune a --digest abc") {
+		t.Errorf("message %q", c.Message)
+	}
+	if n := len(l.Status.Agent.Prune.Objects); n != maxShown {
+		t.Errorf("%d examples are kept", n)
+	}
+	said.Prune = nil
+	a.tell(said)
+	r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
+}
+
+// TestSyncedIsNeverWritten shows that the condition is not in the log, and keeps
+// its time while it stays the same.
+func TestSyncedIsNeverWritten(t *testing.T) {
+	r := fixture(t)
+	r.join("a").open(0, "").next()
+	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
+	row, _ := r.table.Get(locationKey("a"))
+	if strings.Contains(string(row.Value), v1alpha1.ConditionSynced) {
+		t.Errorf("the log has %s", row.Value)
+	}
+	first := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced).LastTransitionTime
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
+	r.eventually(func() string {
+		if l = r.location("a"); l.Status.Assigned != 2 {
+			return fmt.Sprintf("%d are assigned", l.Status.Assigned)
+		}
+		return ""
+	})
+	if now := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced).LastTransitionTime; !now.Equal(&first) {
+		t.Errorf("since %s, was %s", now, first)
+	}
+}
+
+func TestSyncedCondition(t *testing.T) {
+	on := []metav1.Condition{
+		{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue},
+	}
+	done := v1alpha1.Counts{Assigned: 2, Applied: 2}
+	for want, c := range map[string]struct {
+		conditions []metav1.Condition
+		agent      *v1alpha1.AgentStatus
+		counts     v1alpha1.Counts
+	}{
+		"Unknown NotEnrolled":   {nil, nil, done},
+		"Unknown Disconnected":  {on[:1], nil, done},
+		"True Applied":          {on, nil, done},
+		"False Progressing":     {on, nil, v1alpha1.Counts{Assigned: 2, Applied: 1}},
+		"False Failed":          {on, nil, v1alpha1.Counts{Assigned: 2, Failed: 1, Held: 1}},
+		"False Held":            {on, nil, v1alpha1.Counts{Assigned: 2, Held: 1, Applied: 1}},
+		"False Halted":          {on, &v1alpha1.AgentStatus{Halted: "x"}, done},
+		"False PruneGuard":      {on, &v1alpha1.AgentStatus{Prune: &v1alpha1.PendingPrune{}}, done},
+		"False LineageUnproven": {on, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
+		"False Purging":         {on, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
+	} {
+		got := syncedCondition("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
+		if have := string(got.Status) + " " + got.Reason; have != want {
+			t.Errorf("got %s, want %s", have, want)
+		}
+	}
+}
+
+// TestOperatorsWord shows that what operators and owners of Placements say
+// reaches the agent's open session.
+func TestOperatorsWord(t *testing.T) {
+	r := fixture(t)
+	s := r.join("a").open(0, "")
+	s.next()
+	next := func() wire.Settings {
+		t.Helper()
+		for {
+			f, ok := s.next()
+			if !ok {
+				t.Fatal("the session ended")
+			}
+			if f.Settings != nil {
+				return *f.Settings
+			}
+		}
+	}
+	r.annotate("a", `{"orrery.dev/accept":"M"}`)
+	if got := next(); got.Accept != "M" {
+		t.Errorf("settings %+v", got)
+	}
+	r.annotate("a", `{"orrery.dev/confirm-prune":"D"}`)
+	if got := next(); len(got.Confirm) != 1 || got.Confirm[0] != (wire.Confirmation{Digest: "D"}) {
+		t.Errorf("settings %+v", got)
+	}
+	confirm := func(digest string) {
+		t.Helper()
+		if _, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"orrery.dev/confirm-prune":`+digest+`}}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	confirm(`"E"`)
+	if got := next(); len(got.Confirm) != 2 || got.Confirm[1] != (wire.Confirmation{Space: "s", Digest: "E"}) {
+		t.Errorf("settings %+v", got)
+	}
+	confirm(`null`)
+	if got := next(); len(got.Confirm) != 1 {
+		t.Errorf("settings %+v", got)
+	}
+}
+
+// TestPurge shows that a location that is purged is to have nothing, which an
+// agent hears as a walk's result and never as deletions in a stream.
+func TestPurge(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	have := holding{}
+	_, mark := a.walk(have)
+	s := a.open(mark.Revision, mark.Marker)
+	s.next()
+	r.annotate("a", `{"orrery.dev/purge":"true"}`)
+	for {
+		f, ok := s.next()
+		if !ok || f.Del != nil {
+			t.Fatalf("the purge sent %+v", f)
+		}
+		if f.Bye != nil {
+			break
+		}
+	}
+	s = a.open(mark.Revision, mark.Marker)
+	if f, _ := s.next(); f.Hello == nil || !f.Hello.Settings.Purge || f.Hello.Resumed || !f.Hello.Continuous || f.Hello.Count != 0 || !f.Hello.Root.IsZero() {
+		t.Fatalf("hello is %+v", f.Hello)
+	}
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
+	a.walk(have)
+	if len(have) != 0 {
+		t.Errorf("the agent has %q", sortedKeys(have))
+	}
+	r.annotate("a", `{"orrery.dev/purge":null}`)
+	r.eventually(func() string {
+		if a.walk(have); len(have) != 2 {
+			return fmt.Sprintf("after the purge was called off the agent has %q", sortedKeys(have))
+		}
+		return ""
+	})
+}
+
+// TestProtocol shows that an agent of another protocol is turned away, that the
+// location says so, and that another agent makes it good.
+func TestProtocol(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+agentPrefix+"a/desired", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set(wire.Header, "7")
+	resp, err := a.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("answered %s", resp.Status)
+	}
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionFalse, reasonProtocol)
+	a.open(0, "").next()
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+}
+
+// TestCompatibleOfAnOperator shows that an operator's word on the condition
+// halts the agent and is not the hub's to change.
+func TestCompatibleOfAnOperator(t *testing.T) {
+	r := fixture(t)
+	s := r.join("a").open(0, "")
+	s.next()
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+	l := r.location("a")
+	meta.SetStatusCondition(&l.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: "Upgrade", Message: "under way",
+	})
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": l.Status.Conditions}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := s.next()
+	for f.Settings == nil {
+		f, _ = s.next()
+	}
+	if !strings.Contains(f.Settings.Halt, "under way") {
+		t.Errorf("settings %+v", f.Settings)
+	}
+	r.annotate("a", `{"x":"y"}`) // the hub looks again
+	r.throughout(300*time.Millisecond, func() string {
+		c := meta.FindStatusCondition(r.location("a").Status.Conditions, v1alpha1.ConditionCompatible)
+		if c.Reason != "Upgrade" {
+			return fmt.Sprintf("the hub made it %+v", c)
+		}
+		return ""
+	})
+}
+
+// TestRestartDeclaresNobodyLost shows that a hub that starts gives locations
+// their time, writes nothing about those that come back, and then says who is lost.
+func TestRestartDeclaresNobodyLost(t *testing.T) {
+	const patiently = 2 * time.Second
+	quick := func(c *Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
+	dir := t.TempDir()
+	r := start(t, dir, quick)
+	r.addLocation("a", nil)
+	r.addLocation("b", nil)
+	agents := []*agent{r.join("a"), r.join("b")}
+	for _, a := range agents {
+		a.open(0, "").next()
+		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+	}
+	before := map[string]string{"a": r.location("a").ResourceVersion, "b": r.location("b").ResourceVersion}
+	r.stop()
+
+	r = start(t, dir, quick)
+	same := func(names ...string) func() string {
+		return func() string {
+			for _, name := range names {
+				if now := r.location(name); now.ResourceVersion != before[name] || now.Status.Stale != 0 {
+					return fmt.Sprintf("%s was at revision %s, is at %s: %+v", name, before[name], now.ResourceVersion, now.Status)
+				}
+			}
+			return ""
+		}
+	}
+	r.throughout(patiently/4, same("a", "b"))
+	agents[0].r = r
+	agents[0].open(0, "").next()
+	r.throughout(patiently/4, same("a", "b"))
+	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	if waited := time.Since(r.started); waited < patiently {
+		t.Errorf("declared lost after %s", waited)
+	}
+	r.throughout(patiently/4, same("a"))
+	agents[1].r = r
+	agents[1].open(0, "").next()
+	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+}
+
+// relay passes connections on until it is silenced; then it swallows what comes
+// and says nothing, as a network that lost a machine does.
+type relay struct {
+	address string
+	silent  atomic.Bool
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{address: listener.Addr().String()}
+	var parts sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	parts.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			into, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, from, into)
+			mu.Unlock()
+			parts.Go(func() { r.pass(from, into) })
+			parts.Go(func() { r.pass(into, from) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		mu.Lock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		parts.Wait()
+	})
+	return r
+}
+
+func (r *relay) pass(from io.Reader, to io.WriteCloser) {
+	piece := make([]byte, 4096)
+	for {
+		n, err := from.Read(piece)
+		if err != nil {
+			if !r.silent.Load() {
+				_ = to.Close()
+			}
+			return
+		}
+		if r.silent.Load() {
+			continue
+		}
+		if _, err := to.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// TestVanishedAgent shows that the hub notices an agent that is gone without a
+// word, though the network takes whatever is sent to it.
+func TestVanishedAgent(t *testing.T) {
+	r := start(t, t.TempDir(), func(c *Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
+	r.addLocation("a", nil)
+	way := newRelay(t, strings.TrimPrefix(r.url, "https://"))
+	a := r.join("a")
+	a.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, way.address)
+	}
+	a.open(0, "").next()
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	way.silent.Store(true)
+	silenced := time.Now()
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	if took := time.Since(silenced); took > 4*minPing {
+		t.Errorf("noticed after %s", took)
+	}
+	if n := r.sessions.count(); n != 0 {
+		t.Errorf("%d sessions are open", n)
+	}
+}
