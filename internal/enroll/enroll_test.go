@@ -62,11 +62,11 @@ func TestClientNamesUserAndGroups(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	token, enrolment, err := NewToken("edge1", time.Unix(0, 0))
+	token, enrolment, err := NewToken("edge1", "u1", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, otherEnrolment, err := NewToken("edge1", time.Unix(0, 0))
+	other, otherEnrolment, err := NewToken("edge1", "u1", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,21 +78,22 @@ func TestTokens(t *testing.T) {
 		t.Fatal("the enrolment holds the secret")
 	}
 	for _, c := range []struct {
-		token     string
-		enrolment []byte
-		want      bool
+		token, uid string
+		enrolment  []byte
+		want       bool
 	}{
-		{token, enrolment, true},
-		{other, enrolment, false},
-		{token, otherEnrolment, false},
-		{token, []byte(`{"hash":""}`), false},
-		{token, []byte(`garbage`), false},
-		{"edge1.", enrolment, false},
-		{"edge1", enrolment, false},
-		{"", enrolment, false},
+		{token, "u1", enrolment, true},
+		{token, "u2", enrolment, false},
+		{other, "u1", enrolment, false},
+		{token, "u1", otherEnrolment, false},
+		{token, "u1", []byte(`{"hash":""}`), false},
+		{token, "u1", []byte(`garbage`), false},
+		{"edge1.", "u1", enrolment, false},
+		{"edge1", "u1", enrolment, false},
+		{"", "u1", enrolment, false},
 	} {
-		if got := Verify(c.token, c.enrolment); got != c.want {
-			t.Errorf("Verify(%q, %s) = %v, want %v", c.token, c.enrolment, got, c.want)
+		if got := Verify(c.token, c.uid, c.enrolment); got != c.want {
+			t.Errorf("Verify(%q, %q, %s) = %v, want %v", c.token, c.uid, c.enrolment, got, c.want)
 		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 
 // Enrolment is what the hub's log keeps of a location's token.
 type Enrolment struct {
+	// Location is the UID of the location: one that is made again under the same
+	// name is another location.
+	Location string `json:"location"`
 	// Hash is the SHA-256 digest of the token's secret; the secret has the
 	// entropy of a key, so it needs no salt.
 	Hash string `json:"hash"`
@@ -22,11 +25,12 @@ type Enrolment struct {
 	Created string `json:"created"`
 }
 
-// NewToken makes a token for a location and what is to be stored of it. The
-// token names its location so that a hub can find the enrolment to check.
-func NewToken(l key.Location, now time.Time) (token string, enrolment []byte, err error) {
+// NewToken makes a token for a location, which has a UID, and what is to be
+// stored of it. The token names its location so that a hub can find the
+// enrolment to check.
+func NewToken(l key.Location, uid string, now time.Time) (token string, enrolment []byte, err error) {
 	secret := rand.Text()
-	enrolment, err = json.Marshal(Enrolment{Hash: hash(secret), Created: now.UTC().Format(time.RFC3339)})
+	enrolment, err = json.Marshal(Enrolment{Location: uid, Hash: hash(secret), Created: now.UTC().Format(time.RFC3339)})
 	if err != nil {
 		return "", nil, fmt.Errorf("encode the enrolment of %q: %w", l, err)
 	}
@@ -39,11 +43,12 @@ func TokenLocation(token string) (key.Location, bool) {
 	return key.Location(l), ok && key.ValidateName(l) == nil
 }
 
-// Verify says whether a token is the one that an enrolment was made for.
-func Verify(token string, enrolment []byte) bool {
+// Verify says whether a token is the one that an enrolment was made for, and
+// the enrolment that of the location with a UID.
+func Verify(token, uid string, enrolment []byte) bool {
 	_, secret, ok := strings.Cut(token, ".")
 	var e Enrolment
-	if !ok || json.Unmarshal(enrolment, &e) != nil || e.Hash == "" {
+	if !ok || json.Unmarshal(enrolment, &e) != nil || e.Hash == "" || e.Location != uid {
 		return false
 	}
 	return subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(e.Hash)) == 1

@@ -49,7 +49,8 @@ func (l locationTokens) AuthenticateToken(_ context.Context, token string) (*aut
 		return nil, false, errors.New("the token is not one of this hub")
 	}
 	row, _ := l.table.Get(key.Enrolment(location))
-	if row == nil || !enroll.Verify(token, row.Value) {
+	of, _ := l.table.Get(locationKey(location))
+	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{

@@ -105,7 +105,8 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 func (h *Hub) spaceStatus(s key.Space, object string) SpaceStatus {
 	snapshot := h.table.Snapshot()
 	st := SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Objects: []ObjectStatus{}}
-	snapshot.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
+	prefix := key.SpacePrefix(s)
+	snapshot.Ascend(prefix+object, func(row *table.Row) bool {
 		o, err := key.ParseObject(row.Key)
 		if err != nil || row.In == nil || object != "" && o.Identity.String() != object {
 			return true

@@ -26,6 +26,8 @@ func (h *Hub) contentOf(l key.Location) content {
 
 // renderer makes of a row what its locations get.
 type renderer interface {
+	// spaceExists says whether a space is there and not being deleted.
+	spaceExists(s key.Space) bool
 	// Digest is the digest of what Render returns, kept with the row's bytes.
 	Digest(row *table.Row, l key.Location) (wire.Sum, error)
 	Render(row *table.Row, l key.Location) (view.Rendered, error)
@@ -107,19 +109,23 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 	case before == nil && after == nil:
 		return f, nil, nil, false
 	case after == nil:
-		return wire.Frame{Del: &wire.Del{Key: before.key, UID: before.uid, Cause: causeOf(ch)}}, before, nil, true
+		return wire.Frame{Del: &wire.Del{Key: before.key, UID: before.uid, Cause: c.causeOf(ch)}}, before, nil, true
 	case before != nil && before.sum() == after.sum():
 		return f, before, after, false
 	}
 	return c.frame(ch.Cur, after), before, after, true
 }
 
-// causeOf tells a deletion by a user from one by policy.
-func causeOf(ch table.Change) wire.Cause {
-	if ch.Cur == nil || ch.Cur.Meta.Deleting {
-		return wire.Deleted
+// causeOf tells a user's deletion of an object, also by way of its namespace,
+// from one that follows from policy. The deletion of a whole space is policy.
+func (c content) causeOf(ch table.Change) wire.Cause {
+	if ch.Cur != nil && !ch.Cur.Meta.Deleting {
+		return wire.Unassigned
 	}
-	return wire.Unassigned
+	if o, err := key.ParseObject(ch.Row().Key); err == nil && !c.renderer.spaceExists(o.Space) {
+		return wire.Unassigned
+	}
+	return wire.Deleted
 }
 
 // total is the root and the size of the content that rows make.

@@ -31,6 +31,18 @@ func (g *goneSpaces) of(s key.Space) <-chan struct{} {
 	return c
 }
 
+// goneSpace is a channel that is closed when a space is deleted, or has been.
+func (h *Hub) goneSpace(s key.Space) <-chan struct{} {
+	c := h.gone.of(s)
+	// Asked after the channel was made: a deletion before that closed none.
+	if s == key.AllSpaces || h.spaceExists(s) {
+		return c
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
+
 // Reset does nothing: the table ends all watches then.
 func (g *goneSpaces) Reset() {}
 

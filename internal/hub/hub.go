@@ -30,6 +30,11 @@ import (
 const (
 	// shutdownTimeout bounds how long requests may take to end when the hub stops.
 	shutdownTimeout = 5 * time.Second
+	// committedWait bounds how long a request waits for the table to show what
+	// was acknowledged before it.
+	committedWait = 10 * time.Second
+	// idleTimeout bounds how long a connection may be kept without a request.
+	idleTimeout = 3 * time.Minute
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
 	readHeaderTimeout = 20 * time.Second
 	// minPing and maxPing bound how long a client may take to answer whether it is
@@ -153,7 +158,7 @@ func (h *Hub) connectParts() (err error) {
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
 	reads.Complete = h.complete
-	reads.Gone = h.gone.of
+	reads.Gone = h.goneSpace
 	h.views, err = view.New(reads)
 	if err != nil {
 		return err
@@ -248,6 +253,7 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 	return &http.Server{
 		Handler:           h.handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
 		// A client that vanished without a word is noticed: what is sent to it would
 		// be taken by the network's buffers for a long time.
 		HTTP2: &http.HTTP2Config{
@@ -268,6 +274,8 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 // waitCommitted makes the table show everything that was acknowledged to
 // anybody before the call.
 func (h *Hub) waitCommitted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, committedWait)
+	defer cancel()
 	rev, err := h.log.Committed(ctx)
 	if err != nil {
 		return err

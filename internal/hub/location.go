@@ -76,11 +76,12 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 	if verb != "create" {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
 	}
-	if _, _, err := h.settings(l); err != nil {
+	uid, _, err := h.settings(l)
+	if err != nil {
 		return nil, err
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		token, enrolment, err := enroll.NewToken(l, h.config.Now())
+		token, enrolment, err := enroll.NewToken(l, uid, h.config.Now())
 		if err != nil {
 			h.refuse(w, r, err)
 			return

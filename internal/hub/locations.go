@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -131,19 +132,22 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 	})
 }
 
-// forgetLocation deletes the reports and the enrolment of a location that is gone.
+// forgetLocation deletes the enrolment and the reports of a location that is gone.
 func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
-	var ops []store.Op
 	snapshot := h.table.Snapshot()
+	var ops []store.Op
+	if snapshot.Get(key.Enrolment(l)) != nil {
+		ops = append(ops, store.Op{Key: key.Enrolment(l)})
+	}
 	snapshot.Ascend(key.LocationReports(l), func(row *table.Row) bool {
 		ops = append(ops, store.Op{Key: row.Key})
 		return true
 	})
-	if snapshot.Get(key.Enrolment(l)) != nil {
-		ops = append(ops, store.Op{Key: key.Enrolment(l)})
-	}
 	h.sessions.forget(l)
 	h.synced.forget(l)
-	_, err := h.log.Write(ctx, ops)
+	_, err := h.log.Write(ctx, ops, store.Guard{Key: locationKey(l)})
+	if errors.Is(err, store.ErrGuard) {
+		return nil // made again meanwhile: an agent that joins clears its reports
+	}
 	return err
 }

@@ -42,12 +42,15 @@ func (s signal) raise() {
 func (h *Hub) placementLoop(ctx context.Context) error {
 	again := map[tally.Placement]struct{}{}
 	for {
-		if len(again) == 0 {
-			select {
-			case <-h.changed:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		var retry <-chan time.Time
+		if len(again) > 0 {
+			retry = time.After(later)
+		}
+		select {
+		case <-h.changed:
+		case <-retry:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		if err := h.settle(ctx); err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -28,6 +30,13 @@ const (
 
 // serveReports takes a batch of reports into the log.
 func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
+	// What is reported of a location that is removed meanwhile is not kept.
+	location, _ := h.table.Get(locationKey(l))
+	if location == nil {
+		h.refuse(w, r, notFound(r.URL.Path))
+		return
+	}
+	guard := store.Guard{Key: location.Key, CreateRev: location.CreateRev}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
 	var answer wire.ReportsAnswer
 	var ops []store.Op
@@ -53,7 +62,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 	}
 	answer.Revision = h.table.Rev()
 	if len(ops) > 0 {
-		rev, err := h.reports.write(r.Context(), ops)
+		rev, err := h.reports.write(r.Context(), guard, ops)
 		if err != nil {
 			h.refuse(w, r, err)
 			return
@@ -76,9 +85,17 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 	if err := key.ValidateName(string(object.Space)); err != nil {
 		return store.Op{}, fmt.Errorf("space: %w", err)
 	}
+	for _, segment := range []string{object.Group, object.Resource.Resource, object.Namespace, object.Name} {
+		if len(segment) > validation.DNS1123SubdomainMaxLength {
+			return store.Op{}, fmt.Errorf("a key's segment has %d characters, %d are allowed", len(segment), validation.DNS1123SubdomainMaxLength)
+		}
+	}
 	op := store.Op{Key: key.Report{Location: l, Origin: key.Placed, Object: object}.Key()}
 	if line.Removed {
 		return op, nil
+	}
+	if !h.mayReport(l, object, op.Key) {
+		return op, errors.New("the object is not assigned to the location")
 	}
 	if line.Report == nil {
 		return op, errors.New("neither a report nor a removal")
@@ -90,6 +107,16 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), maxReport)
 	}
 	return op, nil
+}
+
+// mayReport says whether a location may have a report of an object: it is
+// assigned to it, or was when the report was first made.
+func (h *Hub) mayReport(l key.Location, object key.Object, reportKey string) bool {
+	if row, _ := h.table.Get(reportKey); row != nil {
+		return true
+	}
+	row, _ := h.table.Get(object.Key())
+	return row != nil && row.In != nil && row.In.Has(string(l))
 }
 
 // reportLeaves are the leaves of a location's reports.
@@ -140,8 +167,9 @@ type reportWriter struct {
 }
 
 type reportBatch struct {
-	ops  []store.Op
-	done chan<- reportResult
+	guard store.Guard
+	ops   []store.Op
+	done  chan<- reportResult
 }
 
 type reportResult struct {
@@ -154,10 +182,10 @@ func newReportWriter(log *store.Log) *reportWriter {
 }
 
 // write returns the revision that holds the reports.
-func (w *reportWriter) write(ctx context.Context, ops []store.Op) (int64, error) {
+func (w *reportWriter) write(ctx context.Context, guard store.Guard, ops []store.Op) (int64, error) {
 	done := make(chan reportResult, 1)
 	select {
-	case w.queue <- reportBatch{ops, done}:
+	case w.queue <- reportBatch{guard, ops, done}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -200,10 +228,28 @@ func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportB
 	return batches
 }
 
+// flush writes batches together, or, if that fails, each by itself: what is
+// wrong with one must not keep out the others.
 func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
+	rev, err := w.together(ctx, batches)
+	for _, b := range batches {
+		if err != nil && len(batches) > 1 {
+			rev, err := w.together(ctx, []reportBatch{b})
+			b.done <- reportResult{rev, err}
+			continue
+		}
+		b.done <- reportResult{rev, err}
+	}
+}
+
+func (w *reportWriter) together(ctx context.Context, batches []reportBatch) (int64, error) {
 	var ops []store.Op
+	var guards []store.Guard
 	at := map[string]int{}
 	for _, b := range batches {
+		if !slices.Contains(guards, b.guard) {
+			guards = append(guards, b.guard)
+		}
 		for _, op := range b.ops {
 			// etcd refuses a key twice in one transaction; the newest counts.
 			if i, ok := at[op.Key]; ok {
@@ -214,8 +260,5 @@ func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 			ops = append(ops, op)
 		}
 	}
-	rev, err := w.log.Write(ctx, ops)
-	for _, b := range batches {
-		b.done <- reportResult{rev, err}
-	}
+	return w.log.Write(ctx, ops, guards...)
 }

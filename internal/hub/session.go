@@ -32,7 +32,9 @@ type session struct {
 	// uid is the location's; settings are the last ones sent; poke says that the location changed.
 	uid      string
 	settings wire.Settings
-	poke     <-chan struct{}
+	// enrolment is the revision of the location's join token.
+	enrolment int64
+	poke      <-chan struct{}
 }
 
 // serveDesired streams to an agent what its location is to have, until the
@@ -56,6 +58,8 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 	switch {
 	case errors.Is(err, table.ErrExpired), errors.Is(err, errContentChanged):
 		bye.Reason = wire.ByeExpired
+	case errors.Is(err, errTokenReplaced):
+		bye.Reason = wire.ByeRevoked
 	case errors.Is(err, errLocationRemoved):
 		bye.Reason = wire.ByeRemoved
 	case h.sessions.replaced(mine):
@@ -72,6 +76,7 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 var (
 	errLocationRemoved = errors.New("the location was removed")
 	errContentChanged  = errors.New("the location is to have all or nothing from now on")
+	errTokenReplaced   = errors.New("the location has another join token")
 )
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
@@ -82,6 +87,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return errLocationRemoved
 	}
 	s.uid, s.settings, s.content.purged = uid, settings, settings.Purge
+	s.enrolment = s.hub.enrolmentRev(s.content.location)
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	resumed := false
@@ -194,13 +200,25 @@ func (s *session) locationChanged() error {
 	return s.out.send(wire.Frame{Settings: &settings})
 }
 
-// exists fails with errLocationRemoved once the location of the session is gone.
+// exists fails once the location of the session is gone, or its token replaced.
 func (s *session) exists() (wire.Settings, error) {
 	uid, settings, err := s.hub.settings(s.content.location)
 	if err != nil || uid != s.uid {
 		return settings, errLocationRemoved
 	}
+	if s.hub.enrolmentRev(s.content.location) != s.enrolment {
+		return settings, errTokenReplaced
+	}
 	return settings, nil
+}
+
+// enrolmentRev is the revision of a location's join token, 0 if it has none.
+func (h *Hub) enrolmentRev(l key.Location) int64 {
+	row, _ := h.table.Get(key.Enrolment(l))
+	if row == nil {
+		return 0
+	}
+	return row.ModRev
 }
 
 // frameWriter writes frames to an agent, each before a deadline.
@@ -228,9 +246,14 @@ func (f *frameWriter) add(frame wire.Frame) error {
 	return nil
 }
 
+// flush also lifts the deadline: it is for the agent to read, not for the hub
+// to have something to say.
 func (f *frameWriter) flush() error {
 	if err := f.control.Flush(); err != nil {
 		return fmt.Errorf("send frames: %w", err)
+	}
+	if err := f.control.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("lift the deadline of frames: %w", err)
 	}
 	return nil
 }

@@ -46,8 +46,7 @@ func TestSessionSendsWhatHappens(t *testing.T) {
 		t.Fatal("the walk gave another root than the hello")
 	}
 	r.addConfigMap("other", nil, "-")
-	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
-	mark := have.toMark(s, r.table.Rev())
+	mark := have.toMark(s, r.addConfigMap("two", map[string]string{"what": "app"}, "2"))
 	if got := sortedKeys(have); !slices.Equal(got, []string{"s/core/configmaps/default/one", "s/core/configmaps/default/two"}) {
 		t.Fatalf("the agent has %q", got)
 	}
@@ -84,18 +83,18 @@ func TestResume(t *testing.T) {
 	a := r.join("a")
 	have := holding{}
 	_, mark := a.walk(have)
+	last := int64(0)
 	for i := range 10 {
 		s := a.open(mark.Revision, mark.Marker)
 		if f, _ := s.next(); !f.Hello.Resumed || !f.Hello.Continuous {
 			t.Fatalf("round %d: hello is %+v", i, f.Hello)
 		}
-		r.addConfigMap(strings.Repeat("n", i+1), map[string]string{"what": "app"}, "v")
-		mark = have.toMark(s, r.table.Rev())
+		mark = have.toMark(s, r.addConfigMap(strings.Repeat("n", i+1), map[string]string{"what": "app"}, "v"))
 		s.close()
-		r.addConfigMap(strings.Repeat("m", i+1), map[string]string{"what": "app"}, "v")
+		last = r.addConfigMap(strings.Repeat("m", i+1), map[string]string{"what": "app"}, "v")
 	}
 	s := a.open(mark.Revision, mark.Marker)
-	have.toMark(s, r.table.Rev())
+	have.toMark(s, last)
 	if len(have) != 21 {
 		t.Fatalf("the agent has %d objects, want 21", len(have))
 	}
@@ -288,13 +287,15 @@ func TestReports(t *testing.T) {
 func TestReportsShareTransactions(t *testing.T) {
 	r := fixture(t)
 	before := r.table.Rev()
+	location, _ := r.table.Get(locationKey("a"))
+	guard := store.Guard{Key: location.Key, CreateRev: location.CreateRev}
 	const agents = 50
 	done := make(chan error, agents)
 	for i := range agents {
 		go func() {
 			l := key.Report{Location: key.Location(strings.Repeat("l", i+1)), Origin: key.Placed, Object: key.Object{
 				Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "one"}}}
-			_, err := r.reports.write(t.Context(), []store.Op{{Key: l.Key(), Value: []byte(`{}`)}})
+			_, err := r.reports.write(t.Context(), guard, []store.Op{{Key: l.Key(), Value: []byte(`{}`)}})
 			done <- err
 		}()
 	}

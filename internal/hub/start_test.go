@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,9 +150,15 @@ func (r *running) addLocation(l key.Location, labels map[string]string) {
 	r.create(key.Root, locationsGVR, object("orrery.dev/v1alpha1", "Location", "", string(l), labels, nil))
 }
 
-func (r *running) addConfigMap(name string, labels map[string]string, value string) {
+// addConfigMap returns the revision that made it.
+func (r *running) addConfigMap(name string, labels map[string]string, value string) int64 {
 	r.t.Helper()
-	r.create("s", configMapsGVR, object("v1", "ConfigMap", "default", name, labels, map[string]any{"data": map[string]any{"k": value}}))
+	made := r.create("s", configMapsGVR, object("v1", "ConfigMap", "default", name, labels, map[string]any{"data": map[string]any{"k": value}}))
+	rev, err := strconv.ParseInt(made.GetResourceVersion(), 10, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rev
 }
 
 // addPlacement places everything labelled what=LABEL on locations labelled where=LABEL.

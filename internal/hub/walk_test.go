@@ -134,6 +134,7 @@ func TestReportsWalkAndFetch(t *testing.T) {
 	encoder := wire.NewEncoder(&body)
 	var leaves []wire.Leaf
 	for i := range 300 {
+		r.addConfigMap(fmt.Sprintf("n%03d", i), map[string]string{"what": "app"}, "v")
 		k := fmt.Sprintf("s/core/configmaps/default/n%03d", i)
 		leaves = append(leaves, wire.Leaf{Key: k, Sum: report.Sum()})
 		if err := encoder.Encode(wire.ReportLine{Key: k, Report: &report}); err != nil {

@@ -184,6 +184,8 @@ const (
 	ByeExpired = "Expired"
 	// ByeShutdown: the hub stops; connect again.
 	ByeShutdown = "Shutdown"
+	// ByeRevoked: the token that the session began with was replaced.
+	ByeRevoked = "Revoked"
 	// ByeRemoved: the location is gone at the hub; the agent keeps what it runs.
 	ByeRemoved = "Removed"
 )

@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"net/http"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// status is what a request of an agent is answered with.
+func (a *agent) status(path string) int {
+	a.r.t.Helper()
+	resp := a.do(a.r.t.Context(), http.MethodPost, path, nil)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestLocationMadeAgain shows that the token of a removed location is good for
+// nothing, and that of the one made again under its name stays good.
+func TestLocationMadeAgain(t *testing.T) {
+	r := fixture(t)
+	old := r.join("a")
+	if got := old.status("a/reports"); got != http.StatusOK {
+		t.Fatalf("the token is answered %d", got)
+	}
+	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.addLocation("a", map[string]string{"where": "x"})
+	if got := old.status("a/reports"); got != http.StatusUnauthorized {
+		t.Errorf("the token of the removed location is answered %d", got)
+	}
+	young := r.join("a")
+	for range 20 {
+		if got := young.status("a/reports"); got != http.StatusOK {
+			t.Fatalf("the new token is answered %d", got)
+		}
+	}
+}
+
+// TestNewTokenEndsTheSession shows that a token that was replaced is worth nothing at once.
+func TestNewTokenEndsTheSession(t *testing.T) {
+	r := fixture(t)
+	s := r.join("a").open(0, "")
+	s.next()
+	r.join("a")
+	if f, ok := s.next(); !ok || f.Bye == nil || f.Bye.Reason != wire.ByeRevoked {
+		t.Fatalf("the session was told %+v", f)
+	}
+}
+
+// TestDeletedSpaceIsPolicy shows that the prune guard sees the deletion of a space.
+func TestDeletedSpaceIsPolicy(t *testing.T) {
+	r := fixture(t)
+	s := r.join("a").open(0, "")
+	s.next()
+	if err := r.space(key.Root).Resource(spacesGVR).Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := s.next(); f.Del == nil || f.Del.Cause != wire.Unassigned {
+		t.Fatalf("the deletion of a space gave %+v", f)
+	}
+}
+
+// TestReportsOfOthersObjects shows that a location can't fill the log with
+// reports of what it never had.
+func TestReportsOfOthersObjects(t *testing.T) {
+	r := fixture(t)
+	r.addConfigMap("unplaced", nil, "-")
+	for _, k := range []string{"s/core/configmaps/default/unplaced", "s/core/configmaps/default/none"} {
+		line := wire.ReportLine{Key: k, Report: &wire.Report{UID: "u", State: wire.Applied}}
+		if _, err := r.reportOp("a", line); err == nil {
+			t.Errorf("took a report of %s", k)
+		}
+		line = wire.ReportLine{Key: k, Removed: true}
+		if _, err := r.reportOp("a", line); err != nil {
+			t.Errorf("refused the removal of a report of %s: %v", k, err)
+		}
+	}
+}
