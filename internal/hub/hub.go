@@ -242,13 +242,9 @@ func (h *Hub) work(ctx context.Context, loaded <-chan struct{}, ready func()) er
 // newServer makes the HTTPS server. Requests end with the context: open
 // watches and sessions do not hold up a stop.
 func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
-	pair, err := h.ca.Server(serverHosts(h.url))
-	if err != nil {
+	own := &serverCertificate{ca: h.ca, hosts: serverHosts(h.url), now: h.config.Now}
+	if _, err := own.get(nil); err != nil {
 		return nil, err
-	}
-	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		return nil, fmt.Errorf("use the server's certificate: %w", err)
 	}
 	return &http.Server{
 		Handler:           h.handler(),
@@ -262,11 +258,11 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    quietTLS(h.config.Logger),
 		TLSConfig: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
-			Certificates: []tls.Certificate{cert},
-			ClientCAs:    h.ca.Pool(),
-			ClientAuth:   tls.RequestClientCert,
-			NextProtos:   []string{"h2", "http/1.1"},
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: own.get,
+			ClientCAs:      h.ca.Pool(),
+			ClientAuth:     tls.RequestClientCert,
+			NextProtos:     []string{"h2", "http/1.1"},
 		},
 	}, nil
 }

@@ -15,7 +15,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Space is the name of a space; All is not a Space that exists.
+// Space is the name of a space; AllSpaces is none that exists.
 type Space string
 
 // Location is the name of a location.

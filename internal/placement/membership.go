@@ -30,7 +30,7 @@ type Source struct {
 	Placement string
 	// Policy is how the source has the object treated.
 	Policy wire.Policy
-	// Suspended sources keep their objects where they are, as they are.
+	// Suspended sources hold what they match where it is, as it is.
 	Suspended bool
 	locations *locationSet
 }
