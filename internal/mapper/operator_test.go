@@ -1,0 +1,265 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// guardThem records objects of two spaces and has their removals wait.
+func guardThem(t *testing.T, s *store) {
+	t.Helper()
+	if err := s.write(t.Context(), func(x *tx) error {
+		for i := range 5 {
+			id, space := fmt.Sprintf("core/configmaps/n/o%d", i), key.Space("s")
+			if i > 2 {
+				space = "z"
+			}
+			if err := errors.Join(x.setRecord(id, &record{Space: space, UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pendingOf(t *testing.T, s *store) (p *wire.PruneStatus) {
+	t.Helper()
+	if err := s.view(func(x *tx) (err error) {
+		p, err = x.pending()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestConfirm shows what a confirmation lets go: exactly what its digest names.
+func TestConfirm(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		confirm func(*wire.PruneStatus) wire.Settings
+		left    int
+	}{
+		{"another digest", func(*wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Digest: strings.Repeat("0", pruneDigest)}, {}}}
+		}, 5},
+		{"all", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Digest: p.Digest}}}
+		}, 0},
+		{"those of one space, by an operator", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Digest: p.Spaces[0].Digest}}}
+		}, 2},
+		{"those of one space, by its owner", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Space: "z", Digest: p.Spaces[1].Digest}}}
+		}, 3},
+		{"those of another space, by an owner", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Space: "z", Digest: p.Spaces[0].Digest}, {Space: "z", Digest: p.Digest}}}
+		}, 5},
+		{"a purge", func(*wire.PruneStatus) wire.Settings { return wire.Settings{Purge: true} }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScripted(t)
+			guardThem(t, s.session.store)
+			before := pendingOf(t, s.session.store)
+			if before.Pending != 5 || len(before.Spaces) != 2 || before.Objects[0] != "s/core/configmaps/n/o0" {
+				t.Fatalf("pending %+v", before)
+			}
+			settings := c.confirm(before)
+			s.on("desired", answer{body: lines(hello(1, wire.Sum{}, nil), wire.Frame{Settings: &settings}, bye)})
+			s.on("reports/walk", answer{body: lines(hello(1, wire.Sum{}, nil), mark(1))})
+			if err := s.once(); !errors.Is(err, errBye) {
+				t.Fatal(err)
+			}
+			left, touched := 0, 0
+			if p := pendingOf(t, s.session.store); p != nil {
+				left = p.Pending
+			}
+			for _, o := range s.touched {
+				if o.want != nil || o.object.Space == "" {
+					t.Errorf("touched %+v", o)
+				}
+				touched++
+			}
+			if left != c.left || touched != 5-c.left {
+				t.Errorf("%d are left and %d touched, want %d left", left, touched, c.left)
+			}
+		})
+	}
+}
+
+// TestGuardSums shows that the digest of what waits is a function of that alone.
+func TestGuardSums(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		have, sums := map[string]guardedRemoval{}, guardSums{}
+		for _, id := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", "c", "d"})).Draw(t, "ids") {
+			before, copied := sums, maps.Clone(sums)
+			if g, ok := have[id]; ok {
+				now := sums[g.Space]
+				sums = sums.with(g.Space, guardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
+				delete(have, id)
+			} else {
+				g := guardedRemoval{
+					Space: rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"),
+					UID:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"),
+				}
+				now := sums[g.Space]
+				sums = sums.with(g.Space, guardSum{now.Count + 1, now.Sum.Add(g.sum(id))})
+				have[id] = g
+			}
+			if !maps.Equal(before, copied) {
+				t.Fatal("what a copy of meta shares was changed")
+			}
+		}
+		anew := guardSums{}
+		for _, id := range slices.Sorted(maps.Keys(have)) {
+			g := have[id]
+			anew = anew.with(g.Space, guardSum{anew[g.Space].Count + 1, anew[g.Space].Sum.Add(g.sum(id))})
+		}
+		if !maps.Equal(anew, sums) {
+			t.Fatalf("%v, counted anew %v", sums, anew)
+		}
+	})
+}
+
+// TestAccept shows that a log is accepted by the marker of its hello, in the
+// hello and later, and by nothing else.
+func TestAccept(t *testing.T) {
+	accepting := func(marker string) func(*wire.Hello) {
+		return func(h *wire.Hello) {
+			unproven(h)
+			h.Settings.Accept = marker
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		hello    func(*wire.Hello)
+		settings *wire.Settings
+		want     error
+	}{
+		{"by the hello", accepting("other"), nil, errAccepted},
+		{"later", unproven, &wire.Settings{Accept: "other"}, errAccepted},
+		{"another log", accepting("foreign"), &wire.Settings{Accept: "m"}, errBye},
+		{"none", unproven, &wire.Settings{}, errBye},
+		{"a location made again", func(h *wire.Hello) { newLocation(h); h.Settings.Accept = h.Marker }, nil, errAccepted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, a, b := filled(t)
+			frames := []any{hello(5, rootOf(a), c.hello)}
+			if c.settings != nil {
+				frames = append(frames, wire.Frame{Settings: c.settings})
+			}
+			s.on("desired", answer{body: lines(append(frames, bye)...)})
+			s.on("walk", paged(5, c.hello, a))
+			if err := s.once(); !errors.Is(err, c.want) {
+				t.Fatalf("ended with %v", err)
+			}
+			m, sent := s.meta(), hello(5, rootOf(a), c.hello).Hello
+			if accepted := m.Revision == 5 && m.Marker == sent.Marker && m.LocationUID == sent.UID && !m.ReportsAgreed; accepted != errors.Is(c.want, errAccepted) {
+				t.Errorf("meta %+v", m)
+			}
+			if got := s.content(); len(got) != 2 || got[keyB].Leaf.Digest != b.Put.Digest {
+				t.Errorf("accepting alone changed the content: %v", got)
+			}
+		})
+	}
+}
+
+// TestAcceptedLogIsTakenOver shows that after an acceptance the hub's content is
+// compared and taken over, what goes included.
+func TestAcceptedLogIsTakenOver(t *testing.T) {
+	s, a, _ := filled(t)
+	accept := func(h *wire.Hello) { unproven(h); h.Settings.Accept = "other" }
+	s.on("desired", answer{body: lines(hello(5, rootOf(a), accept))})
+	if err := s.once(); !errors.Is(err, errAccepted) {
+		t.Fatal(err)
+	}
+	another := func(h *wire.Hello) { h.Marker = "other" }
+	s.on("desired", answer{body: lines(hello(5, rootOf(a), another)), hang: true})
+	s.on("walk", paged(5, another, a))
+	if err := s.once(); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	last := s.asked[slices.IndexFunc(s.asked, func(q asked) bool { return q.query.Get("after") == "5" })]
+	if last.query.Get("marker") != "other" {
+		t.Errorf("asked %v", last.query)
+	}
+	if got := s.content(); len(got) != 1 || got[keyA].Leaf.Digest != a.Put.Digest {
+		t.Errorf("content %v", got)
+	}
+}
+
+// TestAnnounce shows what is sent, and when nothing is.
+func TestAnnounce(t *testing.T) {
+	s := newScripted(t)
+	now := wire.AgentStatus{Version: "v", Lineage: wire.Proven}
+	a := &announcer{
+		hub: s.session.hub, log: quiet, compose: func() (wire.AgentStatus, error) { return now, nil },
+		kubernetes: "k", apisDigest: "d", apis: []wire.API{{GroupVersion: "v1"}},
+	}
+	s.on("status", answer{body: lines(wire.StatusAnswer{SendAPIs: true})}, answer{body: lines(wire.StatusAnswer{})}, answer{body: lines(wire.StatusAnswer{})})
+	announce := func(last []byte, must bool) []byte {
+		t.Helper()
+		said, err := a.announce(t.Context(), last, must)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	last := announce(nil, true)
+	var first, whole wire.AgentStatus
+	if len(s.asked) != 2 || json.Unmarshal([]byte(s.asked[0].body), &first) != nil || json.Unmarshal([]byte(s.asked[1].body), &whole) != nil {
+		t.Fatalf("asked %+v", s.asked)
+	}
+	if first.APIs != nil || len(whole.APIs) != 1 || first.KubernetesVersion != "k" || first.APIsDigest != "d" {
+		t.Errorf("sent %+v and %+v", first, whole)
+	}
+	if last = announce(last, false); len(s.asked) != 2 {
+		t.Error("nothing had changed, and yet it was sent")
+	}
+	now.Halted = "paused"
+	if last = announce(last, false); len(s.asked) != 3 || !strings.Contains(s.asked[2].body, "paused") {
+		t.Errorf("asked %+v", s.asked)
+	}
+	s.on("status", answer{status: 404}, answer{status: 500})
+	announce(last, true) // a hub that does not know of it is not asked again and again
+	if _, err := a.announce(t.Context(), last, true); err == nil {
+		t.Error("an error of the hub was taken for an answer")
+	}
+}
+
+// TestGateSaysWhy shows the order of the reasons for which nothing is changed.
+func TestGateSaysWhy(t *testing.T) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	g := newGate(e, nil, quiet)
+	for _, c := range []struct{ halt, broken, want string }{
+		{"", "no answer", "no answer"}, {"paused", "no answer", "paused"}, {"paused", "", "paused"}, {"", "", ""},
+	} {
+		g.setHalt(c.halt)
+		g.setBroken(c.broken)
+		if why := g.why(); why != c.want || e.closed != c.want {
+			t.Errorf("halt %q, broken %q: %q and %q, want %q", c.halt, c.broken, why, e.closed, c.want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		e.touch([]touched{{object: key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}, want: &want{}}})
+		it, ok := e.next(ctx)
+		cancel()
+		if ok != (c.want == "") {
+			t.Errorf("halt %q, broken %q: a worker got %v", c.halt, c.broken, it)
+		}
+	}
+}
