@@ -3,8 +3,11 @@ package hub
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
@@ -78,6 +81,38 @@ func TestReportsOfOthersObjects(t *testing.T) {
 		line = wire.ReportLine{Key: k, Removed: true}
 		if _, err := r.reportOp("a", line); err != nil {
 			t.Errorf("refused the removal of a report of %s: %v", k, err)
+		}
+	}
+}
+
+// TestRemovedLocationIsNoMassDelete shows that a client of a location's view
+// hears nothing of deletions when the location is removed.
+func TestRemovedLocationIsNoMassDelete(t *testing.T) {
+	r := fixture(t)
+	d, err := dynamic.NewForConfig(r.config(viewPrefix + "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, err := d.Resource(configMapsGVR).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.After(patience)
+	for {
+		select {
+		case e, ok := <-watching.ResultChan():
+			if !ok || e.Type == watch.Error {
+				return
+			}
+			if e.Type == watch.Deleted {
+				t.Fatalf("the watch saw %+v", e)
+			}
+		case <-timeout:
+			t.Fatal("the watch goes on")
 		}
 	}
 }

@@ -273,6 +273,9 @@ func (t *Table) index(c Change) {
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
 		for _, m := range c.Cur.In.Members() {
+			if c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(m) {
+				continue
+			}
 			set := t.members[m]
 			if set == nil {
 				set = &btree.Set[string]{}

@@ -18,6 +18,11 @@ type locationLens struct{ name key.Location }
 
 func (l locationLens) String() string { return "/views/locations/" + string(l.name) }
 
+// object is the key of the Location itself.
+func (l locationLens) object() string {
+	return key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l.name)}}.Key()
+}
+
 func (l locationLens) topic(query) table.Topic { return table.Of(string(l.name)) }
 
 func (l locationLens) now(t *table.Table, q query) state {

@@ -21,12 +21,18 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if l, ok := r.lens.(spaceLens); ok && r.server.config.Gone != nil {
 		w.gone = r.server.config.Gone(l.name)
 	}
+	if l, ok := r.lens.(locationLens); ok {
+		w.location, _ = r.server.config.Table.Get(l.object())
+	}
 	w.query, w.selected = r.query(ctx, "").selecting(opts)
 	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
 		return nil, err
 	}
 	if err := w.start(opts); err != nil {
 		return nil, err
+	}
+	if w.location != nil && w.cursor < w.location.CreateRev {
+		return nil, expired(table.ErrExpired) // what went before is another location's
 	}
 	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
 	if err != nil {
@@ -62,8 +68,10 @@ type watcher struct {
 	woken   bool
 	results chan watch.Event
 	gone    <-chan struct{} // closed when the space is deleted; nil for never
-	cancel  context.CancelFunc
-	ended   chan struct{}
+	// location is the row of the location whose view this is; nil: no location's.
+	location *table.Row
+	cancel   context.CancelFunc
+	ended    chan struct{}
 }
 
 // start decides what is sent first and after which revision changes follow.
@@ -135,6 +143,9 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 		if err != nil {
 			return err
 		}
+		if w.locationGone() {
+			return table.ErrExpired
+		}
 		for _, step := range steps {
 			w.cursor = step.Rev - 1
 			if err := w.sendStep(ctx, timer, step); err != nil {
@@ -152,6 +163,17 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 			return err
 		}
 	}
+}
+
+// locationGone says that the location whose view this is was removed. It has
+// nothing assigned then, but its cluster keeps what it runs: a client of the
+// view must not take that for deletions.
+func (w *watcher) locationGone() bool {
+	if w.location == nil {
+		return false
+	}
+	now, _ := w.reader.server.config.Table.Get(w.location.Key)
+	return now == nil || now.Meta.Deleting || now.CreateRev != w.location.CreateRev
 }
 
 // wait returns when there may be something to do.
