@@ -181,10 +181,18 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	// The tail outlives the server and the loops, which wait for revisions.
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopTail()
-	loaded := make(chan struct{})
+	loaded := make(chan bool, 1)
 	tailed := make(chan error, 1)
 	go func() {
-		tailed <- h.log.Tail(tailCtx, h.table, int64(h.config.WindowRevisions), func() { close(loaded) })
+		tailed <- h.log.Tail(tailCtx, h.table, int64(h.config.WindowRevisions), func(is bool) {
+			h.ready.Store(false)
+			if is {
+				select {
+				case loaded <- true:
+				default: // one that waits to be seen stands for both
+				}
+			}
+		})
 	}()
 	defer func() { stopTail(); <-tailed }()
 
@@ -213,14 +221,36 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 }
 
 // work waits for the table, makes the hub ready and runs the loops.
-func (h *Hub) work(ctx context.Context, loaded <-chan struct{}, ready func()) error {
+func (h *Hub) work(ctx context.Context, loaded <-chan bool, ready func()) error {
+	h.started = h.config.Now()
+	if err := h.serveLoaded(ctx, loaded); err != nil {
+		return err
+	}
+	ready()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for { // the table was lost and loaded again
+			if err := h.serveLoaded(ctx, loaded); err != nil {
+				return err
+			}
+		}
+	})
+	for _, loop := range h.loops() {
+		group.Go(func() error { return loop(ctx) })
+	}
+	return group.Wait()
+}
+
+// serveLoaded waits until the table is loaded, appends the marker of this
+// beginning, and lets requests in. A log that went on from an older copy is
+// told from the one before by that marker.
+func (h *Hub) serveLoaded(ctx context.Context, loaded <-chan bool) error {
 	select {
 	case <-loaded:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	h.started = h.config.Now()
-	_, rev, err := h.log.AppendMarker(ctx, h.started)
+	_, rev, err := h.log.AppendMarker(ctx, h.config.Now())
 	if err != nil {
 		return err
 	}
@@ -231,12 +261,7 @@ func (h *Hub) work(ctx context.Context, loaded <-chan struct{}, ready func()) er
 		return err
 	}
 	h.ready.Store(true)
-	ready()
-	group, ctx := errgroup.WithContext(ctx)
-	for _, loop := range h.loops() {
-		group.Go(func() error { return loop(ctx) })
-	}
-	return group.Wait()
+	return nil
 }
 
 // newServer makes the HTTPS server. Requests end with the context: open

@@ -77,9 +77,10 @@ func (r *running) throughout(d time.Duration, f func() string) {
 	}
 }
 
-func (r *running) annotate(l string, annotations string) {
+// annotate changes the annotations of the location a.
+func (r *running) annotate(annotations string) {
 	r.t.Helper()
-	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), l, types.MergePatchType,
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), "a", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":`+annotations+`}}`), metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -219,11 +220,11 @@ func TestOperatorsWord(t *testing.T) {
 			}
 		}
 	}
-	r.annotate("a", `{"orrery.dev/accept":"M"}`)
+	r.annotate(`{"orrery.dev/accept":"M"}`)
 	if got := next(); got.Accept != "M" {
 		t.Errorf("settings %+v", got)
 	}
-	r.annotate("a", `{"orrery.dev/confirm-prune":"D"}`)
+	r.annotate(`{"orrery.dev/confirm-prune":"D"}`)
 	if got := next(); len(got.Confirm) != 1 || got.Confirm[0] != (wire.Confirmation{Digest: "D"}) {
 		t.Errorf("settings %+v", got)
 	}
@@ -253,7 +254,7 @@ func TestPurge(t *testing.T) {
 	_, mark := a.walk(have)
 	s := a.open(mark.Revision, mark.Marker)
 	s.next()
-	r.annotate("a", `{"orrery.dev/purge":"true"}`)
+	r.annotate(`{"orrery.dev/purge":"true"}`)
 	for {
 		f, ok := s.next()
 		if !ok || f.Del != nil {
@@ -272,7 +273,7 @@ func TestPurge(t *testing.T) {
 	if len(have) != 0 {
 		t.Errorf("the agent has %q", sortedKeys(have))
 	}
-	r.annotate("a", `{"orrery.dev/purge":null}`)
+	r.annotate(`{"orrery.dev/purge":null}`)
 	r.eventually(func() string {
 		if a.walk(have); len(have) != 2 {
 			return fmt.Sprintf("after the purge was called off the agent has %q", sortedKeys(have))
@@ -330,7 +331,7 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 	if !strings.Contains(f.Settings.Halt, "under way") {
 		t.Errorf("settings %+v", f.Settings)
 	}
-	r.annotate("a", `{"x":"y"}`) // the hub looks again
+	r.annotate(`{"x":"y"}`) // the hub looks again
 	r.throughout(300*time.Millisecond, func() string {
 		c := meta.FindStatusCondition(r.location("a").Status.Conditions, v1alpha1.ConditionCompatible)
 		if c.Reason != "Upgrade" {

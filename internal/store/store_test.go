@@ -32,7 +32,11 @@ func tail(t *testing.T, l *Log, window int64) *table.Table {
 	done, loaded := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, window, func() { close(loaded) })
+		_ = l.Tail(ctx, to, window, func(is bool) {
+			if is {
+				close(loaded)
+			}
+		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	select {

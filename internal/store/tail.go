@@ -32,19 +32,20 @@ const (
 
 // Tail keeps a table equal to the log until the context ends. The table is
 // loaded as of window revisions ago, if the log still has them, and the rest
-// replayed, so that readers can resume across a restart of the hub. loaded is
-// called once, when the table has reached the log's revision at the start.
+// replayed, so that readers can resume across a restart of the hub.
+// loaded(true) is called when the table has reached the log's revision.
 //
-// When the watch is lost the table is reloaded and its subscriptions expire:
-// nothing is skipped in silence.
-func (l *Log) Tail(ctx context.Context, to Applier, window int64, loaded func()) error {
+// When the watch is lost, or the log turns out to be behind the table because
+// an older copy of it was restored, loaded(false) is called, the table is
+// loaded anew and its subscriptions expire: nothing is skipped in silence.
+func (l *Log) Tail(ctx context.Context, to Applier, window int64, loaded func(bool)) error {
 	for first := true; ; first = false {
-		err := l.tailOnce(ctx, to, window, first, loaded)
+		err := l.tailOnce(ctx, to, window, first, func() { loaded(true) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		loaded(false)
 		l.logger.Error("lost the tail of the log, reloading", "revision", to.Rev(), "error", err)
-		loaded = func() {}
 		select {
 		case <-time.After(retryTail):
 		case <-ctx.Done():
@@ -102,11 +103,27 @@ func (l *Log) tailOnce(ctx context.Context, to Applier, window int64, replay boo
 			if l.server != nil { // nobody else writes here
 				continue
 			}
-			if err := l.client.RequestProgress(ctx); err != nil {
-				return fmt.Errorf("ask for the log's progress: %w", err)
+			if err := l.progress(ctx, to); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// progress asks how far the log is, which must not be behind the table.
+func (l *Log) progress(ctx context.Context, to Applier) error {
+	seen := to.Rev()
+	rev, err := l.Committed(ctx)
+	if err != nil {
+		return err
+	}
+	if rev < seen {
+		return fmt.Errorf("the log is at revision %d, the table has seen %d: the log was restored", rev, seen)
+	}
+	if err := l.client.RequestProgress(ctx); err != nil {
+		return fmt.Errorf("ask for the log's progress: %w", err)
+	}
+	return nil
 }
 
 // applyEvents hands over the events of a response one revision at a time; etcd
