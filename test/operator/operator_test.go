@@ -78,12 +78,12 @@ func incompatible(s *site) {
 	}
 	env.Kubectl(t, s.file, "wait", "--for=condition=Established", "crd/"+crd.GetName())
 	s.apply(widget("size: large"))
-	s.reports("widgets/w", "Unsupported")
+	s.reports("Unsupported")
 	served := s.location().Status.Agent.APIsDigest
 	if _, err := s.Client.Resource(world.CRDs).Create(t.Context(), definition("size"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.reports("widgets/w", "Applied")
+	s.reports("Applied")
 	s.Eventually("another digest of what is served", func() error {
 		if now := s.location().Status.Agent.APIsDigest; now == served {
 			return fmt.Errorf("still %q", now)
@@ -96,15 +96,15 @@ func incompatible(s *site) {
 	}
 	// Both fields at once: the one that the location knows must not change either.
 	s.apply(widget("size: small, color: red"))
-	s.reports("widgets/w", "UnknownField")
-	s.reports("widgets/w", "color")
+	s.reports("UnknownField")
+	s.reports("color")
 	now, err := s.Get(t, widgets, namespace, "w")
 	if err != nil || now.GetResourceVersion() != good.GetResourceVersion() {
 		t.Errorf("the last good object was touched: %v, %v", now, err)
 	}
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Failed")
 	s.apply(widget("size: small"))
-	s.reports("widgets/w", "Applied")
+	s.reports("Applied")
 	env.Kubectl(t, s.file, "delete", "-n", namespace, "widget", "w")
 }
 

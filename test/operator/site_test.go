@@ -163,11 +163,11 @@ func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (
 	return l
 }
 
-// reports waits until `orrery status` says what became of an object.
-func (s *site) reports(object, want string) {
+// reports waits until `orrery why` says what became of the widget.
+func (s *site) reports(want string) {
 	s.t.Helper()
-	s.Eventually(object+" is "+want, func() error {
-		out := env.Orrery(s.t, s.file, "why", object, "-n", namespace, "--location", siteName)
+	s.Eventually("the widget is "+want, func() error {
+		out := env.Orrery(s.t, s.file, "why", "widgets/w", "-n", namespace, "--location", siteName)
 		if !strings.Contains(out, want) {
 			return errors.New(out)
 		}
