@@ -468,7 +468,7 @@ func refusals(s *site) {
 	s.start()
 	s.says(s.key("good"), wire.Applied, "")
 	s.says("team/core/services/"+s.name+"/x", wire.Failed, "Invalid")
-	s.says(s.key("u"), wire.Failed, "Refused")
+	s.says(s.key("u"), wire.Failed, "UnknownField")
 	s.says(s.key("m"), wire.Failed, "Malformed")
 	s.hub.put(s.key("u"), "uid-u", s.configMap("u", "1"))
 	s.says(s.key("u"), wire.Applied, "")
