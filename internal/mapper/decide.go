@@ -112,6 +112,9 @@ type facts struct {
 	// as the last report knows.
 	completed string
 	reported  bool
+	// traced says that nothing is recorded, and that by the last report an object
+	// of ours was there.
+	traced bool
 	// lingers is how long the report of what was released is yet to stay.
 	lingers time.Duration
 	// settled says that the desired content is known: what is not in it is not desired.
@@ -231,6 +234,8 @@ func decideRemoval(f facts) decision {
 		return decision{do: doClaim, uid: seen.uid}
 	case rec == nil && seen.presence == present:
 		return decision{}
+	case rec == nil && seen.presence == unseen && f.traced:
+		return decision{} // the list that is on its way comes back to this
 	case rec == nil:
 		return decision{do: doForget}
 	case f.guarded && !rec.Source.Policy.Orphan:

@@ -202,6 +202,9 @@ func TestDecide(t *testing.T) {
 			state: wire.Applied, reason: "Completed",
 		},
 		{name: "ran, there", facts: facts{want: wanted, record: applied, completed: "Complete", seen: here}, state: wire.Applied, reason: "Completed"},
+		{name: "a trace, not listed yet", facts: facts{traced: true, settled: true}},
+		{name: "a trace, gone", facts: facts{traced: true, settled: true, seen: observed{presence: absent}}, do: doForget},
+		{name: "a trace, there", facts: facts{traced: true, settled: true, seen: here}, do: doClaim, uid: "target-uid"},
 		{name: "orphaned before", facts: facts{lingers: time.Second, settled: true, seen: observed{presence: absent}}},
 		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doRelease, uid: "target-uid"},
 		{

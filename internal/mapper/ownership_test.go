@@ -138,6 +138,30 @@ func TestAnotherLocation(t *testing.T) {
 	}
 }
 
+func TestTraced(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		report wire.Report
+		rec    *record
+		winner int
+		want   bool
+	}{
+		{"applied", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, -1, true},
+		{"never applied", wire.Report{State: wire.Failed}, nil, -1, false},
+		{"released", wire.Report{State: wire.Orphaned, Digest: digest("a")}, nil, -1, false},
+		{"recorded", wire.Report{State: wire.Applied, Digest: digest("a")}, recordOf("s", "u", "a"), -1, false},
+		{"desired", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, 0, false},
+	} {
+		of := turn{
+			winner: c.winner, wants: []spaceWant{{space: "s"}}, record: c.rec,
+			view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &c.report},
+		}
+		if got := of.traced(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
 func TestLingers(t *testing.T) {
 	report := wire.Report{State: wire.Orphaned, Reason: reasonReleased, Since: now.Format(time.RFC3339)}
 	of := turn{winner: -1, view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}

@@ -198,6 +198,12 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	f.completed, f.reported = t.ended()
 	f.lingers = t.lingers(time.Now())
 	t.completed = f.completed
+	if t.traced() {
+		var err error
+		if f.traced, err = r.trace(ctx, t); err != nil {
+			return r.refused(t, err)
+		}
+	}
 	for range maxSteps {
 		d := decide(f)
 		o, err := r.step(ctx, t, f, d)

@@ -1,0 +1,75 @@
+package mapper
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// trace has the objects of a resource observed of which nothing but reports is
+// left, from before the store was lost: what they are about may still be at the
+// target. It returns false if the target does not serve the resource.
+func (r *reconciler) trace(ctx context.Context, t *turn) (bool, error) {
+	if t.view.at.version != "" {
+		return true, nil
+	}
+	at, err := r.target.find(ctx, t.id.Resource)
+	if err != nil || at.version == "" {
+		return false, err
+	}
+	r.engine.teach(at)
+	return true, nil
+}
+
+// traced says that nothing but a report is left of the identity, by which an
+// object of ours was at the target.
+func (t *turn) traced() bool {
+	if t.winner >= 0 || t.record != nil {
+		return false
+	}
+	r := t.before[t.object().Space]
+	return r != nil && !r.Digest.IsZero() && r.State != wire.Orphaned
+}
+
+// teach tells of a resource in what version and kind its objects are observed,
+// if no object has told yet.
+func (e *engine) teach(s served) {
+	e.mu.Lock()
+	k := e.kinds[s.Resource]
+	news := k != nil && k.version == ""
+	if news {
+		k.version, k.name = s.version, s.kind
+	}
+	e.mu.Unlock()
+	if news {
+		e.kindsChanged()
+	}
+}
+
+// find looks a resource up in the target's discovery; its version is empty if
+// the target does not serve it.
+func (t *target) find(ctx context.Context, r key.Resource) (served, error) {
+	version, root := "v1", "/api/v1"
+	if group := r.APIGroup(); group != "" {
+		preferred, err := t.preferred(ctx, group)
+		if err != nil || preferred == "" {
+			return served{}, err
+		}
+		version, root = preferred, "/apis/"+group+"/"+preferred
+	}
+	var l metav1.APIResourceList
+	if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: fullAnswer}, &l); err != nil {
+		return served{}, fmt.Errorf("discover the resources of %q: %w", root, err)
+	}
+	for _, found := range l.APIResources {
+		if found.Name == r.Resource {
+			return served{place: place{Resource: r, version: version}, kind: found.Kind}, nil
+		}
+	}
+	return served{}, nil
+}
