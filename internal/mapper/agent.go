@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	defaultWorkers = 16
 	// infoTimeout is how long a session waits for what it can do without.
 	infoTimeout = 3 * time.Second
 	// statusEvery is how often the status file is written while something changes.
@@ -40,8 +39,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics, if not nil, gets the agent's collectors when it runs.
 	Metrics prometheus.Registerer
-	// Workers is how many requests to the target may be under way, beside watches.
-	// Zero: a default that suits one API server.
+	// Workers is how many objects may be worked on at once, at most: how many are
+	// follows the target. Zero: a default that suits one API server.
 	Workers int
 }
 
@@ -88,7 +87,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	if c.Workers == 0 {
-		c.Workers = defaultWorkers
+		c.Workers = mostPace
 	}
 	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine()}
 	if a.log == nil {
@@ -103,6 +102,7 @@ func New(c Config) (*Agent, error) {
 	if a.target, err = newTarget(c.Target, name, a.metrics.request); err != nil {
 		return nil, err
 	}
+	a.target.pace = newPace(c.Workers)
 	return a, nil
 }
 
@@ -262,6 +262,7 @@ func (a *Agent) Status() Status {
 	if g := m.Guarded.total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.digest()
 	}
+	s.Pace = a.target.pace.now()
 	if why := a.store.failing.Load(); why != nil {
 		s.StoreError = clip((*why).Error())
 	}

@@ -10,6 +10,13 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
+const (
+	// failingKind is how many failures in a row make a kind one that fails, and
+	// failingShare how many of its items may then be worked on at once.
+	failingKind  = 5
+	failingShare = 2
+)
+
 // item is what the agent keeps in memory of one identity at the target. It is
 // guarded by the engine's lock.
 type item struct {
@@ -39,7 +46,14 @@ type kind struct {
 	version, name string // of the objects: v1, ConfigMap
 	items, status int    // how many items there are, and how many ask for status
 	sight         presence
+	// running counts items with a worker, or whose outcome is being written;
+	// failures are those in a row, of whichever items.
+	running, failures int
 }
+
+// mayRun says whether one more item of the kind may have a worker: all may, but
+// of a kind that fails, perhaps after a long time each, only a few at once.
+func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
 // engine knows the identities that concern the agent and hands them to the
 // workers. It never blocks and never does I/O.
@@ -79,7 +93,10 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 	for ctx.Err() == nil {
 		e.alarm()
 		if e.closed == "" {
-			if it := e.queue.pop(); it != nil {
+			if it := e.queue.pop((*kind).mayRun); it != nil {
+				if e.queue.count > 0 {
+					e.wake.Signal() // one wakes the next
+				}
 				return it, true
 			}
 		}
@@ -88,13 +105,11 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 	return nil, false
 }
 
-// alarm makes ready what is due and sees to it that somebody wakes for the rest.
+// alarm makes ready what is due and sees to it that somebody wakes for the rest
+// when it is.
 func (e *engine) alarm() {
 	now := time.Now()
 	due, some := e.queue.promote(now)
-	if e.queue.count > 0 {
-		e.wake.Signal()
-	}
 	if !some {
 		return
 	}
@@ -281,8 +296,9 @@ func (e *engine) finish(it *item, r result) {
 	it.wanted = r.wanted
 	if r.failed {
 		it.failures = min(it.failures+1, maxFailures)
+		it.kind.failures++
 	} else {
-		it.failures = 0
+		it.failures, it.kind.failures = 0, 0
 	}
 	if r.drifted {
 		if repairDelay(it.repairs, it.repaired, now) == 0 && now.Sub(it.repaired) > repairCalm<<4 {

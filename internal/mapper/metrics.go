@@ -55,6 +55,7 @@ func (m *metrics) register(r prometheus.Registerer, status func() Status) error 
 		gauge("deferred", "Changes that wait for proof of lineage.", func(s Status) float64 { return float64(s.Deferred) }),
 		gauge("unsent_reports", "Reports that the hub does not have yet.", func(s Status) float64 { return float64(s.Unsent) }),
 		gauge("guarded", "Removals that wait for a confirmation.", func(s Status) float64 { return float64(s.Guarded) }),
+		gauge("pace", "Objects that may be worked on at once.", func(s Status) float64 { return float64(s.Pace) }),
 		gauge("store_failing", "1 while the store cannot be written.", func(s Status) float64 {
 			if s.StoreError != "" {
 				return 1

@@ -2,7 +2,10 @@ package mapper
 
 import (
 	"container/heap"
+	"slices"
 	"time"
+
+	"orrery.dev/orrery/internal/key"
 )
 
 // queueState is where an item is.
@@ -16,11 +19,12 @@ const (
 	again
 )
 
-// queue orders items for the workers: by priority, then first come, first
-// served. An item is in it at most once and with one worker at most. It is
-// guarded by the engine's lock.
+// queue orders items for the workers: by priority, then space by space in turn,
+// and within a space kind by kind in turn, first come, first served. An item is
+// in it at most once and with one worker at most. It is guarded by the engine's
+// lock.
 type queue struct {
-	ready [priorities]fifo
+	ready [priorities]turns[key.Space, turns[*kind, fifo]]
 	later laterHeap
 	count int
 }
@@ -32,11 +36,19 @@ func (q *queue) push(it *item) {
 	case idle:
 		it.queue = ready
 		q.count++
-		q.ready[it.priority()].push(it)
+		q.ready[it.priority()].of(it.home()).of(it.kind).push(it)
 	case running:
 		it.queue = again
 	case ready, again:
 	}
+}
+
+// home is the space whose turn is used for the item.
+func (it *item) home() key.Space {
+	if len(it.spaces) == 0 {
+		return ""
+	}
+	return it.spaces[0]
 }
 
 // pushAt makes an item ready at a time, unless something else does so earlier.
@@ -63,11 +75,23 @@ func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	return time.Time{}, false
 }
 
-// pop takes the next ready item; nil if there is none.
-func (q *queue) pop() *item {
+// pop takes the next ready item of a kind that may have one more worker; nil if
+// there is none.
+func (q *queue) pop(may func(*kind) bool) *item {
 	for i := range q.ready {
-		if it := q.ready[i].pop(); it != nil {
+		var it *item
+		q.ready[i].each(func(_ key.Space, kinds *turns[*kind, fifo]) (bool, bool) {
+			kinds.each(func(k *kind, f *fifo) (bool, bool) {
+				if may(k) {
+					it = f.pop()
+				}
+				return it != nil, f.empty()
+			})
+			return it != nil, len(kinds.lines) == 0
+		})
+		if it != nil {
 			it.queue = running
+			it.kind.running++
 			q.count--
 			return it
 		}
@@ -79,8 +103,52 @@ func (q *queue) pop() *item {
 func (q *queue) done(it *item) {
 	was := it.queue
 	it.queue = idle
+	it.kind.running--
 	if was == again {
 		q.push(it)
+	}
+}
+
+// turns are lines of which each has its turn, in the order in which they came.
+// Only lines with something in them are kept.
+type turns[K comparable, L any] struct {
+	lines []line[K, L]
+	next  int
+}
+
+type line[K comparable, L any] struct {
+	of   K
+	line *L
+}
+
+// of finds or makes the line of a key. There are few lines, of spaces and kinds.
+func (t *turns[K, L]) of(k K) *L {
+	for i := range t.lines {
+		if t.lines[i].of == k {
+			return t.lines[i].line
+		}
+	}
+	l := new(L)
+	t.lines = append(t.lines, line[K, L]{k, l})
+	return l
+}
+
+// each offers the lines in turn until one has been served. f also says whether
+// the line is empty now.
+func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
+	for range len(t.lines) {
+		if t.next >= len(t.lines) {
+			t.next = 0
+		}
+		served, empty := f(t.lines[t.next].of, t.lines[t.next].line)
+		if empty {
+			t.lines = slices.Delete(t.lines, t.next, t.next+1)
+		} else {
+			t.next++
+		}
+		if served {
+			return
+		}
 	}
 }
 
@@ -90,18 +158,23 @@ type fifo struct {
 	head  int
 }
 
-func (f *fifo) push(it *item) { f.items = append(f.items, it) }
+func (f *fifo) push(it *item) {
+	if f.head > len(f.items)/2 { // what was taken out needs no room
+		f.items = slices.Delete(f.items, 0, f.head)
+		f.head = 0
+	}
+	f.items = append(f.items, it)
+}
+
+func (f *fifo) empty() bool { return f.head == len(f.items) }
 
 func (f *fifo) pop() *item {
-	if f.head == len(f.items) {
+	if f.empty() {
 		return nil
 	}
 	it := f.items[f.head]
 	f.items[f.head] = nil
 	f.head++
-	if f.head == len(f.items) {
-		f.items, f.head = nil, 0 // a burst leaves no memory behind
-	}
 	return it
 }
 

@@ -55,7 +55,7 @@ func TestQueueModel(t *testing.T) {
 				}
 			},
 			"pop": func(t *rapid.T) {
-				it := q.pop()
+				it := q.pop(func(*kind) bool { return true })
 				ready := 0
 				for other := range pending {
 					if held[other] {

@@ -49,14 +49,15 @@ type reconciler struct {
 	namespaces map[string]struct{} // that exist, as far as is known
 }
 
-// work reconciles items until ctx ends.
+// work reconciles items, at the target's pace, until ctx ends.
 func (r *reconciler) work(ctx context.Context) {
-	for {
-		it, ok := r.engine.next(ctx)
-		if !ok {
-			return
+	for r.target.pace.acquire(ctx) {
+		if it, ok := r.engine.next(ctx); ok {
+			r.target.pace.begin(ctx)
+			r.reconcile(ctx, it)
+			r.target.pace.end()
 		}
-		r.reconcile(ctx, it)
+		r.target.pace.release()
 	}
 }
 

@@ -39,6 +39,8 @@ type Status struct {
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 
+	// Pace is how many objects may be worked on at once now.
+	Pace int `json:"pace,omitempty"`
 	// StoreError is why the store cannot be written; empty: it can.
 	StoreError string `json:"storeError,omitempty"`
 

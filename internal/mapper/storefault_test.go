@@ -274,7 +274,6 @@ func TestDamagedStore(t *testing.T) {
 		"magic":                    func(file string) error { return overwrite(file, 0, bytes.Repeat([]byte{7}, 8192)) },
 		"text":                     func(file string) error { return os.WriteFile(file, []byte("this is no store"), 0o600) },
 		"half":                     func(file string) error { return shorten(file, 2) },
-		"a part":                    func(file string) error { return shorten(file, 3) },
 		"an entry":                 value(desiredBucket, name(1), "garbage"),
 		"an entry's object":        value(desiredBucket, name(1), `{"kind":"put","leaf":{"uid":"1","digest":""}}`+"\n{}"),
 		"a lost entry":             value(desiredBucket, name(9999), `{"kind":"hold","leaf":{"uid":"1","digest":""}}`+"\n"),

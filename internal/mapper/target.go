@@ -38,6 +38,8 @@ type target struct {
 	client *http.Client
 	agent  string
 	count  func(verb string, code int)
+	// pace is told how requests for single objects went.
+	pace *pace
 }
 
 // newTarget uses the configuration's transport, without a client-side rate limit.
@@ -52,7 +54,7 @@ func newTarget(config *rest.Config, agent string, count func(verb string, code i
 	if err != nil {
 		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
 	}
-	return &target{base: base, client: client, agent: agent, count: count}, nil
+	return &target{base: base, client: client, agent: agent, count: count, pace: newPace(mostPace)}, nil
 }
 
 // place is a resource at one version, as far as the path of a request needs it.
@@ -114,6 +116,15 @@ func (t *target) open(ctx context.Context, r request) (io.ReadCloser, error) {
 
 // do sends a request and decodes the answer into v.
 func (t *target) do(ctx context.Context, r request, v any) error {
+	start := time.Now()
+	err := t.exchange(ctx, r, v)
+	if r.verb != "list" { // which takes as long as there is to list
+		t.pace.answered(time.Since(start), err)
+	}
+	return err
+}
+
+func (t *target) exchange(ctx context.Context, r request, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	body, err := t.open(ctx, r)
