@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// maxConfirmations bounds how many confirmations agents are told.
+// maxConfirmations bounds how many confirmations an agent is told.
 const maxConfirmations = 100
 
 // confirmations are the digests of removals that owners of Placements let go,
@@ -34,11 +34,20 @@ func newConfirmations(changed func()) *confirmations {
 	return &confirmations{changed: changed, known: map[string]wire.Confirmation{}}
 }
 
-// all are the confirmations in order. The caller must not change them.
-func (c *confirmations) all() []wire.Confirmation {
+// of are the confirmations by owners in the given spaces, in order.
+func (c *confirmations) of(spaces []wire.SpacePrune) []wire.Confirmation {
+	if len(spaces) == 0 {
+		return nil
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.list
+	var of []wire.Confirmation
+	for _, one := range c.list {
+		if len(of) < maxConfirmations && slices.ContainsFunc(spaces, func(s wire.SpacePrune) bool { return s.Space == one.Space }) {
+			of = append(of, one)
+		}
+	}
+	return of
 }
 
 // Reset forgets all confirmations.
@@ -86,7 +95,6 @@ func (c *confirmations) note(k string, one wire.Confirmation) (news bool) {
 	all := slices.SortedFunc(maps.Values(c.known), func(a, b wire.Confirmation) int {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Digest, b.Digest))
 	})
-	all = slices.Compact(all)
-	c.list = all[:min(maxConfirmations, len(all))]
+	c.list = slices.Compact(all)
 	return true
 }

@@ -206,7 +206,8 @@ func TestSyncedCondition(t *testing.T) {
 // reaches the agent's open session.
 func TestOperatorsWord(t *testing.T) {
 	r := fixture(t)
-	s := r.join("a").open(0, "")
+	a := r.join("a")
+	s := a.open(0, "")
 	s.next()
 	next := func() wire.Settings {
 		t.Helper()
@@ -234,6 +235,12 @@ func TestOperatorsWord(t *testing.T) {
 			[]byte(`{"metadata":{"annotations":{"orrery.dev/confirm-prune":`+digest+`}}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// Only the owners of what waits at a location are heard there.
+	confirm(`"ignored"`)
+	a.tell(wire.AgentStatus{Prune: &wire.PruneStatus{Pending: 1, Digest: "X", Spaces: []wire.SpacePrune{{Space: "s", Pending: 1, Digest: "E"}}}})
+	if got := next(); len(got.Confirm) != 2 || got.Confirm[1].Digest != "ignored" {
+		t.Errorf("settings %+v", got)
 	}
 	confirm(`"E"`)
 	if got := next(); len(got.Confirm) != 2 || got.Confirm[1] != (wire.Confirmation{Space: "s", Digest: "E"}) {
