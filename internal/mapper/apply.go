@@ -39,7 +39,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	rec := &record{
-		Space: t.object().Space, Source: source, UID: m.UID, Fields: m.fields(r.self()),
+		Space: t.object().Space, Source: source, UID: m.UID, Generation: m.Generation, Fields: m.fields(r.self()),
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	return outcome{

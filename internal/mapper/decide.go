@@ -304,7 +304,7 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 				r.Completed, r.Digest = d.completed, o.Digest
 			}
 			if o.Policy.ReturnStatus && rec != nil {
-				r.Status = status
+				r.Status = sourceStatus(status, rec)
 			}
 		}
 		switch {

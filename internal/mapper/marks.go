@@ -41,6 +41,7 @@ type objectMeta struct {
 	Namespace         string            `json:"namespace"`
 	UID               string            `json:"uid"`
 	ResourceVersion   string            `json:"resourceVersion"`
+	Generation        int64             `json:"generation"`
 	DeletionTimestamp string            `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`

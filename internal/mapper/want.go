@@ -115,6 +115,8 @@ type record struct {
 	Source source    `json:"source"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
+	// Generation is that of the object at the target after the last apply.
+	Generation int64 `json:"generation,omitempty"`
 	// Fields is the hash of our managed fields after the last apply.
 	Fields  fieldsHash `json:"fields"`
 	Version string     `json:"version"`
