@@ -24,6 +24,9 @@ const (
 	stepsPerRound = 40
 	// firstWrites is how many edits come before the first fault.
 	firstWrites = 40
+	// writesPerRound is how many edits each round begins with, so that there is
+	// always something.
+	writesPerRound = 10
 	// editTimeout bounds one request, since a hub may be dead.
 	editTimeout = 5 * time.Second
 )
@@ -64,6 +67,9 @@ func TestRandomFaults(t *testing.T) {
 	l := newLife(t, uint64(seed))
 	for round := range rounds {
 		start := time.Now()
+		for range writesPerRound {
+			l.write()
+		}
 		for range stepsPerRound {
 			l.step()
 		}
@@ -74,7 +80,6 @@ func TestRandomFaults(t *testing.T) {
 			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond),
 			len(l.before["north"]), len(l.before["south"]))
 	}
-	l.Invariants()
 }
 
 func fromEnv(t *testing.T, name string, otherwise int64) int64 {
@@ -141,7 +146,7 @@ type action struct {
 }
 
 var actions = []action{
-	{30, (*life).write},
+	{36, (*life).write},
 	{10, (*life).remove},
 	{8, (*life).relabel},
 	{4, (*life).moveLocation},
