@@ -15,6 +15,7 @@ import (
 )
 
 func TestHowEnded(t *testing.T) {
+	jobs, pods := key.NewResource("batch", "jobs"), key.NewResource("", "pods")
 	for _, c := range []struct {
 		resource     key.Resource
 		status, want string

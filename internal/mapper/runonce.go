@@ -6,15 +6,13 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// Resources whose objects run once.
-var (
-	jobs = key.NewResource("batch", "jobs")
-	pods = key.NewResource("", "pods")
-)
-
 // runsOnce says whether an object of the resource may come to an end of its own,
 // after which it must not run again.
-func runsOnce(r key.Resource) bool { return r == jobs || r == pods }
+func runsOnce(r key.Resource) bool { return isJob(r) || isPod(r) }
+
+func isJob(r key.Resource) bool { return r == key.NewResource("batch", "jobs") }
+
+func isPod(r key.Resource) bool { return r == key.NewResource("", "pods") }
 
 // ending is how an object at the target ran to its end.
 type ending struct{ uid, how string }
@@ -41,11 +39,11 @@ func howEnded(r key.Resource, status []byte) string {
 		has[c.Type] = c.Status == "True"
 	}
 	switch {
-	case r == jobs && has["Complete"]:
+	case isJob(r) && has["Complete"]:
 		return "Complete"
-	case r == jobs && has["Failed"]:
+	case isJob(r) && has["Failed"]:
 		return "Failed"
-	case r == jobs:
+	case isJob(r):
 		return ""
 	case s.Phase == "Succeeded":
 		return s.Phase

@@ -221,10 +221,10 @@ metadata: {name: task, namespace: run}
 spec: {restartPolicy: Never, containers: [{name: c, image: x}]}
 `
 
-// made counts how often the agent has made an object.
-func (s *suite) made(resource, name string) int {
+// made counts how often the agent has made the task of a resource.
+func (s *suite) made(resource string) int {
 	return len(slices.DeleteFunc(
-		s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Resource: resource, Namespace: "run", Name: name, Writes: true}),
+		s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Resource: resource, Namespace: "run", Name: "task", Writes: true}),
 		func(e env.AuditEvent) bool { return e.Response.Code != 201 }))
 }
 
@@ -241,7 +241,7 @@ func (s *suite) runOnce() {
 	s.has("run", "pod/task", ".status.phase", "Running")
 	s.there("-n", "run", "delete", "pod", "task", "--grace-period=0", "--force")
 	s.eventually("what did not end is made again", func() error {
-		if n := s.made("pods", "task"); n != 2 {
+		if n := s.made("pods"); n != 2 {
 			return fmt.Errorf("the Pod was made %d times", n)
 		}
 		return nil
@@ -252,7 +252,7 @@ func (s *suite) runOnce() {
 	s.there("-n", "run", "delete", "pod", "task", "--grace-period=0", "--force")
 	s.gone("run", "pod/task")
 	once := func() error {
-		if jobs, pods := s.made("jobs", "task"), s.made("pods", "task"); jobs != 1 || pods != 2 {
+		if jobs, pods := s.made("jobs"), s.made("pods"); jobs != 1 || pods != 2 {
 			return fmt.Errorf("the Job was made %d times, the Pod %d times", jobs, pods)
 		}
 		return nil
@@ -268,7 +268,7 @@ func (s *suite) runOnce() {
 
 	s.write(fmt.Sprintf(job, "two"))
 	s.eventually("other content runs", func() error {
-		if n := s.made("jobs", "task"); n != 2 {
+		if n := s.made("jobs"); n != 2 {
 			return fmt.Errorf("the Job was made %d times", n)
 		}
 		return nil
