@@ -51,7 +51,7 @@ gcc:
 soak: build kube ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
-	  $(GO) test -json -count=1 -p 1 -timeout 15m ./test/... | $(GATE) || exit 1; \
+	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
 	done
 
 .PHONY: bench

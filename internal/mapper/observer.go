@@ -176,7 +176,7 @@ func (w *observer) run(ctx context.Context) {
 			revision = ""
 			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
 			w.engine.lost(w.Resource, blind)
-			wait = backoff(maxFailures, firstRetry, blindRetry)
+			wait = backoff(failures, firstRetry, blindRetry) // a permission may be granted at once, or never
 		case expired(err):
 			revision = ""
 		default:

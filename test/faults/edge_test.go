@@ -23,7 +23,7 @@ const (
 	// heartbeat is that of the hubs here, so that silence is noticed within seconds.
 	heartbeat = time.Second
 	// look is for how long nothing may happen that must not.
-	look = 3 * time.Second
+	look = 2 * time.Second
 
 	spaceName = "shop"
 	namespace = "default"

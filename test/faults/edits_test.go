@@ -214,7 +214,7 @@ func (l *life) relabel() {
 // moveLocation changes what is placed on a location.
 func (l *life) moveLocation() {
 	site, space, group := pick(l.r, siteNames), pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
-	value := pick(l.r, []string{`"yes"`, `"yes"`, "null"})
+	value := pick(l.r, []string{`"yes"`, `"yes"`, `"yes"`, "null"})
 	l.moved[site+"|"+space+"|"+group] = true
 	_, err := l.root.Resource(world.Locations).Patch(l.t.Context(), site, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+space+"-"+group+`":`+value+`}}}`), metav1.PatchOptions{})
@@ -227,11 +227,13 @@ func (l *life) movePlacement() {
 	for _, site := range siteNames {
 		l.moved[site+"|"+space+"|"+group] = true
 	}
-	err := l.spaces[space].Resource(world.Placements).Delete(l.t.Context(), group, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		err = l.addPlacement(space, group)
+	if l.r.IntN(3) == 0 {
+		err := l.spaces[space].Resource(world.Placements).Delete(l.t.Context(), group, metav1.DeleteOptions{})
+		l.note("delete placement %s of %s: %v", group, space, err)
+		return
 	}
-	l.note("delete or make placement %s of %s: %v", group, space, err)
+	err := l.addPlacement(space, group)
+	l.note("make placement %s of %s: %v", group, space, err)
 }
 
 // removeNamespace deletes a namespace with all that is in it; it is made again

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,9 @@ import (
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
+
+// long is when it is worth a note that not everything is in order yet.
+const long = 20 * time.Second
 
 var (
 	errRuns        = errors.New("it still runs")
@@ -29,7 +33,14 @@ func (l *life) settle(round int64) {
 	fail := func(err error) error {
 		return fmt.Errorf("round %d: %w\nwhat was done:\n%s", round, err, strings.Join(l.log, "\n"))
 	}
-	env.Eventually(l.t, soon, func() error {
+	start, slow := time.Now(), error(nil)
+	env.Eventually(l.t, soon, func() (err error) {
+		defer func() {
+			if err != nil && time.Since(start) > long && slow == nil {
+				slow = err
+				l.t.Logf("not yet after %s: %v", long, err)
+			}
+		}()
 		for _, name := range siteNames {
 			want, err := l.wanted(name)
 			if err == nil {
