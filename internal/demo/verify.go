@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -261,10 +262,22 @@ func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructu
 		want = at[0].Object["status"]
 	}
 	have := source.Object["status"]
-	if isEmpty(want) && isEmpty(have) || equality.Semantic.DeepEqual(want, have) {
+	if isEmpty(want) && isEmpty(have) || equality.Semantic.DeepEqual(statusInSpace(want, source), have) {
 		return nil
 	}
 	return fmt.Errorf("the status of %s is %v in the space, but should be %v", identityOf(source), have, want)
+}
+
+// statusInSpace is a status at a location as it is in the space: the generation that
+// it observed is counted as the source counts.
+func statusInSpace(status any, source *unstructured.Unstructured) any {
+	m, ok := status.(map[string]any)
+	if !ok || m["observedGeneration"] == nil {
+		return status
+	}
+	m = maps.Clone(m)
+	m["observedGeneration"] = source.GetGeneration()
+	return m
 }
 
 // isEmpty says whether a value holds nothing but empty maps, as the status of a
