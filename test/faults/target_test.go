@@ -102,10 +102,10 @@ func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
 		}
 		return nil
 	})
-	end()
-	if n := e.done(start); n > 0 && !hears {
+	if n := e.done(start); n > 0 {
 		e.t.Errorf("%d deletions went through", n)
 	}
+	end()
 	if hears {
 		e.drop(dropped)
 	}
