@@ -42,10 +42,10 @@ func (b *bottleneck) request(took time.Duration) error {
 		b.mu.Unlock()
 	}()
 	if full {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond) // of the bubble's clock
 		return refusedWith(http.StatusTooManyRequests, 0)
 	}
-	time.Sleep(took)
+	<-time.After(took)
 	return nil
 }
 

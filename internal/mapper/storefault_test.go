@@ -64,7 +64,7 @@ func random(rng *rand.Rand) arrival {
 }
 
 // change is a write that keeps the store's own sums.
-func change(s *store, a arrival) func(*tx) error {
+func change(a arrival) func(*tx) error {
 	return func(x *tx) error {
 		_, _, err := intake{proven: true}.apply(x, []arrival{a}, now)
 		return errors.Join(err, x.setReport(a.object.Path(), nil), x.setRecord(a.object.Identity.String(), recordOf("s", "1", "x")))
@@ -80,7 +80,7 @@ func writeOn(dir string) error {
 	go s.run(context.Background())
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	for {
-		if err := s.write(context.Background(), change(s, random(rng))); err != nil {
+		if err := s.write(context.Background(), change(random(rng))); err != nil {
 			return err
 		}
 		if err := s.write(context.Background(), func(x *tx) error { x.meta.Revision++; return nil }); err != nil {
@@ -179,7 +179,7 @@ func fillDisk(dir string) error {
 		if err != nil {
 			return err
 		}
-		return s.write(context.Background(), change(s, a))
+		return s.write(context.Background(), change(a))
 	}
 	n := 0
 	for ; write(n) == nil; n++ {
@@ -220,7 +220,7 @@ func fillDisk(dir string) error {
 		if time.Now().After(deadline) {
 			return errors.New("the store does not recover")
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	<-recovered
 	return nil

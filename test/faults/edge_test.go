@@ -39,13 +39,13 @@ type edge struct {
 	space dynamic.Interface
 }
 
-func newEdge(t *testing.T, options ...env.ClusterOption) *edge {
+func newEdge(t *testing.T) *edge {
 	t.Helper()
 	w := world.New(t, "--heartbeat", heartbeat.String())
 	e := &edge{World: w, t: t}
 	e.AddSpace(spaceName)
 	e.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
-	e.Site = e.Join("edge", env.StartLink(t, w.Hub.URL), append(options, env.APIOnly())...)
+	e.Site = e.Join("edge", env.StartLink(t, w.Hub.URL), env.APIOnly())
 	e.place("edge", metav1.LabelSelector{MatchLabels: map[string]string{"site": "edge"}})
 	return e
 }

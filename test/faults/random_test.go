@@ -99,7 +99,7 @@ func newLife(t *testing.T, seed uint64) *life {
 	t.Helper()
 	w := world.New(t, "--heartbeat", heartbeat.String())
 	l := &life{
-		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // it is to be seen again
+		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)),
 		spaces: map[string]dynamic.Interface{}, before: map[string]world.Listed{}, foreign: map[string]map[string]types.UID{},
 		promised: map[string]string{}, hung: map[string]bool{},
 	}

@@ -161,7 +161,7 @@ func TestBrokenAPIService(t *testing.T) {
 	env.Eventually(t, soon, func() error {
 		err := e.Cluster.Client.Discovery().RESTClient().Get().AbsPath("/apis/broken.example.org/v1").Do(t.Context()).Error()
 		if !apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("the broken API answers %v", err)
+			return fmt.Errorf("the broken API answers: %w", err)
 		}
 		return nil
 	})
