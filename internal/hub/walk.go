@@ -54,10 +54,11 @@ func (h *Hub) indexAt(of walkOf, rev int64) (*walkIndex, error) {
 	if known, ok := h.walks.kept.Get(of); ok && known.(*walkIndex).rev == rev {
 		return known.(*walkIndex), nil
 	}
-	leaves, now := h.contentLeaves(of.location)
+	collect := h.contentLeaves
 	if of.reports {
-		leaves, now = h.reportLeaves(of.location)
+		collect = h.reportLeaves
 	}
+	leaves, now := collect(of.location)
 	// Asked after the leaves: a location that is gone by now has none, and the
 	// agent must not take that for its content.
 	if _, _, err := h.settings(of.location); err != nil {
