@@ -54,20 +54,3 @@ func (l locationLens) place(row *table.Row) string {
 }
 
 func (l locationLens) looks(*kinds.Kind) look { return look{at: l.name, listRevision: true} }
-
-// Resources are the resources that a location's view has objects of, in order.
-func Resources(t *table.Table, l key.Location) []key.Resource {
-	members, _ := t.Members(string(l))
-	seen := map[key.Resource]struct{}{}
-	var resources []key.Resource
-	for _, row := range members {
-		r, _ := cutResource(row.Key)
-		if _, ok := seen[r]; ok || !Holds(row, l) {
-			continue
-		}
-		seen[r] = struct{}{}
-		resources = append(resources, r)
-	}
-	slices.SortFunc(resources, func(a, b key.Resource) int { return strings.Compare(a.String(), b.String()) })
-	return resources
-}

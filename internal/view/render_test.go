@@ -60,15 +60,13 @@ func TestAllVersionsTravelAlike(t *testing.T) {
 	}
 }
 
-func TestHoldsAndResources(t *testing.T) {
+func TestHolds(t *testing.T) {
 	f := newFixture(t)
 	f.put(cm("a", "x", "1", "at=l1"), cm("b", "x", "2", "at=l1.l2"))
-	f.put(sample{gvr: namespaces, space: "a", name: "held", labels: map[string]string{"at": "l1.l2", "hold": "why"}})
-	cms, nss := known()[configMaps].Resource, known()[namespaces].Resource
-	for l, want := range map[key.Location][]key.Resource{"l1": {cms}, "l2": {cms}, "l3": nil} {
-		if got := Resources(f.table, l); len(got) != len(want) || len(want) > 0 && got[0] != want[0] {
-			t.Errorf("%s has %v, want %v (not %v)", l, got, want, nss)
-		}
+	held := sample{gvr: namespaces, space: "a", name: "held", labels: map[string]string{"at": "l1.l2", "hold": "why"}}
+	f.put(held)
+	if row, _ := f.table.Get(held.key()); Holds(row, "l1") {
+		t.Error("l1 holds an object that is held back")
 	}
 	for space, want := range map[key.Space]bool{"a": true, "b": false} {
 		if row, _ := f.table.Get(cm(space, "x", "").key()); Holds(row, "l1") != want {
