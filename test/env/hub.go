@@ -28,7 +28,19 @@ type Hub struct {
 // further flags, and waits until it says that it is ready.
 func StartHub(t T, args ...string) *Hub {
 	t.Helper()
-	dir, listen := t.TempDir(), address(t)
+	return startHub(t, address(t), args...)
+}
+
+// StartHub is env.StartHub of a hub that the network reaches.
+func (n *Network) StartHub(args ...string) *Hub {
+	n.t.Helper()
+	_, port := splitAddress(address(n.t))
+	return startHub(n.t, n.Hub+":"+port, args...)
+}
+
+func startHub(t T, listen string, args ...string) *Hub {
+	t.Helper()
+	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	h := &Hub{
 		Process:    newProcess(t, "hub", "orrery", dir),

@@ -59,7 +59,12 @@ func (c *linked) close() {
 // the test.
 func StartLink(t T, target string) *Link {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return startLink(t, "127.0.0.1:0", target)
+}
+
+func startLink(t T, listen, target string) *Link {
+	t.Helper()
+	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatalf("start a link: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,7 @@ type Process struct {
 	name   string
 	binary string
 	env    []string
+	within []string // a command that runs another one
 	stdout string
 	stderr string
 
@@ -70,7 +72,8 @@ func (p *Process) start(args ...string) {
 	}
 	defer stderr.Close()
 
-	cmd := exec.Command(p.binary, args...)
+	command := append(append(slices.Clone(p.within), p.binary), args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, stdout, stderr
 	if err := startWithUs(cmd); err != nil {
 		p.t.Fatalf("start %s: %v", p.name, err)

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
@@ -42,10 +44,16 @@ type edge struct {
 func newEdge(t *testing.T) *edge {
 	t.Helper()
 	w := world.New(t, "--heartbeat", heartbeat.String())
+	return edgeOf(t, w, env.StartLink(t, w.Hub.URL))
+}
+
+// edgeOf is the edge of a world that has no location yet.
+func edgeOf(t *testing.T, w *world.World, link *env.Link) *edge {
+	t.Helper()
 	e := &edge{World: w, t: t}
 	e.AddSpace(spaceName)
 	e.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
-	e.Site = e.Join("edge", env.StartLink(t, w.Hub.URL), env.APIOnly())
+	e.Site = e.Join("edge", link, env.APIOnly())
 	e.place("edge", metav1.LabelSelector{MatchLabels: map[string]string{"site": "edge"}})
 	return e
 }
@@ -174,6 +182,25 @@ func (e *edge) says(ok func(mapper.Status) bool) {
 			err = fmt.Errorf("the agent says %+v", s)
 		}
 		return err
+	})
+}
+
+// connected waits until the hub says whether the location is connected.
+func (e *edge) connected(want metav1.ConditionStatus) {
+	e.t.Helper()
+	locations := world.Dynamic(e.t, e.Hub.PathConfig("spaces/root")).Resource(world.Locations)
+	env.Eventually(e.t, soon, func() error {
+		u, err := locations.Get(e.t.Context(), e.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == v1alpha1.ConditionConnected && c["status"] == string(want) {
+				return nil
+			}
+		}
+		return errors.Join(err, fmt.Errorf("the hub says %v", conditions))
 	})
 }
 

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/test/env"
 )
 
 // TestLink breaks the link between agent and hub in every way. While it is broken
@@ -13,29 +14,35 @@ import (
 // were made meanwhile arrive, and nothing else happens.
 func TestLink(t *testing.T) {
 	e := newEdge(t)
-	for _, fault := range []struct {
-		name  string
-		begin func(*env.Link)
-		// passes says that edits arrive all the same, deaf that none does.
-		passes, deaf bool
-	}{
-		{"cut", (*env.Link).Cut, false, true},
-		{"cut-up", (*env.Link).CutUp, true, false}, // frames still come down
-		{"cut-down", (*env.Link).CutDown, false, true},
-		{"forgotten", (*env.Link).Forget, true, false},
-		{"slow", func(l *env.Link) { l.Slow(100*time.Millisecond, 20<<10) }, true, false},
-		{"dropping-early", func(l *env.Link) { l.DropMidFrame(100) }, false, true},
-		{"dropping", func(l *env.Link) { l.DropMidFrame(4000) }, false, false},
+	slow := func() { e.Link.Slow(100*time.Millisecond, 20<<10) }
+	for _, f := range []fault{
+		{name: "cut", begin: e.Link.Cut, deaf: true},
+		{name: "cut-up", begin: e.Link.CutUp, passes: true}, // frames still come down
+		{name: "cut-down", begin: e.Link.CutDown, deaf: true},
+		{name: "forgotten", begin: e.Link.Forget, passes: true},
+		{name: "slow", begin: slow, passes: true},
+		{name: "dropping-early", begin: func() { e.Link.DropMidFrame(100) }, deaf: true},
+		{name: "dropping", begin: func() { e.Link.DropMidFrame(4000) }},
 	} {
-		t.Run(fault.name, func(t *testing.T) { e.through(t, fault.name, fault.begin, fault.passes, fault.deaf) })
+		f.end = e.Link.Heal
+		t.Run(f.name, func(t *testing.T) { e.through(t, f) })
 	}
 	e.Invariants()
 }
 
-// through leads a handful of objects through one fault of the link.
-func (e *edge) through(t *testing.T, name string, begin func(*env.Link), passes, deaf bool) {
+// fault is something between agent and hub that begins and ends.
+type fault struct {
+	name       string
+	begin, end func()
+	// passes says that edits arrive all the same, deaf that none does, lost that the
+	// hub takes the location for disconnected.
+	passes, deaf, lost bool
+}
+
+// through leads a handful of objects through a fault.
+func (e *edge) through(t *testing.T, f fault) {
 	e = &edge{World: e.World, Site: e.Site, t: t, space: e.space}
-	kept, edited, dropped, made := name+"-kept", name+"-edited", name+"-dropped", name+"-made"
+	kept, edited, dropped, made := f.name+"-kept", f.name+"-edited", f.name+"-dropped", f.name+"-made"
 	for _, n := range []string{kept, edited, dropped} {
 		e.put(n, "1")
 	}
@@ -44,12 +51,12 @@ func (e *edge) through(t *testing.T, name string, begin func(*env.Link), passes,
 	}
 	before := e.uid(edited)
 	start := time.Now()
-	begin(e.Link)
+	f.begin()
 
 	e.put(edited, "2")
 	e.drop(dropped)
 	e.put(made, "1")
-	if passes {
+	if f.passes {
 		e.has(edited, "2")
 		e.has(made, "1")
 		e.gone(dropped)
@@ -58,20 +65,28 @@ func (e *edge) through(t *testing.T, name string, begin func(*env.Link), passes,
 	e.has(kept, "1")
 	e.steal(kept)
 	e.has(kept, "1")
-	if deaf {
+	if f.deaf {
 		e.says(func(s mapper.Status) bool { return !s.Connected })
 		if n := e.deletions(start); n > 0 {
 			t.Errorf("%d deletions while the hub could not be heard", n)
 		}
 	}
+	if f.lost {
+		e.connected(metav1.ConditionFalse)
+		e.tamper(kept)
+		e.has(kept, "1")
+	}
 
 	healed := time.Now()
-	e.Link.Heal()
+	f.end()
 	e.has(edited, "2")
 	e.has(made, "1")
 	e.gone(dropped)
 	e.has(kept, "1")
 	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	if f.lost {
+		e.connected(metav1.ConditionTrue)
+	}
 	t.Logf("in order %s after the link was healed", time.Since(healed).Round(time.Millisecond))
 	if e.uid(edited) != before {
 		t.Error("the edited object was replaced")

@@ -1,0 +1,160 @@
+package env
+
+import (
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Network is a site of its own: a network namespace in which an agent runs, which
+// reaches this machine only through a router that can lose packets. It has another
+// interface for its cluster, which is not concerned.
+type Network struct {
+	// Hub is the address of this machine as the site sees it through the router.
+	Hub string
+
+	t            T
+	site, router string // namespaces
+	// here is this machine's end of the cluster's link, gateway the router as the
+	// site sees it.
+	here, gateway string
+	// address is the site's, other what it is to have next.
+	address, other string
+}
+
+// blocks is the range of addresses that is set aside for tests of networks, in
+// blocks of a size that each test takes one of.
+const (
+	blocks    = "198.18.0.0"
+	blockSize = 32
+)
+
+// StartNetwork makes a network with the tool ip of iproute2, which needs root. It
+// ends with the test.
+func StartNetwork(t T) *Network {
+	t.Helper()
+	_, port := splitAddress(address(t)) // nobody else has it
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatalf("start a network: %v", err)
+	}
+	block := (n - firstPort) % (1 << 17 / blockSize)
+	base := netip.MustParseAddr(blocks).As4()
+	at := func(i int) string {
+		sum := int(base[2])<<8 + block*blockSize + i
+		return netip.AddrFrom4([4]byte{base[0], base[1] + byte(sum>>16), byte(sum >> 8), byte(sum)}).String()
+	}
+	net := &Network{
+		t: t, site: "orrery-site-" + port, router: "orrery-router-" + port,
+		Hub: at(1), gateway: at(9), address: at(10), other: at(11), here: at(17),
+	}
+	net.remove() // what a test has left that was killed
+	t.Cleanup(net.remove)
+	out, cluster := "or"+port, "oc"+port
+	for _, args := range []string{
+		"netns add " + net.router,
+		"netns add " + net.site,
+		"link add " + out + " type veth peer name outside netns " + net.router,
+		"link add " + cluster + " type veth peer name cluster netns " + net.site,
+		"-n " + net.router + " link add inside type veth peer name uplink netns " + net.site,
+		"addr add " + at(1) + "/30 dev " + out,
+		"addr add " + at(17) + "/30 dev " + cluster,
+		"-n " + net.router + " addr add " + at(2) + "/30 dev outside",
+		"-n " + net.router + " addr add " + at(9) + "/29 dev inside",
+		"-n " + net.site + " addr add " + at(10) + "/29 dev uplink",
+		"-n " + net.site + " addr add " + at(18) + "/30 dev cluster",
+		"-n " + net.site + " link set lo up",
+		"-n " + net.site + " link set uplink up",
+		"-n " + net.site + " link set cluster up",
+		"-n " + net.router + " link set outside up",
+		"-n " + net.router + " link set inside up",
+		"link set " + out + " up",
+		"link set " + cluster + " up",
+		"route add " + at(8) + "/29 via " + at(2),
+		"-n " + net.site + " route add default via " + at(9),
+	} {
+		net.ip(strings.Fields(args)...)
+	}
+	net.ip("netns", "exec", net.router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+	return net
+}
+
+// ip runs a command of the tool, which must succeed.
+func (n *Network) ip(args ...string) {
+	n.t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		n.t.Fatalf("network namespaces are needed, which take root and iproute2: ip %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// remove deletes the namespaces, and with them their ends of all links.
+func (n *Network) remove() {
+	for _, name := range []string{n.site, n.router} {
+		_ = exec.Command("ip", "netns", "del", name).Run() // it may not be there
+	}
+}
+
+// LoseUp makes the router lose what the site sends to this machine, and tell
+// nobody.
+func (n *Network) LoseUp() { n.ip("-n", n.router, "route", "add", "blackhole", n.Hub+"/32") }
+
+// LoseDown makes the router lose what this machine sends to the site.
+func (n *Network) LoseDown() {
+	for _, address := range []string{n.address, n.other} {
+		n.ip("-n", n.router, "route", "add", "blackhole", address+"/32")
+	}
+}
+
+// Lose makes the router lose everything.
+func (n *Network) Lose() {
+	n.LoseUp()
+	n.LoseDown()
+}
+
+// Heal ends all losses.
+func (n *Network) Heal() { n.ip("-n", n.router, "route", "flush", "type", "blackhole") }
+
+// Unplug takes the site's interface down, which it notices, and Plug up again.
+func (n *Network) Unplug() { n.ip("-n", n.site, "link", "set", "uplink", "down") }
+
+// Plug ends Unplug.
+func (n *Network) Plug() {
+	n.ip("-n", n.site, "link", "set", "uplink", "up")
+	n.ip("-n", n.site, "route", "replace", "default", "via", n.gateway)
+}
+
+// Roam gives the site another address: it can't be reached at the one before.
+func (n *Network) Roam() {
+	n.ip("-n", n.site, "addr", "flush", "dev", "uplink")
+	n.address, n.other = n.other, n.address
+	n.ip("-n", n.site, "addr", "add", n.address+"/29", "dev", "uplink")
+	n.ip("-n", n.site, "route", "replace", "default", "via", n.gateway)
+}
+
+// Within has the process run in the network from its next start.
+func (p *Process) Within(n *Network) {
+	p.within = []string{"ip", "netns", "exec", n.site}
+}
+
+// Kubeconfig is the agent's of a cluster as it is reached from within the network.
+func (n *Network) Kubeconfig(c *Cluster) string {
+	n.t.Helper()
+	config, err := clientcmd.LoadFromFile(c.AgentKubeconfig)
+	if err != nil {
+		n.t.Fatalf("read the kubeconfig of cluster %q: %v", c.Name, err)
+	}
+	link := startLink(n.t, n.here+":0", c.address)
+	for _, cluster := range config.Clusters {
+		cluster.TLSServerName, _ = splitAddress(c.address)
+		cluster.Server = "https://" + link.Address
+	}
+	file := filepath.Join(n.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		n.t.Fatalf("write a kubeconfig of cluster %q: %v", c.Name, err)
+	}
+	return file
+}

@@ -1,0 +1,34 @@
+package faults
+
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+// TestNetwork puts the agent into a network of its own, whose packets are lost
+// without a word to either side, whose plug is pulled, and whose address changes.
+// The cluster stays reachable, and is kept as the agent knew it.
+func TestNetwork(t *testing.T) {
+	n := env.StartNetwork(t)
+	w := world.At(t, n.StartHub("--heartbeat", heartbeat.String(), "--disconnected-after", "3s"))
+	e := edgeOf(t, w, nil)
+	e.Agent.Kill()
+	e.Agent.Within(n)
+	e.Agent.Start("--kubeconfig", n.Kubeconfig(e.Cluster))
+	for _, f := range []fault{
+		{name: "lost", begin: n.Lose, end: n.Heal, deaf: true, lost: true},
+		{name: "lost-up", begin: n.LoseUp, end: n.Heal, lost: true},
+		{name: "lost-down", begin: n.LoseDown, end: n.Heal, deaf: true, lost: true},
+		{name: "unplugged", begin: n.Unplug, end: n.Plug, deaf: true, lost: true},
+		{name: "roaming", begin: n.Roam, end: func() {}, passes: true},
+		{name: "roaming-back", begin: func() { n.Lose(); n.Roam() }, end: n.Heal, deaf: true},
+	} {
+		t.Run(f.name, func(t *testing.T) { e.through(t, f) })
+	}
+	e.says(func(s mapper.Status) bool { return s.Connected && s.Unsent == 0 })
+	e.connected("True")
+	e.Invariants()
+}
