@@ -38,7 +38,7 @@ unit: gcc ## the tests of the packages, with the race detector
 # The system tests run the binaries, of which the test cache knows nothing, and
 # one package after the other, since each starts whole clusters.
 .PHONY: system
-system: build kube ## the guards on the source, and tests of the whole system on real clusters
+system: build kube peers ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
 
 .PHONY: gcc
@@ -47,8 +47,16 @@ gcc:
 	  echo "installing gcc, which the race detector needs"; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev; }
 
+# What Debian packages have that some system tests use: networks and proxies.
+.PHONY: peers
+peers:
+	@missing=; for p in ip=iproute2 haproxy=haproxy squid=squid; do \
+	  PATH=$$PATH:/usr/sbin command -v $${p%=*} >/dev/null || missing="$$missing $${p#*=}"; done; \
+	[ -z "$$missing" ] || { echo "installing$$missing, which system tests use"; \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; }
+
 .PHONY: soak
-soak: build kube ## the system tests again and again, for SOAK (default 1h)
+soak: build kube peers ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
