@@ -45,7 +45,7 @@ func (w *world) addClusters(ctx context.Context) error {
 			}
 		} else {
 			if simulator == nil {
-				if simulator, err = w.startHub(ctx, "clusters"); err != nil {
+				if simulator, err = w.startHub(ctx, "clusters", true); err != nil {
 					return err
 				}
 			}

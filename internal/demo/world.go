@@ -85,9 +85,11 @@ func (p *part) stop() error {
 	return p.err
 }
 
-// startHub runs a hub and returns the kubeconfig of its operator.
-func (w *world) startHub(ctx context.Context, name string) (*clientcmdapi.Config, error) {
+// startHub runs a hub and returns the kubeconfig of its operator. The spaces of
+// one that simulates look like clusters.
+func (w *world) startHub(ctx context.Context, name string, simulates bool) (*clientcmdapi.Config, error) {
 	config := hub.DefaultConfig()
+	config.PlainTables = simulates
 	config.DataDir = filepath.Join(w.dir, name)
 	config.Listen = "127.0.0.1:0"
 	config.Heartbeat, config.Disconnected = heartbeat, disconnected
@@ -114,7 +116,7 @@ func (w *world) startHub(ctx context.Context, name string) (*clientcmdapi.Config
 // begin starts the hub, the clusters and the agents.
 func (w *world) begin(ctx context.Context) error {
 	w.kubeconfig = clientcmdapi.NewConfig()
-	operator, err := w.startHub(ctx, "hub")
+	operator, err := w.startHub(ctx, "hub", false)
 	if err != nil {
 		return err
 	}

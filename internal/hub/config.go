@@ -39,6 +39,12 @@ type Config struct {
 	WindowBytes int
 	// CompactEvery is how often history that left the window is forgotten.
 	CompactEvery time.Duration
+	// MaxReads and MaxWrites are how many requests that read, or write, are
+	// worked on at once; the rest waits for its turn, space by space.
+	MaxReads, MaxWrites int
+	// PlainTables leaves PLACED, APPLIED and FAILED out of tables, for a hub whose
+	// spaces stand in for clusters.
+	PlainTables bool
 	// UnsafeNoFsync trades durability for speed, for tests and demos.
 	UnsafeNoFsync bool
 	// Logger receives the hub's log.
@@ -58,6 +64,8 @@ func DefaultConfig() Config {
 		WindowRevisions: 20000,
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
+		MaxReads:        200,
+		MaxWrites:       100,
 		Logger:          slog.New(slog.DiscardHandler),
 		Now:             time.Now,
 	}
@@ -85,6 +93,9 @@ func (c Config) Validate() error {
 	}
 	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
 		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)
+	}
+	if c.MaxReads <= 0 || c.MaxWrites <= 0 {
+		return fmt.Errorf("%d reads and %d writes at once: want both above 0", c.MaxReads, c.MaxWrites)
 	}
 	return nil
 }

@@ -158,6 +158,9 @@ func (h *Hub) connectParts() (err error) {
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
 	reads.Complete = h.complete
+	if !h.config.PlainTables {
+		reads.Counts = h.counts
+	}
 	reads.Gone = h.goneSpace
 	h.views, err = view.New(reads)
 	if err != nil {

@@ -51,6 +51,11 @@ func (h *Hub) complete(row *table.Row) []byte {
 	return value
 }
 
+// counts says how far the object of a row has come at its locations.
+func (h *Hub) counts(row *table.Row) v1alpha1.Counts {
+	return h.tally.Object(strings.TrimPrefix(row.Key, string(key.Objects)+"/"))
+}
+
 // setFields sets the fields of the counts in a status.
 func setFields(value []byte, counts v1alpha1.Counts) ([]byte, error) {
 	encoded, err := json.Marshal(counts)

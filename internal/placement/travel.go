@@ -12,15 +12,24 @@ import (
 
 // stays says why an object is never placed anywhere; "" if it may be.
 func stays(id key.Object, row *table.Row) string {
-	switch {
-	case id.Group == v1alpha1.Group:
-		return "objects of Orrery act here and do not travel"
-	case id.Resource.Resource == "events" && (id.Group == key.CoreGroup || id.Group == "events.k8s.io"):
-		return "Events are never placed"
-	case id.Group == "coordination.k8s.io" && id.Resource.Resource == "leases":
-		return "Leases are never placed"
-	case row.Meta.Deleting:
+	if why := Never(id.Resource); why != "" {
+		return why
+	}
+	if row.Meta.Deleting {
 		return "the object is being deleted"
+	}
+	return ""
+}
+
+// Never says why no object of a resource is ever placed; "" if they may be.
+func Never(r key.Resource) string {
+	switch {
+	case r.Group == v1alpha1.Group:
+		return "objects of Orrery act here and do not travel"
+	case r.Resource == "events" && (r.Group == key.CoreGroup || r.Group == "events.k8s.io"):
+		return "Events are never placed"
+	case r.Group == "coordination.k8s.io" && r.Resource == "leases":
+		return "Leases are never placed"
 	}
 	return ""
 }

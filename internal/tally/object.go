@@ -23,6 +23,8 @@ type object struct {
 	// as and states are what has been added to the counts: a state for each member.
 	as     *placement.Membership
 	states []state
+	// counts add up the states.
+	counts v1alpha1.Counts
 }
 
 // report is one location's.

@@ -187,6 +187,18 @@ func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 	return counts
 }
 
+// Object gives the counts of one object, by its path, as of all that has been
+// observed. Stale is left out: it would take a look at every location.
+func (t *Tally) Object(path string) v1alpha1.Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(t.inbox.take())
+	if o := t.objects[path]; o != nil {
+		return o.counts
+	}
+	return v1alpha1.Counts{}
+}
+
 // Dirty counts what has been observed and names those whose counts, or whose
 // own rows, have changed since it was last called, in order; some may be gone. A
 // change of the locations' labels makes every Placement dirty, since each may
@@ -216,6 +228,7 @@ func (t *Tally) add(o *object, as *placement.Membership, location string, s stat
 		t.locations[location] = here
 	}
 	s.addTo(&here.counts, n)
+	s.addTo(&o.counts, n)
 	t.dirtyLocation[location] = struct{}{}
 	if here.counts == (v1alpha1.Counts{}) {
 		delete(t.locations, location)

@@ -163,6 +163,9 @@ func (m *machine) reset(*rapid.T) {
 // check has a hub write what is dirty, and compares all that it has written
 // with counting everything anew.
 func (m *machine) check(t *rapid.T) {
+	if rapid.Bool().Draw(t, "objects first") {
+		m.checkObjects(t)
+	}
 	dirty := m.tally.Dirty()
 	if dirty.Rev != m.rev {
 		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
@@ -192,11 +195,35 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("location %s:\n got %+v\nwant %+v", l, got, locations[l])
 		}
 	}
+	m.checkObjects(t)
 	for path, o := range m.tally.objects {
 		if o.as == nil && len(o.reports) == 0 {
 			t.Fatalf("%s is kept for nothing", path)
 		}
 	}
+}
+
+// checkObjects compares the counts of every single object, which nobody has to
+// ask for first.
+func (m *machine) checkObjects(t *rapid.T) {
+	state := m.table.Snapshot()
+	state.Ascend("o/", func(row *table.Row) bool {
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			panic(err)
+		}
+		var want v1alpha1.Counts
+		if in, ok := row.In.(*placement.Membership); ok {
+			for _, l := range in.Members() {
+				m.count(state, o, row, l, &want)
+			}
+		}
+		want.Stale = 0
+		if got := m.tally.Object(o.Path()); got != want {
+			t.Fatalf("object %s:\n got %+v\nwant %+v", o.Path(), got, want)
+		}
+		return true
+	})
 }
 
 // recount counts everything anew from the words of the API.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -92,6 +93,45 @@ func TestTables(t *testing.T) {
 			}
 			if strings.Contains(path, "=Object") && !strings.Contains(string(row.Object), `"k":"1"`) {
 				t.Errorf("%s: object %s", path, row.Object)
+			}
+		}
+	}
+}
+
+// TestCountsInTables shows how far objects have come where they are placed from,
+// behind the kind's own columns, and never for kinds that don't travel.
+func TestCountsInTables(t *testing.T) {
+	f := newFixture(t, func(c *Config, _ *table.Config) {
+		c.Counts = func(row *table.Row) v1alpha1.Counts {
+			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Failed: 1}
+		}
+	})
+	x := cm("a", "x", "1")
+	f.put(x, cm("root", "y", "1"), sample{gvr: locations, space: "root", name: "here"}, sample{gvr: widgetsV1, space: "a", namespace: "default", name: "w"})
+	s := f.serve()
+	for path, counted := range map[string]bool{
+		"/spaces/a/api/v1/configmaps":                             true,
+		"/spaces/a/api/v1/namespaces/default/configmaps/x":        true,
+		"/spaces/a/apis/example.com/v1/widgets":                   true,
+		"/spaces/*/api/v1/configmaps":                             true,
+		"/spaces/a/apis/orrery.dev/v1alpha1/locations":            false,
+		"/views/locations/a/api/v1/namespaces/default/configmaps": false,
+	} {
+		status, body := get(t, s.URL+path, "Accept", tableAccept)
+		var got metav1.Table
+		if err := json.Unmarshal(body, &got); err != nil || status != 200 {
+			t.Fatalf("%s: %d %v in %s", path, status, err, body)
+		}
+		n := len(got.ColumnDefinitions)
+		if is := n > 3 && got.ColumnDefinitions[n-3].Name == "Placed"; is != counted {
+			t.Errorf("%s: columns %v", path, got.ColumnDefinitions)
+		}
+		for _, row := range got.Rows {
+			if len(row.Cells) != n {
+				t.Errorf("%s: %d columns for %v", path, n, row.Cells)
+			}
+			if strings.HasSuffix(path, "/x") && fmt.Sprint(row.Cells[n-3:]) != fmt.Sprintf("[%d 2 1]", len(x.key())) {
+				t.Errorf("%s: cells %v", path, row.Cells)
 			}
 		}
 	}

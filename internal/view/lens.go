@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -64,6 +65,8 @@ type look struct {
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
 	metadataOnly bool
+	// counts adds to tables how far objects have come at their locations.
+	counts bool
 }
 
 // state is what a view holds at one revision.
@@ -130,7 +133,7 @@ func (l spaceLens) place(row *table.Row) string {
 	return rest
 }
 
-func (l spaceLens) looks(*kinds.Kind) look { return look{} }
+func (l spaceLens) looks(k *kinds.Kind) look { return look{counts: placement.Never(k.Resource) == ""} }
 
 // AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.
 // Kinds that CRDs define are shown as PartialObjectMetadata, because two
@@ -185,7 +188,7 @@ func (allSpacesLens) holds(*table.Row) bool { return true }
 func (allSpacesLens) place(row *table.Row) string { return row.Key[len(key.Objects)+1:] }
 
 func (allSpacesLens) looks(k *kinds.Kind) look {
-	return look{space: true, metadataOnly: k.Custom != nil}
+	return look{space: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
 }
 
 // cutResource splits o/SPACE/GROUP/RESOURCE/REST, without copying.

@@ -3,12 +3,16 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/table"
 )
 
 // ConvertToTable makes table rows of objects one after the other, so that a long
@@ -33,6 +37,7 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	}
 	for i := range converted.Rows {
 		converted.Rows[i].Object.Object = obj
+		r.addCounts(&converted.Rows[i], nil)
 	}
 	if m, err := meta.CommonAccessor(obj); err == nil {
 		converted.ResourceVersion = m.GetResourceVersion()
@@ -69,17 +74,50 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 				}
 				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
 			}
+			r.addCounts(&row, o.row)
 			result.Rows = append(result.Rows, row)
 		}
 	}
 	return result, nil
 }
 
+// columns makes a table of the kind's own columns, and defines ours.
 func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
+	convertor := r.kind.Columns
 	if r.look.metadataOnly {
-		return rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource()).ConvertToTable(ctx, obj, options)
+		convertor = rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource())
 	}
-	return r.kind.Columns.ConvertToTable(ctx, obj, options)
+	made, err := convertor.ConvertToTable(ctx, obj, options)
+	if err != nil || !r.counted() || options.NoHeaders {
+		return made, err
+	}
+	made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
+	return made, nil
+}
+
+// counted says that tables show how far objects have come.
+func (r *reader) counted() bool { return r.look.counts && r.server.config.Counts != nil }
+
+// countColumns follow the kind's own columns, also those that only -o wide
+// shows, so that these stay where clients know them to be.
+func countColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Placed", Type: "integer", Description: "The number of locations that are to have the object."},
+		{Name: "Applied", Type: "integer", Description: "The number of them that have it as it is now."},
+		{Name: "Failed", Type: "integer", Description: "The number of them where it could not be applied."},
+	}
+}
+
+// addCounts adds the cells of countColumns; of is nil for a row of nothing.
+func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
+	if !r.counted() {
+		return
+	}
+	var n v1alpha1.Counts
+	if of != nil {
+		n = r.server.config.Counts(of)
+	}
+	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Failed)
 }
 
 func totalSize(items []*object) (n int) {

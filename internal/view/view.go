@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/apihelpers"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/table"
@@ -43,6 +44,10 @@ type Config struct {
 	// the log, or nil: for what is computed when it is read. It is asked once
 	// for each time a row is shown, and causes no events.
 	Complete func(*table.Row) []byte
+	// Counts, if set, says how far the object of a row has come at its locations.
+	// Tables of spaces show it; it is asked once for each row of a table, and
+	// causes no events.
+	Counts func(*table.Row) v1alpha1.Counts
 	// WatchTimeout is the least time after which a watch ends that asked for
 	// none; the most is twice that.
 	WatchTimeout time.Duration
