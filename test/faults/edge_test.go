@@ -219,3 +219,23 @@ func (e *edge) uid(name string) types.UID {
 	}
 	return u.GetUID()
 }
+
+// version is what an object at the target is.
+type version struct {
+	uid     types.UID
+	version string
+}
+
+// versions are those of all ConfigMaps at the target that are Orrery's.
+func (e *edge) versions() map[string]version {
+	e.t.Helper()
+	list, err := e.target().List(e.t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LocationLabel})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	all := map[string]version{}
+	for _, u := range list.Items {
+		all[u.GetName()] = version{u.GetUID(), u.GetResourceVersion()}
+	}
+	return all
+}

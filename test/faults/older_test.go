@@ -1,13 +1,16 @@
 package faults
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -82,16 +85,33 @@ func TestOlderHub(t *testing.T) {
 	e.Invariants()
 }
 
-// TestRevoked takes the credential of an agent away: it keeps what it has, and
-// goes on with another one.
+// TestRevoked takes the credential of an agent away: its session ends at once, and
+// no other is opened, also by a hub that has started anew. It keeps what it has,
+// and goes on with another credential.
 func TestRevoked(t *testing.T) {
 	e := newEdge(t)
 	e.put("a", "1")
 	e.has("a", "1")
+	e.says(func(s mapper.Status) bool { return s.Connected })
 	token := e.Token("edge") // which ends the one before
+	env.Eventually(t, soon, func() error {
+		if !strings.Contains(e.Agent.Stderr(), wire.ByeRevoked) {
+			return errors.New("the agent was not told")
+		}
+		return nil
+	})
+	refused := func() {
+		t.Helper()
+		e.says(func(s mapper.Status) bool { return !s.Connected && strings.Contains(s.LastError, "401") })
+	}
+	refused()
+	e.put("a", "2")
+	e.tamper("a")
+	e.has("a", "1")
+	e.keeps("a", "1")
 	e.Hub.Kill()
 	e.Hub.Start()
-	e.says(func(s mapper.Status) bool { return !s.Connected && s.LastError != "" })
+	refused()
 	e.drop("a")
 	e.put("b", "1")
 	e.steal("a")
