@@ -77,6 +77,9 @@ func (c *controller) next(ctx context.Context) bool {
 	case err == nil:
 		c.queue.Forget(name)
 	case ctx.Err() != nil:
+	case errors.Is(err, errMore):
+		c.queue.Forget(name)
+		c.queue.Add(name)
 	case errors.Is(err, errLater):
 		c.queue.Forget(name)
 		c.queue.AddAfter(name, later)
@@ -91,6 +94,9 @@ func (c *controller) next(ctx context.Context) bool {
 
 // errAgain says that somebody else wrote first, or that something is not there yet.
 var errAgain = errors.New("try again")
+
+// errMore says that a part is done and the rest may begin when others had their turn.
+var errMore = errors.New("more to do")
 
 // errLater says that somebody else has to act first; it is looked at again
 // every so often.

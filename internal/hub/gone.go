@@ -31,16 +31,24 @@ func (g *goneSpaces) of(s key.Space) <-chan struct{} {
 	return c
 }
 
+// end closes a space's channel and forgets it.
+func (g *goneSpaces) end(s key.Space) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.channels[s]; c != nil {
+		close(c)
+		delete(g.channels, s)
+	}
+}
+
 // goneSpace is a channel that is closed when a space is deleted, or has been.
 func (h *Hub) goneSpace(s key.Space) <-chan struct{} {
 	c := h.gone.of(s)
 	// Asked after the channel was made: a deletion before that closed none.
-	if s == key.AllSpaces || h.spaceExists(s) {
-		return c
+	if s != key.AllSpaces && !h.spaceExists(s) {
+		h.gone.end(s)
 	}
-	closed := make(chan struct{})
-	close(closed)
-	return closed
+	return c
 }
 
 // Reset does nothing: the table ends all watches then.
@@ -54,11 +62,6 @@ func (g *goneSpaces) Observe(_ int64, changes []table.Change) {
 		if !ok || ch.Cur != nil && !ch.Cur.Meta.Deleting {
 			continue
 		}
-		g.mu.Lock()
-		if c := g.channels[key.Space(name)]; c != nil {
-			close(c)
-			delete(g.channels, key.Space(name))
-		}
-		g.mu.Unlock()
+		g.end(key.Space(name))
 	}
 }

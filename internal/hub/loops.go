@@ -84,27 +84,28 @@ func (h *Hub) crdLoop(ctx context.Context) error {
 	return c.run(ctx, source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey})
 }
 
-// finish makes a reconcile of something that ends one object's deletion.
+// finish makes a reconcile of something that goes towards the end of one
+// object's deletion.
 func (h *Hub) finish(end func(ctx context.Context, s key.Space, name string) (space.Progress, error)) func(context.Context, string) error {
 	return func(ctx context.Context, k string) error {
 		o, err := key.ParseObject(k)
 		if err != nil {
 			return err
 		}
-		return finished(func() (space.Progress, error) { return end(ctx, o.Space, o.Name) })
+		return progressed(end(ctx, o.Space, o.Name))
 	}
 }
 
-// finished goes on with a deletion as long as it makes progress.
-func finished(end func() (space.Progress, error)) error {
-	for {
-		switch progress, err := end(); {
-		case err != nil:
-			return err
-		case progress == space.Waiting:
-			return errLater
-		case progress != space.More:
-			return nil
-		}
+// progressed says when a deletion goes on: after the others that are waiting,
+// so that a large one does not hold up those of other spaces.
+func progressed(progress space.Progress, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case progress == space.Waiting:
+		return errLater
+	case progress == space.More:
+		return errMore
 	}
+	return nil
 }

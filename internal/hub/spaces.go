@@ -10,7 +10,6 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -34,7 +33,7 @@ func (h *Hub) reconcileSpace(ctx context.Context, k string) error {
 		return nil
 	}
 	if row.Meta.Deleting {
-		return finished(func() (space.Progress, error) { return h.spaces.FinishSpace(ctx, s) })
+		return progressed(h.spaces.FinishSpace(ctx, s))
 	}
 	if err := h.spaces.EnsureNamespace(ctx, s, metav1.NamespaceDefault); err != nil {
 		return err

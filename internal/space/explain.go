@@ -30,6 +30,9 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 					setNamespaceCondition(e, now, c)
 				}
 			case *apiextensionsv1.CustomResourceDefinition:
+				if held.objects == 0 {
+					break // it stays one that is being deleted
+				}
 				setCondition(e, now, apiextensionsv1.CustomResourceDefinitionCondition{
 					Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
 					Message: fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")),
@@ -43,15 +46,30 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 	return nil
 }
 
-// namespaceConditions are those that Kubernetes' namespace controller sets.
+// namespaceConditions are those that Kubernetes' namespace controller sets, in
+// its words: what is left and why, and what it did not fail at.
 func namespaceConditions(held remains) []corev1.NamespaceCondition {
-	return []corev1.NamespaceCondition{{
-		Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Reason: "SomeResourcesRemain",
-		Message: "Some resources are remaining: " + summary(held.resources, "%s has %d resource instances"),
-	}, {
-		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Reason: "SomeFinalizersRemain",
-		Message: "Some content in the namespace has finalizers remaining: " + summary(held.finalizers, "%s in %d resource instances"),
-	}}
+	all := []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+		{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+		{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+		{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
+		{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+	}
+	for i := range all {
+		c := &all[i]
+		c.Status = corev1.ConditionFalse
+		switch {
+		case held.objects == 0:
+		case c.Type == corev1.NamespaceContentRemaining:
+			c.Status, c.Reason = corev1.ConditionTrue, "SomeResourcesRemain"
+			c.Message = "Some resources are remaining: " + summary(held.resources, "%s has %d resource instances")
+		case c.Type == corev1.NamespaceFinalizersRemaining:
+			c.Status, c.Reason = corev1.ConditionTrue, "SomeFinalizersRemain"
+			c.Message = "Some content in the namespace has finalizers remaining: " + summary(held.finalizers, "%s in %d resource instances")
+		}
+	}
+	return all
 }
 
 func setNamespaceCondition(ns *corev1.Namespace, now metav1.Time, c corev1.NamespaceCondition) {

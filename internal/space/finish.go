@@ -124,6 +124,11 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	case held.objects > 0:
 		return Waiting, s.explain(ctx, o, held)
 	}
+	if len(gjson.GetBytes(row.Value, "metadata.finalizers").Array()) > 1 { // it stays, without content
+		if err := s.explain(ctx, o, held); err != nil {
+			return Idle, err
+		}
+	}
 	return Gone, s.release(ctx, o, row)
 }
 
@@ -157,11 +162,7 @@ type remains struct {
 func (r *remains) add(row *table.Row) {
 	r.objects++
 	if o, err := key.ParseObject(row.Key); err == nil {
-		name := o.Resource.Resource
-		if g := o.APIGroup(); g != "" {
-			name += "." + g
-		}
-		r.resources[name]++
+		r.resources[o.Resource.Resource+"."+o.APIGroup()]++ // as Kubernetes has it, also for the core group
 	}
 	gjson.GetBytes(row.Value, "metadata.finalizers").ForEach(func(_, f gjson.Result) bool {
 		r.finalizers[f.String()]++

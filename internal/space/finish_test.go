@@ -84,7 +84,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		t.Fatalf("progress %v", seen)
 	}
 	stored := string(h.stored("o/a/core/namespaces/n"))
-	for _, part := range []string{"configmaps has 1 resource instances", "example.com/wait in 1 resource instances"} {
+	for _, part := range []string{"configmaps. has 1 resource instances", "example.com/wait in 1 resource instances"} {
 		if !strings.Contains(stored, part) {
 			t.Errorf("conditions lack %q: %s", part, stored)
 		}

@@ -1,6 +1,7 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -181,11 +182,12 @@ func (o *objects) admit(ctx context.Context, name string) (context.Context, erro
 }
 
 func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	name, err := objectName(obj)
+	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
 	}
-	if ctx, err = o.admit(ctx, name); err != nil {
+	// A name that is still to be made is called by what it will begin with.
+	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
 		return nil, err
 	}
 	return o.Store.Create(ctx, obj, validate, options)

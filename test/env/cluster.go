@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -133,29 +132,7 @@ func (c *Cluster) eventually(p *Process, f func(context.Context) error) {
 
 func (c *Cluster) startEtcd() {
 	c.t.Helper()
-	client, peer := "http://"+address(c.t), "http://"+address(c.t)
-	c.etcdURL = client
-	etcd := c.process("etcd")
-	etcd.start("--name=test", "--data-dir="+filepath.Join(c.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
-	c.eventually(etcd, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("etcd is not healthy: %s", resp.Status)
-		}
-		return nil
-	})
+	c.etcdURL = runEtcd(c.t, c.process("etcd"), c.Dir)
 }
 
 func (c *Cluster) startControllers() {
