@@ -33,6 +33,9 @@ func (c *Custom) Structural() (*structuralschema.Structural, error) {
 // treat objects in the same way.
 func (c *Custom) Hash() string { return c.def.hash }
 
+// ID is another for every definition that was compiled, and never 0.
+func (c *Custom) ID() uint64 { return c.def.id }
+
 // Warnings are what every request for the version is to be warned of.
 func (c *Custom) Warnings() []string {
 	if !c.version.Deprecated {

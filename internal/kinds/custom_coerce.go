@@ -20,6 +20,9 @@ type coercer struct {
 	def *definition
 	// report says that the paths of dropped fields are asked for.
 	report bool
+	// stored says that the object was accepted before, perhaps by another
+	// schema: metadata that is malformed by this one is dropped, not refused.
+	stored bool
 }
 
 // apply coerces an object in place. Objects of other kinds (options of
@@ -34,7 +37,7 @@ func (c coercer) apply(u *unstructured.Unstructured) (unknown []string, err erro
 		return nil, err
 	}
 	objectMeta, hasMeta, unknown, err := schemaobjectmeta.GetObjectMetaWithOptions(u.Object,
-		schemaobjectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: c.report})
+		schemaobjectmeta.ObjectMetaOptions{DropMalformedFields: c.stored, ReturnUnknownFieldPaths: c.report})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,7 @@ func (c coercer) prune(u *unstructured.Unstructured, version string) (unknown []
 		structuraldefaulting.PruneNonNullableNullsWithoutDefaults(u.Object, schemas[version])
 	}
 	fieldErr, paths := schemaobjectmeta.CoerceWithOptions(nil, u.Object, schemas[version], false,
-		schemaobjectmeta.CoerceOptions{ReturnUnknownFieldPaths: c.report})
+		schemaobjectmeta.CoerceOptions{DropInvalidFields: c.stored, ReturnUnknownFieldPaths: c.report})
 	if fieldErr != nil {
 		return nil, fieldErr
 	}

@@ -3,6 +3,7 @@ package kinds
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
@@ -34,6 +35,7 @@ type Compiler struct {
 	customMachinery
 	// merges bounds how many large documents are made at once.
 	merges      chan struct{}
+	made        atomic.Uint64 // definitions so far
 	converters  *conversion.CRConverterFactory
 	definitions *lru[string, []*Kind]
 	artefacts   *lru[string, *artefacts]

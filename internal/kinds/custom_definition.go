@@ -24,6 +24,8 @@ import (
 type definition struct {
 	compiler *Compiler
 	hash     string
+	// id tells definitions of one process apart, in less room than the hash.
+	id uint64
 	// source is the CRD as gzipped JSON: a schema may be a megabyte as Go values.
 	source []byte
 	size   int64
@@ -74,6 +76,7 @@ func (c *Compiler) define(crd *apiextensionsv1.CustomResourceDefinition, data []
 	d := &definition{
 		compiler:      c,
 		hash:          hash,
+		id:            c.made.Add(1),
 		size:          int64(len(data)),
 		group:         crd.Spec.Group,
 		names:         *crd.Spec.Names.DeepCopy(),
@@ -136,6 +139,11 @@ func (d *definition) unpack() (*apiextensionsv1.CustomResourceDefinition, error)
 		return nil, fmt.Errorf("unpack CRD %q: %w", d.name(), err)
 	}
 	return crd, nil
+}
+
+// has says whether there is such a version, served or not.
+func (d *definition) has(version string) bool {
+	return slices.ContainsFunc(d.versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 }
 
 func (d *definition) name() string { return d.names.Plural + "." + d.group }

@@ -42,7 +42,7 @@ func (d *definition) kind(v apiextensionsv1.CustomResourceDefinitionVersion) (*K
 			o.SetGroupVersionKind(list)
 			return o
 		},
-		StorageCodec: storageCodec{served: gv, storage: d.gv(d.storage)},
+		StorageCodec: storageCodec{def: d, served: v.Name},
 		Types:        lazyTypes{d},
 		Columns:      customColumns(v.AdditionalPrinterColumns),
 	}

@@ -216,31 +216,46 @@ func checkErrors(t *testing.T, errs field.ErrorList, want string) {
 	}
 }
 
-func TestStorageKeepsWhatItHas(t *testing.T) {
+// What is stored reads by the schemas of today: first by that of the version it
+// was written at, then by that of the version that is asked for.
+func TestStorageReadsByTodaysSchema(t *testing.T) {
 	kinds := compile(t, newTestCompiler(t), readCRD(t, "widgets"))
 	v1, beta := kinds[0], kinds[1]
-	const stored = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"unknown":[1,2.5,"x",null]}` + "\n"
-	for _, k := range kinds {
-		o, gvk, err := k.StorageCodec.Decode([]byte(stored), nil, k.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := o.GetObjectKind().GroupVersionKind(); got != k.GVK {
-			t.Errorf("got %v as %v", k.GVK, got)
-		}
-		if gvk.Version != "v1" {
-			t.Errorf("stored at %v", gvk)
-		}
-		data, err := runtime.Encode(k.StorageCodec, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(data) != stored {
-			t.Errorf("%v: got %s", k.GVK, data)
-		}
-		if got := o.GetObjectKind().GroupVersionKind(); got != k.GVK {
-			t.Errorf("encoding changed %v to %v", k.GVK, got)
-		}
+	const head, w = `{"apiVersion":"example.com/`, `","kind":"Widget","metadata":{"name":"w"}`
+	for _, test := range []struct {
+		name, stored string
+		kind         *Kind
+		want, again  string
+	}{
+		{"as it was written", `v1` + w + `}`, v1, `v1` + w + `}`, `v1` + w + `}`},
+		{"default and unknown", `v1` + w + `,"old":1,"spec":{"parts":[{"name":"a","old":1}]}}`, v1,
+			`v1` + w + `,"spec":{"colour":"red","parts":[{"count":1,"name":"a"}]}}`, `v1` + w + `,"spec":{"colour":"red","parts":[{"count":1,"name":"a"}]}}`},
+		{"through another version", `v1` + w + `,"old":1,"spec":{}}`, beta, `v1beta1` + w + `,"spec":{"colour":"red"}}`, `v1` + w + `,"spec":{"colour":"red"}}`},
+		{"stored at another version", `v1beta1` + w + `,"other":1,"spec":{}}`, v1, `v1` + w + `,"spec":{}}`, `v1` + w + `,"spec":{}}`},
+		{"kept by a version that keeps all", `v1beta1` + w + `,"other":1}`, beta, `v1beta1` + w + `,"other":1}`, `v1` + w + `}`},
+		{"stored at a version that is gone", `v1alpha1` + w + `,"other":1,"spec":{}}`, v1, `v1` + w + `,"spec":{"colour":"red"}}`, `v1` + w + `,"spec":{"colour":"red"}}`},
+		{"malformed metadata", `v1","kind":"Widget","metadata":{"labels":{"a":1},"name":"w"}}`, v1, `v1` + w + `}`, `v1` + w + `}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, _, err := test.kind.StorageCodec.Decode([]byte(head+test.stored), nil, test.kind.New())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := runtime.Encode(unstructured.UnstructuredJSONScheme, o); string(got) != head+test.want+"\n" {
+				t.Errorf("read\n%swant\n%s", got, head+test.want)
+			}
+			written, err := runtime.Encode(test.kind.StorageCodec, o)
+			if err != nil || string(written) != head+test.again+"\n" {
+				t.Errorf("written again, %v:\n%swant\n%s", err, written, head+test.again)
+			}
+			if got := o.GetObjectKind().GroupVersionKind(); got != test.kind.GVK {
+				t.Errorf("encoding changed %v to %v", test.kind.GVK, got)
+			}
+			today, err := test.kind.Custom.Today([]byte(head + test.stored + "\n"))
+			if err != nil || (today == nil) != (test.stored == test.want) || today != nil && string(today) != head+test.want+"\n" {
+				t.Errorf("today: %v %s", err, today)
+			}
+		})
 	}
 	if !v1.StoredAsServed() || beta.StoredAsServed() {
 		t.Error("v1 is stored, v1beta1 is not")

@@ -155,10 +155,10 @@ func (o sample) value() []byte {
 	if o.namespace != "" {
 		metadata["namespace"] = o.namespace
 	}
-	if o.labels != nil {
+	if len(o.labels) > 0 {
 		metadata["labels"] = o.labels
 	}
-	if o.annotations != nil {
+	if len(o.annotations) > 0 {
 		metadata["annotations"] = o.annotations
 	}
 	object := map[string]any{"apiVersion": k.Storage.String(), "kind": k.GVK.Kind, "metadata": metadata}

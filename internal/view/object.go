@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -122,7 +123,11 @@ func (o *object) decode() (runtime.Object, error) {
 		partial.SetGroupVersionKind(metadataGVK())
 		return partial, o.readMeta(&partial.ObjectMeta)
 	}
-	decoded, err := runtime.Decode(o.reader.kind.StorageCodec, d.value)
+	codec := o.reader.kind.StorageCodec
+	if o.reader.look.at != "" && o.reader.kind.Custom != nil {
+		codec = unstructured.UnstructuredJSONScheme // what travels is what was written
+	}
+	decoded, err := runtime.Decode(codec, d.value)
 	if err != nil {
 		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
 	}

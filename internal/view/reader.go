@@ -75,7 +75,14 @@ func (r *reader) query(ctx context.Context, name string) query {
 // be rendered for a location is not an object of its view: the location keeps
 // what it has, and all other objects are not held back.
 func (r *reader) shown(row *table.Row, s selection) bool {
-	if row == nil || !r.lens.holds(row) || !s.matches(r.kind, r.look, row) {
+	if row == nil || !r.lens.holds(row) {
+		return false
+	}
+	selectable := row
+	if s.fields != nil {
+		selectable = r.today(row)
+	}
+	if !s.matches(r.kind, r.look, selectable) {
 		return false
 	}
 	if r.look.at == "" {
@@ -256,6 +263,7 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 
 // complete is the row as it is shown.
 func (r *reader) complete(row *table.Row) *table.Row {
+	row = r.today(row)
 	if r.server.config.Complete == nil || row == nil {
 		return row
 	}

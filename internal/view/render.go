@@ -33,7 +33,9 @@ type Traveller interface {
 type rendering struct {
 	digest wire.Sum
 	first  weak.Pointer[byte]
-	size   int
+	size   int // 0: not rendered yet
+	// today is the ID of the definition by which the value reads as it is written.
+	today uint64
 }
 
 // Render returns what a location gets of a row, whose resource t is for. It
@@ -66,8 +68,8 @@ func Digest(t Traveller, row *table.Row, l key.Location) (wire.Sum, error) {
 }
 
 func remembered(row *table.Row) (rendering, bool) {
-	known, ok := row.Memo.Load().(rendering)
-	return known, ok
+	known, _ := row.Memo.Load().(rendering)
+	return known, known.size > 0
 }
 
 // placed is the membership of rows that go to locations.

@@ -40,6 +40,9 @@ type Config struct {
 	// Gone, if set, gives a channel that is closed when a space is deleted:
 	// watches of the space end then. A nil channel is never closed.
 	Gone func(key.Space) <-chan struct{}
+	// Defines, if set, says whether a space still defines a kind as it is. Watches
+	// of a kind end when its space has redefined it.
+	Defines func(key.Space, *kinds.Kind) bool
 	// Complete, if set, returns the bytes to show of a row in place of those in
 	// the log, or nil: for what is computed when it is read. It is asked once
 	// for each time a row is shown, and causes no events.

@@ -12,7 +12,7 @@ import (
 )
 
 // Watch starts a watch. It ends with the context, with Stop, with the server,
-// with the space, or with an event that carries 410 when the window has left it.
+// with the space, with the definition of its kind, or with an event that carries 410 when the window has left it.
 func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
@@ -34,14 +34,21 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if w.location != nil && w.cursor < w.location.CreateRev {
 		return nil, expired(table.ErrExpired) // what went before is another location's
 	}
-	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
+	redefined, err := r.redefinition()
 	if err != nil {
 		return nil, expired(err)
 	}
+	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
+	if err != nil {
+		redefined.close()
+		return nil, expired(err)
+	}
 	if err := r.server.begin(); err != nil {
+		redefined.close()
 		sub.Close()
 		return nil, err
 	}
+	w.redefined = redefined
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.sub, w.results, w.ended = sub, make(chan watch.Event, pendingEvents), make(chan struct{})
 	go w.run(ctx)
@@ -64,6 +71,8 @@ type watcher struct {
 	sub *table.Subscription
 	// cursor is the revision up to which everything has been taken by the client.
 	cursor int64
+	// redefined tells when the kind is no longer what it was.
+	redefined redefinition
 	// woken says that the subscription woke the watch while it was busy.
 	woken   bool
 	results chan watch.Event
@@ -109,6 +118,7 @@ func (w *watcher) run(ctx context.Context) {
 	defer close(w.results)
 	defer w.cancel()
 	defer w.sub.Close()
+	defer w.redefined.close()
 	timer := newBookmarkTimer(ctx, w.reader.server.config.BookmarkEvery)
 	defer timer.Stop()
 	err := w.follow(ctx, timer)
@@ -139,6 +149,10 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 		}
 	}
 	for {
+		until, ends, err := w.redefined.until()
+		if err != nil {
+			return err
+		}
 		steps, upTo, err := w.sub.Poll()
 		if err != nil {
 			return err
@@ -147,11 +161,17 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 			return table.ErrExpired
 		}
 		for _, step := range steps {
+			if ends && step.Rev > until {
+				break
+			}
 			w.cursor = step.Rev - 1
 			if err := w.sendStep(ctx, timer, step); err != nil {
 				return err
 			}
 			w.cursor = step.Rev
+		}
+		if ends {
+			return errStopped
 		}
 		w.cursor = upTo
 		if timer.take() && w.bookmarks {
@@ -184,6 +204,8 @@ func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
 	}
 	select {
 	case <-w.sub.Wake():
+		return nil
+	case <-w.redefined.wake():
 		return nil
 	case <-timer.C:
 		timer.rang()

@@ -1,0 +1,79 @@
+package view
+
+import (
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// today is a row as its CRD has it read now, whatever the CRD said when it was
+// written; of a built-in kind, and of what a location gets, it is the row
+// itself. That a row reads as it is written is found out once.
+func (r *reader) today(row *table.Row) *table.Row {
+	custom := r.kind.Custom
+	if custom == nil || row == nil || r.look.at != "" || r.look.metadataOnly {
+		return row
+	}
+	known, _ := remembered(row)
+	if known.today == custom.ID() {
+		return row
+	}
+	value, err := custom.Today(row.Value)
+	if err != nil {
+		return row // encoding it says what is wrong
+	}
+	if value == nil {
+		known.today = custom.ID()
+		row.Memo.Store(known)
+		return row
+	}
+	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
+}
+
+// redefinition tells a watch that the CRD of its kind was changed or deleted.
+// The watch then ends, and clients that begin another one get what is new.
+type redefinition struct {
+	reader *reader
+	space  key.Space
+	sub    *table.Subscription // nil if there is no CRD
+}
+
+func (r *reader) redefinition() (redefinition, error) {
+	l, ok := r.lens.(spaceLens)
+	if !ok || r.server.config.Defines == nil || r.kind.Custom == nil || r.kind.GVK.Group == v1alpha1.Group {
+		return redefinition{}, nil
+	}
+	crd := key.Identity{Resource: key.CRDs, Name: r.kind.Resource.Resource + "." + r.kind.GVK.Group}
+	t := r.server.config.Table
+	sub, err := t.Subscribe(table.At(key.Object{Space: l.name, Identity: crd}.Key()), t.Rev())
+	return redefinition{reader: r, space: l.name, sub: sub}, err
+}
+
+func (d redefinition) close() {
+	if d.sub != nil {
+		d.sub.Close()
+	}
+}
+
+func (d redefinition) wake() <-chan struct{} {
+	if d.sub == nil {
+		return nil
+	}
+	return d.sub.Wake()
+}
+
+// until is the last revision at which the kind was what it was when the watch
+// began; ok says that it no longer is.
+func (d redefinition) until() (rev int64, ok bool, err error) {
+	if d.sub == nil {
+		return 0, false, nil
+	}
+	steps, upTo, err := d.sub.Poll()
+	if err != nil || d.reader.server.config.Defines(d.space, d.reader.kind) {
+		return 0, false, err
+	}
+	if len(steps) > 0 {
+		upTo = steps[0].Rev
+	}
+	return upTo, true, nil
+}
