@@ -16,12 +16,13 @@ import (
 type Network struct {
 	// Hub is the address of this machine as the site sees it through the router.
 	Hub string
+	// Beside is its address on the other way, that to the cluster.
+	Beside string
 
 	t            T
 	site, router string // namespaces
-	// here is this machine's end of the cluster's link, gateway the router as the
-	// site sees it.
-	here, gateway string
+	// gateway is the router as the site sees it.
+	gateway string
 	// address is the site's, other what it is to have next.
 	address, other string
 }
@@ -50,7 +51,7 @@ func StartNetwork(t T) *Network {
 	}
 	net := &Network{
 		t: t, site: "orrery-site-" + port, router: "orrery-router-" + port,
-		Hub: at(1), gateway: at(9), address: at(10), other: at(11), here: at(17),
+		Hub: at(1), gateway: at(9), address: at(10), other: at(11), Beside: at(17),
 	}
 	net.remove() // what a test has left that was killed
 	t.Cleanup(net.remove)
@@ -135,9 +136,13 @@ func (n *Network) Roam() {
 	n.ip("-n", n.site, "route", "replace", "default", "via", n.gateway)
 }
 
-// Within has the process run in the network from its next start.
+// Within has the process run in the network from its next start; nil: as a process
+// of this machine.
 func (p *Process) Within(n *Network) {
-	p.within = []string{"ip", "netns", "exec", n.site}
+	p.within = nil
+	if n != nil {
+		p.within = []string{"ip", "netns", "exec", n.site}
+	}
 }
 
 // Kubeconfig is the agent's of a cluster as it is reached from within the network.
@@ -147,7 +152,7 @@ func (n *Network) Kubeconfig(c *Cluster) string {
 	if err != nil {
 		n.t.Fatalf("read the kubeconfig of cluster %q: %v", c.Name, err)
 	}
-	link := startLink(n.t, n.here+":0", c.address)
+	link := startLink(n.t, n.Beside+":0", c.address)
 	for _, cluster := range config.Clusters {
 		cluster.TLSServerName, _ = splitAddress(c.address)
 		cluster.Server = "https://" + link.Address

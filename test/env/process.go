@@ -37,10 +37,16 @@ type Process struct {
 // the test failed.
 func newProcess(t T, name, binary, dir string) *Process {
 	t.Helper()
+	return processOf(t, name, Binary(t, binary), dir)
+}
+
+// processOf is newProcess of a program that is not one of ours.
+func processOf(t T, name, path, dir string) *Process {
+	t.Helper()
 	p := &Process{
 		t:      t,
 		name:   name,
-		binary: Binary(t, binary),
+		binary: path,
 		// HOME keeps what a user of this machine has configured out of the test.
 		env:    append(os.Environ(), "HOME="+dir, "KUBECONFIG="),
 		stdout: filepath.Join(dir, name+".out"),
@@ -84,6 +90,12 @@ func (p *Process) start(args ...string) {
 		defer close(done)
 		_ = cmd.Wait() // the outcome is read from ProcessState
 	}()
+}
+
+// Setenv adds variables, each NAME=VALUE, to what the process sees from its next
+// start.
+func (p *Process) Setenv(variables ...string) {
+	p.env = append(p.env, variables...) // the last one of a name counts
 }
 
 // Running reports whether the process was started and has not ended.

@@ -200,8 +200,8 @@ func (l *life) heal() {
 	l.startHub()
 	l.startAgent()
 	for _, space := range spaceNames {
-		for _, n := range []string{"-a", "-b"} {
-			l.restoreNamespace(space, space+n)
+		for _, n := range namespaces(space) {
+			l.restoreNamespace(space, n)
 		}
 	}
 }

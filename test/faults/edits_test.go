@@ -24,6 +24,10 @@ var (
 
 const always = "always"
 
+// shared is a namespace of every space: what is in it is wanted at a location by
+// as many as place it there.
+const shared = "shared"
+
 // thing is one object that may exist in a space.
 type thing struct {
 	space, namespace, name string
@@ -31,16 +35,26 @@ type thing struct {
 	kind                   string
 }
 
+// key is what the thing is called at a site, source what in all spaces together.
 func (o thing) key() string {
 	return strings.Join([]string{o.gvr.Group, o.kind, o.namespace, o.name}, "/")
 }
 
-// draw chooses one of the things there may be. Names are of their space, so that
-// no two spaces want the same identity.
+// namespaces are those of a space.
+func namespaces(space string) []string { return []string{space + "-a", space + "-b", shared} }
+
+func (o thing) source() string { return o.space + "|" + o.key() }
+
+// draw chooses one of the things there may be. But for those in the shared
+// namespace no two spaces want the same identity.
 func (l *life) draw() thing {
 	space := pick(l.r, spaceNames)
-	o := thing{space: space, namespace: space + pick(l.r, []string{"-a", "-b"})}
+	o := thing{space: space, namespace: pick(l.r, namespaces(space))}
 	switch n := l.r.IntN(10); {
+	case o.namespace == shared && n < 8:
+		o.gvr, o.kind, o.name = world.ConfigMaps, "ConfigMap", fmt.Sprintf("c%d", l.r.IntN(4))
+	case o.namespace == shared:
+		o.gvr, o.kind, o.name = world.Deployments, "Deployment", "d0"
 	case n < 6:
 		o.gvr, o.kind, o.name = world.ConfigMaps, "ConfigMap", fmt.Sprintf("c%d", l.r.IntN(6))
 	case n < 8:
@@ -131,8 +145,8 @@ func (l *life) furnish(space string) {
 		},
 	}}
 	_, err := l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), crd, metav1.CreateOptions{})
-	for _, n := range []string{"-a", "-b"} {
-		err = errors.Join(err, l.addNamespace(space, space+n))
+	for _, n := range namespaces(space) {
+		err = errors.Join(err, l.addNamespace(space, n))
 	}
 	for _, group := range []string{"g0", "g1"} {
 		err = errors.Join(err, l.addPlacement(space, group))
@@ -158,7 +172,7 @@ func (l *life) addPlacement(space, group string) error {
 
 // acknowledged keeps what the hub said of an edit: value, if it was granted.
 func (l *life) acknowledged(o thing, value string, err error) {
-	k := o.space + "|" + o.key()
+	k := o.source()
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -175,26 +189,26 @@ func (l *life) write() {
 	l.serial++
 	value := fmt.Sprint("v", l.serial)
 	r := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace)
-	l.edited[o.key()] = true
+	l.edited[o.source()] = true
 	old, err := r.Get(l.t.Context(), o.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		l.moved[o.key()] = true
+		l.moved[o.source()] = true
 		_, err = r.Create(l.t.Context(), o.body(pick(l.r, groups), value), metav1.CreateOptions{})
 	case err == nil:
 		u := o.body(old.GetLabels()["for"], value)
 		u.SetResourceVersion(old.GetResourceVersion())
 		_, err = r.Update(l.t.Context(), u, metav1.UpdateOptions{})
 	}
-	l.note("write %s = %s: %v", o.key(), value, err)
+	l.note("write %s of %s = %s: %v", o.key(), o.space, value, err)
 	l.acknowledged(o, value, err)
 }
 
 func (l *life) remove() {
 	o := l.draw()
-	l.moved[o.key()], l.edited[o.key()] = true, true
+	l.moved[o.source()], l.edited[o.source()] = true, true
 	err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Delete(l.t.Context(), o.name, metav1.DeleteOptions{})
-	l.note("remove %s: %v", o.key(), err)
+	l.note("remove %s of %s: %v", o.key(), o.space, err)
 	l.acknowledged(o, "", err)
 }
 
@@ -205,10 +219,10 @@ func (l *life) relabel() {
 	if group != "" {
 		value = `"` + group + `"`
 	}
-	l.moved[o.key()], l.edited[o.key()] = true, true
+	l.moved[o.source()], l.edited[o.source()] = true, true
 	_, err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Patch(l.t.Context(), o.name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"for":`+value+`}}}`), metav1.PatchOptions{})
-	l.note("relabel %s: %q: %v", o.key(), group, err)
+	l.note("relabel %s of %s: %q: %v", o.key(), o.space, group, err)
 }
 
 // moveLocation changes what is placed on a location.
@@ -240,13 +254,13 @@ func (l *life) movePlacement() {
 // before the next round.
 func (l *life) removeNamespace() {
 	space := pick(l.r, spaceNames)
-	name := space + pick(l.r, []string{"-a", "-b"})
-	l.moved["namespace|"+name] = true
+	name := pick(l.r, namespaces(space))
+	l.moved["namespace|"+space+"|"+name] = true
 	for k := range l.promised {
-		if strings.Contains(k, "/"+name+"/") {
+		if strings.HasPrefix(k, space+"|") && strings.Contains(k, "/"+name+"/") {
 			delete(l.promised, k)
 		}
 	}
 	err := l.spaces[space].Resource(world.Namespaces).Delete(l.t.Context(), name, metav1.DeleteOptions{})
-	l.note("remove namespace %s: %v", name, err)
+	l.note("remove namespace %s of %s: %v", name, space, err)
 }

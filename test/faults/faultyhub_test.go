@@ -14,7 +14,6 @@ import (
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
-	"orrery.dev/orrery/test/world"
 )
 
 // faultyHub answers an agent as no sound hub would.
@@ -45,11 +44,19 @@ func startFaultyHub(t *testing.T) *faultyHub {
 // trusted is the join token of a location whose agent trusts the faulty hub, too.
 func (h *faultyHub) trusted(t *testing.T, token string, link *env.Link) string {
 	t.Helper()
-	join, err := wire.ParseJoin(world.Through(t, token, link))
+	return trusting(t, token, link.Address, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw}))
+}
+
+// trusting is the join token with another address of the hub, and another
+// certificate that the agent is to trust, too.
+func trusting(t *testing.T, token, address string, certificate []byte) string {
+	t.Helper()
+	join, err := wire.ParseJoin(token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	join.CA += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw}))
+	join.Hub = "https://" + address
+	join.CA += string(certificate)
 	return join.Encode()
 }
 

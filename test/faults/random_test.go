@@ -46,7 +46,7 @@ type life struct {
 	before  map[string]world.Listed
 	foreign map[string]map[string]types.UID
 	// moved says whose place or life was touched in this round, and edited whose
-	// content was.
+	// content was: at the sites under its key, in a space under that of its source.
 	moved, edited map[string]bool
 	// promised is what the hub acknowledged last of an object: its value; "": that
 	// it is gone. What was not acknowledged is not in it.

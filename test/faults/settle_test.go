@@ -74,13 +74,17 @@ func (l *life) sources(space string) (world.Listed, error) {
 	return all, nil
 }
 
-// wanted is what a location is to have.
-func (l *life) wanted(site string) (world.Listed, error) {
+// wants is what a location is to have, by key and, where several want the same
+// identity, by space.
+type wants map[string]world.Listed
+
+// wanted reads from the spaces what a location is to have.
+func (l *life) wanted(site string) (wants, error) {
 	location, err := l.root.Resource(world.Locations).Get(l.t.Context(), site, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	want := world.Listed{}
+	want := wants{}
 	for _, space := range spaceNames {
 		placements := world.Listed{}
 		if err := placements.Add(l.t.Context(), l.spaces[space].Resource(world.Placements), ""); err != nil {
@@ -94,16 +98,19 @@ func (l *life) wanted(site string) (world.Listed, error) {
 			group := u.GetLabels()["for"]
 			placed := group != "" && placements["orrery.dev/Placement//"+group] != nil
 			if placed && (group == always || location.GetLabels()[space+"-"+group] == "yes") {
-				want[k] = u
+				if want[k] == nil {
+					want[k] = world.Listed{}
+				}
+				want[k][space] = u
 			}
 		}
 	}
 	return want, nil
 }
 
-// compare compares a site with what it is to have, object by object, and returns
-// what it has.
-func (l *life) compare(s *world.Site, want world.Listed) (world.Listed, error) {
+// compare compares a site with what it is to have, object by object, and with what
+// it is said to have, and returns what it has.
+func (l *life) compare(s *world.Site, want wants) (world.Listed, error) {
 	have, err := s.Marked(l.World)
 	if err != nil {
 		return nil, err
@@ -119,7 +126,12 @@ func (l *life) compare(s *world.Site, want world.Listed) (world.Listed, error) {
 		h := have[k]
 		if h == nil {
 			all = append(all, fmt.Errorf("%s is assigned and not there", k))
-		} else if diff := differs(w, h); diff != "" {
+			continue
+		}
+		space := spaceOf(h)
+		if w[space] == nil {
+			all = append(all, fmt.Errorf("%s is that of space %q, which does not place it there", k, space))
+		} else if diff := differs(w[space], h); diff != "" {
 			all = append(all, fmt.Errorf("%s: %s", k, diff))
 		}
 	}
@@ -127,6 +139,9 @@ func (l *life) compare(s *world.Site, want world.Listed) (world.Listed, error) {
 		if want[k] == nil {
 			all = append(all, fmt.Errorf("%s is there and not assigned", k))
 		}
+	}
+	if len(all) == 0 {
+		all = append(all, l.told(s.Name, want, have))
 	}
 	return have, errors.Join(all...)
 }
@@ -153,6 +168,9 @@ func differs(source, at *unstructured.Unstructured) string {
 	}
 	return ""
 }
+
+// spaceOf is the space that an object at a site names as its source's.
+func spaceOf(u *unstructured.Unstructured) string { return u.GetLabels()["orrery.dev/space"] }
 
 // kept checks that the spaces hold what the hub acknowledged.
 func (l *life) kept() error {
@@ -185,13 +203,19 @@ func (l *life) undisturbed(site string, now world.Listed) error {
 	var all []error
 	for k, was := range l.before[site] {
 		is := now[k]
-		if is == nil || l.mayMove(site, was) || l.mayMove(site, is) {
+		if is == nil || l.mayMove(site, was) {
+			continue
+		}
+		if spaceOf(is) != spaceOf(was) {
+			all = append(all, fmt.Errorf("location %s: %s went from space %q to %q", site, k, spaceOf(was), spaceOf(is)))
+		}
+		if l.mayMove(site, is) {
 			continue
 		}
 		if is.GetUID() != was.GetUID() {
 			all = append(all, fmt.Errorf("location %s: %s was replaced", site, k))
 		}
-		if was.GetKind() == "ConfigMap" && !l.edited[k] && is.GetResourceVersion() != was.GetResourceVersion() {
+		if was.GetKind() == "ConfigMap" && !l.edited[k] && !l.edited[spaceOf(was)+"|"+k] && is.GetResourceVersion() != was.GetResourceVersion() {
 			all = append(all, fmt.Errorf("location %s: %s was written to without a reason", site, k))
 		}
 	}
@@ -201,12 +225,12 @@ func (l *life) undisturbed(site string, now world.Listed) error {
 // mayMove says whether something happened in this round by which an object can
 // leave its site and come back.
 func (l *life) mayMove(site string, u *unstructured.Unstructured) bool {
-	space, k, namespace := u.GetLabels()["orrery.dev/space"], world.KeyOf(u), u.GetNamespace()
+	space, k, namespace := spaceOf(u), world.KeyOf(u), u.GetNamespace()
 	if u.GetKind() == "Namespace" {
 		namespace = u.GetName()
 	}
 	definition := u.GetKind() == "Widget" || u.GetKind() == "CustomResourceDefinition"
-	return l.moved[k] || l.moved["namespace|"+namespace] || definition && l.moved["definition|"+space] ||
+	return l.moved[k] || l.moved[space+"|"+k] || l.moved["namespace|"+space+"|"+namespace] || definition && l.moved["definition|"+space] ||
 		l.moved[site+"|"+space+"|"+u.GetLabels()["for"]]
 }
 

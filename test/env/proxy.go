@@ -1,0 +1,124 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Proxy is a proxy as sites have them between an agent and its hub. It runs until
+// the test ends.
+type Proxy struct {
+	*Process
+	// Address is HOST:PORT of where it listens.
+	Address string
+}
+
+// StartPassing starts HAProxy, which passes on connections to target, HOST:PORT,
+// as they are.
+func StartPassing(t T, target string) *Proxy {
+	t.Helper()
+	listen := address(t)
+	return startHAProxy(t, listen, fmt.Sprintf(`
+  mode tcp
+listen hub
+  bind %s
+  server hub %s
+`, listen, target))
+}
+
+// StartTerminating starts HAProxy, which speaks HTTP/1.1 to both sides, to clients
+// with a certificate and its key, and passes on requests to target, HOST:PORT.
+func StartTerminating(t T, target string, cert, key []byte) *Proxy {
+	t.Helper()
+	listen, file := address(t), filepath.Join(t.TempDir(), "haproxy.pem")
+	if err := os.WriteFile(file, append(cert[:len(cert):len(cert)], key...), 0o600); err != nil {
+		t.Fatalf("start a proxy: %v", err)
+	}
+	return startHAProxy(t, listen, fmt.Sprintf(`
+  mode http
+listen hub
+  bind %s ssl crt %s alpn http/1.1
+  server hub %s ssl verify none alpn http/1.1
+`, listen, file, target))
+}
+
+func startHAProxy(t T, listen, config string) *Proxy {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	config = "defaults\n  timeout connect 5s\n  timeout client 1m\n  timeout server 1m" + config
+	return startProxyServer(t, listen, "haproxy", file, config, "-db", "-f", file)
+}
+
+// StartForwarding starts Squid, which connects its clients to wherever they ask
+// for, at a host of this machine.
+func StartForwarding(t T, host string) *Proxy {
+	t.Helper()
+	_, port := splitAddress(address(t))
+	listen, file := net.JoinHostPort(host, port), filepath.Join(t.TempDir(), "squid.conf")
+	// It works as a user who may not write where the test may, and leaves memory
+	// under its name when it is killed.
+	name := "orrery" + port
+	shared, err := filepath.Glob("/dev/shm/" + name + "-*")
+	if err != nil {
+		t.Fatalf("start a proxy: %v", err)
+	}
+	for _, file := range shared {
+		if err := os.Remove(file); err != nil {
+			t.Fatalf("start a proxy: %v", err)
+		}
+	}
+	p := startProxyServer(t, listen, "squid", file, fmt.Sprintf(`
+http_port %s
+http_access allow all
+access_log none
+cache_log /dev/null
+cache deny all
+coredump_dir /
+pid_filename none
+netdb_filename none
+pinger_enable off
+shutdown_lifetime 1 second
+`, listen), "-N", "-d1", "-n", name, "-f", file)
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// startProxyServer writes a file of configuration and starts a program of this
+// machine with it.
+func startProxyServer(t T, listen, program, file, config string, args ...string) *Proxy {
+	t.Helper()
+	path := installed(t, program)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	p := &Proxy{Process: processOf(t, program, path, filepath.Dir(file)), Address: listen}
+	p.start(args...)
+	Eventually(t, startTimeout, func() error {
+		if !p.Running() {
+			t.Fatalf("%s ended: %s\n%s%s", program, p.cmd.ProcessState, tail(p.stderr), tail(p.stdout))
+		}
+		conn, err := net.Dial("tcp", listen)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	return p
+}
+
+// installed returns the path of a program that a Debian package brings.
+func installed(t T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+	}
+	if err != nil {
+		t.Fatalf("%s is needed, which make peers installs: %v", name, err)
+	}
+	return path
+}
