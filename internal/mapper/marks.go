@@ -1,12 +1,16 @@
 package mapper
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -130,17 +134,17 @@ func (m *objectMeta) revision() uint64 {
 
 // dress makes the body of an apply: the rendering with the marks, and with what
 // must hold of the object at the target. uid is the UID it must have; empty: it
-// must not exist.
+// must not exist. The rest of the object stays as it was written, unread.
 func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(object))
-	dec.UseNumber() // numbers travel as they were written
-	var body map[string]any
-	if err := dec.Decode(&body); err != nil {
-		return nil, fmt.Errorf("decode object: %w", err)
+	old := gjson.GetBytes(object, "metadata")
+	if !old.IsObject() {
+		return nil, errors.New("object: there is no metadata")
 	}
-	meta, err := child(body, "metadata")
-	if err != nil {
-		return nil, err
+	dec := json.NewDecoder(strings.NewReader(old.Raw))
+	dec.UseNumber() // numbers travel as they were written
+	var meta map[string]any
+	if err := dec.Decode(&meta); err != nil {
+		return nil, fmt.Errorf("decode metadata: %w", err)
 	}
 	if meta["name"] != o.Name || o.Namespace != "" && meta["namespace"] != o.Namespace {
 		return nil, fmt.Errorf("object: metadata does not name %q", o.Identity.String())
@@ -154,7 +158,7 @@ func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]by
 		return nil, err
 	}
 	labels[locationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
-	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = body["kind"], sourceUID
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), sourceUID
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
 	delete(meta, "managedFields")
 	delete(meta, "uid")
@@ -164,7 +168,11 @@ func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]by
 	} else {
 		meta["uid"] = uid
 	}
-	return json.Marshal(body)
+	dressed, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	return slices.Concat(object[:old.Index], dressed, object[old.Index+len(old.Raw):]), nil
 }
 
 // child returns a map in a map, made if it is missing.

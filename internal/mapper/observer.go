@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -246,8 +247,21 @@ func (w *observer) follow(ctx context.Context, revision string) (string, error) 
 
 // watchEvent is one line of a watch.
 type watchEvent struct {
-	Type   string          `json:"type"`
-	Object json.RawMessage `json:"object"`
+	Type   string
+	Object observation
+	// Error is the Status that an event of that type has instead of an object.
+	Error json.RawMessage
+}
+
+// UnmarshalJSON decodes the object in place.
+func (e *watchEvent) UnmarshalJSON(b []byte) error {
+	e.Type = text(gjson.GetBytes(b, "type"))
+	object := gjson.GetBytes(b, "object").Raw
+	if e.Type == "ERROR" || object == "" {
+		e.Error = json.RawMessage(object)
+		return nil
+	}
+	return e.Object.UnmarshalJSON([]byte(object))
 }
 
 // watch shows changes until the watch ends, and returns the last revision.
@@ -275,14 +289,14 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 		}
 		if e.Type == "ERROR" {
 			s := apierrors.StatusError{}
-			if err := json.Unmarshal(e.Object, &s.ErrStatus); err != nil {
+			if err := json.Unmarshal(e.Error, &s.ErrStatus); err != nil {
 				return revision, fmt.Errorf("watch %s: decode error event: %w", w.Resource, err)
 			}
 			return revision, &s
 		}
-		var o observation
-		if err := json.Unmarshal(e.Object, &o); err != nil {
-			return revision, fmt.Errorf("watch %s: decode event: %w", w.Resource, err)
+		o := e.Object
+		if o.Metadata.ResourceVersion == "" {
+			return revision, fmt.Errorf("watch %s: an event of type %q has no object with a revision", w.Resource, e.Type)
 		}
 		revision = o.Metadata.ResourceVersion
 		if e.Type == "BOOKMARK" {

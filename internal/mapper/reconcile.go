@@ -98,6 +98,9 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 		return
 	}
 	o := r.act(ctx, t)
+	if o.seen != nil && o.seen.presence == present {
+		r.engine.saw(it, *o.seen)
+	}
 	reports, gone := t.reports(o, time.Now())
 	res := result{
 		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,

@@ -72,6 +72,16 @@ func (e *engine) notice(it *item, s *sighting) bool {
 	return before != now
 }
 
+// saw takes note of what an answer to a request of our own showed, at once: the
+// watch, which shows it too, then has nothing new, and no second turn is needed.
+func (e *engine) saw(it *item, seen observed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if seen.revision >= it.seen.revision {
+		it.seen = seen
+	}
+}
+
 // synced takes note that a list of a kind is complete: what it did not show, and
 // was not changed since, is absent. It queues all items of the kind.
 func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint64) {

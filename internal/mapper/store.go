@@ -19,8 +19,12 @@ const (
 	lockWait = 2 * time.Second
 	// maxGroup bounds how many writes share a transaction.
 	maxGroup = 512
-	// commitLinger is how far apart commits are that nobody waits for.
+	// commitLinger is how far apart commits are that nobody waits for, and busyLinger
+	// when the last one was of manyWrites or more: a commit syncs the disk twice,
+	// which was a sixth of what a full sync took when they did not wait longer.
 	commitLinger = 25 * time.Millisecond
+	busyLinger   = 100 * time.Millisecond
+	manyWrites   = 8
 	// storeRetry is how long to wait after a commit that failed (a full disk).
 	storeRetry = time.Second
 )
@@ -95,6 +99,7 @@ type commit struct {
 // submit come back, and go on enforcing what is known.
 func (s *store) run(ctx context.Context) {
 	var last, again time.Time
+	linger := commitLinger
 	for {
 		select {
 		case c := <-s.work:
@@ -103,7 +108,7 @@ func (s *store) run(ctx context.Context) {
 				c.fail(*why)
 				continue
 			}
-			s.group(ctx, c, last.Add(commitLinger))
+			linger = lingerAfter(s.group(ctx, c, last.Add(linger)))
 			last = time.Now()
 			again = last.Add(storeRetry)
 		case <-ctx.Done():
@@ -117,6 +122,13 @@ func (s *store) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func lingerAfter(writes int) time.Duration {
+	if writes >= manyWrites {
+		return busyLinger
+	}
+	return commitLinger
 }
 
 // gather adds to first what is waiting, and what comes until due or until
@@ -147,15 +159,16 @@ func (s *store) gather(ctx context.Context, first *commit, due time.Time) []*com
 	return batch
 }
 
-// group commits first and others with it in one transaction. One that cannot be
-// done is refused by itself.
-func (s *store) group(ctx context.Context, first *commit, due time.Time) {
+// group commits first and others with it in one transaction, and returns how many
+// there were. One that cannot be done is refused by itself.
+func (s *store) group(ctx context.Context, first *commit, due time.Time) int {
 	batch := s.gather(ctx, first, due)
+	n := len(batch)
 	for len(batch) > 0 {
 		bad, err := s.update(batch)
 		if err == nil {
 			s.took(batch)
-			return
+			break
 		}
 		if bad >= 0 {
 			batch[bad].fail(err)
@@ -168,8 +181,9 @@ func (s *store) group(ctx context.Context, first *commit, due time.Time) {
 		for _, c := range batch {
 			c.fail(err)
 		}
-		return
+		break
 	}
+	return n
 }
 
 // took tells of a batch that is durable.

@@ -136,7 +136,12 @@ func (t *target) exchange(ctx context.Context, r request, v any) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if o, ok := v.(*observation); ok {
+		err = o.UnmarshalJSON(b) // encoding/json would read all of it twice before
+	} else {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: decode answer: %w", r.verb, r.path, err)
 	}
 	return nil
@@ -159,13 +164,6 @@ func statusError(verb string, resp *http.Response) error {
 		s.Code = int32(resp.StatusCode)
 	}
 	return &apierrors.StatusError{ErrStatus: s}
-}
-
-// observation is the metadata, and perhaps the status, of an object at the target.
-type observation struct {
-	Kind     string          `json:"kind"`
-	Metadata objectMeta      `json:"metadata"`
-	Status   json.RawMessage `json:"status"`
 }
 
 // get reads the metadata of an object.

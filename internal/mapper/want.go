@@ -3,8 +3,11 @@ package mapper
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
@@ -85,18 +88,12 @@ func decodeWant(b []byte) (want, []byte, error) {
 
 // typeOf reads version and kind of an object.
 func typeOf(object []byte) (version, kind string, err error) {
-	var t struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+	t := gjson.GetManyBytes(object, "apiVersion", "kind")
+	_, version = splitVersion(t[0].String())
+	if version == "" || t[1].String() == "" {
+		return "", "", errors.New("decode object: apiVersion or kind is missing")
 	}
-	if err := json.Unmarshal(object, &t); err != nil {
-		return "", "", fmt.Errorf("decode object: %w", err)
-	}
-	_, t.APIVersion = splitVersion(t.APIVersion)
-	if t.APIVersion == "" || t.Kind == "" {
-		return "", "", fmt.Errorf("decode object: apiVersion or kind is missing")
-	}
-	return t.APIVersion, t.Kind, nil
+	return strings.Clone(version), strings.Clone(t[1].String()), nil
 }
 
 // splitVersion takes apart GROUP/VERSION, or VERSION in the core group.

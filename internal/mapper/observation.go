@@ -1,0 +1,108 @@
+package mapper
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// observation is the metadata, and perhaps the status, of an object at the target.
+type observation struct {
+	Kind     string
+	Metadata objectMeta
+	Status   json.RawMessage
+}
+
+// UnmarshalJSON takes what the agent looks at, in one pass: answers and watch
+// events are most of what it decodes, and by reflection that was a tenth of a
+// full sync. What it keeps does not share memory with b.
+func (o *observation) UnmarshalJSON(b []byte) error {
+	if !gjson.ValidBytes(b) {
+		return errors.New("not a JSON value")
+	}
+	gjson.ParseBytes(b).ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "kind":
+			o.Kind = text(v)
+		case "metadata":
+			o.Metadata.read(v)
+		case "status":
+			o.Status = json.RawMessage(v.Raw)
+		}
+		return true
+	})
+	return nil
+}
+
+func (m *objectMeta) read(from gjson.Result) {
+	from.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "name":
+			m.Name = text(v)
+		case "namespace":
+			m.Namespace = text(v)
+		case "uid":
+			m.UID = text(v)
+		case "resourceVersion":
+			m.ResourceVersion = text(v)
+		case "generation":
+			m.Generation = v.Int()
+		case "deletionTimestamp":
+			m.DeletionTimestamp = text(v)
+		case "labels":
+			m.Labels = texts(v)
+		case "annotations":
+			m.Annotations = texts(v)
+		case "ownerReferences":
+			for _, r := range v.Array() {
+				m.OwnerReferences = append(m.OwnerReferences, ownerReference{Controller: r.Get("controller").Bool()})
+			}
+		case "managedFields":
+			for _, f := range v.Array() {
+				m.ManagedFields = append(m.ManagedFields, readManagedFields(f))
+			}
+		}
+		return true
+	})
+}
+
+func readManagedFields(from gjson.Result) (f managedFields) {
+	from.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "manager":
+			f.Manager = text(v)
+		case "operation":
+			f.Operation = text(v)
+		case "apiVersion":
+			f.APIVersion = text(v)
+		case "time":
+			f.Time = text(v)
+		case "subresource":
+			f.Subresource = text(v)
+		case "fieldsType":
+			f.FieldsType = text(v)
+		case "fieldsV1":
+			f.FieldsV1 = json.RawMessage(v.Raw)
+		}
+		return true
+	})
+	return f
+}
+
+// text is a string with memory of its own: what is kept of an answer must not keep
+// all of it.
+func text(v gjson.Result) string { return strings.Clone(v.String()) }
+
+func texts(from gjson.Result) map[string]string {
+	if !from.IsObject() {
+		return nil
+	}
+	all := map[string]string{}
+	from.ForEach(func(k, v gjson.Result) bool {
+		all[strings.Clone(k.Str)] = text(v)
+		return true
+	})
+	return all
+}
