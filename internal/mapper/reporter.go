@@ -117,7 +117,7 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 		r.log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.metrics.reports.Add(float64(len(batch)))
-	return more, r.store.write(ctx, func(t *tx) error {
+	return more, r.store.writeWithOthers(ctx, func(t *tx) error {
 		for _, u := range batch {
 			if err := t.sent(u.line.Key, u.seq); err != nil {
 				return err

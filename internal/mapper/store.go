@@ -244,12 +244,20 @@ func (s *store) submit(ctx context.Context, c *commit) error {
 	}
 }
 
-// write does a write and waits until it is durable, or cannot be made so.
+// write does a write at once and waits until it is durable, or cannot be made so.
 func (s *store) write(ctx context.Context, do func(*tx) error) error {
+	return s.await(ctx, &commit{do: do, urgent: true})
+}
+
+// writeWithOthers is write for what is in no hurry.
+func (s *store) writeWithOthers(ctx context.Context, do func(*tx) error) error {
+	return s.await(ctx, &commit{do: do})
+}
+
+func (s *store) await(ctx context.Context, c *commit) error {
 	done := make(chan error, 1)
-	if err := s.submit(ctx, &commit{
-		do: do, done: func() { done <- nil }, failed: func(err error) { done <- err }, urgent: true,
-	}); err != nil {
+	c.done, c.failed = func() { done <- nil }, func(err error) { done <- err }
+	if err := s.submit(ctx, c); err != nil {
 		return err
 	}
 	select {
