@@ -16,6 +16,7 @@ func (h *Hub) loops() []func(context.Context) error {
 		h.spaceLoop,
 		h.namespaceLoop,
 		h.crdLoop,
+		h.namesLoop,
 		h.placementLoop,
 		h.locationLoop,
 		h.returnLoop,
@@ -82,6 +83,20 @@ func (h *Hub) namespaceLoop(ctx context.Context) error {
 func (h *Hub) crdLoop(ctx context.Context) error {
 	c := newController("customresourcedefinitions", h.table, h.config.Logger, h.finish(h.spaces.FinishCRD))
 	return c.run(ctx, source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey})
+}
+
+// namesLoop gives CRDs the names that others of their space have let go of.
+func (h *Hub) namesLoop(ctx context.Context) error {
+	c := newController("names", h.table, h.config.Logger, func(ctx context.Context, s string) error {
+		return h.spaces.SettleNames(ctx, key.Space(s))
+	})
+	return c.run(ctx, source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), func(ch table.Change) []string {
+		o, err := key.ParseObject(ch.Row().Key)
+		if err != nil || ch.Prev == nil && space.NamesAccepted(ch.Cur) {
+			return nil
+		}
+		return []string{string(o.Space)}
+	}})
 }
 
 // finish makes a reconcile of something that goes towards the end of one

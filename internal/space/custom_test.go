@@ -213,6 +213,9 @@ func TestDefinitionLifecycle(t *testing.T) {
 	if h.stored("o/a/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com") != nil || h.keys("o/a/example.com/widgets/") != 0 {
 		t.Error("the CRD or its objects are still there")
 	}
+	if err := h.server.SettleNames(h.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
 	h.must(201, h.do("POST", "a", "/apis/example.com/v1/namespaces/default/gizmos", widget("g", nil)))
 	h.must(200, h.do("DELETE", "a", crds, nil))
 	h.finish(func() (progress, error) { return h.server.FinishCRD(h.ctx, "a", "gizmos.example.com") })

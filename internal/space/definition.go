@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -53,7 +54,10 @@ func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 			crd.Status.StoredVersions = append(crd.Status.StoredVersions, v.Name)
 		}
 	}
-	acceptNames(crd, d.server.namesTaken(space, crd), d.server.config.Now())
+	now := d.server.config.Now()
+	acceptNames(crd, d.server.namesTaken(space, crd), now)
+	setConversion(crd, metav1.NewTime(now))
+	setApproval(crd, metav1.NewTime(now))
 }
 
 func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {

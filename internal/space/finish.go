@@ -47,21 +47,17 @@ func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name stri
 	})
 }
 
-// FinishCRD does the same for the objects of a CRD. Afterwards other CRDs may
-// have the names that it had.
+// FinishCRD does the same for the objects of a CRD. Afterwards SettleNames may
+// have something to give.
 func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
 	plural, group, ok := strings.Cut(name, ".")
 	if !ok {
 		return Idle, fmt.Errorf("finish CRD %q: name has no group", name)
 	}
-	progress, err := s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
 		state.Ascend(key.ResourcePrefix(space, key.NewResource(group, plural)), fn)
 	})
-	if err != nil || progress != Gone {
-		return progress, err
-	}
-	return progress, s.SettleNames(ctx, space)
 }
 
 // FinishSpace deletes a chunk of the keys of a space that is being deleted,

@@ -16,17 +16,18 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
+// NamesAccepted says whether a CRD has all the names that it asks for.
+func NamesAccepted(crd *table.Row) bool {
+	return gjson.GetBytes(crd.Value, `status.conditions.#(type=="NamesAccepted").status`).String() == string(apiextensionsv1.ConditionTrue)
+}
+
 // SettleNames gives the CRDs of a space that were refused names those that are
-// free now. FinishCRD does it whenever names have become free; a hub that
-// starts does it for what was left undone when the last one stopped.
+// free now. It is to be called whenever a CRD was changed or is gone.
 func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
-	if err := s.catchUp(ctx); err != nil {
-		return err
-	}
 	var refused []string
 	prefix := key.ResourcePrefix(space, key.CRDs)
 	s.config.Table.Snapshot().Ascend(prefix, func(row *table.Row) bool {
-		if gjson.GetBytes(row.Value, `status.conditions.#(type=="NamesAccepted").status`).String() != string(apiextensionsv1.ConditionTrue) {
+		if !NamesAccepted(row) {
 			refused = append(refused, strings.TrimPrefix(row.Key, prefix))
 		}
 		return true
