@@ -69,7 +69,7 @@ func locationOf(u user.Info) (key.Location, bool) {
 
 // allowed decides access: members of system:masters may do everything, an
 // agent may talk about its own location and read its own view.
-func allowed(u user.Info, r *http.Request) bool {
+func allowed(u user.Info, method, path string) bool {
 	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return true
 	}
@@ -77,9 +77,9 @@ func allowed(u user.Info, r *http.Request) bool {
 	if !ok {
 		return false
 	}
-	if strings.HasPrefix(r.URL.Path, agentPrefix+string(l)+"/") {
+	if strings.HasPrefix(path, agentPrefix+string(l)+"/") {
 		return true
 	}
 	view := viewPrefix + string(l)
-	return r.Method == http.MethodGet && (r.URL.Path == view || strings.HasPrefix(r.URL.Path, view+"/"))
+	return method == http.MethodGet && (path == view || strings.HasPrefix(path, view+"/"))
 }

@@ -76,7 +76,7 @@ func (h *Hub) authenticated(next http.Handler) http.Handler {
 			h.refuse(w, r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
-		if !allowed(response.User, r) {
+		if !allowed(response.User, r.Method, r.URL.Path) {
 			h.refuse(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
 				"user %q cannot %s path %q", response.User.GetName(), strings.ToLower(r.Method), r.URL.Path)))
 			return

@@ -73,6 +73,10 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 		h.refuse(w, r, notFound(r.URL.Path))
 		return
 	}
+	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
+		reviewHandler(lens, catalog, kind)(w, r)
+		return
+	}
 	handler, err := h.handlerFor(r.Context(), lens, catalog, kind, info)
 	if err != nil {
 		h.refuse(w, r, err)

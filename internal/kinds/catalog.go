@@ -21,6 +21,9 @@ const (
 	Terminating
 	// ReadOnly allows get, list and watch.
 	ReadOnly
+	// Asked is for kinds whose objects are answered and not kept: create is all
+	// that can be done.
+	Asked
 )
 
 // Allows says whether a verb of the Kubernetes API is served.
@@ -30,6 +33,8 @@ func (a Access) Allows(verb string) bool {
 		return verb == "get" || verb == "list" || verb == "watch"
 	case Terminating:
 		return verb != "create"
+	case Asked:
+		return verb == "create"
 	default:
 		return true
 	}

@@ -54,22 +54,28 @@ func NewRegistry() (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, orrery), spaces: newLRU[key.Space, *spaceCatalog](maxSpaceCatalogs)}
-	r.root = NewCatalog(r.builtins, nil)
-	r.plain = NewCatalog(slices.DeleteFunc(slices.Clone(r.builtins), rootOnly), plainAccess)
+	asked, err := askedKinds()
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, orrery, asked), spaces: newLRU[key.Space, *spaceCatalog](maxSpaceCatalogs)}
+	r.root = NewCatalog(r.builtins, func(k *Kind) Access {
+		if slices.Contains(asked, k) {
+			return Asked
+		}
+		return ReadWrite
+	})
+	r.plain = NewCatalog(slices.DeleteFunc(slices.Clone(r.builtins), rootOnly), func(k *Kind) Access {
+		if k.Resource == key.Locations { // they can be seen from everywhere
+			return ReadOnly
+		}
+		return r.root.Access(k)
+	})
 	return r, nil
 }
 
 // rootOnly is for kinds that no space but root has.
 func rootOnly(k *Kind) bool { return k.Resource == key.Spaces }
-
-// plainAccess is for all spaces but root: locations can be seen from everywhere.
-func plainAccess(k *Kind) Access {
-	if k.Resource == key.Locations {
-		return ReadOnly
-	}
-	return ReadWrite
-}
 
 // Compiler compiles CRDs for all spaces.
 func (r *Registry) Compiler() *Compiler { return r.compiler }

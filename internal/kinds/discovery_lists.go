@@ -19,6 +19,8 @@ func (c *Catalog) verbs(k *Kind) []string {
 		return []string{"get", "list", "watch"}
 	case Terminating:
 		return []string{"delete", "deletecollection", "get", "list", "watch"}
+	case Asked:
+		return []string{"create"}
 	}
 	all := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	if k.Resource == key.Namespaces {
@@ -91,16 +93,19 @@ func (c *Catalog) groups() []metav1.APIGroup {
 func (c *Catalog) resources(v versionKinds) []metav1.APIResource {
 	var list []metav1.APIResource
 	for _, k := range v.kinds {
-		list = append(list, metav1.APIResource{
-			Name:               k.GVR.Resource,
-			SingularName:       k.Singular,
-			Namespaced:         k.Namespaced,
-			Kind:               k.GVK.Kind,
-			Verbs:              c.verbs(k),
-			ShortNames:         k.ShortNames,
-			Categories:         k.Categories,
-			StorageVersionHash: discovery.StorageVersionHash(k.Storage.Group, k.Storage.Version, k.GVK.Kind),
-		})
+		r := metav1.APIResource{
+			Name:         k.GVR.Resource,
+			SingularName: k.Singular,
+			Namespaced:   k.Namespaced,
+			Kind:         k.GVK.Kind,
+			Verbs:        c.verbs(k),
+			ShortNames:   k.ShortNames,
+			Categories:   k.Categories,
+		}
+		if c.Access(k) != Asked {
+			r.StorageVersionHash = discovery.StorageVersionHash(k.Storage.Group, k.Storage.Version, k.GVK.Kind)
+		}
+		list = append(list, r)
 		for _, s := range k.subresources() {
 			r := metav1.APIResource{Name: k.GVR.Resource + "/" + s.name, Namespaced: k.Namespaced, Kind: s.kind.Kind, Verbs: c.subverbs(k)}
 			if s.kind.GroupVersion() != v.gv {

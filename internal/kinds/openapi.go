@@ -40,7 +40,7 @@ func (c *Catalog) describeVersion(v versionKinds) (*described, error) {
 			continue
 		}
 		served = append(served, k.GVR.Resource)
-		if c.Access(k) != ReadWrite {
+		if a := c.Access(k); a != ReadWrite && a != Asked {
 			d.whole = false
 		}
 	}

@@ -51,7 +51,7 @@ func generate(version, out string) error {
 	served := regexp.MustCompile(`^(api|apis__.*)__v[0-9]+$`)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), "_openapi.json")
-		if !served.MatchString(name) || asked(name) {
+		if !served.MatchString(name) {
 			continue
 		}
 		document, err := read(file)
@@ -92,11 +92,6 @@ func source(version string) (string, error) {
 		return "", errors.New("download Kubernetes: no folder")
 	}
 	return filepath.Join(module.Dir, "api", "openapi-spec"), nil
-}
-
-// asked is for groups whose objects are questions and never kept.
-func asked(name string) bool {
-	return strings.HasPrefix(name, "apis__authentication.") || strings.HasPrefix(name, "apis__authorization.")
 }
 
 func generateV2(file, out string, index map[string][]string) error {
@@ -140,9 +135,10 @@ func cutVersion(path string) (root, rest string, ok bool) {
 	return strings.Join(s[:n], "/"), strings.Join(s[n:], "/"), true
 }
 
-// trimPaths keeps the objects themselves, their status and their scale.
+// trimPaths keeps the objects themselves, their status and their scale, and
+// questions of clients about themselves.
 func trimPaths(paths object) {
-	gone := regexp.MustCompile(`/watch/|/v[0-9]+/(namespaces/\{namespace\}/bindings|componentstatuses.*)$`)
+	gone := regexp.MustCompile(`/watch/|/v[0-9]+/(namespaces/\{namespace\}/(bindings|localsubjectaccessreviews)|subjectaccessreviews|tokenreviews|componentstatuses.*)$`)
 	sub := regexp.MustCompile(`/\{name\}/(.+)$`)
 	for path := range paths {
 		m := sub.FindStringSubmatch(path)
