@@ -292,8 +292,10 @@ func (e *engine) finish(it *item, r result) {
 	if r.seen != nil && (r.seen.revision == 0 || r.seen.revision >= it.seen.revision) {
 		it.seen = *r.seen
 	}
-	it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
-	it.wanted = r.wanted
+	if it.queue != again { // or else what was not desired may be by now
+		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
+		it.wanted = r.wanted
+	}
 	if r.failed {
 		it.failures = min(it.failures+1, maxFailures)
 		it.kind.failures++

@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,25 @@ func TestNextWaits(t *testing.T) {
 			t.Error("an item was handed out twice")
 		}
 	})
+}
+
+// TestDesiredAgainMeanwhile shows that what is desired again while its removal is
+// under way is not forgotten when that ends.
+func TestDesiredAgainMeanwhile(t *testing.T) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
+	e.touch([]touched{{object: o}})
+	it, ok := e.next(t.Context())
+	if !ok {
+		t.Fatal("there is nothing to do")
+	}
+	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
+	it, ok = e.next(t.Context())
+	if !ok || !slices.Equal(e.view(it).spaces, []key.Space{"s"}) || !it.wanted {
+		t.Errorf("it is left with %+v", it)
+	}
 }
 
 func TestRepairsSlowDown(t *testing.T) {

@@ -287,6 +287,15 @@ func TestPruneWindow(t *testing.T) {
 	if taken != pruneFree {
 		t.Errorf("%d of 60 went at once", taken)
 	}
+	for started, want := range map[time.Time]bool{
+		now.Add(time.Minute): false, now.Add(pruneSpan + time.Minute): true,
+		now.Add(-24 * time.Hour): false, // the clock was set back
+	} {
+		again := p.loaded(started)
+		if went := again.take(started, 30, 9); went != want {
+			t.Errorf("one more went in a process that began at %s: %t", started, went)
+		}
+	}
 }
 
 func TestGuardCountsOnlyWhatIsThere(t *testing.T) {

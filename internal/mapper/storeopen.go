@@ -239,6 +239,7 @@ func (s *store) prepare(location string) error {
 	if m.Location != location {
 		return fmt.Errorf("it belongs to location %q, not to %q", m.Location, location)
 	}
+	m.Prune = m.Prune.loaded(time.Now())
 	s.meta.Store(m)
 	return nil
 }
