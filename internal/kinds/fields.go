@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Selectable is a field by which objects of a kind may be selected.
@@ -68,7 +69,7 @@ func (k *Kind) StoredFields(value []byte) fields.Set {
 func (k *Kind) CheckFields(selector fields.Selector) error {
 	for _, r := range selector.Requirements() {
 		if !selectableBy(k.Selectable, r.Field) {
-			return unknownField(k.GVK.Kind, r.Field)
+			return unknownField(k.GVK.GroupKind(), k.Selectable, r.Field)
 		}
 	}
 	return nil
@@ -91,8 +92,19 @@ func selectableBy(selectable []Selectable, label string) bool {
 		slices.ContainsFunc(selectable, func(s Selectable) bool { return s.Label == label })
 }
 
-func unknownField(kind, label string) error {
-	return fmt.Errorf("field label %q is not supported for %s", label, kind)
+// unknownField is in the words of Kubernetes, which has others for kinds that
+// can be selected by more than their names.
+func unknownField(k schema.GroupKind, selectable []Selectable, label string) error {
+	switch {
+	case len(selectable) == 0:
+		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
+		return err
+	case k == schema.GroupKind{Group: "batch", Kind: "Job"}:
+		return fmt.Errorf("field label %q not supported for Job", label)
+	case k == schema.GroupKind{Group: "resource.k8s.io", Kind: "ResourceSlice"}:
+		return fmt.Errorf("field label not supported for %s/v1, Kind=%s: %s", k.Group, k.Kind, label)
+	}
+	return fmt.Errorf("field label not supported: %s", label)
 }
 
 // lookup follows JSON names through structs and maps and renders the scalar at

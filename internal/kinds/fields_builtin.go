@@ -14,8 +14,8 @@ func addFieldLabels(scheme *runtime.Scheme) error {
 		for _, row := range group.kinds {
 			gvk := group.gv.WithKind(row.kind)
 			err := scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
-				if !selectableBy(selectable[gvk.GroupKind()], label) {
-					return "", "", unknownField(gvk.Kind, label)
+				if !selectableBy(selectable[gvk.GroupKind()], label) || label == namespaceLabel && gvk.GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
+					return "", "", unknownField(gvk.GroupKind(), selectable[gvk.GroupKind()], label)
 				}
 				return label, value, nil
 			})

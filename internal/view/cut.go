@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 
 	"orrery.dev/orrery/internal/table"
 )
@@ -19,6 +21,29 @@ func expired(err error) error {
 	}
 	return apierrors.NewInternalError(err)
 }
+
+// refused is a watch whose only event says that it can't begin where the client
+// asks, as a kube-apiserver does it: a client takes that for the end of a watch
+// and lists again, where it would repeat a request that fails as such. Other
+// errors are those of the request.
+func refused(err error) (watch.Interface, error) {
+	if !apierrors.IsResourceExpired(err) && !storage.IsTooLargeResourceVersion(err) {
+		return nil, err
+	}
+	results := make(chan watch.Event, 1)
+	results <- watch.Event{Type: watch.Error, Object: statusOf(err)}
+	close(results)
+	return over(results), nil
+}
+
+// over is a watch that has ended.
+type over <-chan watch.Event
+
+// ResultChan has the last event.
+func (o over) ResultChan() <-chan watch.Event { return o }
+
+// Stop has nothing to end.
+func (over) Stop() {}
 
 func statusOf(err error) runtime.Object {
 	var status apierrors.APIStatus

@@ -108,6 +108,9 @@ type shape struct {
 	catalog catalog
 	// apiVersion and listKind are as served.
 	apiVersion, listKind string
+	// itemHead is how objects begin that say nothing of their kind as items of a
+	// list, as those of built-in kinds do in Kubernetes; nil for others.
+	itemHead []byte
 	// checkVersion says that stored values may differ in version from each other.
 	checkVersion bool
 	// asStored says that the version that is stored is the one that is served.
@@ -131,13 +134,17 @@ func (s *shapes) of(k *kinds.Kind) *shape {
 
 func newShape(k *kinds.Kind) *shape {
 	gv := k.GVK.GroupVersion()
-	return &shape{
+	s := &shape{
 		catalog:      newCatalog(k.Scope("").Serializer, gv),
 		apiVersion:   gv.String(),
 		listKind:     k.ListKind,
 		checkVersion: k.Custom != nil,
 		asStored:     k.StoredAsServed(),
 	}
+	if k.Custom == nil {
+		s.itemHead = []byte(`{"kind":"` + k.GVK.Kind + `","apiVersion":"` + s.apiVersion + `",`)
+	}
+	return s
 }
 
 // metadataGVK is the kind of objects of which only the metadata is shown.

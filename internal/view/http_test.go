@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -162,6 +163,10 @@ func TestOtherVersionsAreConverted(t *testing.T) {
 				if object = got.Items[0]; got.APIVersion != version {
 					t.Errorf("%s: list of %s", p, got.APIVersion)
 				}
+				// Items of built-in kinds do not repeat what the list says.
+				if object.Kind == "" {
+					object.APIVersion = got.APIVersion
+				}
 			}
 			if object.Name != item[1:] || object.ResourceVersion == "" || object.APIVersion != version {
 				t.Errorf("%s: %s", p, body)
@@ -184,14 +189,25 @@ func TestClientErrors(t *testing.T) {
 	s := f.serve()
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + "/spaces/a"}).CoreV1().ConfigMaps("default")
 	ctx := t.Context()
-	for _, path := range []string{"configmaps/x?", "configmaps?", "configmaps?watch=1&"} {
+	for _, path := range []string{"configmaps/x?", "configmaps?"} {
 		if err := failure(get(t, s.URL+"/spaces/a/api/v1/namespaces/default/"+path+"resourceVersion=99")); !apierrors.IsTimeout(err) ||
 			!apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 			t.Errorf("%s from the future: %v", path, err)
 		}
 	}
-	if _, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: "1"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("watch from the past: %v", err)
+	// Watches that can't begin say so by an event, as those of Kubernetes do.
+	for version, is := range map[string]func(error) bool{"99": apierrors.IsTimeout, "1": apierrors.IsResourceExpired} {
+		w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+		if err != nil {
+			t.Fatalf("watch from revision %s: %v", version, err)
+		}
+		e := <-w.ResultChan()
+		if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !is(err) {
+			t.Errorf("watch from revision %s: %v %v", version, e.Type, err)
+		}
+		if e, ok := <-w.ResultChan(); ok {
+			t.Errorf("watch from revision %s went on: %v", version, e)
+		}
 	}
 	if _, err := client.List(ctx, metav1.ListOptions{ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("list of the past: %v", err)
@@ -207,6 +223,23 @@ func TestClientErrors(t *testing.T) {
 	}
 	if _, err := client.List(ctx, metav1.ListOptions{ResourceVersion: "nonsense"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("list with a broken version: %v", err)
+	}
+}
+
+// TestListWithWhatCannotBeConverted shows that a list fails as a whole, and says
+// so, when one of its objects can't be shown in the version that is asked for.
+func TestListWithWhatCannotBeConverted(t *testing.T) {
+	f := newFixture(t)
+	for name, spec := range map[string]any{"a": map[string]any{"maxReplicas": 1}, "b": "broken", "c": map[string]any{"maxReplicas": 3}} {
+		f.put(sample{gvr: scalersV1, space: "a", namespace: "default", name: name, content: map[string]any{"spec": spec}})
+	}
+	s := f.serve()
+	for _, query := range []string{"", "?pretty=true"} {
+		code, body := get(t, s.URL+"/spaces/a/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"+query)
+		var status metav1.Status
+		if err := json.Unmarshal(body, &status); err != nil || code != http.StatusInternalServerError || status.Kind != "Status" || !strings.Contains(status.Message, "/b") {
+			t.Errorf("%q: %d %s: %v", query, code, body, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -101,6 +102,10 @@ func (l *list) head() ([]byte, error) {
 // writeJSON writes the list item by item. Its first Write is the opening brace
 // alone, by which the response writer recognizes a stream that it may compress.
 func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	others, err := l.converted(encode)
+	if err != nil {
+		return err
+	}
 	head, err := l.head()
 	if err != nil {
 		return err
@@ -114,22 +119,56 @@ func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writ
 				return err
 			}
 		}
-		if err := l.writeItem(o, encode, w); err != nil {
+		if err := l.writeItem(o, others[o], w); err != nil {
 			return err
 		}
 	}
 	return writeAll(w, []byte("]}\n"))
 }
 
-// writeItem writes one item, through the encoder only if its bytes are of
-// another version than the one that is served.
-func (l *list) writeItem(o *object, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	if o.asServed() {
-		return o.writeJSON(w)
+// writeItem writes one item: what it was converted to, or its own bytes.
+func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
+	if converted != nil {
+		return writeAll(w, converted)
 	}
-	decoded, err := o.decode()
-	if err != nil {
-		return err
+	return o.writeWithout(l.reader.shape.itemHead, w)
+}
+
+// converted has the items whose bytes are of another version than the one that
+// is served. They are made before the first byte of the list goes out: what
+// can't be converted fails the list, as it does in Kubernetes, and leaves no
+// half of one.
+func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*object][]byte, error) {
+	var others map[*object][]byte
+	size := 0
+	for _, o := range l.Items {
+		if o.asServed() {
+			// Nothing else can go wrong with bytes that are shown as they are.
+			if _, err := stored(o.row.Entry); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		decoded, err := o.decode()
+		if err != nil {
+			return nil, err
+		}
+		var b bytes.Buffer
+		if err := encode(decoded, &b); err != nil {
+			return nil, fmt.Errorf("encode %q: %w", o.row.Key, err)
+		}
+		item := bytes.TrimSpace(b.Bytes())
+		if head := l.reader.shape.itemHead; len(head) > 0 && bytes.HasPrefix(item, head) {
+			item = item[len(head)-1:]
+			item[0] = '{'
+		}
+		if size += len(item); size > l.reader.server.config.DecodedListBytes {
+			return nil, tooLarge(totalSize(l.Items), l.reader.server.config.DecodedListBytes)
+		}
+		if others == nil {
+			others = map[*object][]byte{}
+		}
+		others[o] = item
 	}
-	return encode(decoded, w)
+	return others, nil
 }

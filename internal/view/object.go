@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -141,16 +140,19 @@ func (o *object) decode() (runtime.Object, error) {
 
 // writeJSON writes the object as clients of the view see it, which must be
 // asServed.
-func (o *object) writeJSON(w io.Writer) error {
+func (o *object) writeJSON(w io.Writer) error { return o.writeWithout(nil, w) }
+
+// writeWithout writes the object without what it may begin with.
+func (o *object) writeWithout(head []byte, w io.Writer) error {
 	d, a, err := o.document()
 	if err != nil {
 		return err
 	}
 	if !o.reader.look.metadataOnly {
-		return d.write(w, a)
+		return d.without(head).write(w, a)
 	}
-	const head = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
-	partial, err := parse([]byte(head + gjson.GetBytes(d.value, "metadata").Raw + "}"))
+	const partialHead = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
+	partial, err := parse([]byte(partialHead + gjson.GetBytes(d.value, "metadata").Raw + "}"))
 	if err != nil {
 		return err
 	}
@@ -206,23 +208,15 @@ const prettyIndent = "  "
 func (o *object) encodePretty(w io.Writer) error {
 	buffer := o.reader.server.buffers.get()
 	defer o.reader.server.buffers.put(buffer)
-	if err := o.indent(buffer, ""); err != nil {
-		return err
-	}
-	return writeAll(w, buffer.Bytes())
-}
-
-// indent appends the object with every line but the first behind a prefix.
-func (o *object) indent(to *bytes.Buffer, prefix string) error {
 	plain := o.reader.server.buffers.get()
 	defer o.reader.server.buffers.put(plain)
 	if err := o.writeJSON(plain); err != nil {
 		return err
 	}
-	if err := json.Indent(to, plain.Bytes(), prefix, prettyIndent); err != nil {
+	if err := json.Indent(buffer, plain.Bytes(), "", prettyIndent); err != nil {
 		return fmt.Errorf("indent %q: %w", o.row.Key, err)
 	}
-	return nil
+	return writeAll(w, buffer.Bytes())
 }
 
 // addTo sets what a view adds on decoded metadata.

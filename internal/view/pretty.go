@@ -13,6 +13,10 @@ import (
 // writePretty writes the list as json.MarshalIndent would, without ever having
 // more than one item in memory.
 func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	others, err := l.converted(encode)
+	if err != nil {
+		return err
+	}
 	head, err := l.head()
 	if err != nil {
 		return err
@@ -33,7 +37,7 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 			buffer.WriteByte(',')
 		}
 		buffer.WriteString("\n" + prettyIndent + prettyIndent)
-		if err := l.indentItem(o, encode, buffer); err != nil {
+		if err := l.indentItem(o, others[o], buffer); err != nil {
 			return err
 		}
 		if err := writeAll(w, buffer.Bytes()); err != nil {
@@ -47,16 +51,10 @@ func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Wr
 	return writeAll(w, []byte(end))
 }
 
-func (l *list) indentItem(o *object, encode func(runtime.Object, io.Writer) error, to *bytes.Buffer) error {
-	if o.asServed() {
-		return o.indent(to, prettyIndent+prettyIndent)
-	}
-	decoded, err := o.decode()
-	if err != nil {
-		return err
-	}
-	var plain bytes.Buffer
-	if err := encode(decoded, &plain); err != nil {
+func (l *list) indentItem(o *object, converted []byte, to *bytes.Buffer) error {
+	plain := l.reader.server.buffers.get()
+	defer l.reader.server.buffers.put(plain)
+	if err := l.writeItem(o, converted, plain); err != nil {
 		return err
 	}
 	if err := json.Indent(to, plain.Bytes(), prettyIndent+prettyIndent, prettyIndent); err != nil {

@@ -196,7 +196,8 @@ func exact(opts *metainternalversion.ListOptions) bool {
 const (
 	// places in continue tokens stand behind this prefix, which the library wants.
 	placeRoot = "/"
-	// latest is the revision in a token that goes on with whatever is now.
+	// latest is the revision in a token that goes on with whatever is now, as are
+	// all below zero.
 	latest = -1
 )
 
@@ -218,7 +219,7 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 		return state{}, "", apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
 	}
 	start = start[len(placeRoot):]
-	if rev == latest {
+	if rev < 0 {
 		if err := r.server.await(ctx, ""); err != nil {
 			return state{}, "", err
 		}

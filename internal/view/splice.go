@@ -23,6 +23,8 @@ type document struct {
 	// metadata and annotations are the offsets just behind the opening braces
 	// of these two; annotations is 0 if there are none.
 	metadata, annotations int
+	// skip is how many bytes behind the first are not written.
+	skip int
 }
 
 // addition is what a view adds to the metadata of an object.
@@ -36,7 +38,7 @@ func stored(e *table.Entry) (document, error) {
 	if e.Meta.Insert == 0 {
 		return document{}, fmt.Errorf("object %q has no metadata", e.Key)
 	}
-	return document{bytes.TrimRight(e.Value, "\n"), e.Meta.Insert, e.Meta.InsertAnnotation}, nil
+	return document{value: bytes.TrimRight(e.Value, "\n"), metadata: e.Meta.Insert, annotations: e.Meta.InsertAnnotation}, nil
 }
 
 // parse finds the offsets in a value that is not the table's.
@@ -59,13 +61,21 @@ func parse(value []byte) (document, error) {
 // first Write is the opening brace alone, by which the response writer
 // recognizes a stream that it may compress.
 func (d document) write(w io.Writer, a addition) error {
-	if err := writeAll(w, d.value[:1], d.value[1:d.metadata], d.identity(a)); err != nil {
+	if err := writeAll(w, d.value[:1], d.value[1+d.skip:d.metadata], d.identity(a)); err != nil {
 		return err
 	}
 	if a.space == "" || d.annotations == 0 {
 		return writeAll(w, d.value[d.metadata:])
 	}
 	return writeAll(w, d.value[d.metadata:d.annotations], d.separated(d.annotations, spaceField(a.space)), d.value[d.annotations:])
+}
+
+// without is the document without what it begins with, if it begins with that.
+func (d document) without(head []byte) document {
+	if len(head) > 0 && bytes.HasPrefix(d.value, head) {
+		d.skip = len(head) - 1
+	}
+	return d
 }
 
 // identity is what goes just behind the opening brace of the metadata.

@@ -26,22 +26,22 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	}
 	w.query, w.selected = r.query(ctx, "").selecting(opts)
 	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
-		return nil, err
+		return refused(err)
 	}
 	if err := w.start(opts); err != nil {
 		return nil, err
 	}
 	if w.location != nil && w.cursor < w.location.CreateRev {
-		return nil, expired(table.ErrExpired) // what went before is another location's
+		return refused(expired(table.ErrExpired)) // what went before is another location's
 	}
 	redefined, err := r.redefinition()
 	if err != nil {
-		return nil, expired(err)
+		return refused(expired(err))
 	}
 	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
 	if err != nil {
 		redefined.close()
-		return nil, expired(err)
+		return refused(expired(err))
 	}
 	if err := r.server.begin(); err != nil {
 		redefined.close()

@@ -148,7 +148,7 @@ func TestWatchesEnd(t *testing.T) {
 		if e, ok := <-last.ResultChan(); ok {
 			t.Errorf("%v after Close", e)
 		}
-		if _, err := f.reader(Space("b"), configMaps).Watch(t.Context(), &from); err == nil {
+		if _, err := f.reader(Space("b"), configMaps).Watch(t.Context(), &metainternalversion.ListOptions{ResourceVersion: "50"}); err == nil {
 			t.Error("a watch began after Close")
 		}
 	})
