@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Space is a Kubernetes-compatible API that stores descriptions of workloads
 // and runs nothing. Spaces are created in the space root.
@@ -9,6 +12,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:scope=Cluster,categories=orrery
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !self.metadata.name.contains('--')",message="the name of a space is a DNS label of at most 40 characters without \"--\""
@@ -24,14 +28,44 @@ type Space struct {
 	Status SpaceStatus `json:"status,omitempty,omitzero"`
 }
 
-// SpaceSpec is empty for a space that this hub keeps.
-type SpaceSpec struct{}
+// SpaceSpec is what a space is to be.
+type SpaceSpec struct {
+	// Limits bound what the space may hold. Writes beyond them are refused as
+	// Forbidden; what is there stays.
+	// +optional
+	Limits SpaceLimits `json:"limits,omitempty,omitzero"`
+}
+
+// SpaceLimits bound what a space may hold. A limit that is not set does not apply.
+type SpaceLimits struct {
+	// Objects is how many objects of all kinds the space may hold.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Objects *int64 `json:"objects,omitempty"`
+	// Bytes is how large all objects may be together, as they are stored.
+	// +optional
+	Bytes *resource.Quantity `json:"bytes,omitempty"`
+	// ObjectBytes is how large one object may be, as it is stored. No object is
+	// larger than 1Mi.
+	// +optional
+	ObjectBytes *resource.Quantity `json:"objectBytes,omitempty"`
+	// CRDs is how many CustomResourceDefinitions the space may hold.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	CRDs *int64 `json:"crds,omitempty"`
+}
 
 // SpaceStatus is what the hub says of a space.
 type SpaceStatus struct {
 	// URL is where the space's API is served.
 	// +optional
 	URL string `json:"url,omitempty"`
+	// Objects is how many objects the space holds when it is read.
+	// +optional
+	Objects int64 `json:"objects,omitempty"`
+	// Bytes is how large they are together, as they are stored.
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
 	// Conditions has Ready: the space is served.
 	// +optional
 	// +listType=map

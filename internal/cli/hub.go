@@ -49,9 +49,15 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "how often agents hear from the hub on a quiet session")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "how long without a session until a location counts as disconnected")
+	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "how many requests that read are worked on at once; the rest waits, space by space")
+	flags.IntVar(&config.MaxWrites, "max-mutating-requests-inflight", config.MaxWrites, "how many requests that write are worked on at once; the rest waits, space by space")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "do not sync the embedded etcd to disk: a power cut loses what was acknowledged")
-	_ = flags.MarkHidden("unsafe-no-fsync") // the flag exists; it is for tests and benchmarks
+	flags.IntVar(&config.WindowRevisions, "window-revisions", config.WindowRevisions, "how many revisions watchers can go back")
+	flags.DurationVar(&config.CompactEvery, "compact-every", config.CompactEvery, "how often history that left the window is forgotten")
+	for _, name := range []string{"unsafe-no-fsync", "window-revisions", "compact-every"} {
+		_ = flags.MarkHidden(name) // the flag exists; it is for tests and benchmarks
+	}
 	return cmd
 }
 

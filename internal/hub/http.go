@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,7 +97,8 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(path, agentPrefix):
 		h.serveAgent(w, r)
 	case strings.HasPrefix(path, askPrefix):
-		h.serveAsk(w, r)
+		name, _, _ := strings.Cut(strings.TrimPrefix(path, askPrefix), "/")
+		h.inTurn(h.reads, spacePrefix+name, w, r, h.serveAsk)
 	case path == "/metrics":
 		h.metrics.ServeHTTP(w, r)
 	case path == "/version":
@@ -120,6 +123,7 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	inner.URL.Path = "/" + rest
 	inner.URL.RawPath = ""
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, root) })
+	handler = h.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = genericapifilters.WithCacheControl(handler)
 	handler = genericapifilters.WithRequestInfo(handler, h.requestInfo)
@@ -127,6 +131,41 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
 	handler = genericapifilters.WithAuditInit(handler)
 	handler.ServeHTTP(w, inner)
+}
+
+// withTurn makes requests wait for their turn, but not watches, which take no
+// work while nothing happens.
+func (h *Hub) withTurn(next http.Handler, root apiRoot) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if ok && info.Verb == "watch" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		class := h.reads
+		if ok && !slices.Contains([]string{"get", "list"}, info.Verb) {
+			class = h.writes
+		}
+		h.inTurn(class, root.prefix, w, r, next.ServeHTTP)
+	})
+}
+
+// inTurn serves a request when it is the turn of its flow. A client that is slow
+// to send or to read is not waited for without end, since it would hold the turn.
+func (h *Hub) inTurn(class *turns, flow string, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	leave, err := class.enter(r.Context(), flow)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer leave()
+	control, deadline := http.NewResponseController(w), time.Now().Add(requestTimeout)
+	// What has no deadlines, as in tests, goes without.
+	_ = control.SetReadDeadline(deadline)
+	_ = control.SetWriteDeadline(deadline)
+	// The connection may be used again, by a watch perhaps.
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	serve(w, r)
 }
 
 func newRequestInfoResolver() *request.RequestInfoFactory {
@@ -156,9 +195,18 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	switch {
-	case rest == "desired" && r.Method == http.MethodGet:
+	if rest == "desired" && r.Method == http.MethodGet {
 		h.serveDesired(w, r, l)
+		return
+	}
+	h.inTurn(h.agents, r.URL.Path[:len(agentPrefix)+len(name)], w, r, func(w http.ResponseWriter, r *http.Request) {
+		h.serveAgentPost(w, r, l, rest)
+	})
+}
+
+// serveAgentPost serves what an agent asks beside its session.
+func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Location, rest string) {
+	switch {
 	case rest == "walk" && r.Method == http.MethodPost:
 		h.serveWalk(w, r, walkOf{location: l})
 	case rest == "fetch" && r.Method == http.MethodPost:

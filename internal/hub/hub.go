@@ -33,6 +33,9 @@ const (
 	// committedWait bounds how long a request waits for the table to show what
 	// was acknowledged before it.
 	committedWait = 10 * time.Second
+	// requestTimeout bounds how long a request may take that is neither a watch
+	// nor a session; it is kube-apiserver's default.
+	requestTimeout = time.Minute
 	// idleTimeout bounds how long a connection may be kept without a request.
 	idleTimeout = 3 * time.Minute
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
@@ -55,6 +58,7 @@ type Hub struct {
 	lineage       *lineage
 	registry      *kinds.Registry
 	spaces        *space.Server
+	usage         *space.Usage
 	views         *view.Server
 	sessions      *sessions
 	walks         *walkIndexes
@@ -63,6 +67,9 @@ type Hub struct {
 	authenticator authenticator.Request
 	codecs        serializer.CodecFactory
 	requestInfo   *request.RequestInfoFactory
+	// reads, writes and agents bound what is worked on at once, and share it
+	// between spaces and locations.
+	reads, writes, agents *turns
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
@@ -129,9 +136,10 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
 	}
 	h.engine = placement.New()
+	h.usage = space.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.Digest})
 	h.table = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.tally, h.lineage, h.gone, h.confirmed, h.changed},
+		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.confirmed, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	if h.log, err = store.Open(ctx, store.Config{
@@ -148,7 +156,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
 	h.spaces, err = space.New(space.Config{
-		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Kinds: h.registry, Now: h.config.Now,
+		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
 	})
 	if err != nil {
 		return err
@@ -158,6 +166,7 @@ func (h *Hub) connectParts() (err error) {
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
 	reads.Complete = h.complete
+	reads.Defines = h.defines
 	if !h.config.PlainTables {
 		reads.Counts = h.counts
 	}
@@ -168,6 +177,8 @@ func (h *Hub) connectParts() (err error) {
 	}
 	h.dirty = newDirtyLocations()
 	h.walks = newWalkIndexes()
+	h.reads, h.writes = newTurns(h.config.MaxReads), newTurns(h.config.MaxWrites)
+	h.agents = newTurns(h.config.MaxReads)
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
 	h.authenticator = authentication(h.ca, h.table, h.config.Now)

@@ -25,5 +25,19 @@ func (h *Hub) newMetrics() http.Handler {
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
+	for class, t := range map[string]*turns{"read": h.reads, "write": h.writes, "agent": h.agents} {
+		labels := prometheus.Labels{"class": class}
+		registry.MustRegister(
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "orrery_requests_working", Help: "Requests being worked on.", ConstLabels: labels,
+			}, func() float64 { working, _, _ := t.load(); return float64(working) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "orrery_requests_waiting", Help: "Requests that wait for their turn.", ConstLabels: labels,
+			}, func() float64 { _, waiting, _ := t.load(); return float64(waiting) }),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "orrery_requests_refused_total", Help: "Requests that waited too long for their turn, or behind too many.", ConstLabels: labels,
+			}, func() float64 { _, _, refused := t.load(); return float64(refused) }),
+		)
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

@@ -9,10 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/view"
 )
 
@@ -70,7 +72,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 		kind, ok = h.definedAnywhere(gvr)
 	}
 	if !ok {
-		h.refuse(w, r, notFound(r.URL.Path))
+		h.refuseResource(w, r, catalog, info)
 		return
 	}
 	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
@@ -79,7 +81,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 	}
 	handler, err := h.handlerFor(r.Context(), lens, catalog, kind, info)
 	if err != nil {
-		h.refuse(w, r, err)
+		h.refuse(w, r, asRouted(kind, err))
 		return
 	}
 	handler(w, r)
@@ -89,8 +91,15 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 // through the space's registries.
 func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 	s, writable := space.SpaceFrom(ctx)
+	if kind.Custom != nil {
+		for _, message := range kind.Custom.Warnings() {
+			warning.AddWarning(ctx, "", message)
+		}
+	}
 	read := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
-	if !catalog.Access(kind).Allows(info.Verb) || !read && !writable {
+	// Of a kind whose CRD is going away the space itself says what is not to be.
+	access := catalog.Access(kind)
+	if !access.Allows(info.Verb) && access != kinds.Terminating || !read && !writable {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
 	if s == key.Root && kind.Resource == key.Locations && info.Subresource == tokenSubresource {
@@ -103,6 +112,14 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
 	return h.spaces.Handler(kind, s, info)
+}
+
+// defines says whether a space still defines a kind as it is.
+func (h *Hub) defines(s key.Space, kind *kinds.Kind) bool {
+	// An error concerns a CRD; what it defines is not found below then.
+	catalog, _ := h.registry.Catalog(s, h.table.Snapshot())
+	now, ok := catalog.Lookup(kind.GVR)
+	return ok && now.Custom != nil && now.Custom.Hash() == kind.Custom.Hash()
 }
 
 // definedAnywhere finds a kind that some space's CRD defines, for reads across
@@ -143,13 +160,20 @@ func (h *Hub) spaceExists(s key.Space) bool {
 
 // locationCatalog lists exactly the resources that a location has something of.
 func (h *Hub) locationCatalog(l key.Location) *kinds.Catalog {
-	rows, _ := h.table.Members(string(l))
+	var places []key.Object
+	h.table.AscendMembers(string(l), func(row *table.Row) (from string, more bool) {
+		o, err := key.ParseObject(row.Key)
+		if err != nil || !view.Holds(row, l) {
+			return "", true
+		}
+		places = append(places, o)
+		return key.After(key.ResourcePrefix(o.Space, o.Resource)), true
+	})
 	snapshot := h.table.Snapshot()
 	seen := map[key.Resource]bool{}
 	var all []*kinds.Kind
-	for _, row := range rows {
-		o, err := key.ParseObject(row.Key)
-		if err != nil || seen[o.Resource] || !view.Holds(row, l) {
+	for _, o := range places {
+		if seen[o.Resource] {
 			continue
 		}
 		seen[o.Resource] = true

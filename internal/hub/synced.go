@@ -19,14 +19,34 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// complete adds to a Location the counts of what is assigned to it, and the
-// condition Synced that follows from them. They are not stored: one change of
-// one object would otherwise cost a write for each of its locations.
+// complete adds what is computed when an object is read; nil if there is nothing.
 func (h *Hub) complete(row *table.Row) []byte {
-	name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations))
-	if !ok {
+	if name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations)); ok {
+		return h.completeLocation(row, name)
+	}
+	if name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Spaces)); ok {
+		return h.completeSpace(row, key.Space(name))
+	}
+	return nil
+}
+
+// completeSpace adds to a Space what it holds.
+func (h *Hub) completeSpace(row *table.Row, s key.Space) []byte {
+	used := h.usage.Of(s)
+	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
+	if err != nil {
 		return nil
 	}
+	if value, err = sjson.SetBytes(value, "status.bytes", used.Bytes); err != nil {
+		return nil
+	}
+	return value
+}
+
+// completeLocation adds to a Location the counts of what is assigned to it, and
+// the condition Synced that follows from them. They are not stored: one change
+// of one object would otherwise cost a write for each of its locations.
+func (h *Hub) completeLocation(row *table.Row, name string) []byte {
 	var l v1alpha1.Location
 	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is
 		return nil

@@ -208,6 +208,9 @@ func NamespacePrefix(s Space, r Resource, namespace string) string {
 	return ResourcePrefix(s, r) + namespace + "/"
 }
 
+// After is the first key behind all that begin with a prefix.
+func After(prefix string) string { return strings.TrimSuffix(prefix, "/") + "0" } // "0" follows "/"
+
 // LocationReports is the prefix of all reports of a location.
 func LocationReports(l Location) string { return string(Reports) + "/" + string(l) + "/" }
 

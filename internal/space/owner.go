@@ -2,6 +2,7 @@ package space
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,9 +41,7 @@ func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
 	}
 	if kind.Custom != nil && kind.GVK.Group != key.Spaces.Group {
 		own(space, key.CRDs, kind.Resource.Resource+"."+kind.GVK.Group, func() error {
-			err := apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), "create")
-			err.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
-			return err
+			return apierrors.NewForbidden(kind.GVR.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"))
 		})
 	}
 	if kind.Namespaced {
@@ -121,10 +120,11 @@ func (a *admission) saw(i int, value []byte, rev int64) error {
 
 // ownedPuts makes creations conditional on the owners being unchanged since
 // they were seen to be alive: no object can appear in a namespace, CRD or
-// space after that was marked for deletion.
+// space after that was marked for deletion. It keeps spaces within their limits.
 type ownedPuts struct {
 	kubernetes.Interface
-	kv clientv3.KV
+	kv     clientv3.KV
+	limits limits
 }
 
 // maxOwnerChanges bounds how often a creation is tried again because an owner
@@ -132,6 +132,20 @@ type ownedPuts struct {
 const maxOwnerChanges = 16
 
 func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	done, err := p.limits.reserve(ctx, k, value)
+	if err != nil {
+		return kubernetes.PutResponse{}, err
+	}
+	resp, err := p.put(ctx, k, value, expected, opts)
+	if err == nil && resp.Succeeded {
+		done(resp.Revision)
+	} else {
+		done(0)
+	}
+	return resp, err
+}
+
+func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
 	a := admissionFrom(ctx)
 	if expected != 0 || a == nil || len(a.owners) == 0 {
 		return p.Interface.OptimisticPut(ctx, k, value, expected, opts)

@@ -44,6 +44,8 @@ type Config struct {
 	Prefix string
 	// Table follows the log. It may lag: what it cannot prove is asked of etcd.
 	Table *table.Table
+	// Usage observes the table and counts what spaces hold, for their limits.
+	Usage *Usage
 	// Kinds knows the kinds that need no CRD, and compiles those that do.
 	Kinds *kinds.Registry
 	// Authorizer decides whether an update may create; nil allows it.
@@ -63,6 +65,8 @@ func (c Config) Validate() error {
 		return errors.New("space config: Client is required")
 	case c.Table == nil:
 		return errors.New("space config: Table is required")
+	case c.Usage == nil:
+		return errors.New("space config: Usage is required")
 	case c.Kinds == nil:
 		return errors.New("space config: Kinds are required")
 	case len(c.Prefix) < 3 || c.Prefix[0] != '/' || c.Prefix[len(c.Prefix)-1] != '/':
@@ -106,8 +110,11 @@ func New(config Config) (*Server, error) {
 		definitions: make(chan struct{}, 1),
 	}
 	s.client = &kubernetes.Client{
-		Client:     config.Client.Client,
-		Kubernetes: ownedPuts{Interface: config.Client.Kubernetes, kv: config.Client.KV},
+		Client: config.Client.Client,
+		Kubernetes: ownedPuts{
+			Interface: config.Client.Kubernetes, kv: config.Client.KV,
+			limits: limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
+		},
 	}
 	return s, nil
 }

@@ -43,6 +43,7 @@ type hub struct {
 	t      *testing.T
 	ctx    context.Context
 	client *kubernetes.Client
+	usage  *space.Usage
 	table  *table.Table
 	kinds  *kinds.Registry
 	server *space.Server
@@ -94,7 +95,9 @@ func run(m *testing.M) (int, error) {
 func newHub(t *testing.T) *hub {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &hub{t: t, ctx: ctx, client: shared.client, kinds: shared.registry, table: table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})}
+	usage := space.NewUsage()
+	h := &hub{t: t, ctx: ctx, client: shared.client, kinds: shared.registry, usage: usage,
+		table: table.New(table.Config{Observer: usage, WindowSteps: 1000, WindowBytes: 1 << 20})}
 	if _, err := h.client.Client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,7 @@ func newHub(t *testing.T) *hub {
 	}()
 	t.Cleanup(func() { cancel(); <-tailed })
 	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table, Kinds: h.kinds})
+	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table, Usage: usage, Kinds: h.kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +318,7 @@ func (h *hub) lagging(rev int64, row *table.Row) *space.Server {
 	h.t.Helper()
 	past := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
 	past.Reset(rev, []table.Update{{Key: row.Key, Value: row.Value, CreateRev: row.CreateRev, ModRev: row.ModRev}})
-	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past, Kinds: h.kinds})
+	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past, Usage: space.NewUsage(), Kinds: h.kinds})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -49,22 +49,3 @@ func (t *Table) Get(k string) (*Row, int64) {
 	row, _ := t.rows.Get(k)
 	return row, t.rev.Load()
 }
-
-// Members returns the rows that belong to a member, in key order, and the
-// revision they were read at. It costs as much as the member has rows.
-func (t *Table) Members(member string) ([]*Row, int64) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	set := t.members[member]
-	if set == nil {
-		return nil, t.rev.Load()
-	}
-	rows := make([]*Row, 0, set.Len())
-	set.Scan(func(k string) bool {
-		if row, ok := t.rows.Get(k); ok {
-			rows = append(rows, row)
-		}
-		return true
-	})
-	return rows, t.rev.Load()
-}

@@ -179,7 +179,7 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 			}
 			return more
 		})
-		from = root + space + "0" // the first key behind all of the space's: "0" follows "/"
+		from = key.After(key.SpacePrefix(key.Space(space)))
 	}
 }
 

@@ -26,10 +26,28 @@ func (l locationLens) object() string {
 func (l locationLens) topic(query) table.Topic { return table.Of(string(l.name)) }
 
 func (l locationLens) now(t *table.Table, q query) state {
-	members, rev := t.Members(string(l.name))
-	rows := slices.DeleteFunc(members, func(row *table.Row) bool { return !q.about(row.Key) || !l.holds(row) })
+	var rows []*table.Row
+	rev := t.AscendMembers(string(l.name), func(row *table.Row) (from string, more bool) {
+		if r, _ := cutResource(row.Key); r != q.resource {
+			return l.next(row, q), true
+		}
+		if q.about(row.Key) && l.holds(row) {
+			rows = append(rows, row)
+		}
+		return "", true
+	})
 	slices.SortFunc(rows, func(a, b *table.Row) int { return strings.Compare(l.place(a), l.place(b)) })
 	return listed(l, rev, rows)
+}
+
+// next is where the rows of a query's resource go on, behind a row of another:
+// in the same space or in the one after it.
+func (l locationLens) next(row *table.Row, q query) string {
+	s := spaceOf(row)
+	if prefix := key.ResourcePrefix(s, q.resource); prefix > row.Key {
+		return prefix
+	}
+	return key.After(key.SpacePrefix(s))
 }
 
 // listed is the state that has some rows, which are in the order of places.

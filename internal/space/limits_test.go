@@ -1,0 +1,113 @@
+package space_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/space"
+)
+
+// limit sets the limits of a space.
+func (h *hub) limit(s string, limits object) {
+	h.t.Helper()
+	h.must(200, h.do("PATCH", "root", spaces+"/"+s, object{"spec": object{"limits": limits}}, "Content-Type", "application/merge-patch+json"))
+	h.caughtUp()
+}
+
+// counted is what the log holds of a space, counted anew.
+func (h *hub) counted(s string) space.Amount {
+	h.t.Helper()
+	var a space.Amount
+	for _, row := range h.rows(key.SpacePrefix(key.Space(s))) {
+		a.Objects++
+		a.Bytes += int64(len(row.Value))
+		if strings.Contains(row.Key, "/customresourcedefinitions/") {
+			a.CRDs++
+		}
+	}
+	return a
+}
+
+func (h *hub) checkUsage(s string) {
+	h.t.Helper()
+	h.caughtUp()
+	if got, want := h.usage.Of(key.Space(s)), h.counted(s); got != want {
+		h.t.Errorf("usage of space %q is %+v, the log holds %+v", s, got, want)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	h := newHub(t)
+	h.must(201, h.do("POST", "a", configMaps, configMap("one", object{"k": "v"})))
+	h.must(201, h.do("POST", "a", configMaps, configMap("two", object{"k": "v"})))
+	h.checkUsage("a")
+	before := h.counted("a")
+	forbidden := func(a answer, part string) {
+		t.Helper()
+		h.refused(a, 403, metav1.StatusReasonForbidden, part)
+		h.checkUsage("a")
+	}
+
+	h.limit("a", object{"objects": before.Objects})
+	forbidden(h.do("POST", "a", configMaps, configMap("three", nil)), fmt.Sprintf(
+		`exceeded limits of space "a": requested: objects=1, used: objects=%d, limited: objects=%d`, before.Objects, before.Objects))
+	// The other space has limits of its own, none here.
+	h.must(201, h.do("POST", "b", configMaps, configMap("three", nil)))
+	// What is there can be changed and deleted, and what goes makes room.
+	h.must(200, h.do("PUT", "a", configMaps+"/one", configMap("one", object{"k": "w"})))
+	h.must(200, h.do("DELETE", "a", configMaps+"/one", nil))
+	h.caughtUp()
+	h.must(201, h.do("POST", "a", configMaps, configMap("three", nil)))
+
+	h.limit("a", object{"objects": nil, "bytes": fmt.Sprint(h.counted("a").Bytes + 500)})
+	forbidden(h.do("POST", "a", configMaps, configMap("large", object{"k": strings.Repeat("x", 2000)})), "bytes=")
+	forbidden(h.do("PUT", "a", configMaps+"/two", configMap("two", object{"k": strings.Repeat("x", 2000)})), "bytes=")
+
+	h.limit("a", object{"bytes": nil, "objectBytes": "1Ki"})
+	forbidden(h.do("PUT", "a", configMaps+"/two", configMap("two", object{"k": strings.Repeat("x", 2000)})), "limited: objectBytes=1024")
+
+	h.limit("a", object{"objectBytes": nil, "crds": 0})
+	forbidden(h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))), "limited: crds=0")
+	h.limit("a", object{"crds": 1})
+	h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
+	h.checkUsage("a")
+}
+
+// A full space can be emptied, also of what a finalizer holds.
+func TestFullSpaceCanBeEmptied(t *testing.T) {
+	h := newHub(t)
+	held := configMap("held", nil)
+	held["metadata"].(object)["finalizers"] = []string{"example.com/held"}
+	h.must(201, h.do("POST", "a", configMaps, held))
+	h.limit("a", object{"objects": 0, "bytes": "0", "objectBytes": "1"})
+	h.must(200, h.do("DELETE", "a", configMaps+"/held", nil))
+	h.must(200, h.do("PATCH", "a", configMaps+"/held", object{"metadata": object{"finalizers": nil}}, "Content-Type", "application/merge-patch+json"))
+	h.checkUsage("a")
+}
+
+// Writers that come together cannot pass a limit together.
+func TestLimitsAreExact(t *testing.T) {
+	h := newHub(t)
+	const room, writers = 10, 40
+	h.limit("a", object{"objects": h.counted("a").Objects + room})
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			if h.do("POST", "a", configMaps, configMap(fmt.Sprintf("c%d", i), nil)).code == 201 {
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != room {
+		t.Errorf("%d of %d writers made an object where there was room for %d", made.Load(), writers, room)
+	}
+	h.checkUsage("a")
+}

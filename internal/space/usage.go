@@ -1,0 +1,170 @@
+package space
+
+import (
+	"strings"
+	"sync"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Amount is how much a space holds: objects of all kinds, their bytes as they
+// are stored, and how many of them are CRDs.
+type Amount struct {
+	Objects, Bytes, CRDs int64
+}
+
+func (a Amount) plus(b Amount) Amount {
+	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs}
+}
+
+func (a Amount) minus(b Amount) Amount {
+	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs}
+}
+
+// Usage counts what each space holds. It observes the table, and knows of the
+// writes of this process that the table has not shown yet, so that concurrent
+// writers cannot pass a limit together. It is safe for concurrent use.
+type Usage struct {
+	mu sync.Mutex
+	// rev is the revision that was observed last.
+	rev    int64
+	spaces map[key.Space]*usage
+	landed []landing
+}
+
+// usage is what one space holds, and what is being written into it.
+type usage struct{ held, pending Amount }
+
+// landing is a write that is in the log and has not been observed.
+type landing struct {
+	rev    int64
+	space  key.Space
+	amount Amount
+}
+
+var _ table.Observer = (*Usage)(nil)
+
+// NewUsage makes a Usage of no spaces.
+func NewUsage() *Usage { return &Usage{spaces: map[key.Space]*usage{}} }
+
+// Of is what a space holds.
+func (u *Usage) Of(s key.Space) Amount {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if of := u.spaces[s]; of != nil {
+		return of.held
+	}
+	return Amount{}
+}
+
+// Reset forgets what is held; what is being written is not affected.
+func (u *Usage) Reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s, of := range u.spaces {
+		of.held = Amount{}
+		u.drop(s)
+	}
+	u.rev = 0
+}
+
+// Observe counts the objects of a revision.
+func (u *Usage) Observe(rev int64, changes []table.Change) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.rev = rev
+	for _, c := range changes {
+		s, r, ok := ownerOf(c.Row().Key)
+		if !ok || c.SameEntry() {
+			continue
+		}
+		of := u.of(s)
+		of.held = of.held.plus(amountOf(r, c.Cur)).minus(amountOf(r, c.Prev))
+		u.drop(s)
+	}
+	waiting := u.landed[:0]
+	for _, l := range u.landed {
+		if l.rev > rev {
+			waiting = append(waiting, l)
+			continue
+		}
+		u.settle(l.space, l.amount)
+	}
+	u.landed = waiting
+}
+
+// reserve adds to what is being written into a space if fits, which is shown
+// what the space then holds, allows it. done must be called with the revision
+// of the write, or 0 if nothing was written.
+func (u *Usage) reserve(s key.Space, more Amount, fits func(before Amount) error) (done func(rev int64), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	of := u.of(s)
+	if err := fits(of.held.plus(of.pending)); err != nil {
+		u.drop(s)
+		return nil, err
+	}
+	of.pending = of.pending.plus(more)
+	return func(rev int64) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if rev > u.rev {
+			u.landed = append(u.landed, landing{rev, s, more})
+			return
+		}
+		u.settle(s, more)
+	}, nil
+}
+
+// settle ends a write: the table shows it, or it was not made.
+func (u *Usage) settle(s key.Space, amount Amount) {
+	of := u.of(s)
+	of.pending = of.pending.minus(amount)
+	u.drop(s)
+}
+
+func (u *Usage) of(s key.Space) *usage {
+	of := u.spaces[s]
+	if of == nil {
+		of = &usage{}
+		u.spaces[s] = of
+	}
+	return of
+}
+
+// drop forgets a space that holds nothing.
+func (u *Usage) drop(s key.Space) {
+	if of := u.spaces[s]; of != nil && *of == (usage{}) {
+		delete(u.spaces, s)
+	}
+}
+
+// amountOf is what a row adds to its space.
+func amountOf(r key.Resource, row *table.Row) Amount {
+	if row == nil {
+		return Amount{}
+	}
+	return amount(r, len(row.Value))
+}
+
+func amount(r key.Resource, size int) Amount {
+	a := Amount{Objects: 1, Bytes: int64(size)}
+	if r == key.CRDs {
+		a.CRDs = 1
+	}
+	return a
+}
+
+// ownerOf is the space and resource of an object's key. Unlike key.ParseObject
+// it makes nothing: it is asked of every change.
+func ownerOf(k string) (key.Space, key.Resource, bool) {
+	rest, ok := strings.CutPrefix(k, string(key.Objects)+"/")
+	if !ok {
+		return "", key.Resource{}, false
+	}
+	space, rest, _ := strings.Cut(rest, "/")
+	group, rest, _ := strings.Cut(rest, "/")
+	resource, _, _ := strings.Cut(rest, "/")
+	return key.Space(space), key.Resource{Group: group, Resource: resource}, true
+}

@@ -1,0 +1,41 @@
+package table
+
+// Members returns the rows that belong to a member, in key order, and the
+// revision they were read at. It costs as much as the member has rows.
+func (t *Table) Members(member string) ([]*Row, int64) {
+	var rows []*Row
+	rev := t.AscendMembers(member, func(row *Row) (string, bool) {
+		rows = append(rows, row)
+		return "", true
+	})
+	return rows, rev
+}
+
+// AscendMembers calls fn for the rows that belong to a member, in key order,
+// until it returns false. fn may name a later key to go on from, so that rows
+// nobody asks for cost nothing. It returns the revision it has read. fn is
+// called under the table's lock: it must be quick and not call the table.
+func (t *Table) AscendMembers(member string, fn func(*Row) (from string, more bool)) int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	set := t.members[member]
+	if set == nil {
+		return t.rev.Load()
+	}
+	for from, more := "", true; more; {
+		more = false
+		set.Ascend(from, func(k string) bool {
+			row, ok := t.rows.Get(k)
+			if !ok {
+				return true
+			}
+			next, on := fn(row)
+			if on && next > k {
+				from, more = next, true
+				return false
+			}
+			return on
+		})
+	}
+	return t.rev.Load()
+}
