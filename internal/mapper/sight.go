@@ -34,7 +34,8 @@ func (e *engine) observe(all []sighting) []int {
 		if s.ours && s.ended != "" {
 			e.endings[it.id] = ending{uid: s.seen.uid, how: s.ended}
 		}
-		if e.notice(it, s) {
+		// Until the first list is complete nothing can be decided; then all have a turn.
+		if e.notice(it, s) && it.kind.sight == absent {
 			e.queue.push(it)
 		}
 		if it.status && s.ours && s.status != it.statusHash {
@@ -128,6 +129,8 @@ type use struct {
 	place
 	kind   string
 	status bool
+	// of tells it from one that was forgotten in between, and with it what was seen.
+	of *kind
 }
 
 // uses is what is to be observed.
@@ -137,7 +140,7 @@ func (e *engine) uses() map[key.Resource]use {
 	all := make(map[key.Resource]use, len(e.kinds))
 	for r, k := range e.kinds {
 		if k.version != "" {
-			all[r] = use{place: place{Resource: r, version: k.version}, kind: k.name, status: k.status > 0}
+			all[r] = use{place: place{Resource: r, version: k.version}, kind: k.name, status: k.status > 0, of: k}
 		}
 	}
 	return all
