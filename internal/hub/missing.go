@@ -1,0 +1,40 @@
+package hub
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/kinds"
+)
+
+// refuseResource answers for a resource that nobody serves as a kube-apiserver
+// does: its router knows the versions that are built in, and of others nothing.
+func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
+	for _, k := range catalog.Kinds() {
+		if k.Custom == nil && k.GVR.Group == info.APIGroup && k.GVR.Version == info.APIVersion {
+			h.refuse(w, r, unrouted(http.StatusNotFound))
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
+
+// asRouted is why there is no handler for a request, in the words of
+// Kubernetes. For built-in kinds these are its router's, which knows no kinds.
+func asRouted(kind *kinds.Kind, err error) error {
+	switch {
+	case kind.Custom != nil:
+	case apierrors.IsMethodNotSupported(err):
+		return unrouted(http.StatusMethodNotAllowed)
+	case apierrors.IsNotFound(err):
+		return unrouted(http.StatusNotFound)
+	}
+	return err
+}
+
+func unrouted(code int) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
+}
