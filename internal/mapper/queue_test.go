@@ -142,6 +142,26 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 	}
 }
 
+// TestKindUsedAgain shows that a kind that was forgotten and is used again is not
+// taken for one that is observed already.
+func TestKindUsedAgain(t *testing.T) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
+	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	before := e.uses()[o.Resource]
+	e.touch([]touched{{object: o}})
+	it, ok := e.next(t.Context())
+	if !ok {
+		t.Fatal("there is nothing to do")
+	}
+	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
+	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	if after := e.uses()[o.Resource]; after == before || after.place != before.place {
+		t.Errorf("it is to be observed as %+v, was %+v", after, before)
+	}
+}
+
 func TestRepairsSlowDown(t *testing.T) {
 	if d := repairDelay(0, time.Time{}, now); d != 0 {
 		t.Errorf("the first repair waits %s", d)
