@@ -10,7 +10,8 @@ import (
 )
 
 // serverCertificate is the hub's own certificate, which it makes anew in good
-// time before it ends. It is safe for concurrent use.
+// time before it ends, and when the clock was set back to before it begins. It is
+// safe for concurrent use.
 type serverCertificate struct {
 	ca    *enroll.Authority
 	hosts []string
@@ -24,7 +25,7 @@ type serverCertificate struct {
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cert != nil && s.now().Before(renewal(s.cert)) {
+	if now := s.now(); s.cert != nil && now.Before(renewal(s.cert)) && !now.Before(s.cert.Leaf.NotBefore) {
 		return s.cert, nil
 	}
 	pair, err := s.ca.Server(s.hosts)

@@ -28,4 +28,9 @@ func TestServerCertificateIsRenewed(t *testing.T) {
 	if err != nil || !next.Leaf.NotAfter.After(first.Leaf.NotAfter) {
 		t.Fatalf("a month before its end it is still the old one, %v", err)
 	}
+	now = now.Add(-48 * time.Hour)
+	right, err := s.get(nil)
+	if err != nil || right.Leaf.NotBefore.After(now) {
+		t.Fatalf("after the clock was set back it is not valid yet, %v", err)
+	}
 }
