@@ -44,6 +44,7 @@ func TestOverload(t *testing.T) {
 					made.Add(1)
 				case code == http.StatusTooManyRequests && retryAfter != "":
 					refused.Add(1)
+					<-time.After(20 * time.Millisecond) // impatient, but not all of the machine
 				case ctx.Err() == nil:
 					t.Errorf("a write to the greedy space was answered %d, Retry-After %q", code, retryAfter)
 				}
