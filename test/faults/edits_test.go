@@ -235,6 +235,17 @@ func (l *life) moveLocation() {
 	l.note("label location %s %s-%s=%s: %v", site, space, group, value, err)
 }
 
+// flicker takes what is placed on a location away and assigns it again at once.
+func (l *life) flicker() {
+	site, space, group := pick(l.r, siteNames), pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
+	l.moved[site+"|"+space+"|"+group] = true
+	for _, value := range []string{"null", `"yes"`} {
+		_, err := l.root.Resource(world.Locations).Patch(l.t.Context(), site, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"`+space+"-"+group+`":`+value+`}}}`), metav1.PatchOptions{})
+		l.note("label location %s %s-%s=%s: %v", site, space, group, value, err)
+	}
+}
+
 // movePlacement deletes a Placement, or makes it again.
 func (l *life) movePlacement() {
 	space, group := pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})

@@ -150,6 +150,7 @@ var actions = []action{
 	{10, (*life).remove},
 	{8, (*life).relabel},
 	{4, (*life).moveLocation},
+	{3, (*life).flicker},
 	{2, (*life).movePlacement},
 	{1, (*life).removeNamespace},
 	{7, (*life).tamper},
