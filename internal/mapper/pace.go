@@ -19,8 +19,8 @@ const (
 	paceCalm  = 2
 	shortCalm = 20 * time.Millisecond
 	// carefully is by how much more slowly the pace grows near the one that was too
-	// much.
-	carefully = 16
+	// much: a refusal may cost a whole second, in which a target does hundreds.
+	carefully = 128
 	// slowFactor and slowFloor say when answers have become slow: more than so many
 	// times as long as they take at best, and no less than this.
 	slowFactor = 8
@@ -121,7 +121,10 @@ func (p *pace) answered(took time.Duration, err error) {
 	}
 	if p.busy >= int(p.limit) { // more would have been used
 		step := 1 / p.limit
-		if p.tooMuch > 0 && p.limit > p.tooMuch*3/4 {
+		switch {
+		case p.limit >= p.tooMuch+1:
+			p.tooMuch = 0 // it is not any more
+		case p.limit > p.tooMuch*3/4:
 			step /= carefully
 		}
 		p.limit = min(p.most, p.limit+step)
