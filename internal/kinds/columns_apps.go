@@ -62,11 +62,19 @@ func batchPrinters() map[string]printer {
 			}
 			job := c.Spec.JobTemplate.Spec
 			names, images := containerNames(job.Template.Spec.Containers)
-			return []any{c.Name, c.Spec.Schedule, or(c.Spec.TimeZone, none), or(c.Spec.Suspend, false), int64(len(c.Status.Active)),
+			return []any{c.Name, c.Spec.Schedule, or(c.Spec.TimeZone, none), suspended(c.Spec.Suspend), int64(len(c.Status.Active)),
 				last, age(c.CreationTimestamp, now), names, images, selectorString(job.Selector)}
 		}),
 		"Job": printed(cols("Name", "Status", "Completions", "Duration", "Age", "Containers+", "Images+", "Selector+"), jobCells),
 	}
+}
+
+// suspended is a boolean in words, as the column has it in spite of its type.
+func suspended(s *bool) string {
+	if or(s, false) {
+		return "True"
+	}
+	return "False"
 }
 
 func jobCells(j *batchv1.Job, now time.Time) []any {
@@ -115,12 +123,12 @@ func autoscalingPrinters() map[string]printer {
 	return map[string]printer{
 		"HorizontalPodAutoscaler": printed(cols("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
 			func(h *autoscalingv2.HorizontalPodAutoscaler, now time.Time) []any {
-				least := unset
-				if h.Spec.MinReplicas != nil {
-					least = itoa(*h.Spec.MinReplicas)
+				metrics := h.Spec.Metrics
+				if len(metrics) == 0 {
+					metrics = usualMetrics()
 				}
 				var targets []string
-				for i, m := range h.Spec.Metrics {
+				for i, m := range metrics {
 					var current autoscalingv2.MetricStatus
 					if i < len(h.Status.CurrentMetrics) {
 						current = h.Status.CurrentMetrics[i]
@@ -128,9 +136,21 @@ func autoscalingPrinters() map[string]printer {
 					targets = append(targets, metricCell(m, current))
 				}
 				return []any{h.Name, h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name, someOf(targets, 2, ", ", none),
-					least, int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), age(h.CreationTimestamp, now)}
+					itoa(or(h.Spec.MinReplicas, 1)), int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), age(h.CreationTimestamp, now)}
 			}),
 	}
+}
+
+// usualMetrics are those of an autoscaler that names none.
+func usualMetrics() []autoscalingv2.MetricSpec {
+	percent := int32(80)
+	return []autoscalingv2.MetricSpec{{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{
+			Name:   corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+		},
+	}}
 }
 
 // metricCell is current/target of one metric. A status of another kind than

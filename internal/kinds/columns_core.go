@@ -156,9 +156,6 @@ func nodeCells(n *corev1.Node, now time.Time) []any {
 
 func quotaCells(q *corev1.ResourceQuota, now time.Time) []any {
 	hard := q.Status.Hard
-	if hard == nil {
-		hard = q.Spec.Hard
-	}
 	var names []string
 	for name := range hard {
 		names = append(names, string(name))

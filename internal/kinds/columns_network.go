@@ -28,14 +28,14 @@ func networkPrinters() map[string]printer {
 			}
 			return []any{name, c.Spec.Controller, parameters, age(c.CreationTimestamp, now)}
 		}),
-		"IPAddress": printed(cols("Name", "ParentRef", "Age"), func(a *networkingv1.IPAddress, now time.Time) []any {
+		"IPAddress": printed(cols("Name", "ParentRef"), func(a *networkingv1.IPAddress, _ time.Time) []any {
 			parent := none
 			if r := a.Spec.ParentRef; r != nil {
 				gr := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 				parts := []string{strings.ToLower(gr.String()), r.Namespace, r.Name}
 				parent = strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
 			}
-			return []any{a.Name, parent, age(a.CreationTimestamp, now)}
+			return []any{a.Name, parent}
 		}),
 		"NetworkPolicy": printed(cols("Name", "Pod-Selector", "Age"), func(p *networkingv1.NetworkPolicy, now time.Time) []any {
 			return []any{p.Name, selectorString(&p.Spec.PodSelector), age(p.CreationTimestamp, now)}

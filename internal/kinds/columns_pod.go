@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -60,7 +61,7 @@ func (s *podSummary) restarted(c corev1.ContainerStatus) {
 }
 
 func summarizePod(p *corev1.Pod) podSummary {
-	s := podSummary{containers: len(p.Spec.Containers), status: string(p.Status.Phase)}
+	s := podSummary{containers: len(p.Spec.Containers), status: string(cmp.Or(p.Status.Phase, corev1.PodPending))}
 	if p.Status.Reason != "" {
 		s.status = p.Status.Reason
 	}

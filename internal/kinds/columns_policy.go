@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -140,7 +141,7 @@ func flowPrinters() map[string]printer {
 						missing = string(c.Status)
 					}
 				}
-				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method, age(f.CreationTimestamp, now), missing}
+				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(cmp.Or(f.Spec.MatchingPrecedence, 1000)), method, age(f.CreationTimestamp, now), missing}
 			}),
 		"PriorityLevelConfiguration": printed(cols("Name", "Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit", "Age"),
 			func(p *flowcontrolv1.PriorityLevelConfiguration, now time.Time) []any {
@@ -148,7 +149,7 @@ func flowPrinters() map[string]printer {
 				if l := p.Spec.Limited; l != nil {
 					shares = int64(or(l.NominalConcurrencyShares, 30))
 					if q := l.LimitResponse.Queuing; q != nil {
-						queues, hand, length = int64(q.Queues), int64(q.HandSize), int64(q.QueueLengthLimit)
+						queues, hand, length = int64(cmp.Or(q.Queues, 64)), int64(cmp.Or(q.HandSize, 8)), int64(cmp.Or(q.QueueLengthLimit, 50))
 					}
 				}
 				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, age(p.CreationTimestamp, now)}

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,9 +96,10 @@ func volumeCells(v *corev1.PersistentVolume, now time.Time) []any {
 		class = v.Spec.StorageClassName
 	}
 	size := v.Spec.Capacity[corev1.ResourceStorage]
-	return []any{v.Name, size.String(), accessModes(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy),
-		phase(v.Status.Phase, v.ObjectMeta), claim, class, or(v.Spec.VolumeAttributesClassName, unset), v.Status.Reason,
-		age(v.CreationTimestamp, now), string(or(v.Spec.VolumeMode, unset))}
+	return []any{v.Name, size.String(), accessModes(v.Spec.AccessModes),
+		string(cmp.Or(v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)),
+		phase(cmp.Or(v.Status.Phase, corev1.VolumePending), v.ObjectMeta), claim, class, or(v.Spec.VolumeAttributesClassName, unset), v.Status.Reason,
+		age(v.CreationTimestamp, now), string(or(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem))}
 }
 
 func claimCells(c *corev1.PersistentVolumeClaim, now time.Time) []any {
@@ -110,8 +112,8 @@ func claimCells(c *corev1.PersistentVolumeClaim, now time.Time) []any {
 	if !ok {
 		class = or(c.Spec.StorageClassName, "")
 	}
-	return []any{c.Name, phase(c.Status.Phase, c.ObjectMeta), c.Spec.VolumeName, size, modes, class,
-		or(c.Spec.VolumeAttributesClassName, unset), age(c.CreationTimestamp, now), string(or(c.Spec.VolumeMode, unset))}
+	return []any{c.Name, phase(cmp.Or(c.Status.Phase, corev1.ClaimPending), c.ObjectMeta), c.Spec.VolumeName, size, modes, class,
+		or(c.Spec.VolumeAttributesClassName, unset), age(c.CreationTimestamp, now), string(or(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem))}
 }
 
 // ratio is how many of how many.

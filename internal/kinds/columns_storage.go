@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func storagePrinters() map[string]printer {
@@ -31,15 +32,9 @@ func storagePrinters() map[string]printer {
 		"CSINode": printed(cols("Name", "Drivers#", "Age"), func(n *storagev1.CSINode, now time.Time) []any {
 			return []any{n.Name, int64(len(n.Spec.Drivers)), age(n.CreationTimestamp, now)}
 		}),
-		"CSIStorageCapacity": printed(cols("Name", "StorageClassName", "Capacity"), func(c *storagev1.CSIStorageCapacity, _ time.Time) []any {
-			capacity := unset
-			if c.Capacity != nil {
-				capacity = c.Capacity.String()
-			}
-			return []any{c.Name, c.StorageClassName, capacity}
-		}),
-		"StorageClass": printed(cols("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), storageClassCells),
-		"VolumeAttachment": printed(cols("Name", "Attacher", "PV", "Node", "Attached?", "Age"), func(a *storagev1.VolumeAttachment, now time.Time) []any {
+		"CSIStorageCapacity": createdPrinter(),
+		"StorageClass":       printed(cols("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), storageClassCells),
+		"VolumeAttachment": printed(attachmentColumns(), func(a *storagev1.VolumeAttachment, now time.Time) []any {
 			return []any{a.Name, a.Spec.Attacher, or(a.Spec.Source.PersistentVolumeName, ""), a.Spec.NodeName, a.Status.Attached, age(a.CreationTimestamp, now)}
 		}),
 		"VolumeAttributesClass": printed(cols("Name", "DriverName", "Age"), func(c *storagev1.VolumeAttributesClass, now time.Time) []any {
@@ -50,6 +45,13 @@ func storagePrinters() map[string]printer {
 			return []any{name, c.DriverName, age(c.CreationTimestamp, now)}
 		}),
 	}
+}
+
+// attachmentColumns has two of the format of a name, as Kubernetes has.
+func attachmentColumns() []metav1.TableColumnDefinition {
+	columns := cols("Name", "Attacher", "PV", "Node", "Attached?", "Age")
+	columns[1].Format = "name"
+	return columns
 }
 
 func storageClassCells(c *storagev1.StorageClass, now time.Time) []any {

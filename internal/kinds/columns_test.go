@@ -66,6 +66,7 @@ func checkCell(t *testing.T, name string, d metav1.TableColumnDefinition, cell a
 		_, ok = cell.(int64)
 	case "boolean":
 		_, ok = cell.(bool)
+		ok = ok || cell == "True" || cell == "False" // Kubernetes has words in places
 	}
 	if !ok {
 		t.Errorf("%s: column %s of type %s has a %T", name, d.Name, d.Type, cell)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 )
 
@@ -36,7 +37,8 @@ func (s inert) AllowCreateOnUpdate() bool { return createsOnUpdate(s.kind.Resour
 func (s inert) AllowUnconditionalUpdate() bool { return !demandsVersion(s.kind.Resource) }
 
 func (s inert) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	if s.kind.HasStatus {
+	// Nodes register themselves with a status, as kubelets do.
+	if s.kind.HasStatus && s.kind.Resource != key.NewResource("", "nodes") {
 		clearStatus(obj)
 	}
 	m, err := meta.Accessor(obj)
