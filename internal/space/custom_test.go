@@ -199,7 +199,7 @@ func TestDefinitionLifecycle(t *testing.T) {
 	if condition(a, "Terminating") != "True" {
 		t.Errorf("deleted: %s", a.raw)
 	}
-	h.refused(h.do("POST", "a", widgets, widget("late", nil)), 405, metav1.StatusReasonMethodNotAllowed, "terminating")
+	h.refused(h.do("POST", "a", widgets, widget("late", nil)), 403, metav1.StatusReasonForbidden, "terminating")
 	h.refused(h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))), 409, metav1.StatusReasonAlreadyExists, "being deleted")
 	h.caughtUp()
 	if p, err := h.server.FinishCRD(h.ctx, "a", "widgets.example.com"); p != space.More || err != nil {

@@ -3,6 +3,7 @@ package space
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,7 +39,22 @@ func (s *scaleStorage) Get(ctx context.Context, name string, options *metav1.Get
 	if err != nil {
 		return nil, err
 	}
+	if path, missing := noReplicas(s.kind, obj); missing {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", path))
+	}
 	return scaleOf(s.kind, obj)
+}
+
+// noReplicas says that an object that a CRD defines lacks the field that scale
+// is about, and which it is. There is no number that this could stand for.
+func noReplicas(kind *kinds.Kind, obj runtime.Object) (path string, missing bool) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return "", false
+	}
+	path = kind.Scale.SpecReplicasPath
+	_, found, err := unstructured.NestedFieldNoCopy(u.Object, split(path)...)
+	return path, err == nil && !found
 }
 
 func (s *scaleStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
@@ -60,6 +76,9 @@ func (s *scaleStorage) Update(ctx context.Context, name string, info rest.Update
 	scale, err := scaleOf(s.kind, obj)
 	return scale, false, err
 }
+
+// neverReplicas stands for no number in a scale that is being updated.
+const neverReplicas = math.MinInt32
 
 // scaled turns an update of a scale into one of the object behind it.
 type scaled struct {
@@ -83,6 +102,10 @@ func (s scaled) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.
 	if was.ManagedFields, err = fields.ToSubresource(); err != nil {
 		return nil, err
 	}
+	path, missing := noReplicas(s.kind, obj)
+	if missing {
+		was.Spec.Replicas = neverReplicas
+	}
 	updated, err := s.info.UpdatedObject(ctx, was)
 	if err != nil {
 		return nil, err
@@ -91,7 +114,11 @@ func (s scaled) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("wrong object passed to Scale update: %T", updated))
 	}
-	if scale.Spec.Replicas < 0 {
+	if missing && scale.Spec.Replicas == neverReplicas {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", path))
+	}
+	// The rules of CRDs say so themselves.
+	if scale.Spec.Replicas < 0 && s.kind.Custom == nil {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
 	}
