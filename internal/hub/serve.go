@@ -75,6 +75,14 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 		h.refuseResource(w, r, catalog, info)
 		return
 	}
+	if r.Method == http.MethodHead && kind.Custom == nil {
+		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		return
+	}
+	if err := needsCluster(kind, info); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
 	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
 		reviewHandler(lens, catalog, kind)(w, r)
 		return
