@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -31,7 +32,8 @@ func (h *Hub) updateStatus(ctx context.Context, row *table.Row, status func(obje
 
 // replaceStatus writes object with a status, in the bytes that the object's
 // own registry would have written, so that a user's next apply without a
-// change stays one without a change.
+// change stays one without a change. A status that would make the object too
+// large to be written again by its users is left out.
 func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
 	var err error
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
@@ -47,6 +49,10 @@ func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, 
 		return err
 	}
 	if bytes.Equal(value, row.Value) {
+		return nil
+	}
+	if len(value) > space.DefaultObjectBytes && len(value) > len(row.Value) {
+		h.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", space.DefaultObjectBytes)
 		return nil
 	}
 	_, ok, err := h.log.Put(ctx, row.Key, value, row.ModRev)

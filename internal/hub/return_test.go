@@ -1,0 +1,61 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/wire"
+)
+
+var deploymentsGVR = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+
+// TestStatusThatDoesNotFit shows that a status which would make its object too
+// large to be written again is left out, and a smaller one comes as any other.
+func TestStatusThatDoesNotFit(t *testing.T) {
+	r := fixture(t)
+	r.addPlacement("s", "q", "x", "big", map[string]any{"returnStatus": "Singleton"})
+	made := r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "big", map[string]string{"what": "big"}, map[string]any{
+		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"pad": strings.Repeat("x", 700<<10)}}}},
+	}))
+	const k = "s/apps/deployments/default/big"
+	a := r.join("a")
+	post := func(status string) {
+		t.Helper()
+		body, err := json.Marshal(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Applied, Status: json.RawMessage(status)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(string(body)+"\n"))
+		defer func() { _ = resp.Body.Close() }()
+		var answer wire.ReportsAnswer
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Refused) > 0 {
+			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
+		}
+	}
+	post(`{"replicas":1,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 500<<10) + `"}]}`)
+	post(`{"replicas":2}`)
+	r.eventually(func() string {
+		row, _ := r.table.Get("o/" + k)
+		if row == nil || !strings.Contains(string(row.Value), `"replicas":2`) {
+			return "the small status has not come"
+		}
+		return ""
+	})
+	post(`{"replicas":3,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 500<<10) + `"}]}`)
+	post(`{"replicas":4}`)
+	r.eventually(func() string {
+		row, _ := r.table.Get("o/" + k)
+		switch {
+		case len(row.Value) > space.DefaultObjectBytes:
+			t.Fatalf("the object has %d bytes", len(row.Value))
+		case !strings.Contains(string(row.Value), `"replicas":4`):
+			return "the last status has not come"
+		}
+		return ""
+	})
+}
