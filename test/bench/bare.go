@@ -40,6 +40,7 @@ func bareMain(args []string, in io.Reader, out, log io.Writer) int {
 	kubeconfig := flags.String("kubeconfig", "", "of the cluster")
 	namespace := flags.String("namespace", "", "of the objects")
 	n := flags.Int("n", 0, "how many")
+	workers := flags.Int("workers", bareWorkers, "how many objects are applied at once")
 	raw := flags.Bool("raw", false, "without client-go")
 	err := flags.Parse(args)
 	if err == nil {
@@ -47,7 +48,7 @@ func bareMain(args []string, in io.Reader, out, log io.Writer) int {
 		if *raw {
 			how = rawApply
 		}
-		err = bareApply(*kubeconfig, *namespace, *n, how, in, out)
+		err = bareApply(*kubeconfig, *namespace, *n, *workers, how, in, out)
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(log, "bare client:", err) // where else to say it
@@ -61,10 +62,13 @@ type bareUsage struct {
 	CPU time.Duration `json:"cpu"`
 }
 
-// applier applies the ith object.
-type applier func(ctx context.Context, i int) error
+// applier applies the ith object, and newApplier makes one for n of them.
+type (
+	applier    func(ctx context.Context, i int) error
+	newApplier func(ctx context.Context, c *rest.Config, namespace string, n int) (applier, error)
+)
 
-func bareApply(kubeconfig, namespace string, n int, newApplier func(context.Context, *rest.Config, string, int) (applier, error), in io.Reader, out io.Writer) error {
+func bareApply(kubeconfig, namespace string, n, workers int, newApplier newApplier, in io.Reader, out io.Writer) error {
 	ctx := context.Background()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -85,8 +89,7 @@ func bareApply(kubeconfig, namespace string, n int, newApplier func(context.Cont
 	if err != nil {
 		return err
 	}
-	workers := make([]struct{}, bareWorkers)
-	if err := share(ctx, workers, n, func(ctx context.Context, _ struct{}, i int) error { return apply(ctx, i) }); err != nil {
+	if err := share(ctx, make([]struct{}, workers), n, func(ctx context.Context, _ struct{}, i int) error { return apply(ctx, i) }); err != nil {
 		return err
 	}
 	after, err := ownCPU()

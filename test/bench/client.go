@@ -144,15 +144,19 @@ func share[W any](ctx context.Context, workers []W, n int, do func(ctx context.C
 
 // eventually waits until f returns nil.
 func eventually(ctx context.Context, what string, f func() error) error {
+	return eventuallyWithin(ctx, patience, what, f)
+}
+
+func eventuallyWithin(ctx context.Context, limit time.Duration, what string, f func() error) error {
 	const every = 50 * time.Millisecond
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(limit)
 	for {
 		err := f()
 		if err == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("wait for %s: not so after %s: %w", what, patience, err)
+			return fmt.Errorf("wait for %s: not so after %s: %w", what, limit, err)
 		}
 		if !wait(ctx, every) {
 			return fmt.Errorf("wait for %s: %w", what, errors.Join(ctx.Err(), err))

@@ -71,7 +71,7 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 		return n, err
 	}
 	b.fleet.answers.take()
-	if err := b.fill(namespace, 1); err != nil {
+	if err := b.fill(namespace, 0, 1); err != nil {
 		return n, err
 	}
 	if err := b.settled(namespace, 1, c); err != nil {

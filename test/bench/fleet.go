@@ -119,6 +119,24 @@ func (f *fleet) grow(n int) error {
 	return f.b.calmDown()
 }
 
+// drain drops what arrives until the returned function is called.
+func (f *fleet) drain() (stop func()) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	var draining sync.WaitGroup
+	draining.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case <-f.arrivals:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		draining.Wait()
+	}
+}
+
 // wave waits until n agents have got what is looks for, and returns when the last
 // one had it. What arrives for others is dropped.
 func (f *fleet) wave(n int, is func(*wire.Put) bool) (time.Time, error) {

@@ -2,17 +2,15 @@ package main
 
 import (
 	"fmt"
-	"time"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/test/env"
 )
 
-// calm is a hub without objects and an agent without any, started with the run.
+// calm is a hub without objects and an agent without any, started with the run,
+// so that they have been at rest when they are looked at.
 type calm struct {
-	hub    *env.Hub
-	agent  *env.Agent
-	loaded time.Time // when the agent of the site had its objects
+	hub   *env.Hub
+	agent *env.Agent
 }
 
 func (b *bench) startCalm() error {
@@ -26,39 +24,16 @@ func (b *bench) startCalm() error {
 	if err != nil {
 		return err
 	}
-	b.calm = &calm{hub: hub, agent: env.StartAgent(b.t, "calm", join.Encode(), b.cluster.AgentKubeconfig), loaded: time.Now()}
+	b.calm = &calm{hub: hub, agent: env.StartAgent(b.t, "calm", join.Encode(), b.cluster.AgentKubeconfig)}
 	return nil
 }
 
-// loadAgent places many more objects of 1 KB at the site, for readMemory.
-func (b *bench) loadAgent() error {
-	const namespace = "memory"
-	n := b.size.loaded
-	if err := b.namespace(namespace); err != nil {
-		return err
-	}
-	if err := b.fill(namespace, n); err != nil {
-		return err
-	}
-	err := b.place(namespace, "configmaps", n, v1alpha1.ReturnStatusNone)
-	b.calm.loaded = time.Now()
-	return err
-}
-
 // readMemory reads RssAnon of a hub and an agent that have had nothing to do since
-// the run began, and of the site's agent once it has had size.idle of rest since
-// its last object came; other measurements fill that time. What an object costs
-// is the difference of the two agents, divided by the objects of the second.
+// the run began.
 func (b *bench) readMemory() error {
-	if !wait(b.ctx, b.size.idle-time.Since(b.calm.loaded)) {
-		return b.ctx.Err()
-	}
-	rested := time.Since(b.calm.loaded).Round(time.Second)
-	hub, idle, loaded := b.calm.hub.Usage(), b.calm.agent.Usage(), b.agent.Usage()
+	hub, agent := b.calm.hub.Usage(), b.calm.agent.Usage()
 	b.report.set("memory.hub", float64(hub.RSSAnon)/1e6, "RSS %s, at rest since the start", megabytes(hub.RSS))
-	b.report.set("memory.agent", float64(idle.RSSAnon)/1e6, "RSS %s, at rest since the start", megabytes(idle.RSS))
-	b.report.set("memory.object", float64(loaded.RSSAnon-idle.RSSAnon)/1e3/float64(b.placed),
-		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), rested)
+	b.report.set("memory.agent", float64(agent.RSSAnon)/1e6, "RSS %s, at rest since the start", megabytes(agent.RSS))
 	return nil
 }
 

@@ -23,6 +23,10 @@ func configMap(namespace, name string, size int, value string) []byte {
 	})
 }
 
+func namespaceOf(name string) []byte {
+	return encoded(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+}
+
 func configMaps(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps" }
 
 // placement places what is in a namespace on the locations that are selected.

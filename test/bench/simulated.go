@@ -105,7 +105,7 @@ func (s *simulated) report(ctx context.Context) error {
 	for {
 		select {
 		case line := <-s.reports:
-			if err := s.send(ctx, line); err != nil {
+			if err := s.send(ctx, s.gather(line)); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -114,10 +114,26 @@ func (s *simulated) report(ctx context.Context) error {
 	}
 }
 
-func (s *simulated) send(ctx context.Context, line wire.ReportLine) error {
+// gather adds to a line those that wait already.
+func (s *simulated) gather(first wire.ReportLine) []wire.ReportLine {
+	all := []wire.ReportLine{first}
+	for len(all) < cap(s.reports) {
+		select {
+		case line := <-s.reports:
+			all = append(all, line)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+func (s *simulated) send(ctx context.Context, all []wire.ReportLine) error {
 	var lines bytes.Buffer
-	if err := wire.NewEncoder(&lines).Encode(line); err != nil {
-		return fmt.Errorf("encode a report: %w", err)
+	for enc, i := wire.NewEncoder(&lines), 0; i < len(all); i++ {
+		if err := enc.Encode(all[i]); err != nil {
+			return fmt.Errorf("encode a report: %w", err)
+		}
 	}
 	body, err := s.open(ctx, http.MethodPost, "reports", &lines)
 	if err != nil {
@@ -129,9 +145,9 @@ func (s *simulated) send(ctx context.Context, line wire.ReportLine) error {
 		return fmt.Errorf("decode the answer to a report: %w", err)
 	}
 	if len(answer.Refused) > 0 {
-		return fmt.Errorf("the hub refused the report of %q: %s", line.Key, answer.Refused[0].Message)
+		return fmt.Errorf("the hub refused the report of %q: %s", answer.Refused[0].Key, answer.Refused[0].Message)
 	}
-	s.answers.add(answer.Revision, 1)
+	s.answers.add(answer.Revision, len(all))
 	return nil
 }
 

@@ -19,10 +19,17 @@ type size struct {
 	spread []int
 	// locations get one object at once, waves times.
 	locations, waves int
-	// loaded objects are placed for the memory of an agent, which then has idle
-	// time to come to rest.
-	loaded int
-	idle   time.Duration
+	// few and many objects are placed for the memory and the restarts of an agent.
+	few, many int
+	// idle is how long a process is left alone before its memory is read.
+	idle time.Duration
+	// spaces, stateObjects in them, and reported objects of each of locations fill a
+	// hub, on which then watches are opened, which get events.
+	spaces, stateObjects, reported, watches, events int
+	// throttled objects go to a target that has room for so many requests at once.
+	throttled, room int
+	// listed objects are listed, lists times.
+	listed, lists int
 	// apiObjects are created and applied per round by apiClients.
 	apiObjects, apiRounds, apiClients int
 }
@@ -33,7 +40,9 @@ func fullSize() size {
 		edits: 300, statuses: 100, tamperings: 100,
 		calm: 3 * time.Second, quiet: 30 * time.Second,
 		spread: []int{1, 10, 100}, locations: 1000, waves: 5,
-		loaded: 5000, idle: 2 * time.Minute,
+		few: 10_000, many: 50_000, idle: 2 * time.Minute,
+		spaces: 1000, stateObjects: 50_000, reported: 100, watches: 1000, events: 20,
+		throttled: 1000, room: 4, listed: 10_000, lists: 5,
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
 	}
 }
@@ -43,14 +52,16 @@ func quickSize() size {
 	return size{
 		objects: 20, rounds: 1,
 		edits: 5, statuses: 3, tamperings: 3,
-		calm: time.Second, quiet: time.Second,
+		calm: time.Second / 2, quiet: time.Second,
 		spread: []int{1, 10, 100}, locations: 120, waves: 1,
-		loaded: 50, idle: 0,
+		few: 30, many: 60, idle: 0,
+		spaces: 10, stateObjects: 40, reported: 2, watches: 20, events: 2,
+		throttled: 20, room: 4, listed: 150, lists: 1,
 		apiObjects: 50, apiRounds: 1, apiClients: 4,
 	}
 }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d objects in memory, idle for %s, %d API objects",
-		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.loaded, s.idle, s.apiObjects)
+	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d API objects",
+		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.apiObjects)
 }

@@ -19,17 +19,33 @@ type step struct {
 // while others are measured.
 func steps() []step {
 	return []step{
+		{"state", onState((*state).addSpaces)},
 		{"sync", (*bench).fullSync},
 		{"edit", (*bench).editToTarget},
 		{"status", (*bench).statusToSpace},
 		{"drift", (*bench).driftRepaired},
 		{"quiet", (*bench).nothingChanging},
-		{"memory", (*bench).loadAgent},
+		{"state", onState((*state).addObjects)},
+		{"many", (*bench).loadFew},
 		{"writes", (*bench).hubWrites},
 		{"fanout", (*bench).fanOut},
+		{"watch", (*bench).eventToWatcher},
+		{"state", onState((*state).addLocations)},
+		{"many", (*bench).measureFew},
+		{"many", (*bench).loadMany},
+		{"state", onState((*state).addReports)},
+		{"throttle", (*bench).throttledTarget},
 		{"api", (*bench).spaceAPI},
+		{"list", (*bench).listMany},
+		{"state", onState((*state).openWatches)},
+		{"many", (*bench).measureMany},
+		{"state", onState((*state).eventToAll)},
 		{"memory", (*bench).readMemory},
 	}
+}
+
+func onState(run func(*state) error) func(*bench) error {
+	return func(b *bench) error { return run(b.state) }
 }
 
 func stepNames() []string {

@@ -32,7 +32,7 @@ const (
 func (b *bench) fullSync() error {
 	n := b.size.objects
 	for _, err := range []error{
-		b.namespace(syncNamespace), b.namespace(bareNamespace),
+		b.namespace(syncNamespace),
 		b.space.create(b.ctx, placementsPath, placement(syncNamespace, syncNamespace, "configmaps", labelled("sync"), v1alpha1.ReturnStatusNone)),
 	} {
 		if err != nil {
@@ -104,9 +104,12 @@ func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
 	if err := c.begin(); err != nil {
 		return r, err
 	}
-	last, err := w.count(b.ctx, "ADDED", n)
-	usage, ended := c.end()
-	if err := errors.Join(err, ended); err != nil {
+	usage, err := c.end()
+	if err != nil {
+		return r, err
+	}
+	last, err := w.count(b.ctx, "ADDED", n) // each event has its time
+	if err != nil {
 		return r, err
 	}
 	if err := b.target.do(b.ctx, http.MethodDelete, configMaps(bareNamespace), "", nil); err != nil {
@@ -118,7 +121,7 @@ func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
 
 // syncRound has the agent apply n objects, and deletes them unless they are to stay.
 func (b *bench) syncRound(n int, stay bool) (r syncRound, err error) {
-	if err := b.fill(syncNamespace, n); err != nil {
+	if err := b.fill(syncNamespace, 0, n); err != nil {
 		return r, err
 	}
 	if err := b.settled(syncNamespace, n, 0); err != nil {

@@ -20,6 +20,7 @@ func (b *bench) spaceAPI() error {
 	if err != nil {
 		return err
 	}
+	b.sides = sides
 	for _, s := range sides { // both have compiled, grown and cached what they will need
 		if _, err := s.round(b.ctx, "warm", b.size.apiObjects/10); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -50,15 +51,19 @@ func (b *bench) spaceAPI() error {
 // apiSide is one server under load.
 type apiSide struct {
 	name    string
+	process *env.Process
 	clients []*client
+	// objects are how many are in namespace default.
+	objects int
 }
 
 // apiSides are the hub and the stock kube-apiserver.
-func (b *bench) apiSides() ([2]apiSide, error) {
-	sides := [2]apiSide{{name: "hub"}, {name: "stock kube-apiserver"}}
+func (b *bench) apiSides() ([2]*apiSide, error) {
+	sides := [2]*apiSide{{name: "hub"}, {name: "stock kube-apiserver"}}
 	hub := env.StartHub(b.t, "--unsafe-no-fsync")
 	env.Orrery(b.t, hub.Kubeconfig, "space", "create", spaceName)
 	stock := env.StartCluster(b.t, "stock", env.APIOnly(), env.APIServerArgs("--audit-log-path=", "--audit-policy-file="))
+	sides[0].process, sides[1].process = hub.Process, stock.APIServer
 	var err error
 	if sides[0].clients, err = newClients(b.ctx, hub.PathConfig("spaces/"+spaceName), b.size.apiClients); err != nil {
 		return sides, err
@@ -69,7 +74,7 @@ func (b *bench) apiSides() ([2]apiSide, error) {
 
 // round creates n objects and then applies a change to each; it returns both
 // rates per second.
-func (s apiSide) round(ctx context.Context, name string, n int) (rates [2]float64, err error) {
+func (s *apiSide) round(ctx context.Context, name string, n int) (rates [2]float64, err error) {
 	const size = 2 << 10
 	path := configMaps("default")
 	created, changed := make([][]byte, n), make([][]byte, n)
@@ -84,6 +89,7 @@ func (s apiSide) round(ctx context.Context, name string, n int) (rates [2]float6
 		return rates, err
 	}
 	rates[0] = float64(n) / time.Since(start).Seconds()
+	s.objects += n
 	start = time.Now()
 	if err := share(ctx, s.clients, n, func(ctx context.Context, c *client, i int) error {
 		return c.do(ctx, http.MethodPatch, path+"/"+name+"-"+nameOf(i)+"?fieldManager=bench&force=true", applyPatch, changed[i])

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
@@ -33,16 +35,24 @@ type bench struct {
 	hub     *env.Hub
 	cluster *env.Cluster
 	agent   *env.Agent
-	proxy   *proxy
+	// link is between the agent and the hub, and front a place before the hub that
+	// link can lead to.
+	link  *env.Link
+	front *front
 	// root and space are the operators' and the users' space, target the cluster.
 	root, space, target *client
 	// writers write many things into the space at once.
 	writers []*client
-	// placed is how many objects the site has.
-	placed int
-	fleet  *fleet
-	// calm is a hub and an agent on which nothing is placed.
-	calm *calm
+	// placed is how many objects the site has, loaded how many of them are in
+	// manyNamespace, and rest when the last of those had come.
+	placed, loaded int
+	rest           time.Time
+	fleet          *fleet
+	// calm is a hub and an agent on which nothing is placed, state a hub with much.
+	calm  *calm
+	state *state
+	// sides are the hub and the kube-apiserver of spaceAPI.
+	sides [2]*apiSide
 }
 
 // start starts what all measurements need.
@@ -61,21 +71,44 @@ func (b *bench) start() error {
 	if b.target, err = newClient(b.cluster.Config); err != nil {
 		return err
 	}
-	const writers = 16
-	if b.writers, err = newClients(b.ctx, b.hub.PathConfig("spaces/"+spaceName), writers); err != nil {
+	if err := b.target.create(b.ctx, "/api/v1/namespaces", namespaceOf(bareNamespace)); err != nil {
 		return err
 	}
-	if b.proxy, err = startProxy(b.t, b.hub.URL); err != nil {
+	const writers = 16
+	if b.writers, err = newClients(b.ctx, b.hub.PathConfig("spaces/"+spaceName), writers); err != nil {
 		return err
 	}
 	join, err := addLocation(b.ctx, b.root, site)
 	if err != nil {
 		return err
 	}
-	join.Hub = b.proxy.url
+	if err := b.startLink(join.CA); err != nil {
+		return err
+	}
+	join.Hub = "https://" + b.link.Address
+	join.CA += string(b.front.certificate())
 	b.agent = env.StartAgent(b.t, site, join.Encode(), b.cluster.AgentKubeconfig)
 	b.fleet = newFleet(b)
-	return b.startCalm()
+	if err := b.startCalm(); err != nil {
+		return err
+	}
+	return b.startState()
+}
+
+// startState starts the hub that is to be filled.
+func (b *bench) startState() error {
+	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, hub: env.StartHub(b.t)}
+	own.fleet = newFleet(own)
+	b.state = &state{bench: own}
+	for to, config := range map[**client]string{&own.root: "spaces/root", &own.space: "spaces/" + stateSpace(0), &b.state.whole: ""} {
+		c, err := newClient(own.hub.PathConfig(config))
+		if err != nil {
+			return err
+		}
+		*to = c
+	}
+	own.writers = []*client{own.space, own.space, own.space, own.space}
+	return nil
 }
 
 // addLocation makes a location and returns how its agent joins.
@@ -96,18 +129,11 @@ func addLocation(ctx context.Context, root *client, name string) (wire.Join, err
 // namespace makes a namespace in the space and at the target, so that no object
 // has to wait for it.
 func (b *bench) namespace(name string) error {
-	body := encoded(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	body := namespaceOf(name)
 	return errors.Join(
 		b.space.create(b.ctx, "/api/v1/namespaces", body),
 		b.target.create(b.ctx, "/api/v1/namespaces", body),
 	)
-}
-
-// fill makes ConfigMaps of 1 KB in a namespace of the space.
-func (b *bench) fill(namespace string, n int) error {
-	return share(b.ctx, b.writers, n, func(ctx context.Context, c *client, i int) error {
-		return c.create(ctx, configMaps(namespace), configMap(namespace, nameOf(i), 1<<10, "wanted"))
-	})
 }
 
 // place places what is in a namespace at the site, and waits until n objects are
@@ -122,7 +148,9 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 
 // settled waits until the counts of a placement say that all it has is applied.
 func (b *bench) settled(name string, objects, pairs int) error {
-	return eventually(b.ctx, fmt.Sprintf("the counts of placement %q", name), func() error {
+	// Each of many pairs takes its time at one cluster.
+	const each = 20 * time.Millisecond
+	return eventuallyWithin(b.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of placement %q", name), func() error {
 		text, err := b.space.get(b.ctx, placementsPath+"/"+name)
 		if err != nil {
 			return err
@@ -145,4 +173,16 @@ func (b *bench) settled(name string, objects, pairs int) error {
 func (b *bench) revision() (int64, error) {
 	list, err := b.space.get(b.ctx, "/api/v1/namespaces?limit=1")
 	return gjson.GetBytes(list, "metadata.resourceVersion").Int(), err
+}
+
+// startLink leads the agent of the site to the hub over a link that counts, and
+// that can lead it to a front that sees what is said.
+func (b *bench) startLink(ca string) error {
+	transport, err := rest.TransportFor(&rest.Config{Host: b.hub.URL, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(ca)}})
+	if err != nil {
+		return err
+	}
+	b.front, err = startFront(b.t, b.hub.URL, transport, 0)
+	b.link = env.StartLink(b.t, b.hub.URL)
+	return err
 }

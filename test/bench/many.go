@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/test/env"
+)
+
+// manyNamespace has the objects of 1 KB that the site's agent has many of.
+const manyNamespace = "many"
+
+func (b *bench) loadFew() error  { return b.load(b.size.few) }
+func (b *bench) loadMany() error { return b.load(b.size.many) }
+
+func (b *bench) measureFew() error { return b.measureLoaded("few") }
+
+// measureMany also has the agent connect anew.
+func (b *bench) measureMany() error {
+	if err := b.measureLoaded("many"); err != nil {
+		return err
+	}
+	return b.reconnect()
+}
+
+// load has the site get objects until it has n of them, made through the API and
+// applied by its agent.
+func (b *bench) load(n int) error {
+	if b.loaded == 0 {
+		if err := b.namespace(manyNamespace); err != nil {
+			return err
+		}
+		if err := b.space.create(b.ctx, placementsPath,
+			placement(manyNamespace, manyNamespace, "configmaps", named(site), v1alpha1.ReturnStatusNone)); err != nil {
+			return err
+		}
+	}
+	start, more := time.Now(), n-b.loaded
+	if err := b.fill(manyNamespace, b.loaded, n); err != nil {
+		return err
+	}
+	b.loaded = n
+	b.placed += more
+	err := b.settled(manyNamespace, n, n)
+	b.rest = time.Now()
+	b.t.Logf("%d objects more at the site in %s", more, time.Since(start).Round(time.Second))
+	return err
+}
+
+// measureLoaded reads the memory of the site's agent, once it has had size.idle of
+// rest since its last object came, and restarts it twice: with nothing changed,
+// and with an object that somebody changed while it was away. What an object
+// costs is the difference to an agent without objects, divided by the objects.
+func (b *bench) measureLoaded(name string) error {
+	if !wait(b.ctx, b.size.idle-time.Since(b.rest)) {
+		return b.ctx.Err()
+	}
+	idle, loaded := b.calm.agent.Usage(), b.agent.Usage()
+	b.report.set("memory."+name, float64(loaded.RSSAnon-idle.RSSAnon)/1e3/float64(b.placed),
+		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), time.Since(b.rest).Round(time.Second))
+	if err := b.restartUnchanged(name); err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
+	if err := b.restartTampered(name); err != nil {
+		return fmt.Errorf("restart with drift: %w", err)
+	}
+	return nil
+}
+
+// restartUnchanged counts what a restart takes when nothing has changed, until the
+// agent has come to rest.
+func (b *bench) restartUnchanged(name string) error {
+	b.agent.Stop()
+	up, down := b.link.Bytes()
+	start := time.Now()
+	b.agent.Start()
+	took, err := b.comeToRest(start)
+	if err != nil {
+		return err
+	}
+	nowUp, nowDown := b.link.Bytes()
+	writes := b.cluster.Requests(b.t, env.Filter{User: env.AgentUser, Writes: true, After: start})
+	b.report.set("restart."+name+".writes", float64(len(writes)), "%d objects; at rest again after %s, CPU %s",
+		b.placed, took.Round(100*time.Millisecond), b.agent.Usage().CPU)
+	b.report.set("restart."+name+".bytes", float64(nowUp-up+nowDown-down)/1e3,
+		"%.1f KB to the hub, %.1f KB from it, TLS included", float64(nowUp-up)/1e3, float64(nowDown-down)/1e3)
+	return nil
+}
+
+// comeToRest waits until the agent has not done anything for as long as size.calm
+// says, and returns how long after start it stopped.
+func (b *bench) comeToRest(start time.Time) (time.Duration, error) {
+	const nothing = 20 * time.Millisecond // of CPU time, for what a quiet agent does
+	used, since := b.agent.Usage().CPU, start
+	err := eventually(b.ctx, "the agent to come to rest", func() error {
+		if now := b.agent.Usage().CPU; now > used+nothing {
+			used, since = now, time.Now()
+		}
+		if quiet := time.Since(since); quiet < b.size.calm {
+			return fmt.Errorf("it worked %s ago", quiet.Round(time.Millisecond))
+		}
+		return nil
+	})
+	return since.Sub(start), err
+}
+
+// restartTampered times a restart from the start of the process until an object
+// that was changed before is as it should be, which is the last of its kind.
+func (b *bench) restartTampered(name string) error {
+	w, err := b.target.watch(b.ctx, configMaps(manyNamespace))
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	b.agent.Stop()
+	object := nameOf(b.loaded - 1)
+	path := configMaps(manyNamespace) + "/" + object + "?fieldManager=somebody"
+	if err := b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`)); err != nil {
+		return err
+	}
+	start := time.Now()
+	b.agent.Start()
+	ready := time.Since(start)
+	at, err := w.until(b.ctx, "the repair", func(e event) bool {
+		return e.name == object && gjson.GetBytes(e.object, "data.value").String() == "wanted"
+	})
+	if err != nil {
+		return err
+	}
+	b.report.set("restart."+name+".repair", at.Sub(start).Seconds(), "%d objects; ready after %.2f s", b.placed, ready.Seconds())
+	_, err = b.comeToRest(start)
+	return err
+}
+
+// reconnect ends the agent's connections to the hub while both sides have the same,
+// and counts what goes over the new ones until they are quiet: the bodies of
+// requests and answers, where TLS ends on the way, and all that TCP carries.
+func (b *bench) reconnect() error {
+	b.link.Redirect(b.front.server.URL) // the first time leads it there
+	if err := b.quietLink(0); err != nil {
+		return err
+	}
+	up, down := b.front.payload()
+	wireUp, wireDown := b.link.Bytes()
+	b.link.Redirect(b.front.server.URL)
+	if err := b.quietLink(wireUp); err != nil {
+		return err
+	}
+	nowUp, nowDown := b.front.payload()
+	nowWireUp, nowWireDown := b.link.Bytes()
+	b.report.set("reconnect.up", float64(nowUp-up), "%d objects", b.placed)
+	b.report.set("reconnect.down", float64(nowDown-down), "%d objects", b.placed)
+	b.report.set("reconnect.wire", float64(nowWireUp-wireUp+nowWireDown-wireDown)/1e3,
+		"%d bytes to the hub, %d from it; TLS and HTTP included", nowWireUp-wireUp, nowWireDown-wireDown)
+	b.link.Redirect(b.hub.URL)
+	return b.quietLink(nowWireUp)
+}
+
+// quietLink waits until the agent has said something beyond a count, and nothing
+// more for as long as size.calm says.
+func (b *bench) quietLink(beyond int64) error {
+	last, since := int64(-1), time.Now()
+	return eventually(b.ctx, "the connection to be quiet", func() error {
+		if up, _ := b.link.Bytes(); up != last {
+			last, since = up, time.Now()
+		}
+		if quiet := time.Since(since); last <= beyond || quiet < b.size.calm {
+			return fmt.Errorf("%d bytes in all, the last %s ago", last, quiet.Round(time.Millisecond))
+		}
+		return nil
+	})
+}
+
+// fill makes ConfigMaps of 1 KB in a namespace of the space, by number.
+func (b *bench) fill(namespace string, from, to int) error {
+	return share(b.ctx, b.writers, to-from, func(ctx context.Context, c *client, i int) error {
+		return c.create(ctx, configMaps(namespace), configMap(namespace, nameOf(from+i), 1<<10, "wanted"))
+	})
+}

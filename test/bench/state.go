@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// state is a hub of its own that is filled step by step with what the design
+// allows a gigabyte for: spaces, objects in them, connected locations, reports.
+// After each step it has size.idle of rest, while other things are measured, and
+// then what the step added to its RssAnon is read.
+type state struct {
+	bench *bench // with that hub in place of the run's
+	// whole leads to the hub's root path.
+	whole *client
+	// last is RssAnon after the step before, and rest when the present one ended.
+	last int64
+	rest time.Time
+	// goroutines are those of the hub before there were spaces.
+	goroutines int
+	watches    []*watch
+}
+
+const (
+	spacesPath = orreryAPI + "/spaces"
+	// stateName is the placement, and the namespace in the first space, of what the
+	// locations of the state get.
+	stateName = "state"
+)
+
+func stateSpace(i int) string { return fmt.Sprintf("space-%04d", i) }
+
+// addSpaces makes spaces without anything in them.
+func (s *state) addSpaces() error {
+	b := s.bench
+	s.last = b.hub.Usage().RSSAnon
+	var err error
+	if s.goroutines, err = s.countGoroutines(); err != nil {
+		return err
+	}
+	if err := share(b.ctx, make([]struct{}, b.size.apiClients), b.size.spaces, func(ctx context.Context, _ struct{}, i int) error {
+		return b.root.create(ctx, spacesPath, encoded(map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Space", "metadata": map[string]any{"name": stateSpace(i)},
+		}))
+	}); err != nil {
+		return err
+	}
+	err = eventually(b.ctx, "the spaces to be ready", func() error {
+		list, err := b.root.get(b.ctx, spacesPath)
+		if err != nil {
+			return err
+		}
+		if ready := gjson.GetBytes(list, `items.#.status.conditions.#(type=="Ready").status`).Array(); len(ready) < b.size.spaces {
+			return fmt.Errorf("%d of %d are", len(ready), b.size.spaces)
+		}
+		return nil
+	})
+	s.rest = time.Now()
+	return err
+}
+
+// grown waits for the rest to end, and returns what has come to the hub's memory
+// since the step before, in KB for each of n.
+func (s *state) grown(n int) (float64, error) {
+	if !wait(s.bench.ctx, s.bench.size.idle-time.Since(s.rest)) {
+		return 0, s.bench.ctx.Err()
+	}
+	before := s.last
+	s.last = s.bench.hub.Usage().RSSAnon
+	return float64(s.last-before) / 1e3 / float64(n), nil
+}
+
+// addObjects reads what the spaces cost, against a hub without objects that is at
+// rest, and puts objects of 2 KB into them.
+func (s *state) addObjects() error {
+	b, size := s.bench, s.bench.size
+	s.last = b.calm.hub.Usage().RSSAnon
+	each, err := s.grown(size.spaces)
+	if err != nil {
+		return err
+	}
+	now, err := s.countGoroutines()
+	if err != nil {
+		return err
+	}
+	b.report.set("space.memory", each, "%d spaces, hub %s", size.spaces, megabytes(s.last))
+	b.report.set("space.goroutines", float64(now-s.goroutines)/float64(size.spaces), "%d before, %d with %d spaces", s.goroutines, now, size.spaces)
+	err = share(b.ctx, make([]struct{}, size.apiClients), size.stateObjects, func(ctx context.Context, _ struct{}, i int) error {
+		path := "/spaces/" + stateSpace(i%size.spaces) + configMaps("default")
+		return s.whole.create(ctx, path, configMap("default", nameOf(i), 2<<10, "wanted"))
+	})
+	s.rest = time.Now()
+	return err
+}
+
+// addLocations reads what the objects cost, and connects simulated agents.
+func (s *state) addLocations() error {
+	b := s.bench
+	each, err := s.grown(b.size.stateObjects)
+	if err != nil {
+		return err
+	}
+	b.report.set("object.memory", each, "%d objects, hub %s", b.size.stateObjects, megabytes(s.last))
+	err = b.fleet.grow(b.size.locations)
+	s.rest = time.Now()
+	return err
+}
+
+// addReports reads what the locations cost, and has each of them report of some
+// objects more.
+func (s *state) addReports() error {
+	b, size := s.bench, s.bench.size
+	each, err := s.grown(size.locations)
+	if err != nil {
+		return err
+	}
+	b.report.set("location.memory", each, "%d connected locations, hub %s", size.locations, megabytes(s.last))
+	for path, object := range map[string][]byte{
+		"/api/v1/namespaces": namespaceOf(stateName),
+		placementsPath:       placement(stateName, stateName, "configmaps", named(b.fleet.names(size.locations)...), v1alpha1.ReturnStatusNone),
+	} {
+		if err := b.space.create(b.ctx, path, object); err != nil {
+			return err
+		}
+	}
+	if err := b.fill(stateName, 0, size.reported); err != nil {
+		return err
+	}
+	drained := b.fleet.drain()
+	defer drained()
+	err = b.settled(stateName, size.reported, size.reported*size.locations)
+	s.rest = time.Now()
+	return err
+}
+
+// read reads what the reports cost, and the sum of it all.
+func (s *state) read() error {
+	b := s.bench
+	reports := b.size.reported * b.size.locations
+	each, err := s.grown(reports)
+	if err != nil {
+		return err
+	}
+	b.report.set("report.memory", each, "%d reports, hub %s", reports, megabytes(s.last))
+	b.report.set("state.memory", float64(s.last)/1e6, "%d spaces, %d objects of 2 KB, %d connected locations, %d reports; RSS %s",
+		b.size.spaces, b.size.stateObjects, b.size.locations, reports, megabytes(b.hub.Usage().RSS))
+	return nil
+}
+
+var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+// countGoroutines asks the hub how many goroutines it has.
+func (s *state) countGoroutines() (int, error) {
+	text, err := s.whole.get(s.bench.ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	found := goroutines.FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("the hub's metrics do not count goroutines")
+	}
+	return strconv.Atoi(string(found[1]))
+}
