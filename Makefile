@@ -38,8 +38,9 @@ unit: gcc ## the tests of the packages, with the race detector
 # The system tests run the binaries, of which the test cache knows nothing, and
 # one package after the other, since each starts whole clusters.
 .PHONY: system
-system: build kube peers ## the guards on the source, and tests of the whole system on real clusters
+system: build kube peers $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
+	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m ./... | $(GATE)
 
 .PHONY: gcc
 gcc:
@@ -55,8 +56,14 @@ peers:
 	[ -z "$$missing" ] || { echo "installing$$missing, which system tests use"; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; }
 
+# An agent whose wall clock a test can move.
+.PHONY: clock
+clock: | $(BIN)
+	$(GO) run ./test/clock $(BIN)/clock
+	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -o $(BIN)/clock/ ./cmd/orrery-agent
+
 .PHONY: soak
-soak: build kube peers ## the system tests again and again, for SOAK (default 1h)
+soak: build kube peers clock ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
@@ -110,6 +117,10 @@ $(BIN)/etcd: test/kube/go.mod test/kube/go.sum
 
 $(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum
 	cd test/kube/kwok && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
+	touch $@
+
+$(BIN)/helm: test/clients/go.mod test/clients/go.sum
+	cd test/clients && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
 	touch $@
 
 .PHONY: clean
