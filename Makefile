@@ -38,7 +38,7 @@ unit: gcc ## the tests of the packages, with the race detector
 # The system tests run the binaries, of which the test cache knows nothing, and
 # one package after the other, since each starts whole clusters.
 .PHONY: system
-system: build kube peers $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
+system: build kube peers clock $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
 	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m ./... | $(GATE)
 
