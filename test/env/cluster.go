@@ -49,8 +49,8 @@ type Cluster struct {
 type ClusterOption func(*clusterOptions)
 
 type clusterOptions struct {
-	apiOnly    bool
-	serverArgs []string
+	apiOnly              bool
+	serverArgs, etcdArgs []string
 }
 
 // APIOnly leaves out everything but etcd and the API server: no controllers, no
@@ -65,6 +65,11 @@ func APIServerArgs(args ...string) ClusterOption {
 	return func(o *clusterOptions) { o.serverArgs = append(o.serverArgs, args...) }
 }
 
+// EtcdArgs gives the cluster's etcd further flags.
+func EtcdArgs(args ...string) ClusterOption {
+	return func(o *clusterOptions) { o.etcdArgs = append(o.etcdArgs, args...) }
+}
+
 // StartCluster returns a cluster that is ready: namespaces have their service
 // accounts, nodes take pods. It ends with the test.
 func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
@@ -77,7 +82,7 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 	if err := c.writeFiles(); err != nil {
 		t.Fatalf("prepare cluster %q: %v", name, err)
 	}
-	c.startEtcd()
+	c.etcdURL = runEtcd(t, c.process("etcd"), c.Dir, o.etcdArgs...)
 	c.APIServer = c.process("kube-apiserver")
 	c.StartAPIServer()
 	if !o.apiOnly {
@@ -128,11 +133,6 @@ func (c *Cluster) eventually(p *Process, f func(context.Context) error) {
 		defer cancel()
 		return f(ctx)
 	})
-}
-
-func (c *Cluster) startEtcd() {
-	c.t.Helper()
-	c.etcdURL = runEtcd(c.t, c.process("etcd"), c.Dir)
 }
 
 func (c *Cluster) startControllers() {

@@ -23,13 +23,15 @@ func StartEtcd(t T) *Etcd {
 	return &Etcd{Process: p, URL: runEtcd(t, p, dir)}
 }
 
-// runEtcd starts an etcd below dir, waits until it is healthy and returns its URL.
-func runEtcd(t T, p *Process, dir string) string {
+// runEtcd starts an etcd below dir with further flags, waits until it is healthy and returns its URL.
+func runEtcd(t T, p *Process, dir string, args ...string) string {
 	t.Helper()
 	client, peer := "http://"+address(t), "http://"+address(t)
-	p.start("--name=test", "--data-dir="+filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer)
+	p.start(append([]string{
+		"--name=test", "--data-dir=" + filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer,
+	}, args...)...)
 	Eventually(t, startTimeout, func() error {
 		if !p.Running() {
 			t.Fatalf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, tail(p.stderr))

@@ -47,13 +47,14 @@ func newEdge(t *testing.T) *edge {
 	return edgeOf(t, w, env.StartLink(t, w.Hub.URL))
 }
 
-// edgeOf is the edge of a world that has no location yet.
-func edgeOf(t *testing.T, w *world.World, link *env.Link) *edge {
+// edgeOf is the edge of a world that has no location yet; options are for its
+// cluster.
+func edgeOf(t *testing.T, w *world.World, link *env.Link, options ...env.ClusterOption) *edge {
 	t.Helper()
 	e := &edge{World: w, t: t}
 	e.AddSpace(spaceName)
 	e.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
-	e.Site = e.Join("edge", link, env.APIOnly())
+	e.Site = e.Join("edge", link, append(options, env.APIOnly())...)
 	e.place("edge", metav1.LabelSelector{MatchLabels: map[string]string{"site": "edge"}})
 	return e
 }
