@@ -47,6 +47,9 @@ func TestOwnership(t *testing.T) {
 		{"Drift", (*suite).drift},
 		{"RunOnce", (*suite).runOnce},
 		{"InUse", (*suite).inUse},
+		{"Rollout", (*suite).rollout},
+		{"Ended", (*suite).ended},
+		{"Service", (*suite).service},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			of := *s
