@@ -46,7 +46,7 @@ type SpaceLimits struct {
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 	// ObjectBytes is how large one object may be, as it is stored. No object is
-	// larger than 1Mi.
+	// larger than 1472Ki.
 	// +optional
 	ObjectBytes *resource.Quantity `json:"objectBytes,omitempty"`
 	// CRDs is how many CustomResourceDefinitions the space may hold.

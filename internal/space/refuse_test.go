@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/space"
 )
 
 // dump is the whole log, to see that nothing changed.
@@ -76,9 +78,9 @@ func TestRefused(t *testing.T) {
 		{"patch of the name", "PATCH", "a", configMaps + "/c", `{"metadata":{"name":"x"}}`, merge, 400, metav1.StatusReasonBadRequest, ""},
 		{"apply without a manager", "PATCH", "a", configMaps + "/c", configMap("c", nil), []string{"Content-Type", "application/apply-patch+yaml"}, 422, metav1.StatusReasonInvalid, "fieldManager"},
 		{"no such subresource", "PUT", "a", configMaps + "/c/status", configMap("c", nil), nil, 404, metav1.StatusReasonNotFound, ""},
-		{"too large", "POST", "a", configMaps, configMap("x", object{"k": strings.Repeat("x", 1<<20)}), nil, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
+		{"too large", "POST", "a", configMaps, configMap("x", object{"k": strings.Repeat("x", space.DefaultObjectBytes)}), nil, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
 		{"far too large", "POST", "a", configMaps, configMap("x", object{"k": strings.Repeat("x", 4<<20)}), nil, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
-		{"patched too large", "PATCH", "a", configMaps + "/c", object{"data": object{"k": strings.Repeat("x", 1<<20)}}, merge, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
+		{"patched too large", "PATCH", "a", configMaps + "/c", object{"data": object{"k": strings.Repeat("x", space.DefaultObjectBytes)}}, merge, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
 		{"locations no list", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "a,b"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
 		{"locations null", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "null"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
 		{"bad location", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", `["a--b"]`), nil, 422, metav1.StatusReasonInvalid, "a--b"},
@@ -130,7 +132,7 @@ func TestGoodAnnotations(t *testing.T) {
 // A limit that is configured is kept, also by dry runs.
 func TestObjectAtTheLimit(t *testing.T) {
 	h := newHub(t)
-	fits := strings.Repeat("x", 1<<20-2000)
+	fits := strings.Repeat("x", space.DefaultObjectBytes-2000)
 	h.must(201, h.do("POST", "a", configMaps, configMap("x", object{"k": fits})))
 	h.refused(h.do("POST", "a", configMaps+"?dryRun=All", configMap("y", object{"k": fits + strings.Repeat("x", 2000)})), 413, metav1.StatusReasonRequestEntityTooLarge, "limit")
 }

@@ -26,8 +26,10 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// DefaultObjectBytes is the size limit of one object as it is stored.
-const DefaultObjectBytes = 1 << 20
+// DefaultObjectBytes is the size limit of one object as it is stored: what etcd takes
+// in one request, less what goes with it. It has room for 1 MiB of binary data, the
+// most that Kubernetes takes in a Secret, of which JSON makes a third more.
+const DefaultObjectBytes = 1472 << 10
 
 // DefaultEventTTL is how long Events are kept after their last change.
 const DefaultEventTTL = time.Hour

@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 		{"an annotation with a bad name", configMaps, configMap("x", `"orrery.dev/assigned-locations":"[\"No Th\"]"`, ""), 422, metav1.StatusReasonInvalid, "orrery.dev/assigned-locations"},
 		{"an unknown return policy", configMaps, configMap("x", `"orrery.dev/return-status":"Always"`, ""), 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},
 		{"a CRD of Orrery's group", shop + "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", strings.NewReplacer("example.org", "orrery.dev").Replace(crdJSON), 422, metav1.StatusReasonInvalid, "orrery.dev"},
-		{"an object over the limit", configMaps, configMap("x", "", strings.Repeat("x", 1<<20)), 413, metav1.StatusReasonRequestEntityTooLarge, ""},
+		{"an object over the limit", configMaps, configMap("x", "", strings.Repeat("x", 1472<<10)), 413, metav1.StatusReasonRequestEntityTooLarge, ""},
 		{"a body over the limit", configMaps, configMap("x", "", strings.Repeat("x", 4<<20)), 413, metav1.StatusReasonRequestEntityTooLarge, ""},
 		{"a write through a view", "/views/locations/north/api/v1/namespaces/default/configmaps", configMap("x", "", ""), 404, metav1.StatusReasonNotFound, ""},
 		{"a write to all spaces", "/spaces/*/api/v1/namespaces/default/configmaps", configMap("x", "", ""), 405, metav1.StatusReasonMethodNotAllowed, ""},
