@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"syscall"
@@ -64,18 +65,21 @@ func (l *life) steal() {
 	l.note("steal %s at %s: %v", o.key(), s.Name, err)
 }
 
-// strip takes the marks from an object at a site.
+// strip takes the marks from an object at a site, if it is the one that was there
+// before the round: the agent knows that one without them. One that it made a moment
+// ago, and was killed before it took note of that, is anybody's then.
 func (l *life) strip() {
 	s, o, r := l.at()
-	if !l.ours(s, o) {
+	was := l.before[s.Name][o.key()]
+	if was == nil || !l.ours(s, o) {
 		return
 	}
 	l.edited[o.key()] = true
 	patch := pick(l.r, []string{
-		`{"metadata":{"labels":{"orrery.dev/location":null,"orrery.dev/space":null}}}`,
-		`{"metadata":{"annotations":{"orrery.dev/source-name":null,"orrery.dev/source-uid":null}}}`,
+		`{"metadata":{"uid":%q,"labels":{"orrery.dev/location":null,"orrery.dev/space":null}}}`,
+		`{"metadata":{"uid":%q,"annotations":{"orrery.dev/source-name":null,"orrery.dev/source-uid":null}}}`,
 	})
-	_, err := r.Patch(l.t.Context(), o.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "tamperer"})
+	_, err := r.Patch(l.t.Context(), o.name, types.MergePatchType, fmt.Appendf(nil, patch, was.GetUID()), metav1.PatchOptions{FieldManager: "tamperer"})
 	l.note("strip %s at %s: %v", o.key(), s.Name, err)
 }
 

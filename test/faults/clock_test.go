@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 const (
@@ -24,7 +25,9 @@ const (
 // does not: it works by another one. Only certificates have a date, and what is
 // wrong with them is said.
 func TestClock(t *testing.T) {
-	e := newEdge(t)
+	t.Parallel()
+	w := world.New(t) // whose heartbeat lets no session end on a busy machine
+	e := edgeOf(t, w, env.StartLink(t, w.Hub.URL))
 	e.Agent.Kill()
 	e.Agent.OwnClock()
 	e.Agent.Start()

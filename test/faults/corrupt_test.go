@@ -19,6 +19,7 @@ import (
 // set aside, and nothing is touched at the target while the agent knows nothing.
 // With the hub it knows all again, and only the differences are written.
 func TestCorruptStore(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	for n := range 40 { // so that the store has more than a few pages
 		e.put(fmt.Sprint("many-", n), "1")

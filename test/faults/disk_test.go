@@ -18,6 +18,7 @@ import (
 // TestAgentDiskFull fills the disk of an agent: it keeps the location as it knew
 // it, says what is wrong, deletes nothing, and goes on when there is room.
 func TestAgentDiskFull(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	e.put("kept", "1")
 	e.put("dropped", "1")
@@ -86,6 +87,7 @@ func TestAgentDiskFull(t *testing.T) {
 // TestHubDiskFull fills the disk of a hub: what it acknowledged is there when it
 // has room again, and nothing is deleted at the location.
 func TestHubDiskFull(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	e.put("kept", "1")
 	e.has("kept", "1")

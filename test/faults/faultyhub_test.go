@@ -123,6 +123,7 @@ func number(s string) (n int64) {
 // TestFaultyHub shows that nothing a broken hub says makes the agent delete or
 // change anything, and that it goes on with a sound one.
 func TestFaultyHub(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	h := startFaultyHub(t)
 	e.Agent.Kill()

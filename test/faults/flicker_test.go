@@ -16,6 +16,7 @@ import (
 // TestFlicker takes all objects from a location and assigns them again while their
 // removal is under way: all come back.
 func TestFlicker(t *testing.T) {
+	t.Parallel()
 	const objects, times = 10, 12
 	e := newEdge(t)
 	env.Kubectl(t, e.Root, "patch", "location", "edge", "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)

@@ -13,6 +13,7 @@ import (
 // the location is kept as the agent knew it; when it is healed the edits that
 // were made meanwhile arrive, and nothing else happens.
 func TestLink(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	slow := func() { e.Link.Slow(100*time.Millisecond, 20<<10) }
 	for _, f := range []fault{
@@ -99,6 +100,7 @@ func (e *edge) through(t *testing.T, f fault) {
 // TestRestartWithoutHub restarts an agent whose hub is away: it keeps the
 // location as its disk says.
 func TestRestartWithoutHub(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	e.put("a", "1")
 	e.put("b", "1")

@@ -12,6 +12,7 @@ import (
 // without a word to either side, whose plug is pulled, and whose address changes.
 // The cluster stays reachable, and is kept as the agent knew it.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	n := env.StartNetwork(t)
 	w := world.At(t, n.StartHub("--heartbeat", heartbeat.String(), "--disconnected-after", "3s"))
 	e := edgeOf(t, w, nil)

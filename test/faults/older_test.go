@@ -18,6 +18,7 @@ import (
 // TestOlderHub puts an older copy of its data under a hub with a live agent: new
 // objects are made, changes and removals wait until the operator accepts that log.
 func TestOlderHub(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	for _, name := range []string{"a", "b", "c"} {
 		e.put(name, "1")
@@ -89,6 +90,7 @@ func TestOlderHub(t *testing.T) {
 // no other is opened, also by a hub that has started anew. It keeps what it has,
 // and goes on with another credential.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	e.put("a", "1")
 	e.has("a", "1")

@@ -20,6 +20,7 @@ import (
 // that pass on connections, that speak HTTP/1.1 themselves, and that have to be
 // asked for a connection, which is the only way out then.
 func TestPaths(t *testing.T) {
+	t.Parallel()
 	n := env.StartNetwork(t)
 	w := world.At(t, n.StartHub("--heartbeat", heartbeat.String()))
 	e := edgeOf(t, w, nil)

@@ -62,6 +62,7 @@ type life struct {
 // faults the sites are exactly what the spaces say, and that no object was
 // replaced or even written that nothing happened to.
 func TestRandomFaults(t *testing.T) {
+	t.Parallel()
 	seed, rounds := fromEnv(t, seedVar, time.Now().UnixNano()), fromEnv(t, roundsVar, defaultRounds)
 	t.Logf("%s=%d", seedVar, seed)
 	l := newLife(t, uint64(seed))

@@ -51,6 +51,7 @@ webhooks:
 // it, and a whole kind that fails: each is reported as it is, all others go on,
 // and so do these once nothing is in their way.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	const secrets, most = 30, 200 << 10
 	e := edgeOf(t, world.New(t, "--heartbeat", heartbeat.String()), nil, env.EtcdArgs(fmt.Sprint("--max-request-bytes=", most)))
 	large := strings.Repeat("x", most)

@@ -22,6 +22,7 @@ import (
 // TestTarget breaks the API server of a location in many ways: nothing is deleted
 // meanwhile, and all goes on after.
 func TestTarget(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	front := startFront(t, e.Cluster)
 	e.Agent.Kill()
@@ -136,6 +137,7 @@ func (e *edge) done(since time.Time) (n int) {
 // does not answer: whether something is inside cannot be known, so it stays until
 // it can.
 func TestBrokenAPIService(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t)
 	namespaces := e.space.Resource(world.Namespaces)
 	ns := &unstructured.Unstructured{Object: map[string]any{
