@@ -20,6 +20,9 @@ import (
 const (
 	// backendQuota is what etcd recommends as the largest size of its database.
 	backendQuota = 8 << 30
+	// catchUp is how many entries etcd keeps in memory for members that lag behind,
+	// of which there are none. An entry is as large as what was written.
+	catchUp = 100
 	// startTimeout bounds how long an embedded etcd may take to replay its log.
 	startTimeout = 2 * time.Minute
 )
@@ -37,6 +40,7 @@ func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.C
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
 	c.QuotaBackendBytes = backendQuota
+	c.SnapshotCatchUpEntries = catchUp
 	c.UnsafeNoFsync = config.UnsafeNoFsync
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(config.Logger))
 	server, err := embed.StartEtcd(c)
