@@ -20,7 +20,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	r := fixture(t)
 	r.addPlacement("s", "q", "x", "big", map[string]any{"returnStatus": "Singleton"})
 	made := r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "big", map[string]string{"what": "big"}, map[string]any{
-		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"pad": strings.Repeat("x", 700<<10)}}}},
+		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"pad": strings.Repeat("x", 1100<<10)}}}},
 	}))
 	const k = "s/apps/deployments/default/big"
 	a := r.join("a")
@@ -37,7 +37,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
 		}
 	}
-	post(`{"replicas":1,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 500<<10) + `"}]}`)
+	post(`{"replicas":1,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 450<<10) + `"}]}`)
 	post(`{"replicas":2}`)
 	r.eventually(func() string {
 		row, _ := r.table.Get("o/" + k)
@@ -46,7 +46,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 		}
 		return ""
 	})
-	post(`{"replicas":3,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 500<<10) + `"}]}`)
+	post(`{"replicas":3,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 450<<10) + `"}]}`)
 	post(`{"replicas":4}`)
 	r.eventually(func() string {
 		row, _ := r.table.Get("o/" + k)
