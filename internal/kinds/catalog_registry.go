@@ -12,16 +12,13 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// maxSpaceCatalogs bounds how many catalogs of spaces with CRDs are kept.
-const maxSpaceCatalogs = 4096
-
 // Registry knows the kinds of all spaces. It is safe for concurrent use.
 type Registry struct {
 	compiler *Compiler
 	builtins []*Kind
 	// root and plain are the catalogs of spaces without CRDs.
 	root, plain *Catalog
-	spaces      *lru[key.Space, *spaceCatalog]
+	spaces      *catalogs
 }
 
 // spaceCatalog is a catalog and what it was made of. A row is known by its
@@ -58,7 +55,7 @@ func NewRegistry() (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, orrery, asked), spaces: newLRU[key.Space, *spaceCatalog](maxSpaceCatalogs)}
+	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, orrery, asked), spaces: newCatalogs(catalogBytes)}
 	r.root = NewCatalog(r.builtins, func(k *Kind) Access {
 		if slices.Contains(asked, k) {
 			return Asked
@@ -109,7 +106,7 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*Catalog, error) {
 		return known.catalog, known.failed
 	}
 	made := r.make(s, entries, known)
-	r.spaces.put(s, 1, made)
+	r.spaces.put(s, made)
 	return made.catalog, made.failed
 }
 

@@ -26,11 +26,11 @@ func newTestRegistry(t *testing.T) *Registry {
 
 // spaces is a log in which tests put CRDs.
 type spaces struct {
-	*testing.T
+	testing.TB
 	*table.Table
 }
 
-func newSpaces(t *testing.T) spaces { return spaces{t, table.New(table.Config{})} }
+func newSpaces(t testing.TB) spaces { return spaces{t, table.New(table.Config{})} }
 
 func (s spaces) put(space key.Space, crd *apiextensionsv1.CustomResourceDefinition, conditions ...apiextensionsv1.CustomResourceDefinitionConditionType) {
 	s.Helper()

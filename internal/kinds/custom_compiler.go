@@ -3,7 +3,10 @@ package kinds
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"sync/atomic"
+	"weak"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
@@ -34,10 +37,13 @@ const maxMerges = 2
 type Compiler struct {
 	customMachinery
 	// merges bounds how many large documents are made at once.
-	merges      chan struct{}
-	made        atomic.Uint64 // definitions so far
-	converters  *conversion.CRConverterFactory
-	definitions *lru[string, []*Kind]
+	merges     chan struct{}
+	made       atomic.Uint64 // definitions so far
+	converters *conversion.CRConverterFactory
+	// definitions keeps what was used last. What it has let go of is found in
+	// alive as long as somebody has a kind of it: so there is never a second one.
+	definitions *lru[string, *definition]
+	alive       sync.Map // of weak.Pointer[definition], by hash
 	artefacts   *lru[string, *artefacts]
 }
 
@@ -58,7 +64,7 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 		customMachinery: machinery,
 		merges:          make(chan struct{}, maxMerges),
 		converters:      converters,
-		definitions:     newLRU[string, []*Kind](limits.Definitions),
+		definitions:     newLRU[string, *definition](limits.Definitions),
 		artefacts:       newLRU[string, *artefacts](limits.Artefacts),
 	}, nil
 }
@@ -72,14 +78,13 @@ func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) ([]*Ki
 	if err != nil {
 		return nil, err
 	}
-	if kinds, ok := c.definitions.peek(hash); ok {
-		return kinds, nil
+	if d := c.known(hash); d != nil {
+		return d.kinds, nil
 	}
 	d, err := c.define(crd, data, hash)
 	if err != nil {
 		return nil, err
 	}
-	var kinds []*Kind
 	for _, v := range d.versions {
 		if !v.Served {
 			continue
@@ -88,11 +93,45 @@ func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) ([]*Ki
 		if err != nil {
 			return nil, err
 		}
-		kinds = append(kinds, k)
+		d.kinds = append(d.kinds, k)
 	}
-	// Of two that compiled the same at once, both get the first one's kinds.
-	weight := int64(len(d.source) + len(kinds)*kindWeight)
-	return c.definitions.get(hash, weight, func() []*Kind { return kinds }), nil
+	return c.keep(d).kinds, nil
+}
+
+// known finds a definition that is in use or was used lately.
+func (c *Compiler) known(hash string) *definition {
+	if d, ok := c.definitions.peek(hash); ok {
+		return d
+	}
+	p, ok := c.alive.Load(hash)
+	if !ok {
+		return nil
+	}
+	d := p.(weak.Pointer[definition]).Value()
+	if d == nil {
+		return nil
+	}
+	return c.definitions.get(hash, d.weight(), func() *definition { return d })
+}
+
+// keep makes a definition known. Of two that compiled the same at once, both
+// get the first one's.
+func (c *Compiler) keep(d *definition) *definition {
+	mine := weak.Make(d)
+	for {
+		p, loaded := c.alive.LoadOrStore(d.hash, mine)
+		if !loaded {
+			hash := d.hash
+			runtime.AddCleanup(d, func(p weak.Pointer[definition]) { c.alive.CompareAndDelete(hash, p) }, mine)
+			break
+		}
+		if first := p.(weak.Pointer[definition]).Value(); first != nil {
+			d = first
+			break
+		}
+		c.alive.CompareAndDelete(d.hash, p)
+	}
+	return c.definitions.get(d.hash, d.weight(), func() *definition { return d })
 }
 
 // Check compiles everything in a CRD and says what is wrong with it.

@@ -39,7 +39,13 @@ type definition struct {
 	replicasPaths managedfields.ResourcePathMappings
 
 	convertor, unsafeConvertor runtime.ObjectConvertor
+
+	// kinds are those of the versions that are served.
+	kinds []*Kind
 }
+
+// weight is about what a definition takes without its artefacts, in bytes.
+func (d *definition) weight() int64 { return int64(len(d.source) + len(d.kinds)*kindWeight) }
 
 // canonical is the part of a CRD that decides how its objects are treated.
 // Names count as they were accepted; the conversion never counts.
