@@ -43,14 +43,21 @@ func statusCodecs() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }
 
-// handler is the whole of what the hub serves.
+// handler is the whole of what the hub serves. Paths are taken as they are
+// written: a ServeMux would redirect those with dots or with two slashes, which
+// an API answers.
 func (h *Hub) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", h.serveHealth)
-	mux.HandleFunc("/livez", h.serveHealth)
-	mux.HandleFunc("/readyz", h.serveReady)
-	mux.Handle("/", h.authenticated(http.HandlerFunc(h.route)))
-	return mux
+	others := h.authenticated(http.HandlerFunc(h.route))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz", "/livez":
+			h.serveHealth(w, r)
+		case "/readyz":
+			h.serveReady(w, r)
+		default:
+			others.ServeHTTP(w, r)
+		}
+	})
 }
 
 func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
@@ -78,13 +85,18 @@ func (h *Hub) authenticated(next http.Handler) http.Handler {
 			h.refuse(w, r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
-		if !allowed(response.User, r.Method, r.URL.Path) {
+		who, err := actingAs(response.User, r.Header)
+		if err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		if !allowed(who, r.Method, r.URL.Path) {
 			h.refuse(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
-				"user %q cannot %s path %q", response.User.GetName(), strings.ToLower(r.Method), r.URL.Path)))
+				"user %q cannot %s path %q", who.GetName(), strings.ToLower(r.Method), r.URL.Path)))
 			return
 		}
 		r.Header.Del("Authorization")
-		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), response.User)))
+		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), who)))
 	})
 }
 

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"net/http"
+	"slices"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -86,6 +88,35 @@ func TestBadReviews(t *testing.T) {
 		if _, err := r.Create(ctx, c.review, nil, nil); !c.is(err) {
 			t.Errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// TestActingAs changes who is judged, and only for those who may do everything.
+func TestActingAs(t *testing.T) {
+	admin := &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup}}
+	agent := &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
+	as := func(pairs ...string) http.Header {
+		h := http.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			h.Add(pairs[i], pairs[i+1])
+		}
+		return h
+	}
+	if who, err := actingAs(agent, as()); err != nil || who.GetName() != agent.Name {
+		t.Errorf("nobody else: %v, %v", who, err)
+	}
+	who, err := actingAs(admin, as("Impersonate-User", "somebody", "Impersonate-Group", "some", "Impersonate-Uid", "7"))
+	if err != nil || who.GetName() != "somebody" || who.GetUID() != "7" || !slices.Equal(who.GetGroups(), []string{"some", user.AllAuthenticated}) {
+		t.Errorf("an operator as somebody: %+v, %v", who, err)
+	}
+	if allowed(who, http.MethodGet, "/spaces/a/api") {
+		t.Error("somebody may do what an operator may")
+	}
+	if _, err := actingAs(agent, as("Impersonate-User", adminUser, "Impersonate-Group", user.SystemPrivilegedGroup)); !apierrors.IsForbidden(err) {
+		t.Errorf("an agent as an operator: %v", err)
+	}
+	if _, err := actingAs(admin, as("Impersonate-Group", "some")); !apierrors.IsBadRequest(err) {
+		t.Errorf("a group without a user: %v", err)
 	}
 }
 
