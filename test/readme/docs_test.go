@@ -1,0 +1,130 @@
+package readme
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDocs runs the commands in the sh blocks of docs/. What they print is not
+// compared, since pages say in prose what there is to see; that they mean what
+// they say is: a command that is no longer one, or fails, fails the test.
+func TestDocs(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	d := startDocs(t)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range parse(string(text)) {
+			if b.language == "sh" {
+				d.block(filepath.Base(page), b.text)
+			}
+		}
+	}
+}
+
+// docs is a shell beside a hub that an administrator has just started.
+type docs struct {
+	t     *testing.T
+	shell *shell
+}
+
+func startDocs(t *testing.T) *docs {
+	d := &docs{t: t, shell: startShell(t)}
+	d.shell.run("export KUBECONFIG=orrery-data/admin.kubeconfig")
+	d.hub("orrery hub --listen " + d.shell.hub)
+	return d
+}
+
+// hub runs a hub in the background, once it is ready.
+func (d *docs) hub(command string) {
+	d.t.Helper()
+	d.shell.run(command + " &")
+	if line := d.shell.readLine(patience); !strings.HasPrefix(line, "orrery hub ready") {
+		d.t.Fatalf("%s: %s", command, line)
+	}
+}
+
+// block runs the commands of a block, which find a location berlin unless they
+// make it themselves.
+func (d *docs) block(page string, text []string) {
+	d.t.Helper()
+	if !slices.ContainsFunc(text, func(line string) bool { return strings.HasPrefix(line, "orrery location add berlin") }) {
+		d.shell.run("orrery location add berlin")
+	}
+	for _, command := range commands(text) {
+		d.run(page, command)
+	}
+	d.shell.run("orrery location remove berlin")
+}
+
+// commands joins lines that go on, and leaves out empty ones.
+func commands(text []string) []string {
+	joined := strings.ReplaceAll(strings.Join(text, "\n"), "\\\n", " ")
+	return slices.DeleteFunc(strings.Split(joined, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+}
+
+var (
+	// ofTheMoment matches commands that are refused unless something waits for them;
+	// test/operator shows what they do then. Wrong usage exits with 2.
+	ofTheMoment = regexp.MustCompile(`^orrery location (accept|confirm-prune)`)
+	exitCode    = regexp.MustCompile(`# .*exit code (\d)`)
+)
+
+// dataDir is where pages say that a hub keeps its data.
+const dataDir = "/var/lib/orrery"
+
+func (d *docs) run(page, command string) {
+	d.t.Helper()
+	switch program, _, _ := strings.Cut(command, " "); program {
+	case "make": // long, and run by everybody: it has to exist
+		d.expect(page, command, "make -n -C "+d.root()+" "+command[len("make "):], "0")
+	case "go": // a program of ours, which takes long: it has to exist
+		program, _, _ := strings.Cut(strings.TrimPrefix(command, "go run "), " ")
+		d.expect(page, command, "go list -C "+d.root()+" "+program, "0")
+	case "helm": // run by test/clients
+	case "orrery", "orrery-agent", "kubectl":
+		if strings.HasPrefix(command, "orrery hub") {
+			command = strings.NewReplacer(dataDir, "other", "0.0.0.0:8443", freeAddress(d.t), "hub.example", "localhost").Replace(command)
+			d.hub(command)
+			return
+		}
+		want := "0"
+		if m := exitCode.FindStringSubmatch(command); m != nil {
+			want = m[1]
+		}
+		d.expect(page, command, command, want)
+	default:
+		d.t.Errorf("%s: %s: there is no rule for how to run this", page, command)
+	}
+}
+
+func (d *docs) root() string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return root
+}
+
+// expect runs a command and compares how it exits.
+func (d *docs) expect(page, command, run, want string) {
+	d.t.Helper()
+	// A comment ends with its line, in front of the parenthesis.
+	out := strings.TrimSpace(d.shell.run("(" + run + "\n) </dev/null; code=$?; echo; echo $code"))
+	code := out[strings.LastIndexByte(out, '\n')+1:]
+	switch {
+	case code == want:
+	case ofTheMoment.MatchString(command) && (code == "1" || code == "3"):
+	default:
+		d.t.Errorf("%s: %s\nexits with %s, want %s:\n%s", page, command, code, want, out)
+	}
+}
