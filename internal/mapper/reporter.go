@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// maxReports and maxReportBytes bound one request.
-	maxReports     = 100
+	// maxReports and maxReportBytes bound one request. Each takes its turn among the
+	// store's commits.
+	maxReports     = 500
 	maxReportBytes = 900 << 10
 	// reportDelay is how long changes are gathered after one that was not alone.
 	reportDelay = 30 * time.Millisecond

@@ -23,7 +23,7 @@ const (
 	// when the last one was of manyWrites or more: a commit syncs the disk twice,
 	// which was a sixth of what a full sync took when they did not wait longer.
 	commitLinger = 25 * time.Millisecond
-	busyLinger   = 100 * time.Millisecond
+	busyLinger   = 200 * time.Millisecond
 	manyWrites   = 8
 	// storeRetry is how long to wait after a commit that failed (a full disk).
 	storeRetry = time.Second
