@@ -289,7 +289,7 @@ type result struct {
 func (e *engine) finish(it *item, r result) {
 	e.mu.Lock()
 	now := time.Now()
-	if r.seen != nil && (r.seen.revision == 0 || r.seen.revision >= it.seen.revision) {
+	if r.seen != nil && r.seen.revision >= it.seen.revision {
 		it.seen = *r.seen
 	}
 	if it.queue != again { // or else what was not desired may be by now

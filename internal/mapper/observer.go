@@ -160,8 +160,10 @@ func (w *observer) run(ctx context.Context) {
 			w.served()
 		}
 		if err == nil {
-			failures = 0
-			revision, err = w.follow(ctx, revision)
+			listed := revision
+			if revision, err = w.follow(ctx, revision); revision != listed {
+				failures = 0 // it did show something
+			}
 		}
 		if ctx.Err() != nil {
 			return

@@ -142,6 +142,24 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 	}
 }
 
+// TestSeenMeanwhile shows that what a turn found out does not replace what was seen
+// after it began.
+func TestSeenMeanwhile(t *testing.T) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
+	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	it, ok := e.next(t.Context())
+	if !ok {
+		t.Fatal("there is nothing to do")
+	}
+	e.observe([]sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 7}}})
+	e.finish(it, result{wanted: true, seen: &observed{presence: absent}})
+	if it.seen.presence != present || it.seen.uid != "u" {
+		t.Errorf("it is seen as %+v", it.seen)
+	}
+}
+
 // TestKindUsedAgain shows that a kind that was forgotten and is used again is not
 // taken for one that is observed already.
 func TestKindUsedAgain(t *testing.T) {

@@ -87,12 +87,19 @@ func (r *reconciler) removalRefused(ctx context.Context, t *turn, d decision, re
 func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
 	_, err := r.target.get(ctx, crdPlace, crd)
-	if missingObject(err, crd) {
+	undefined := missingObject(err, crd)
+	if undefined {
+		// A kind that is built in has no definition: it is gone if a target that gives
+		// such an answer still does not serve it.
+		_, err = r.target.get(ctx, t.view.at, t.id)
+	}
+	if undefined && missingKind(err) {
 		return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
 	}
-	if err != nil && !missingKind(err) {
+	if err != nil && !missingKind(err) && !missingObject(err, t.id) && !missingNamespace(err, t.id) {
 		return outcome{}, err
 	}
+	// Once it is served, and listed, this has another turn.
 	return outcome{record: t.record, decision: decision{
 		state: wire.Removing, reason: "NoSuchResource", retry: time.Minute,
 		message: "the location does not serve this resource now",
