@@ -68,6 +68,45 @@ func (m *Membership) Has(location string) bool {
 	return ok
 }
 
+// SameAt says whether another Membership has the same policies place the object at
+// a location, in the same way.
+func (m *Membership) SameAt(location string, other table.Membership) bool {
+	o, ok := other.(*Membership)
+	if !ok || m.ownerAt(location) != o.ownerAt(location) {
+		return false
+	}
+	theirs := o.sources
+	skip := func() {
+		for len(theirs) > 0 && !theirs[0].locations.has(location) {
+			theirs = theirs[1:]
+		}
+	}
+	for _, s := range m.sources {
+		if !s.locations.has(location) {
+			continue
+		}
+		if skip(); len(theirs) == 0 || !s.alike(theirs[0]) {
+			return false
+		}
+		theirs = theirs[1:]
+	}
+	skip()
+	return len(theirs) == 0
+}
+
+// alike says whether two sources differ in their locations at most.
+func (s Source) alike(o Source) bool {
+	return s.Placement == o.Placement && s.Policy == o.Policy && s.Suspended == o.Suspended
+}
+
+// ownerAt is the path of another space's object that a location has; empty: none.
+func (m *Membership) ownerAt(location string) string {
+	if i, ok := slices.BinarySearchFunc(m.owners, location, compareOwner); ok {
+		return m.owners[i].path
+	}
+	return ""
+}
+
 // Place is what the policies say of one location; ok is false if they don't
 // assign the object to it.
 func (m *Membership) Place(location string) (p Place, ok bool) {
@@ -94,9 +133,7 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 	if !held {
 		p.Held = ""
 	}
-	if i, ok := slices.BinarySearchFunc(m.owners, location, compareOwner); ok {
-		p.Owner = m.owners[i].path
-	}
+	p.Owner = m.ownerAt(location)
 	return p, true
 }
 

@@ -13,6 +13,8 @@ type in string
 func (i in) Members() []string    { return []string{string(i)} }
 func (i in) Has(name string) bool { return name == string(i) }
 
+func (i in) SameAt(string, table.Membership) bool { return false }
+
 // everywhere derives one membership for all rows.
 type everywhere struct{}
 

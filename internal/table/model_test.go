@@ -61,6 +61,9 @@ type membership []string
 
 func (m *membership) Members() []string    { return *m }
 func (m *membership) Has(name string) bool { return slices.Contains(*m, name) }
+func (m *membership) SameAt(name string, other Membership) bool {
+	return m.Has(name) == other.Has(name)
+}
 
 // testDeriver recomputes everything every time.
 type testDeriver struct{ made map[string]*membership }
@@ -191,8 +194,9 @@ func topicAcross(r key.Resource) modelTopic {
 
 func topicOf(member string) modelTopic {
 	return modelTopic{Of(member), objectWindow, func(_ string, c modelChange) bool {
-		return c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member) ||
-			c.cur != nil && slices.Contains(strings.Split(c.cur.members, ","), member)
+		was := c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member)
+		is := c.cur != nil && slices.Contains(strings.Split(c.cur.members, ","), member)
+		return was != is || was && c.prev.modRev != c.cur.modRev
 	}}
 }
 

@@ -33,7 +33,8 @@ func At(k string) Topic { return Topic{ofKey, k} }
 // AcrossSpaces is everything of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
 
-// Of is everything that belongs, or belonged before the change, to a member.
+// Of is everything that belongs, or belonged before the change, to a member, except
+// changes of membership that are none for the member.
 // Events, Leases and what is no object must not belong to any.
 func Of(member string) Topic { return Topic{ofMember, member} }
 
@@ -54,8 +55,9 @@ func (t Topic) window() int {
 func (t Topic) concerns(c Change) bool {
 	switch t.kind {
 	case ofMember:
-		return c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
+		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
 			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(t.name)
+		return here && !c.sameAt(t.name)
 	case acrossSpaces:
 		rest, ok := withoutSpace(c.Row().Key)
 		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
@@ -92,7 +94,9 @@ func topics(c Change, fn func(Topic)) {
 	}
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Members() {
-			fn(Topic{ofMember, m})
+			if !c.sameAt(m) {
+				fn(Topic{ofMember, m})
+			}
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {

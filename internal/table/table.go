@@ -51,6 +51,8 @@ type Membership interface {
 	Members() []string
 	// Has says whether the row belongs to a member.
 	Has(member string) bool
+	// SameAt says whether another membership, never nil, says the same of a member.
+	SameAt(member string, other Membership) bool
 }
 
 // Change is what one revision did to one row: Prev is nil when it came to be,
@@ -70,6 +72,12 @@ func (c Change) Row() *Row {
 // SameEntry says that only the membership changed.
 func (c Change) SameEntry() bool {
 	return c.Prev != nil && c.Cur != nil && c.Prev.Entry == c.Cur.Entry
+}
+
+// sameAt says that all is as it was for a member to which the row belongs: a change
+// of membership that concerns others.
+func (c Change) sameAt(member string) bool {
+	return c.SameEntry() && c.Prev.In != nil && c.Cur.In != nil && c.Cur.In.SameAt(member, c.Prev.In)
 }
 
 // Step is all that one revision changed, as far as its receiver asked for it.

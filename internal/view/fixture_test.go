@@ -277,6 +277,12 @@ func (a *at) Has(member string) bool {
 	return ok
 }
 
+func (a *at) SameAt(member string, other table.Membership) bool {
+	place, ok := a.Place(member)
+	was, before := other.(*at).Place(member)
+	return ok == before && place == was
+}
+
 func (a *at) Place(l string) (placement.Place, bool) {
 	for _, p := range a.places {
 		if p.Location == l {
