@@ -70,6 +70,7 @@ func specs() []spec {
 		{"location.memory", "hub, for each connected location: RssAnon", "KB", lower, nil, nil},
 		{"report.memory", "hub, for each report: RssAnon", "KB", lower, nil, nil},
 		{"state.memory", "hub, all of the latter: RssAnon", "MB", lower, new(1073.7), new(629.1)},
+		{"state.disk", "hub, all of the latter: etcd's database", "MB", lower, nil, nil},
 	}
 }
 

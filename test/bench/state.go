@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -151,6 +153,11 @@ func (s *state) read() error {
 	b.report.set("report.memory", each, "%d reports, hub %s", reports, megabytes(s.last))
 	b.report.set("state.memory", float64(s.last)/1e6, "%d spaces, %d objects of 2 KB, %d connected locations, %d reports; RSS %s",
 		b.size.spaces, b.size.stateObjects, b.size.locations, reports, megabytes(b.hub.Usage().RSS))
+	database, err := os.Stat(filepath.Join(b.hub.Dir, "etcd", "member", "snap", "db"))
+	if err != nil {
+		return fmt.Errorf("measure etcd's database: %w", err)
+	}
+	b.report.set("state.disk", float64(database.Size())/1e6, "with its history")
 	return nil
 }
 
