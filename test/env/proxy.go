@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Proxy is a proxy as sites have them between an agent and its hub. It runs until
@@ -35,7 +36,7 @@ listen hub
 func StartTerminating(t T, target string, cert, key []byte) *Proxy {
 	t.Helper()
 	listen, file := address(t), filepath.Join(t.TempDir(), "haproxy.pem")
-	if err := os.WriteFile(file, append(cert[:len(cert):len(cert)], key...), 0o600); err != nil {
+	if err := os.WriteFile(file, slices.Concat(cert, key), 0o600); err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
 	return startHAProxy(t, listen, fmt.Sprintf(`
