@@ -55,7 +55,7 @@ func TestArtefactsAreBoundedAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Room for two CRDs of this size.
-	c, err := NewCompiler(Limits{Definitions: 1 << 20, Artefacts: int64(len(data))*2 + int64(len(data))/2})
+	c, err := NewCompiler(Limits{Definitions: 1 << 20, Artefacts: artefactsWeight(data) * 5 / 2})
 	if err != nil {
 		t.Fatal(err)
 	}

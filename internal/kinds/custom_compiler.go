@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -16,14 +17,26 @@ import (
 type Limits struct {
 	// Definitions bounds the light part of CRDs, in bytes (estimated).
 	Definitions int64
-	// Artefacts bounds the heavy part, in bytes of the CRDs' JSON: schemas,
-	// validators and merge rules take about ten times as much.
+	// Artefacts bounds the heavy part, in bytes (estimated): schemas, validators,
+	// merge rules and documents.
 	Artefacts int64
 }
 
 // DefaultLimits fit a hub of a few hundred different CRDs.
 func DefaultLimits() Limits {
-	return Limits{Definitions: 64 << 20, Artefacts: 16 << 20}
+	return Limits{Definitions: 64 << 20, Artefacts: 160 << 20}
+}
+
+// What BenchmarkMemory finds that artefacts take for each byte of a CRD's JSON,
+// and for each of its rules besides.
+const (
+	byteWeight = 16
+	ruleWeight = 64 << 10
+)
+
+// artefactsWeight estimates what the artefacts of a CRD, as JSON, will take.
+func artefactsWeight(data []byte) int64 {
+	return int64(len(data))*byteWeight + int64(bytes.Count(data, []byte(`"rule":`)))*ruleWeight
 }
 
 // kindWeight is about what a kind takes, in bytes, apart from its artefacts.

@@ -28,7 +28,8 @@ type definition struct {
 	id uint64
 	// source is the CRD as gzipped JSON: a schema may be a megabyte as Go values.
 	source []byte
-	size   int64
+	// heavy is about what the artefacts take, in bytes.
+	heavy int64
 
 	group         string
 	names         apiextensionsv1.CustomResourceDefinitionNames
@@ -83,7 +84,7 @@ func (c *Compiler) define(crd *apiextensionsv1.CustomResourceDefinition, data []
 		compiler:      c,
 		hash:          hash,
 		id:            c.made.Add(1),
-		size:          int64(len(data)),
+		heavy:         artefactsWeight(data),
 		group:         crd.Spec.Group,
 		names:         *crd.Spec.Names.DeepCopy(),
 		namespaced:    crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
@@ -164,7 +165,7 @@ func (d *definition) groupKind() schema.GroupKind {
 
 // artefacts are the heavy parts, from the cache or to be compiled.
 func (d *definition) artefacts() *artefacts {
-	return d.compiler.artefacts.get(d.hash, d.size, func() *artefacts { return newArtefacts(d) })
+	return d.compiler.artefacts.get(d.hash, d.heavy, func() *artefacts { return newArtefacts(d) })
 }
 
 // deprecation is the warning of a deprecated version whose CRD gives none.

@@ -17,18 +17,18 @@ import (
 // same. Run it with -benchtime=1x.
 func BenchmarkMemory(b *testing.B) {
 	for _, test := range []struct {
-		name        string
-		fields, crd int
-	}{{"5KB", 40, 20}, {"30KB", 250, 20}, {"300KB", 2500, 4}} {
+		name                string
+		fields, crds, rules int // rules: one in so many fields has one
+	}{{"5KB", 40, 20, 20}, {"30KB", 250, 20, 20}, {"300KB", 2500, 4, 500}, {"300KB,rules", 2500, 4, 20}} {
 		b.Run(test.name, func(b *testing.B) {
 			for range b.N {
-				measureMemory(b, test.crd, test.fields)
+				measureMemory(b, test.crds, test.fields, test.rules)
 			}
 		})
 	}
 }
 
-func measureMemory(b *testing.B, crds, fields int) {
+func measureMemory(b *testing.B, crds, fields, rules int) {
 	b.Helper()
 	r, err := NewRegistry()
 	if err != nil {
@@ -37,7 +37,7 @@ func measureMemory(b *testing.B, crds, fields int) {
 	s := newSpaces(b)
 	size := 0
 	for i := range crds {
-		crd := largeCRD(b, i, fields)
+		crd := largeCRD(b, i, fields, rules)
 		data, _, err := pack(crd)
 		if err != nil {
 			b.Fatal(err)
@@ -49,7 +49,7 @@ func measureMemory(b *testing.B, crds, fields int) {
 	}
 	for i := range 100 {
 		for j := range crds {
-			s.put(key.Space(fmt.Sprintf("s%d", i)), largeCRD(b, j, 1), apiextensionsv1.Established)
+			s.put(key.Space(fmt.Sprintf("s%d", i)), largeCRD(b, j, 1, 1), apiextensionsv1.Established)
 		}
 	}
 	before := heap()
@@ -103,12 +103,12 @@ func heap() float64 {
 
 // largeCRD has a schema with a number of described fields, some of them deep in
 // lists and with rules, as generated ones have.
-func largeCRD(b *testing.B, n, fields int) *apiextensionsv1.CustomResourceDefinition {
+func largeCRD(b *testing.B, n, fields, rules int) *apiextensionsv1.CustomResourceDefinition {
 	b.Helper()
 	properties := map[string]any{}
 	for i := range fields {
 		field := map[string]any{"type": "string", "maxLength": 64, "description": strings.Repeat("What this field means. ", 3)}
-		if i%20 == 0 {
+		if i%rules == 0 {
 			field["x-kubernetes-validations"] = []any{map[string]any{"rule": "self != 'x'", "message": "not x"}}
 		}
 		group := fmt.Sprintf("group%d", i/10)
