@@ -67,8 +67,9 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	start := time.Now()
 	e.Agent.Start()
 	e.says(func(s mapper.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
-	e.keeps(kept, "tampered") // it knows no better
-	e.keeps(edited, "1")
+	env.Throughout(e.t, look, func() error { // it knows no better
+		return errors.Join(e.at(kept, "tampered"), e.at(edited, "1"))
+	})
 	if writes := e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}); len(writes) > 0 {
 		e.t.Errorf("knowing nothing the agent wrote %+v", writes)
 	}

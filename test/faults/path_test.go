@@ -69,7 +69,7 @@ func (e *edge) along(name string) {
 	for _, n := range []string{kept, edited, dropped} {
 		e.put(n, "1")
 	}
-	for n := range 100 {
+	for n := range 30 {
 		e.put(fmt.Sprint(name, "-", n), "1")
 	}
 	agreed := func(s mapper.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 }
