@@ -1,0 +1,446 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	schedulesVar = "ORRERY_SCHEDULES"
+	seedVar      = "ORRERY_SEED"
+	// schedules is how many are played if nobody asks for another number, steps how
+	// long they are at most.
+	schedules = 2000
+	steps     = 8
+	// players is how many are played at once.
+	players = 2
+)
+
+// TestModel plays random schedules of edits, faults, restarts and tampering
+// against the whole agent, and compares what it does with a naive statement of
+// its promises.
+func TestModel(t *testing.T) {
+	many, first := fromEnv(t, schedulesVar, schedules), fromEnv(t, seedVar, 1)
+	for i := range players {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for seed := first + i; seed < first+many && !t.Failed(); seed += players {
+				if err := play(t, seed, scheduleOf(seed)); err != nil {
+					minimal := shrink(t, seed, scheduleOf(seed))
+					t.Errorf("%s=%d %s=1: %v\nshrunk to %d steps: %v", seedVar, seed, schedulesVar, err, len(minimal), play(t, seed, minimal))
+				}
+			}
+		})
+	}
+}
+
+func fromEnv(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// step is one thing that happens: which, and numbers to choose its details by.
+type step struct{ do, a, b, c int }
+
+func scheduleOf(seed int) []step {
+	rng := rand.New(rand.NewPCG(uint64(seed), 1))
+	all := make([]step, 3+rng.IntN(steps-2))
+	for i := range all {
+		all[i] = step{rng.IntN(1000), rng.IntN(1000), rng.IntN(1000), rng.IntN(1000)}
+	}
+	return all
+}
+
+// shrink leaves out what a failure does not need.
+func shrink(t *testing.T, seed int, all []step) []step {
+	for size := len(all) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(all); {
+			less := slices.Delete(slices.Clone(all), i, i+size)
+			if play(t, seed, less) != nil {
+				all = less
+			} else {
+				i += size
+			}
+		}
+	}
+	return all
+}
+
+// play plays a schedule and says what was wrong.
+func play(t *testing.T, seed int, schedule []step) (wrong error) {
+	dir, err := os.MkdirTemp(t.TempDir(), "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, seed, dir)
+		wrong = w.play(schedule)
+		w.stop(true)
+		if wrong != nil {
+			wrong = fmt.Errorf("%w\n%s", wrong, strings.Join(w.story, "\n"))
+		}
+	})
+	return errors.Join(wrong, os.RemoveAll(dir))
+}
+
+// world is a hub, a cluster, an agent between them, and what the model knows.
+type world struct {
+	t       *testing.T
+	dir     string
+	hub     *center
+	cluster *cluster
+	lives   int
+	telling sync.Mutex
+	story   []string
+
+	agent  *Agent
+	line   *lifeline
+	cancel context.CancelFunc
+	ended  chan struct{}
+	corpse string // the directory with the store as it was when the agent died
+
+	// What follows is guarded by the cluster's lock.
+
+	// sources are all renderings there ever were, by digest, and puts all puts, by leaf.
+	sources map[wire.Sum]map[string]string
+	puts    map[wire.Sum]*wire.Put
+	// allowed are the leaves that may be applied of a key, gone are keys that the
+	// location need not have; both since the last time that all was settled.
+	allowed map[string]map[wire.Sum]bool
+	gone    map[string]bool
+	frozen  bool
+	bad     []string
+	// believed is the desired content at the last settled time.
+	believed map[string]want
+	// forgot says that the memory of what is to be orphaned may be lost.
+	forgot bool
+	// lost says that the store was lost once, and with it perhaps what neither
+	// desired content nor reports tell.
+	lost bool
+	// settling is since when it is waited for that all settles.
+	settling time.Time
+	seq      int
+}
+
+func newWorld(t *testing.T, seed int, dir string) *world {
+	w := &world{
+		t: t, dir: dir,
+		hub:     newCenter(rand.New(rand.NewPCG(uint64(seed), 2))),
+		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
+		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
+		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]want{},
+	}
+	w.cluster.judge = w.judge
+	w.start(filepath.Join(dir, "0"))
+	w.hub.wrote = w.note
+	return w
+}
+
+func (w *world) tell(format string, args ...any) {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	w.story = append(w.story, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// start starts an agent on a directory.
+func (w *world) start(dir string) {
+	w.line = &lifeline{cluster: w.cluster, last: -1}
+	w.line.die = func() { w.corpse = w.snapshot() }
+	log := quiet
+	if os.Getenv("ORRERY_TRACE") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	target, err := newTarget(&rest.Config{Host: "http://cluster", Transport: w.line}, "test", func(string, int) {})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	target.pace = newPace(3)
+	a := &Agent{
+		config: Config{Join: wire.Join{Hub: "https://hub", Location: "paris"}, Target: &rest.Config{}, DataDir: dir, Workers: 3},
+		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine(), target: target,
+		hub: &hubClient{
+			join: wire.Join{Hub: "https://hub", Location: "paris"}, agent: "test", connections: &connections{},
+			client: &http.Client{Transport: spoke{center: w.hub, dead: &w.line.dead}},
+		},
+	}
+	if a.store, err = openStoreWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, "paris", log); err != nil {
+		w.t.Fatal(err)
+	}
+	a.build()
+	if err := a.load(); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.agent, w.cancel, w.ended = a, cancel, make(chan struct{})
+	go func() {
+		defer close(w.ended)
+		a.work(ctx)
+		<-ctx.Done()
+		if err := a.store.close(); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	<-a.Ready()
+}
+
+// snapshot copies the store as it is on disk.
+func (w *world) snapshot() string {
+	w.lives++
+	dir := filepath.Join(w.dir, fmt.Sprint(w.lives))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.agent.store.db.View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, storeFile), 0o600) }); err != nil {
+		w.t.Fatal(err)
+	}
+	return dir
+}
+
+// stop ends the agent: as it should be, or by kill -9.
+func (w *world) stop(clean bool) (dir string) {
+	w.cluster.mu.Lock()
+	dir = w.agent.store.dir
+	switch {
+	case w.line.dead.Load():
+		dir = w.corpse
+	case !clean:
+		dir = w.snapshot()
+		w.line.dead.Store(true)
+	}
+	w.cluster.wake()
+	w.cluster.mu.Unlock()
+	w.hub.mu.Lock()
+	w.hub.say()
+	w.hub.mu.Unlock()
+	w.cancel()
+	<-w.ended
+	return dir
+}
+
+func (c *cluster) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (w *world) play(schedule []step) error {
+	for _, s := range schedule {
+		if w.line.dead.Load() {
+			w.tell("the agent died")
+			w.start(w.stop(false))
+		}
+		w.act(s)
+		w.cluster.mu.Lock()
+		bad := w.bad
+		w.cluster.mu.Unlock()
+		if len(bad) > 0 {
+			return errors.New(strings.Join(bad, "\n"))
+		}
+		if s.c%5 == 0 {
+			if err := w.settle(s.b%8 == 0); err != nil {
+				return err
+			}
+		}
+	}
+	w.heal()
+	return w.settle(len(schedule)%2 == 0)
+}
+
+// heal ends all faults but what a hub was restored from.
+func (w *world) heal() {
+	w.hub.mu.Lock()
+	w.hub.mood, w.hub.settings.Halt = mood{}, ""
+	w.hub.say()
+	w.hub.mu.Unlock()
+	w.calm()
+	w.cluster.mu.Lock()
+	w.frozen = false
+	w.cluster.mu.Unlock()
+	w.tell("all is well")
+}
+
+// calm ends the faults of the cluster.
+func (w *world) calm() {
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	w.cluster.weather = weather{}
+	w.line.last = -1
+}
+
+const patience = 4 * time.Minute
+
+// settle waits until all is as it is to be, and sees whether it stays so.
+func (w *world) settle(long bool) error {
+	w.calm()
+	if w.line.dead.Load() {
+		w.start(w.stop(false))
+	}
+	w.tell("settle")
+	start := time.Now()
+	w.settling = start
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		synctest.Wait()
+		err := w.check()
+		if err == nil {
+			break
+		}
+		if time.Since(start) > patience {
+			return fmt.Errorf("not settled after %s: %w", patience, err)
+		}
+		<-time.After(wait)
+	}
+	w.tell("settled after %s", time.Since(start))
+	<-time.After(2 * time.Second)
+	synctest.Wait()
+	if err := w.check(); err != nil {
+		return fmt.Errorf("it was settled and did not stay so: %w", err)
+	}
+	if heard := w.rest(); !heard || !long {
+		return nil
+	}
+	w.cluster.mu.Lock()
+	before := w.cluster.writes
+	w.cluster.mu.Unlock()
+	<-time.After(70 * time.Second) // longer than any retry
+	synctest.Wait()
+	if err := w.check(); err != nil {
+		return fmt.Errorf("it was settled and did not stay so for long: %w", err)
+	}
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	for _, r := range w.reportsOf() {
+		if r.State == wire.Failed {
+			return nil // which is tried again
+		}
+	}
+	if n := w.cluster.writes - before; n > 0 {
+		return fmt.Errorf("%d writes while nothing changed", n)
+	}
+	return nil
+}
+
+// contentOf are the desired entries that the agent's store holds.
+func (w *world) contentOf() map[string]want {
+	all := map[string]want{}
+	if err := w.agent.store.scan(desiredBucket, func(_ *tx, k string, v []byte) error {
+		x, _, err := decodeWant(v)
+		all[k] = x
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+func (w *world) reportsOf() map[string]wire.Report {
+	all := map[string]wire.Report{}
+	if err := w.agent.store.scan(reportBucket, func(_ *tx, k string, v []byte) error {
+		var r wire.Report
+		err := json.Unmarshal(v, &r)
+		all[k] = r
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// broken says that the hub's log does not continue what the agent knows, and
+// nobody has said that it does.
+func (w *world) broken() bool {
+	m := w.agent.store.meta.Load()
+	if w.hub.settings.Accept == w.hub.marker(w.hub.revision) {
+		return false
+	}
+	return !w.hub.continuous(m.Marker, m.Revision) || m.LocationUID != "" && m.LocationUID != w.hub.uid
+}
+
+// note takes note of what the hub says now: what it has may be applied, and what
+// it has not may be removed, unless it is about another log.
+func (w *world) note() {
+	content, broken := w.hub.content(w.hub.revision), w.broken()
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	for k, f := range content {
+		if _, known := w.believed[k]; broken && known {
+			continue
+		}
+		if w.allowed[k] == nil {
+			w.allowed[k] = map[wire.Sum]bool{}
+		}
+		w.allowed[k][leafOf(f)] = true
+	}
+	if broken {
+		return
+	}
+	for k := range w.allowed {
+		if _, ok := content[k]; !ok {
+			w.gone[k] = true
+		}
+	}
+}
+
+// rest takes the settled state for what is known, if the hub can be heard.
+func (w *world) rest() (heard bool) {
+	believed := w.contentOf()
+	w.hub.mu.Lock()
+	heard = w.hub.mood == mood{slow: w.hub.mood.slow}
+	w.hub.mu.Unlock()
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	w.frozen = w.agent.store.meta.Load().Settings.Halt != ""
+	if !heard {
+		return false // it may yet hear of what happened before
+	}
+	w.believed = believed
+	for k := range w.allowed {
+		w.allowed[k] = map[wire.Sum]bool{}
+		_, wanted := believed[k]
+		w.gone[k] = !wanted
+	}
+	for k, x := range believed {
+		if w.allowed[k] == nil {
+			w.allowed[k] = map[wire.Sum]bool{}
+		}
+		w.allowed[k][x.sum(k)] = true
+		if o := x.object(); o != nil {
+			w.allowed[k][wire.LeafSum(k, o.UID, o.Digest, o.Policy)] = true
+		}
+	}
+	return true
+}
+
+// keysOf are the keys of all spaces for an identity.
+func spaceKeys(id key.Identity) (all []string) {
+	for _, s := range []key.Space{"s", "t"} {
+		all = append(all, key.Object{Space: s, Identity: id}.Path())
+	}
+	return all
+}

@@ -1,0 +1,451 @@
+package mapper
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// weather is how well a cluster answers.
+type weather struct {
+	// refuse, break and lose are how often, in a hundred requests, the answer is
+	// 429 or 503, an error before anything was done, and one after it was done;
+	// hang how often there is no answer.
+	refuse, breaks, lose, hang int
+	// slow is the longest time to an answer, lag that of a watch.
+	slow, lag time.Duration
+	// hollow discovery names no groups, and nothing is served; dark answers nothing.
+	hollow, dark bool
+}
+
+// lifeline is what one life of an agent has to the cluster.
+type lifeline struct {
+	*cluster
+	dead atomic.Bool
+	// last is how many more changes it may make before it dies in the middle of
+	// one; negative: any number.
+	last int
+	die  func()
+}
+
+var errCut = errors.New("connection reset by peer")
+
+func answerOf(code int, body []byte) *http.Response {
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+func failed(err *apierrors.StatusError) *http.Response {
+	b, jerr := json.Marshal(struct {
+		Kind string `json:"kind"`
+		metav1.Status
+	}{"Status", err.ErrStatus})
+	if jerr != nil {
+		panic(jerr)
+	}
+	r := answerOf(int(err.ErrStatus.Code), b)
+	if d := err.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 {
+		r.Header.Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+	return r
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	l.mu.Lock()
+	w := l.weather
+	luck, wait := l.rng.IntN(100), time.Duration(0)
+	if w.slow > 0 {
+		wait = time.Duration(l.rng.Int64N(int64(w.slow)))
+	}
+	l.mu.Unlock()
+	hang := luck >= w.refuse+w.breaks+w.lose && luck < w.refuse+w.breaks+w.lose+w.hang
+	if hang {
+		wait = 2 * requestTimeout
+	}
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w = l.weather
+	switch {
+	case r.Context().Err() != nil:
+		return nil, r.Context().Err()
+	case l.dead.Load(), w.dark, luck < w.breaks, hang:
+		return nil, errCut
+	case luck < w.breaks+w.refuse && luck%2 == 0:
+		return failed(apierrors.NewTooManyRequests("slow down", 1+l.rng.IntN(3))), nil
+	case luck < w.breaks+w.refuse:
+		return failed(apierrors.NewServiceUnavailable("not now")), nil
+	}
+	resp := l.answer(r, body)
+	if l.dead.Load() || luck < w.breaks+w.refuse+w.lose && r.Method != http.MethodGet {
+		return nil, errCut
+	}
+	return resp, nil
+}
+
+func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
+	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case p[0] == "version":
+		return reply(map[string]any{"gitVersion": "v1.99.0"})
+	case p[0] == "openapi":
+		return reply(map[string]any{"paths": map[string]any{}})
+	case p[0] == "api" && len(p) <= 2, p[0] == "apis" && (len(p) == 1 || len(p) == 3):
+		return l.discover(p, strings.HasPrefix(r.Header.Get("Accept"), aggregated))
+	}
+	prefix := 2
+	group := ""
+	if p[0] == "apis" {
+		prefix, group = 3, p[1]
+	}
+	p = p[prefix:]
+	id := key.Identity{}
+	if len(p) > 2 && p[0] == "namespaces" {
+		id.Namespace, p = p[1], p[2:]
+	}
+	id.Resource = key.NewResource(group, p[0])
+	if len(p) > 1 {
+		id.Name = p[1]
+	}
+	if l.weather.hollow || !l.serves(id.Resource) {
+		return failed(apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "404 page not found", 0, true))
+	}
+	return l.object(r, id, body)
+}
+
+func reply(v any) *http.Response {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return answerOf(http.StatusOK, b)
+}
+
+// discover answers all that is asked about what is served.
+func (l *lifeline) discover(p []string, all bool) *http.Response {
+	byGroup := map[string][]kindOf{}
+	for _, s := range kindsServed {
+		if !l.weather.hollow && l.serves(s.Resource) {
+			byGroup[s.APIGroup()] = append(byGroup[s.APIGroup()], s)
+		}
+	}
+	verbs := []string{"get", "list", "watch", "create", "patch", "delete"}
+	group := ""
+	if p[0] == "apis" && len(p) == 3 {
+		group = p[1]
+	}
+	switch {
+	case all:
+		var items []groupDiscovery
+		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
+			if (g == "") != (p[0] == "api") {
+				continue
+			}
+			d := groupDiscovery{Versions: []versionDiscovery{{Version: "v1", Freshness: current}}}
+			d.Metadata.Name = g
+			for _, s := range byGroup[g] {
+				r := resourceDiscovery{Resource: s.Resource.Resource, Verbs: verbs}
+				r.ResponseKind.Kind = s.kind
+				d.Versions[0].Resources = append(d.Versions[0].Resources, r)
+			}
+			items = append(items, d)
+		}
+		return reply(map[string]any{"items": items})
+	case p[0] == "api" && len(p) == 1:
+		return reply(metav1.APIVersions{Versions: []string{"v1"}})
+	case len(p) == 1:
+		var list metav1.APIGroupList
+		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
+			if g != "" {
+				list.Groups = append(list.Groups, metav1.APIGroup{
+					Name: g, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: g + "/v1", Version: "v1"},
+				})
+			}
+		}
+		return reply(list)
+	}
+	list := metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: "v1"}.String()}
+	for _, s := range byGroup[group] {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: s.Resource.Resource, Namespaced: s.namespaced, Kind: s.kind, Verbs: verbs})
+	}
+	return reply(list)
+}
+
+// object answers what is asked about objects of a resource that is served.
+func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.Response {
+	q, gr := r.URL.Query(), schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
+	now := l.objects[id.String()]
+	switch {
+	case r.Method == http.MethodGet && q.Get("watch") != "":
+		return l.openWatch(r, id.Resource)
+	case r.Method == http.MethodGet && id.Name == "":
+		return l.list(id, q, r.Header.Get("Accept") == fullAnswer)
+	case r.Method == http.MethodPost:
+		return l.create(id, q, body)
+	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == applyPatch:
+		return l.patchApply(id, q, body)
+	case now == nil:
+		return failed(apierrors.NewNotFound(gr, id.Name))
+	case r.Method == http.MethodGet:
+		return answerOf(http.StatusOK, now.json)
+	case r.Method == http.MethodPatch:
+		return l.patchMeta(now, q, body)
+	}
+	var o metav1.DeleteOptions
+	if err := json.Unmarshal(body, &o); err != nil {
+		panic(err)
+	}
+	switch {
+	case o.Preconditions == nil || o.Preconditions.UID == nil:
+		l.judge("delete without a precondition", now, nil)
+	case string(*o.Preconditions.UID) != now.uid:
+		return failed(apierrors.NewConflict(gr, id.Name, errors.New("the UID in the precondition is another")))
+	case now.terminating && id.Resource == key.Namespaces:
+		return failed(apierrors.NewConflict(gr, id.Name, errors.New("the system is ensuring all content is removed")))
+	}
+	if !now.terminating {
+		l.done("delete", now, nil)
+		l.remove(id.String())
+	}
+	if left := l.objects[id.String()]; left != nil {
+		return answerOf(http.StatusOK, left.json)
+	}
+	return reply(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Status: metav1.StatusSuccess})
+}
+
+// done takes note of a change that the agent makes.
+func (l *lifeline) done(verb string, before, after *thing) {
+	l.writes++
+	l.judge(verb, before, after)
+	if l.last--; l.last == 0 {
+		l.dead.Store(true)
+		l.die()
+	}
+}
+
+// lives refuses what cannot be made where it is to be.
+func (l *lifeline) lives(id key.Identity) *apierrors.StatusError {
+	gr := schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
+	if d := l.objects[widgetsCRD.String()]; id.APIGroup() == "example.com" && d.terminating {
+		return apierrors.NewMethodNotSupported(gr, "create")
+	}
+	if id.Namespace == "" {
+		return nil
+	}
+	in := key.Identity{Resource: key.Namespaces, Name: id.Namespace}
+	switch n := l.objects[in.String()]; {
+	case n == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, id.Namespace)
+	case n.terminating:
+		err := apierrors.NewForbidden(gr, id.Name, errors.New("the namespace is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NamespaceTerminating"}}
+		return err
+	}
+	return nil
+}
+
+func invalidField(id key.Identity, field, message string) *apierrors.StatusError {
+	err := apierrors.NewInvalid(schema.GroupKind{Kind: id.Resource.Resource}, id.Name, nil)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: field, Message: message}}
+	return err
+}
+
+// valid is what kinds require of their objects: no field is "bad", and what is
+// called fixed does not change.
+func valid(before, after *thing) *apierrors.StatusError {
+	if p := fieldPath("data", "fixed"); before.fields[p] != "" && after.fields[p] != "" && before.fields[p] != after.fields[p] {
+		return invalidField(after.id, p, "Invalid value: field is immutable")
+	}
+	if p := fieldPath("data", "v"); after.fields[p] == `"bad"` {
+		return invalidField(after.id, p, "Invalid value: bad")
+	}
+	return nil
+}
+
+func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.Response {
+	var b map[string]any
+	if err := json.Unmarshal(body, &b); err != nil {
+		panic(err)
+	}
+	meta := b["metadata"].(map[string]any)
+	gr := schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
+	now := l.objects[id.String()]
+	uid, rv := fmt.Sprint(meta["uid"]), fmt.Sprint(meta["resourceVersion"])
+	switch {
+	case now == nil && meta["uid"] != nil:
+		return failed(apierrors.NewConflict(gr, id.Name, errors.New("uid mismatch")))
+	case now == nil:
+		if err := l.lives(id); err != nil {
+			return failed(err)
+		}
+		now = &thing{id: id, kind: servedKind(id.Resource).kind}
+	case meta["uid"] != nil && uid != now.uid && l.rng.IntN(2) == 0:
+		return failed(invalidField(id, "metadata.uid", "field is immutable"))
+	case meta["uid"] != nil && uid != now.uid, meta["resourceVersion"] != nil && rv != fmt.Sprint(now.revision):
+		return failed(apierrors.NewConflict(gr, id.Name, errors.New("it is another object")))
+	}
+	next := now.apply(owner{q.Get("fieldManager"), "Apply"}, flatten(b))
+	if added := fieldPath("data", "admitted"); next.fields[added] == "" && id.Resource.Resource == "configmaps" {
+		next.fields[added] = `"by the cluster"` // which nobody owns
+	}
+	if err := valid(now, next); err != nil {
+		return failed(err)
+	}
+	if q.Get("dryRun") != "" {
+		next.json = next.encode()
+		return answerOf(http.StatusOK, next.json)
+	}
+	before := l.objects[id.String()]
+	l.done("apply", before, next)
+	if before == nil || !before.same(next) {
+		next = l.set(id.String(), next)
+	}
+	return answerOf(http.StatusOK, next.json)
+}
+
+// create makes a namespace, or finds out whether something could be made.
+func (l *lifeline) create(id key.Identity, q url.Values, body []byte) *http.Response {
+	var b map[string]any
+	if err := json.Unmarshal(body, &b); err != nil {
+		panic(err)
+	}
+	id.Name = b["metadata"].(map[string]any)["name"].(string)
+	gr := schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
+	if err := l.lives(id); err != nil {
+		return failed(err)
+	}
+	next := &thing{id: id, kind: servedKind(id.Resource).kind}
+	next = next.apply(owner{q.Get("fieldManager"), "Update"}, flatten(b))
+	if err := valid(&thing{}, next); err != nil {
+		return failed(err)
+	}
+	switch {
+	case l.objects[id.String()] != nil:
+		return failed(apierrors.NewAlreadyExists(gr, id.Name))
+	case q.Get("dryRun") != "":
+		next.json = next.encode()
+		return answerOf(http.StatusOK, next.json)
+	}
+	l.done("create", nil, next)
+	return answerOf(http.StatusCreated, l.set(id.String(), next).json)
+}
+
+// patchMeta is a merge patch of metadata.
+func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Response {
+	var b struct {
+		Metadata struct {
+			UID             string             `json:"uid"`
+			ResourceVersion string             `json:"resourceVersion"`
+			Labels          map[string]*string `json:"labels"`
+			Annotations     map[string]*string `json:"annotations"`
+			ManagedFields   []managedFields    `json:"managedFields"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &b); err != nil {
+		panic(err)
+	}
+	gr := schema.GroupResource{Group: now.id.APIGroup(), Resource: now.id.Resource.Resource}
+	if b.Metadata.UID != now.uid || b.Metadata.ResourceVersion != "" && b.Metadata.ResourceVersion != fmt.Sprint(now.revision) {
+		return failed(apierrors.NewConflict(gr, now.id.Name, errors.New("it is another object")))
+	}
+	change, verb := map[string]*string{}, "take over"
+	for kind, values := range map[string]map[string]*string{"labels": b.Metadata.Labels, "annotations": b.Metadata.Annotations} {
+		for name, v := range values {
+			verb = "release"
+			if v != nil {
+				verb = "mark"
+				quoted := strconv.Quote(*v)
+				v = &quoted
+			}
+			change[fieldPath("metadata", kind, name)] = v
+		}
+	}
+	next := now.edit(q.Get("fieldManager"), change)
+	if verb == "mark" {
+		l.done(verb, now, next)
+		return answerOf(http.StatusOK, l.set(now.id.String(), next).json)
+	}
+	owners := map[owner]map[string]bool{}
+	for _, f := range b.Metadata.ManagedFields {
+		if f.Manager == "" {
+			continue
+		}
+		for old, paths := range next.owners {
+			if string(fieldsV1(now.owners[old])) == string(f.FieldsV1) {
+				owners[owner{f.Manager, f.Operation}] = paths
+			}
+		}
+	}
+	next.owners = owners
+	l.done(verb, now, next)
+	return answerOf(http.StatusOK, l.set(now.id.String(), next).json)
+}
+
+// list answers with one page.
+func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response {
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil {
+		panic(err)
+	}
+	matches := selected(q.Get("labelSelector"))
+	items := []json.RawMessage{}
+	more := ""
+	for _, k := range slices.Sorted(maps.Keys(l.objects)) {
+		o := l.objects[k]
+		if o.id.Resource != id.Resource || id.Namespace != "" && o.id.Namespace != id.Namespace || !matches(o) || k <= q.Get("continue") {
+			continue
+		}
+		if len(items) == limit {
+			break
+		}
+		more = k
+		items = append(items, o.body(full))
+	}
+	if len(items) < limit {
+		more = ""
+	}
+	l.listed[id.Resource] = l.revision
+	return reply(map[string]any{
+		"metadata": map[string]any{"resourceVersion": fmt.Sprint(l.revision), "continue": more}, "items": items,
+	})
+}
+
+// selected understands the selectors that agents use.
+func selected(selector string) func(*thing) bool {
+	if name, value, ok := strings.Cut(selector, "!="); ok {
+		return func(o *thing) bool { return o.meta("labels", name) != value }
+	}
+	if name, value, ok := strings.Cut(selector, "="); ok {
+		return func(o *thing) bool { return o.meta("labels", name) == value }
+	}
+	return func(*thing) bool { return true }
+}

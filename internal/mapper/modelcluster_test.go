@@ -1,0 +1,378 @@
+package mapper
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// cluster is a Kubernetes API in memory, as far as an agent uses one: objects
+// with field managers, UIDs and revisions, namespaces and definitions that take
+// what is in them along, and watches. Its rules are those of kube-apiserver;
+// what is inside an object is a flat set of fields.
+type cluster struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	revision uint64
+	born     int
+	objects  map[string]*thing // by identity; each is immutable
+	log      []happening
+	// compacted is the revision up to which no watch can begin any more; epoch is
+	// that of the watches that are not to end.
+	compacted uint64
+	epoch     int
+	changed   chan struct{} // closed and replaced at each change
+	weather   weather
+	// judge is asked about each change that an agent makes, before it is made.
+	judge func(verb string, before, after *thing)
+	// listed are the revisions at which a resource was last listed as a whole.
+	listed map[key.Resource]uint64
+	writes int
+}
+
+// thing is an object at the cluster.
+type thing struct {
+	id          key.Identity
+	kind        string
+	uid         string
+	revision    uint64
+	created     uint64
+	generation  int64
+	terminating bool
+	controlled  bool
+	// foreign says that it is not the agent's: it never was, was adopted by
+	// nobody, or was let go.
+	foreign bool
+	fields  map[string]string // path, segments parted by "/" in places of "\x00", to JSON
+	owners  map[owner]map[string]bool
+	status  string
+	json    []byte // as it is encoded without its status
+}
+
+type owner struct{ manager, operation string }
+
+// happening is one change: before and after, of which one may be nil.
+type happening struct {
+	revision      uint64
+	before, after *thing
+}
+
+// kindOf is a resource.
+type kindOf struct {
+	key.Resource
+	version, kind string
+	namespaced    bool
+}
+
+func (s kindOf) place() place { return place{s.Resource, s.version} }
+
+var kindsServed = []kindOf{
+	{key.Namespaces, "v1", "Namespace", false},
+	{key.NewResource("", "configmaps"), "v1", "ConfigMap", true},
+	{key.NewResource("batch", "jobs"), "v1", "Job", true},
+	{key.CRDs, "v1", "CustomResourceDefinition", false},
+	{key.NewResource("example.com", "widgets"), "v1", "Widget", true},
+}
+
+func servedKind(r key.Resource) kindOf {
+	i := slices.IndexFunc(kindsServed, func(s kindOf) bool { return s.Resource == r })
+	return kindsServed[i]
+}
+
+var widgetsCRD = key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}
+
+func newCluster(rng *rand.Rand) *cluster {
+	return &cluster{
+		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
+		judge: func(string, *thing, *thing) {}, listed: map[key.Resource]uint64{},
+	}
+}
+
+// serves says whether the resource can be asked for now.
+func (c *cluster) serves(r key.Resource) bool {
+	if r.APIGroup() != "example.com" {
+		return true
+	}
+	d := c.objects[widgetsCRD.String()]
+	return d != nil
+}
+
+// set makes, changes or, with a nil after, removes an object, and tells watches.
+func (c *cluster) set(id string, after *thing) *thing {
+	before := c.objects[id]
+	c.revision++
+	if after != nil {
+		after.revision = c.revision
+		if before == nil {
+			c.born++
+			after.uid, after.created = fmt.Sprintf("uid-%d", c.born), c.revision
+		}
+		after.json = after.encode()
+		c.objects[id] = after
+	} else {
+		gone := *before
+		gone.revision = c.revision
+		gone.json = gone.encode()
+		before = &gone
+		delete(c.objects, id)
+	}
+	c.log = append(c.log, happening{c.revision, before, after})
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return after
+}
+
+// copy is a copy to be changed.
+func (o *thing) copy() *thing {
+	n := *o
+	n.fields, n.owners = map[string]string{}, map[owner]map[string]bool{}
+	maps.Copy(n.fields, o.fields)
+	for m, f := range o.owners {
+		n.owners[m] = maps.Clone(f)
+	}
+	return &n
+}
+
+// disown takes fields from all managers but one.
+func (o *thing) disown(path string, but owner) {
+	for m, f := range o.owners {
+		if m != but {
+			delete(f, path)
+			if len(f) == 0 {
+				delete(o.owners, m)
+			}
+		}
+	}
+}
+
+func (o *thing) ownedByAny(path string) bool {
+	for _, f := range o.owners {
+		if f[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// apply is a server-side apply, forced.
+func (o *thing) apply(m owner, fields map[string]string) *thing {
+	n := o.copy()
+	for path := range n.owners[m] {
+		if _, ok := fields[path]; !ok {
+			delete(n.owners[m], path)
+			if !n.ownedByAny(path) {
+				delete(n.fields, path)
+			}
+		}
+	}
+	mine := map[string]bool{}
+	for path, v := range fields {
+		if was, ok := n.fields[path]; ok && was != v {
+			n.disown(path, m)
+		}
+		n.fields[path] = v
+		mine[path] = true
+	}
+	n.owners[m] = mine
+	if n.content() != o.content() {
+		n.generation++
+	}
+	return n
+}
+
+// edit sets fields as an ordinary update does; nil values remove them.
+func (o *thing) edit(manager string, fields map[string]*string) *thing {
+	n, m := o.copy(), owner{manager, "Update"}
+	for path, v := range fields {
+		switch was, ok := n.fields[path]; {
+		case v == nil:
+			delete(n.fields, path)
+			n.disown(path, owner{})
+		case !ok || was != *v:
+			n.fields[path] = *v
+			n.disown(path, owner{})
+			if n.owners[m] == nil {
+				n.owners[m] = map[string]bool{}
+			}
+			n.owners[m][path] = true
+		}
+	}
+	if n.content() != o.content() {
+		n.generation++
+	}
+	return n
+}
+
+// content is what is in an object but metadata.
+func (o *thing) content() string {
+	var all []string
+	for path, v := range o.fields {
+		if !strings.HasPrefix(path, "metadata/") {
+			all = append(all, path+"="+v)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func (o *thing) same(n *thing) bool {
+	if !maps.Equal(o.fields, n.fields) || len(o.owners) != len(n.owners) {
+		return false
+	}
+	for m, f := range o.owners {
+		if !maps.Equal(f, n.owners[m]) {
+			return false
+		}
+	}
+	return true
+}
+
+// meta is a value of the object's labels or annotations.
+func (o *thing) meta(kind, name string) string {
+	var s string
+	_ = json.Unmarshal([]byte(o.fields[fieldPath("metadata", kind, name)]), &s)
+	return s
+}
+
+// encode is the object in JSON, without what an agent never reads.
+func (o *thing) encode() []byte {
+	m := objectMeta{
+		Name: o.id.Name, Namespace: o.id.Namespace, UID: o.uid, ResourceVersion: fmt.Sprint(o.revision), Generation: o.generation,
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}
+	for p := range o.fields {
+		s := strings.Split(p, "/")
+		switch {
+		case len(s) < 3 || s[0] != "metadata":
+		case s[1] == "labels":
+			m.Labels[unescape(s[2])] = o.meta("labels", unescape(s[2]))
+		case s[1] == "annotations":
+			m.Annotations[unescape(s[2])] = o.meta("annotations", unescape(s[2]))
+		}
+	}
+	if o.terminating {
+		m.DeletionTimestamp = "2000-01-01T00:00:00Z"
+	}
+	if o.controlled {
+		m.OwnerReferences = []ownerReference{{Controller: true}}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(o.owners), func(a, b owner) int { return strings.Compare(a.manager+a.operation, b.manager+b.operation) }) {
+		m.ManagedFields = append(m.ManagedFields, managedFields{
+			Manager: k.manager, Operation: k.operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: fieldsV1(o.owners[k]),
+		})
+	}
+	b, err := json.Marshal(map[string]any{"kind": o.kind, "metadata": m})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// body is the object in JSON as it is answered.
+func (o *thing) body(full bool) []byte {
+	if !full || o.status == "" {
+		return o.json
+	}
+	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.status+"}"...)
+}
+
+func fieldsV1(paths map[string]bool) json.RawMessage {
+	tree := map[string]any{}
+	for p := range paths {
+		at := tree
+		for s := range strings.SplitSeq(p, "/") {
+			s = "f:" + unescape(s)
+			next, ok := at[s].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[s] = next
+			}
+			at = next
+		}
+	}
+	b, err := json.Marshal(tree)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func fieldPath(segments ...string) string {
+	for i, s := range segments {
+		segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+	}
+	return strings.Join(segments, "/")
+}
+
+func unescape(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
+}
+
+// flatten makes fields of a body, without what names the object.
+func flatten(body map[string]any) map[string]string {
+	fields := map[string]string{}
+	var walk func(at []string, v any)
+	walk = func(at []string, v any) {
+		if m, ok := v.(map[string]any); ok && len(m) > 0 {
+			for k, v := range m {
+				walk(append(slices.Clone(at), k), v)
+			}
+			return
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		fields[fieldPath(at...)] = string(b)
+	}
+	for k, v := range body {
+		if k == "metadata" {
+			for kind, v := range v.(map[string]any) {
+				if kind == "labels" || kind == "annotations" {
+					walk([]string{k, kind}, v)
+				}
+			}
+		} else if k != "apiVersion" && k != "kind" {
+			walk([]string{k}, v)
+		}
+	}
+	return fields
+}
+
+// remove deletes an object as the cluster does: a namespace or a definition first
+// empties itself.
+func (c *cluster) remove(id string) {
+	o := c.objects[id]
+	var inside func(*thing) bool
+	switch {
+	case o.terminating:
+		return
+	case o.id.Resource == key.Namespaces:
+		inside = func(x *thing) bool { return x.id.Namespace == o.id.Name }
+	case o.id == widgetsCRD:
+		inside = func(x *thing) bool { return x.id.APIGroup() == "example.com" }
+	default:
+		c.set(id, nil)
+		return
+	}
+	dying := o.copy()
+	dying.terminating = true
+	c.set(id, dying)
+	time.AfterFunc(time.Duration(1+c.rng.IntN(3000))*time.Millisecond, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, k := range slices.Sorted(maps.Keys(c.objects)) {
+			if inside(c.objects[k]) {
+				c.set(k, nil)
+			}
+		}
+		c.set(id, nil)
+	})
+}

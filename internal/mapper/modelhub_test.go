@@ -1,0 +1,419 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// center is a naive hub in memory, with one location: a log of frames, of which
+// its content, its digests and what it streams are computed anew each time.
+type center struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	uid      string
+	revision int64
+	log      []logged
+	markers  []marked
+	reports  map[string]wire.Report
+	settings wire.Settings
+	// window is the revision from which on a stream can be resumed.
+	window  int64
+	changed chan struct{}
+	// wrote is called, with the lock, after each change of the log.
+	wrote   func()
+	session int // the newest
+	starts  int
+	mood    mood
+	// kept is the index of a walk that may be asked about again.
+	kept map[string]keptIndex
+}
+
+// mood is how a hub answers.
+type mood struct {
+	// away: nothing; refuse: that status; empty: an empty body; garbage: no frames.
+	away    bool
+	refuse  int
+	empty   bool
+	garbage bool
+	// cut, if not zero, is after how many bytes an answer is cut, in a tenth of
+	// all cases.
+	cut int
+	// slow is the longest time to an answer.
+	slow time.Duration
+}
+
+// logged is one revision: the frame of a key, or a marker.
+type logged struct {
+	revision int64
+	frame    wire.Frame
+	at       time.Time
+}
+
+type marked struct {
+	name     string
+	revision int64
+}
+
+type keptIndex struct {
+	revision int64
+	index    *wire.Index
+}
+
+func newCenter(rng *rand.Rand) *center {
+	h := &center{
+		rng: rng, wrote: func() {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
+		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{},
+	}
+	h.start()
+	return h
+}
+
+// say wakes those who wait.
+func (h *center) say() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// start is the start of a hub on the log.
+func (h *center) start() {
+	h.revision++
+	h.markers = append(h.markers, marked{fmt.Sprintf("marker-%d-%d", h.revision, h.rng.IntN(1000)), h.revision})
+	h.starts++
+	h.kept = map[string]keptIndex{}
+	h.wrote()
+	h.say()
+}
+
+// restore starts a hub on an older copy of the log.
+func (h *center) restore(to int64) {
+	h.log = slices.DeleteFunc(h.log, func(l logged) bool { return l.revision > to })
+	h.markers = slices.DeleteFunc(h.markers, func(m marked) bool { return m.revision > to })
+	h.revision, h.window = to, 0
+	h.start()
+}
+
+// write appends a frame.
+func (h *center) write(f wire.Frame) {
+	h.revision++
+	h.log = append(h.log, logged{h.revision, f, time.Now()})
+	h.wrote()
+	h.say()
+}
+
+func (h *center) marker(revision int64) (name string) {
+	for _, m := range h.markers {
+		if m.revision <= revision {
+			name = m.name
+		}
+	}
+	return name
+}
+
+func (h *center) continuous(marker string, revision int64) bool {
+	return marker == "" && revision == 0 || marker != "" && h.marker(revision) == marker
+}
+
+// content is what the location is to have at a revision, by key.
+func (h *center) content(at int64) map[string]wire.Frame {
+	all := map[string]wire.Frame{}
+	for _, l := range h.log {
+		if l.revision > at {
+			break
+		}
+		k, _ := subject(l.frame)
+		if all[k] = l.frame; l.frame.Del != nil {
+			delete(all, k)
+		}
+	}
+	return all
+}
+
+func leafOf(f wire.Frame) wire.Sum {
+	switch {
+	case f.Put != nil:
+		return wire.LeafSum(f.Put.Key, f.Put.UID, f.Put.Digest, f.Put.Policy)
+	case f.Hold != nil:
+		return wire.LeafSum(f.Hold.Key, f.Hold.UID, f.Hold.Digest, wire.Policy{})
+	}
+	return wire.LeafSum(f.Conflict.Key, f.Conflict.UID, f.Conflict.Digest, wire.Policy{})
+}
+
+func (h *center) mark(at int64) *wire.Mark {
+	m := &wire.Mark{Revision: at, Marker: h.marker(at)}
+	for _, f := range h.content(at) {
+		m.Root, m.Count = m.Root.Add(leafOf(f)), m.Count+1
+	}
+	return m
+}
+
+func (h *center) hello(marker string, after int64) *wire.Hello {
+	m := h.mark(h.revision)
+	return &wire.Hello{
+		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
+		Continuous: h.continuous(marker, after), Settings: h.settings,
+	}
+}
+
+// spoke is what one life of an agent has to the hub.
+type spoke struct {
+	*center
+	dead *atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	wait := time.Duration(0)
+	if s.mood.slow > 0 {
+		wait = time.Duration(s.rng.Int64N(int64(s.mood.slow)))
+	}
+	s.mu.Unlock()
+	if wait > 0 {
+		pause(r.Context(), wait)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case r.Context().Err() != nil:
+		return nil, r.Context().Err()
+	case s.dead.Load(), s.mood.away:
+		return nil, errCut
+	case s.mood.refuse != 0:
+		return answerOf(s.mood.refuse, []byte("no")), nil
+	}
+	call := strings.TrimPrefix(r.URL.Path, "/agent/v1/locations/paris/")
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{wire.Header: {wire.ProtocolVersion}}}
+	b := &hubBody{spoke: s, ctx: r.Context(), cut: -1, closed: make(chan struct{})}
+	if s.mood.cut > 0 && s.rng.IntN(10) == 0 {
+		b.cut = s.rng.IntN(s.mood.cut)
+	}
+	resp.Body = b
+	switch {
+	case s.mood.empty:
+	case s.mood.garbage:
+		b.left = []byte("{\"hello\":{}}\n<html>\n")
+	case call == "desired":
+		b.open(r)
+	default:
+		b.left = s.answer(call, wire.NewDecoder(bytes.NewReader(body)))
+	}
+	return resp, nil
+}
+
+func (h *center) answer(call string, body *wire.Decoder) []byte {
+	switch call {
+	case "walk":
+		return h.walk(call, body)
+	case "reports/walk":
+		return h.walk(call, body)
+	case "fetch":
+		content := h.content(h.revision)
+		var out []any
+		for _, f := range restOf[wire.Fetch](body) {
+			frame, ok := content[f.Key]
+			if !ok {
+				frame = del(f.Key, wire.Walked)
+			}
+			if out = append(out, frame); h.rng.IntN(20) == 0 {
+				break // an answer that has grown large
+			}
+		}
+		return []byte(lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...))
+	case "reports/fetch":
+		var out []any
+		for _, f := range restOf[wire.Fetch](body) {
+			l := wire.ReportLine{Key: f.Key, Removed: true}
+			if r, ok := h.reports[f.Key]; ok {
+				l = wire.ReportLine{Key: f.Key, Report: &r}
+			}
+			out = append(out, l)
+		}
+		return []byte(lines(out...))
+	case "reports":
+		for _, l := range restOf[wire.ReportLine](body) {
+			if delete(h.reports, l.Key); l.Report != nil {
+				h.reports[l.Key] = *l.Report
+			}
+		}
+		return []byte(lines(wire.ReportsAnswer{Revision: h.revision}))
+	}
+	return []byte(lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0}))
+}
+
+func (h *center) walk(call string, body *wire.Decoder) []byte {
+	var w wire.Walk
+	if err := body.Decode(&w); err != nil {
+		return nil
+	}
+	k := h.kept[call]
+	if k.index == nil || k.revision != w.At || h.rng.IntN(8) == 0 {
+		var leaves []wire.Leaf
+		if call == "walk" {
+			for k, f := range h.content(h.revision) {
+				leaves = append(leaves, wire.Leaf{Key: k, Sum: leafOf(f)})
+			}
+		} else {
+			for k, r := range h.reports {
+				leaves = append(leaves, wire.Leaf{Key: k, Sum: r.Sum()})
+			}
+		}
+		slices.SortFunc(leaves, func(a, b wire.Leaf) int { return strings.Compare(a.Key, b.Key) })
+		index, err := wire.NewIndex(leaves)
+		if err != nil {
+			panic(err)
+		}
+		k = keptIndex{h.revision, index}
+		h.kept[call] = k
+	}
+	hello, all := h.hello(w.Marker, w.After), k.index.Span("", "")
+	hello.Revision, hello.Marker, hello.Root, hello.Count = k.revision, h.marker(k.revision), all.Sum, all.Count
+	out := []any{wire.Frame{Hello: hello}}
+	for _, part := range k.index.Answer(restOf[wire.Span](body)) {
+		out = append(out, wire.Frame{Part: &part})
+	}
+	return []byte(lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...))
+}
+
+// hubBody is the body of an answer, which for a stream goes on. It is for one reader.
+type hubBody struct {
+	spoke
+	ctx    context.Context //nolint:containedctx // it is that of the request, as with any body
+	left   []byte
+	cut    int // after how many more bytes it is cut; negative: never
+	closed chan struct{}
+	stream bool
+	mine   int
+	start  int
+	after  int64
+	said   wire.Settings
+	mark   bool
+}
+
+// open begins a stream.
+func (b *hubBody) open(r *http.Request) {
+	q := r.URL.Query()
+	after, err := strconv.ParseInt(q.Get("after"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	hello := b.hello(q.Get("marker"), after)
+	hello.Resumed = hello.Continuous && after > 0 && after >= b.window && b.rng.IntN(8) > 0 && !b.settings.Purge
+	b.session++
+	b.say() // the one before hears of it
+	b.stream, b.mine, b.start, b.said, b.after, b.mark = true, b.session, b.starts, b.settings, hello.Revision, hello.Resumed
+	if hello.Resumed {
+		b.after = after
+	}
+	b.left = []byte(lines(wire.Frame{Hello: hello}))
+}
+
+// Close implements io.Closer.
+func (b *hubBody) Close() error {
+	close(b.closed)
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *hubBody) Read(to []byte) (int, error) {
+	for len(b.left) == 0 {
+		if !b.stream {
+			return 0, io.EOF
+		}
+		b.mu.Lock()
+		err := b.more()
+		changed := b.changed
+		b.mu.Unlock()
+		if err != nil && len(b.left) == 0 {
+			return 0, err
+		}
+		if len(b.left) > 0 {
+			break
+		}
+		ping := time.NewTimer(30 * time.Second)
+		select {
+		case <-changed:
+		case <-ping.C:
+			b.left = []byte(lines(wire.Frame{Ping: &wire.Ping{}}))
+		case <-b.ctx.Done():
+			return 0, b.ctx.Err()
+		case <-b.closed:
+			return 0, errors.New("closed")
+		}
+		ping.Stop()
+	}
+	b.mu.Lock()
+	broken := b.dead.Load() || b.mood.away
+	b.mu.Unlock()
+	n := min(len(to), len(b.left))
+	if b.cut >= 0 {
+		n = min(n, b.cut)
+	}
+	if broken || n == 0 {
+		return 0, errCut
+	}
+	copy(to, b.left[:n])
+	b.left = b.left[n:]
+	if b.cut >= 0 {
+		b.cut -= n
+	}
+	return n, nil
+}
+
+// more adds what has happened since the last time.
+func (b *hubBody) more() error {
+	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts {
+		return errCut
+	}
+	var out []any
+	if !b.said.Equal(b.settings) {
+		b.said = b.settings
+		out = append(out, wire.Frame{Settings: &b.said})
+	}
+	if b.mine != b.session {
+		b.stream = false
+		b.left = []byte(lines(append(out, wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})...))
+		return nil
+	}
+	for _, l := range b.log {
+		if l.revision > b.after {
+			out, b.mark = append(out, l.frame), true
+		}
+	}
+	b.after = b.revision
+	if b.mark {
+		out, b.mark = append(out, wire.Frame{Mark: b.center.mark(b.revision)}), false
+	}
+	b.left = []byte(lines(out...))
+	return nil
+}
+
+// canonical is an object as a hub renders it.
+func canonical(v map[string]any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// keysIn are the keys of a content, in order.
+func keysIn(content map[string]wire.Frame) []string { return slices.Sorted(maps.Keys(content)) }

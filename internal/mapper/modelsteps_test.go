@@ -1,0 +1,376 @@
+package mapper
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// identities are what schedules are about.
+var identities = []key.Identity{
+	{Resource: key.Namespaces, Name: "a"},
+	widgetsCRD,
+	{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: "x"},
+	{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: "y"},
+	{Resource: key.NewResource("", "configmaps"), Namespace: "b", Name: "x"},
+	{Resource: key.NewResource("", "configmaps"), Namespace: "b", Name: "z"},
+	{Resource: key.NewResource("batch", "jobs"), Namespace: "a", Name: "j"},
+	{Resource: key.NewResource("example.com", "widgets"), Namespace: "b", Name: "w"},
+}
+
+// act does one step.
+func (w *world) act(s step) {
+	id := identities[s.a%len(identities)]
+	switch n := s.do % 100; {
+	case n < 24:
+		w.edit(id, s.b, s.c)
+	case n < 34:
+		w.drop(id, s.b, s.c)
+	case n < 54:
+		w.tamper(id, s.b, s.c)
+	case n < 62:
+		w.change(s.b, s.c)
+	case n < 70:
+		w.disturb(s.b, s.c)
+	case n < 76:
+		w.restart(s.b, s.c)
+	case n < 84:
+		w.relog(s.b, s.c)
+	default:
+		w.pass(s.b)
+	}
+}
+
+// pass lets time go by: often too little for anything to be done.
+func (w *world) pass(b int) {
+	d := []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, time.Second, 5 * time.Second, 40 * time.Second}[b%8]
+	w.tell("%s pass", d)
+	<-time.After(d)
+}
+
+// edit has the hub say that the location is to have an object.
+func (w *world) edit(id key.Identity, b, c int) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	space := key.Space("s")
+	if b%5 == 0 {
+		space = "t"
+	}
+	k := key.Object{Space: space, Identity: id}.Path()
+	content := w.hub.content(w.hub.revision)
+	// The space that has an identity keeps it.
+	for _, other := range spaceKeys(id) {
+		if f, ok := content[other]; ok && other != k && f.Conflict == nil {
+			w.tell("conflict %s", k)
+			w.hub.write(wire.Frame{Conflict: &wire.Conflict{Key: k, UID: "u-" + string(space), Digest: wire.SumOf([]byte("conflict:" + other)), Owner: other}})
+			return
+		}
+	}
+	if c%9 == 0 {
+		w.tell("hold %s", k)
+		uid := "u-" + string(space)
+		if f := content[k]; f.Put != nil {
+			uid = f.Put.UID
+		}
+		w.hub.write(wire.Frame{Hold: &wire.Hold{Key: k, UID: uid, Digest: wire.SumOf([]byte("hold:rule")), Error: "rule"}})
+		return
+	}
+	w.put(k, id, content[k], b, c)
+}
+
+func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
+	s := servedKind(id.Resource)
+	meta := map[string]any{"name": id.Name}
+	if id.Namespace != "" {
+		meta["namespace"] = id.Namespace
+	}
+	if b%3 == 0 {
+		meta["labels"] = map[string]any{"l": fmt.Sprint(c % 2)}
+	}
+	inside := map[string]any{"v": []string{"1", "2", "3", "4", "1", "2", "3", "bad"}[c%8]}
+	if b%4 == 0 {
+		inside["fixed"] = []string{"one", "two"}[c%2]
+	}
+	if b%7 == 0 {
+		inside["more"] = "more"
+	}
+	version := "v1"
+	if g := id.APIGroup(); g != "" {
+		version = g + "/v1"
+	}
+	body := map[string]any{"apiVersion": version, "kind": s.kind, "metadata": meta, "data": inside}
+	object := canonical(body)
+	uid := "u-" + k[:1]
+	if was.Put != nil && b%10 > 0 {
+		uid = was.Put.UID
+	} else {
+		w.seq++
+		uid += fmt.Sprint(w.seq)
+	}
+	var policy wire.Policy
+	switch b % 11 {
+	case 0:
+		policy.CreateOnly = true
+	case 1:
+		policy.Adopt = true
+	case 2:
+		policy.Recreate = true
+	case 3:
+		policy.Orphan = true
+	case 4:
+		policy.ReportDrift = true
+	case 5:
+		policy.ReturnStatus = true
+	case 6:
+		policy.Adopt, policy.CreateOnly = true, true
+	}
+	p := &wire.Put{Key: k, UID: uid, Generation: int64(w.hub.revision), Digest: wire.SumOf(object), Policy: policy, Object: object}
+	w.cluster.mu.Lock()
+	w.sources[p.Digest] = flatten(body)
+	w.puts[leafOf(wire.Frame{Put: p})] = p
+	w.cluster.mu.Unlock()
+	if was.Put != nil && leafOf(was) == leafOf(wire.Frame{Put: p}) {
+		return
+	}
+	w.tell("put %s uid %s %s %+v", k, uid, object, policy)
+	w.hub.write(wire.Frame{Put: p})
+}
+
+// drop has the hub say that the location is not to have an object any more.
+func (w *world) drop(id key.Identity, b, c int) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	content := w.hub.content(w.hub.revision)
+	if c%12 == 0 { // many at once
+		for _, k := range keysIn(content) {
+			w.tell("del %s", k)
+			w.hub.write(del(k, wire.Unassigned))
+		}
+		return
+	}
+	for _, k := range spaceKeys(id) {
+		if _, ok := content[k]; !ok {
+			continue
+		}
+		cause := []wire.Cause{wire.Deleted, wire.Unassigned}[b%2]
+		w.tell("del %s (%s)", k, cause)
+		w.hub.write(del(k, cause))
+		// Another space's object of the identity takes its place.
+		for _, other := range spaceKeys(id) {
+			if f, ok := content[other]; ok && other != k && f.Conflict != nil {
+				w.put(other, id, wire.Frame{}, b, c)
+			}
+		}
+		return
+	}
+}
+
+// tamper does something at the cluster.
+func (w *world) tamper(id key.Identity, b, c int) {
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	cl, k := w.cluster, id.String()
+	o := cl.objects[k]
+	in := cl.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
+	text := func(s string) *string { s = `"` + s + `"`; return &s }
+	switch {
+	case o == nil && !cl.serves(id.Resource), o == nil && id.Namespace != "" && (in == nil || in.terminating):
+	case o == nil:
+		w.tell("foreign %s", k)
+		n := (&thing{id: id, kind: servedKind(id.Resource).kind, foreign: true, controlled: c%4 == 0}).edit("kubectl", map[string]*string{
+			fieldPath("data", "v"): text("theirs"), fieldPath("data", "own"): text("theirs"),
+		})
+		if c%5 == 0 {
+			n.fields[fieldPath("metadata", "labels", locationLabel)] = `"paris.11111111"` // a copy of our label
+		}
+		cl.set(k, n)
+	case o.terminating:
+	case b%6 == 0 || o.foreign && b%2 == 0:
+		w.tell("delete %s at the cluster", k)
+		cl.remove(k)
+	case o.foreign:
+	case (b%6 == 1 || b%6 == 2) && !w.recorded(o): // nothing would prove it to be ours
+	case b%6 == 1:
+		w.tell("strip the label of %s", k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("metadata", "labels", locationLabel): nil}))
+	case b%6 == 2:
+		w.tell("strip an annotation of %s", k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation): nil}))
+	case b%6 == 3 && id.Resource.Resource == "jobs":
+		w.tell("%s completes", k)
+		n := o.copy()
+		n.status = `{"conditions":[{"type":"Complete","status":"True"}]}`
+		cl.set(k, n)
+	case b%6 == 3:
+		w.tell("status of %s", k)
+		n := o.copy()
+		n.status = fmt.Sprintf(`{"observedGeneration":%d,"n":%d}`, n.generation, c%3)
+		cl.set(k, n)
+	case b%6 == 4:
+		w.tell("remove a field of %s", k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", "v"): nil}))
+	default:
+		w.tell("edit %s at the cluster", k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", "v"): text("tampered" + fmt.Sprint(c%3))}))
+	}
+}
+
+// recorded says that the agent knows the object by its UID.
+func (w *world) recorded(o *thing) (is bool) {
+	if err := w.agent.store.view(func(x *tx) error {
+		r, err := x.record(o.id.String())
+		is = r != nil && r.UID == o.uid
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return is
+}
+
+// change changes how the hub answers.
+func (w *world) change(b, c int) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	m := &w.hub.mood
+	switch b % 10 {
+	case 0:
+		*m = mood{away: true}
+	case 1:
+		*m = mood{refuse: []int{404, 403, 410, 500, 503}[c%5]}
+	case 2:
+		*m = mood{empty: true}
+	case 3:
+		*m = mood{garbage: true}
+	case 4:
+		*m = mood{cut: 1 + c*3}
+	case 5:
+		*m = mood{slow: time.Duration(c) * time.Millisecond}
+	case 6:
+		w.hub.settings.Halt = "paused"
+	case 7:
+		w.hub.session++ // another agent takes over
+	default:
+		*m = mood{}
+		w.hub.settings.Halt = ""
+		w.cluster.mu.Lock()
+		w.frozen = false
+		w.cluster.mu.Unlock()
+	}
+	w.tell("the hub: %+v, halt %q", *m, w.hub.settings.Halt)
+	w.hub.say()
+}
+
+// disturb changes how the cluster answers.
+func (w *world) disturb(b, c int) {
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	cl := w.cluster
+	switch b % 10 {
+	case 0:
+		cl.weather = weather{refuse: 30}
+	case 1:
+		cl.weather = weather{breaks: 30}
+	case 2:
+		cl.weather = weather{lose: 40}
+	case 3:
+		cl.weather = weather{hang: 10, breaks: 5, lose: 5, refuse: 5}
+	case 4:
+		cl.weather = weather{slow: time.Duration(c) * time.Millisecond, lag: time.Duration(c) * 2 * time.Millisecond}
+	case 5:
+		cl.weather = weather{hollow: true}
+	case 6:
+		cl.weather = weather{dark: true}
+	case 7:
+		cl.epoch++ // watches end
+	case 8:
+		cl.compacted = cl.revision
+		cl.epoch += c % 2
+	default:
+		cl.weather = weather{lag: time.Duration(c) * 3 * time.Millisecond}
+	}
+	w.tell("the cluster: %+v", cl.weather)
+	cl.wake()
+}
+
+// restart ends the agent in some way, and starts it again.
+func (w *world) restart(b, c int) {
+	switch b % 5 {
+	case 0, 1:
+		w.tell("kill the agent after %d writes", 1+c%4)
+		w.cluster.mu.Lock()
+		w.line.last = 1 + c%4
+		w.cluster.mu.Unlock()
+	case 2:
+		w.tell("restart the agent")
+		w.start(w.stop(true))
+	case 3:
+		w.tell("kill the agent")
+		w.start(w.stop(false))
+	default:
+		w.tell("the agent loses its store")
+		w.stop(false)
+		w.lives++
+		w.cluster.mu.Lock()
+		for _, o := range w.cluster.objects { // nothing proves it to be ours any more
+			if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
+				o.foreign = true
+			}
+		}
+		w.forgot, w.lost, w.believed = true, true, map[string]want{}
+		w.cluster.mu.Unlock()
+		w.start(fmt.Sprintf("%s/%d", w.dir, w.lives))
+		w.hub.mu.Lock()
+		w.note()
+		w.hub.mu.Unlock()
+	}
+}
+
+// relog does something to the hub's log.
+func (w *world) relog(b, c int) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	switch {
+	case b%4 == 0:
+		w.tell("the hub starts again")
+		w.hub.start()
+	case b%4 == 1:
+		w.hub.window = w.hub.revision
+		w.tell("the hub's window moves on")
+	case b%4 == 2 && len(w.hub.log) > 0:
+		// What is on its way arrives first.
+		w.hub.mu.Unlock()
+		synctest.Wait()
+		believed := w.contentOf()
+		w.hub.mu.Lock()
+		w.cluster.mu.Lock()
+		for k, x := range believed {
+			if was, known := w.believed[k]; !w.allowed[k][x.sum(k)] && !(known && was.sum(k) == x.sum(k)) {
+				w.bad = append(w.bad, k+" is what no hub ever said")
+			}
+		}
+		w.believed = believed
+		w.cluster.mu.Unlock()
+		to := w.hub.log[c%len(w.hub.log)].revision
+		w.tell("the hub is restored from revision %d of %d", to, w.hub.revision)
+		w.hub.restore(to)
+		for _, k := range slices.Sorted(maps.Keys(w.hub.reports)) {
+			if w.hub.rng.IntN(4) == 0 {
+				delete(w.hub.reports, k)
+			}
+		}
+		w.cluster.mu.Lock()
+		w.forgot = true
+		w.cluster.mu.Unlock()
+	default:
+		w.hub.settings.Accept = w.hub.marker(w.hub.revision)
+		w.tell("accept %s", w.hub.settings.Accept)
+		w.hub.say()
+		w.note()
+	}
+}
