@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -296,8 +296,6 @@ func (a *Agent) keepStatus(ctx context.Context) {
 
 // equal compares all but the time.
 func (s Status) equal(o Status) bool {
-	same := maps.Equal(s.States, o.States)
-	s.States, o.States, s.Updated, o.Updated = nil, nil, time.Time{}, time.Time{}
-	a, b := fmt.Sprint(s), fmt.Sprint(o)
-	return same && a == b
+	s.Updated, o.Updated = time.Time{}, time.Time{}
+	return reflect.DeepEqual(s, o)
 }

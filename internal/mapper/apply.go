@@ -18,12 +18,6 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 	if err != nil {
 		return outcome{}, err
 	}
-	source := *t.want().object()
-	if d.adopt && source.Policy.CreateOnly {
-		if body, err = marksOnly(body); err != nil {
-			return outcome{}, err
-		}
-	}
 	if err := r.needNamespace(ctx, t.id.Namespace); err != nil {
 		return outcome{}, err
 	}
@@ -35,9 +29,32 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 		r.metrics.repairs.Inc()
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
+	return r.done(t, d, m), nil
+}
+
+// mark gives an object that is not to be changed, whoever made it, the marks by
+// which it is observed.
+func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, error) {
+	body, err := r.body(t, d.uid)
+	if err != nil {
+		return outcome{}, err
+	}
+	if body, err = marksOnly(body); err != nil {
+		return outcome{}, err
+	}
+	m, err := r.target.mark(ctx, t.view.at, t.id, r.self().manager(), body)
+	if err != nil {
+		return outcome{}, err
+	}
+	return r.done(t, d, m), nil
+}
+
+// done is the outcome of a write that made the object at the target m.
+func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 	if d.adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
+	source := *t.want().object()
 	rec := &record{
 		Space: t.object().Space, Source: source, UID: m.UID, Generation: m.Generation, Fields: m.fields(r.self()),
 		Version: t.view.at.version, Kind: t.view.kind,
@@ -48,7 +65,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 			presence: present, uid: m.UID, revision: m.revision(), fields: rec.Fields,
 			terminating: m.DeletionTimestamp != "",
 		},
-	}, nil
+	}
 }
 
 // body is the object to follow, dressed for the target.

@@ -50,6 +50,9 @@ const (
 	doLook
 	// doNote: record the object that has decision.uid as it is.
 	doNote
+	// doMark: give the object that has decision.uid our marks and record it,
+	// otherwise as it is.
+	doMark
 	// doInspect: find out what of the object that has decision.uid is not as we
 	// left it.
 	doInspect
@@ -188,7 +191,10 @@ func decidePresent(f facts, s source, changed bool) decision {
 	same := known && seen.fields == rec.Fields && !seen.unmarked
 	switch {
 	case s.Policy.CreateOnly && !f.replaced(s):
-		if !known || changed {
+		switch {
+		case seen.unmarked: // the watch does not show it, so nobody would see it go
+			return decision{do: doMark, uid: seen.uid}
+		case !known || changed:
 			return decision{do: doNote, uid: seen.uid}
 		}
 		return applied(s)
@@ -204,7 +210,10 @@ func decidePresent(f facts, s source, changed bool) decision {
 
 // decideForeign is about an object at the target that is not ours.
 func decideForeign(seen observed, s source) decision {
-	if s.Policy.Adopt && !seen.owned {
+	switch {
+	case s.Policy.Adopt && !seen.owned && s.Policy.CreateOnly:
+		return decision{do: doMark, uid: seen.uid, adopt: true}
+	case s.Policy.Adopt && !seen.owned:
 		return decision{do: doApply, uid: seen.uid, adopt: true}
 	}
 	d := decision{

@@ -165,6 +165,15 @@ func TestDecide(t *testing.T) {
 			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f"}}, do: doApply, uid: "f",
 		},
 		{
+			name:  "foreign, adopted and never changed",
+			facts: facts{want: treated("a", wire.Policy{Adopt: true, CreateOnly: true}), seen: observed{presence: foreign, uid: "f"}}, do: doMark, uid: "f",
+		},
+		{
+			name:  "create-only, without marks",
+			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: applied, seen: with(func(o *observed) { o.unmarked = true })},
+			do:    doMark, uid: "target-uid",
+		},
+		{
 			name:  "foreign, of a controller",
 			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f", owned: true}},
 			state: wire.InConflict, reason: "Exists",
@@ -299,7 +308,7 @@ func checkPolicies(t *rapid.T, f facts, d decision) {
 	if d.adopt && (!p.Adopt || f.seen.owned || f.seen.presence != foreign) {
 		t.Errorf("what is not ours is adopted: %+v", d)
 	}
-	if p.CreateOnly && d.do == doApply && d.uid != "" && !d.adopt && !f.replaced(*s) {
+	if p.CreateOnly && d.do == doApply && d.uid != "" && !f.replaced(*s) {
 		t.Errorf("what was made is changed: %+v", d)
 	}
 	if p.ReportDrift && d.do == doApply && d.drift && f.seen.presence == present && f.seen.uid == f.record.UID {

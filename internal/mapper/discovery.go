@@ -21,22 +21,26 @@ func (t *target) probe(ctx context.Context) error {
 	if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/api", accept: fullAnswer}, &core); err != nil {
 		return fmt.Errorf("discover the core API: %w", err)
 	}
-	groups, err := t.groups(ctx)
-	if err != nil {
-		return err
+	if len(core.Versions) == 0 {
+		return errHollow
 	}
-	if len(core.Versions) == 0 || len(groups) == 0 {
-		return errors.New("discover APIs: the target serves none")
-	}
-	return nil
+	_, err := t.groups(ctx)
+	return err
 }
 
-// groups are the target's API groups but the core one.
+// errHollow says that discovery is broken: there is no API server without APIs.
+var errHollow = errors.New("discover APIs: the target serves none")
+
+// groups are the target's API groups but the core one. There are some, or
+// nothing may be concluded from what is not among them.
 func (t *target) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	var l metav1.APIGroupList
 	err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/apis", accept: fullAnswer}, &l)
 	if err != nil {
 		return nil, fmt.Errorf("discover API groups: %w", err)
+	}
+	if len(l.Groups) == 0 {
+		return nil, errHollow
 	}
 	return l.Groups, nil
 }

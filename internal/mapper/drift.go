@@ -120,6 +120,16 @@ func (t *target) tryApply(ctx context.Context, p place, id key.Identity, manager
 	return o.Metadata, err
 }
 
+// mark merges marks into an object that has the UID in the body.
+func (t *target) mark(ctx context.Context, p place, id key.Identity, manager string, body []byte) (objectMeta, error) {
+	var o observation
+	err := t.do(ctx, request{
+		verb: "mark", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {manager}},
+	}, &o)
+	return o.Metadata, err
+}
+
 // marksOnly is the body of an apply without all that is not needed to name and
 // mark the object.
 func marksOnly(body []byte) ([]byte, error) {

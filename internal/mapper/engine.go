@@ -64,6 +64,8 @@ type engine struct {
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
 	queue  queue
+	// inside counts the items in a namespace or of a definition, by the identity of that.
+	inside map[string]int
 	// endings are how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
 	// closed says why nothing may be changed at the target; empty: it may.
@@ -75,7 +77,10 @@ type engine struct {
 }
 
 func newEngine() *engine {
-	e := &engine{endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{}}
+	e := &engine{
+		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
+		inside: map[string]int{},
+	}
 	e.wake.L = &e.mu
 	return e
 }
@@ -185,6 +190,9 @@ func (e *engine) item(o key.Object) (*item, bool) {
 		it.seen.presence = absent
 	}
 	e.items[id] = it
+	for _, in := range containers(o.Identity) {
+		e.inside[in]++
+	}
 	return it, !ok
 }
 
@@ -245,9 +253,9 @@ func (e *engine) awaits(id key.Identity) bool {
 	return ok && it.wanted && it.state == ""
 }
 
-// inside counts the items in a namespace, or of a resource, that are desired and
+// within counts the items in a namespace, or of a resource, that are desired and
 // those that are not, other than the one that asks.
-func (e *engine) inside(in func(key.Identity) bool) (wanted, leaving int) {
+func (e *engine) within(in func(key.Identity) bool) (wanted, leaving int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
@@ -338,6 +346,15 @@ func (e *engine) count(it *item, s wire.State) {
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
 	delete(e.items, it.id)
+	for _, in := range containers(parseIdentity(it.id)) {
+		if e.inside[in]--; e.inside[in] > 0 {
+			continue
+		}
+		delete(e.inside, in)
+		if c, ok := e.items[in]; ok && !c.wanted { // it may go now
+			e.queue.push(c)
+		}
+	}
 	delete(e.endings, it.id)
 	it.kind.items--
 	before := it.kind.status > 0

@@ -173,8 +173,11 @@ func (w *observer) run(ctx context.Context) {
 		switch {
 		case missingKind(err):
 			revision = ""
+			if broken := w.target.probe(ctx); broken != nil {
+				w.trouble(broken) // nothing is known of any kind
+				break
+			}
 			w.engine.lost(w.Resource, unserved)
-			w.trouble(err)
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 			revision = ""
 			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)

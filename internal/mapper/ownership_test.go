@@ -149,7 +149,8 @@ func TestTraced(t *testing.T) {
 	}{
 		{"applied", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, -1, true},
 		{"never applied", wire.Report{State: wire.Failed}, nil, -1, false},
-		{"released", wire.Report{State: wire.Orphaned, Digest: digest("a")}, nil, -1, false},
+		{"released", wire.Report{State: wire.Orphaned, Reason: reasonReleased, Digest: digest("a")}, nil, -1, false},
+		{"in use", wire.Report{State: wire.Orphaned, Reason: "InUse", Digest: digest("a")}, nil, -1, true},
 		{"recorded", wire.Report{State: wire.Applied, Digest: digest("a")}, recordOf("s", "u", "a"), -1, false},
 		{"desired", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, 0, false},
 	} {

@@ -240,6 +240,8 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		return r.apply(ctx, t, d)
 	case doNote:
 		return r.note(t, f, d), nil
+	case doMark:
+		return r.mark(ctx, t, d)
 	case doInspect:
 		return r.inspect(ctx, t, f, d)
 	case doRemove:
@@ -258,7 +260,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		o := outcome{decision: d, record: t.record, keep: d.state == ""}
 		if f.seen != t.view.seen {
 			o.seen = &f.seen
-			if f.seen.presence == foreign { // which the watch can't show
+			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // what becomes of it the watch can't show
 				o.seen = &observed{presence: absent, taken: true, revision: t.view.seen.revision}
 			}
 		}

@@ -120,10 +120,7 @@ func anotherLocation(label string, l identity) bool {
 }
 
 // cascades says whether the object may be deleted with what others have in it.
-func (r *reconciler) cascades(ctx context.Context, t *turn, uid string) bool {
-	m, err := r.target.get(ctx, t.view.at, t.id)
-	return err == nil && m.UID == uid && m.Annotations[v1alpha1.CascadeAnnotation] == "true"
-}
+func (m *objectMeta) cascades() bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
 
 // remember keeps in what is recorded of an object the policy that was the last
 // before it ceased to be desired.

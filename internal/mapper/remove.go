@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// inUseRetry is how long something in use is left alone.
-	inUseRetry = 10 * time.Minute
+	// inUseRetry is how long something in use is left alone: what others have in it
+	// is not observed.
+	inUseRetry = time.Minute
 	// emptyingRetry is the longest wait for something that is about to be empty.
 	emptyingRetry = 15 * time.Second
 	// maxPages bounds the search for something foreign.
@@ -32,9 +33,17 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		o.state, o.reason, o.failed = wire.Removing, "NotEmpty", true
 		o.retry = backoff(t.view.failures, firstRetry, emptyingRetry)
 		return o, nil
-	case use.by != "" && (use.desired || !r.cascades(ctx, t, d.uid)):
-		o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", use.by, inUseRetry
-		return o, nil
+	case use.by != "":
+		m, err := r.target.get(ctx, t.view.at, t.id)
+		switch {
+		case missingObject(err, t.id), err == nil && m.UID != d.uid:
+			return outcome{forget: true, seen: r.gone(t)}, nil
+		case err != nil:
+			return o, err
+		case use.desired || !m.cascades():
+			o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", use.by, inUseRetry
+			return o, nil
+		}
 	}
 	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid)
 	switch {
@@ -83,23 +92,23 @@ func (r *reconciler) removalRefused(ctx context.Context, t *turn, d decision, re
 }
 
 // verifyKind finds out whether the resource is gone, and all its objects with it,
-// or whether the target only fails to serve it.
+// or whether the target only fails to serve it, or serves it again by now.
+// Objects of Kubernetes' own kinds do not go when a target stops serving them.
 func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
 	_, err := r.target.get(ctx, crdPlace, crd)
-	undefined := missingObject(err, crd)
-	if undefined {
-		// A kind that is built in has no definition: it is gone if a target that gives
-		// such an answer still does not serve it.
-		_, err = r.target.get(ctx, t.view.at, t.id)
-	}
-	if undefined && missingKind(err) {
-		return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
-	}
-	if err != nil && !missingKind(err) && !missingObject(err, t.id) && !missingNamespace(err, t.id) {
+	if err != nil && !missingKind(err) && !missingObject(err, crd) {
 		return outcome{}, err
 	}
-	// Once it is served, and listed, this has another turn.
+	_, builtin := builtinGroups[t.id.Group]
+	if missingObject(err, crd) && !builtin {
+		switch now, err := r.target.find(ctx, t.id.Resource); {
+		case err != nil:
+			return outcome{}, err
+		case now.version == "":
+			return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
+		}
+	}
 	return outcome{record: t.record, decision: decision{
 		state: wire.Removing, reason: "NoSuchResource", retry: time.Minute,
 		message: "the location does not serve this resource now",
@@ -111,6 +120,18 @@ type usage struct {
 	ours    bool   // objects of ours, that are to go too
 	by      string // something else: what
 	desired bool   // which is what the location is to have
+}
+
+// containers are the identities of what an object is in: its namespace, and the
+// definition of its kind.
+func containers(id key.Identity) (in []string) {
+	if id.Namespace != "" {
+		in = append(in, key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String())
+	}
+	if _, builtin := builtinGroups[id.Group]; !builtin {
+		in = append(in, key.Identity{Resource: key.CRDs, Name: id.Resource.Resource + "." + id.APIGroup()}.String())
+	}
+	return in
 }
 
 // useOf finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
@@ -127,7 +148,7 @@ func (r *reconciler) useOf(ctx context.Context, id key.Identity) (usage, error) 
 	default:
 		return usage{}, nil
 	}
-	wanted, leaving := r.engine.inside(in)
+	wanted, leaving := r.engine.within(in)
 	if wanted > 0 {
 		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
 	}

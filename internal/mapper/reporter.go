@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -113,6 +114,9 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 	var answer wire.ReportsAnswer
 	if err := json.NewDecoder(io.LimitReader(body, wire.MaxLine)).Decode(&answer); err != nil {
 		return false, fmt.Errorf("reports: decode answer: %w", err)
+	}
+	if answer.Revision == 0 { // whoever says so has not taken them
+		return false, errors.New("reports: the answer names no revision")
 	}
 	for _, f := range answer.Refused {
 		r.log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)

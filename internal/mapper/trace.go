@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // trace has the objects of a resource observed of which nothing but reports is
@@ -33,7 +32,7 @@ func (t *turn) traced() bool {
 		return false
 	}
 	r := t.before[t.object().Space]
-	return r != nil && !r.Digest.IsZero() && r.State != wire.Orphaned
+	return r != nil && !r.Digest.IsZero() && r.Reason != reasonReleased
 }
 
 // teach tells of a resource in what version and kind its objects are observed,
