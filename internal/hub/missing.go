@@ -11,10 +11,10 @@ import (
 )
 
 // refuseResource answers for a resource that nobody serves as a kube-apiserver
-// does: its router knows the versions that are built in, and of others nothing.
+// does: its router knows the groups that are built in, and of others nothing.
 func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
 	for _, k := range catalog.Kinds() {
-		if k.Custom == nil && k.GVR.Group == info.APIGroup && k.GVR.Version == info.APIVersion {
+		if k.Custom == nil && k.GVR.Group == info.APIGroup {
 			h.refuse(w, r, unrouted(http.StatusNotFound))
 			return
 		}

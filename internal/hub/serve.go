@@ -149,7 +149,11 @@ func (h *Hub) definedAnywhere(gvr schema.GroupVersionResource) (*kinds.Kind, boo
 }
 
 func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {
-	if r.URL.Path == "/version" {
+	switch {
+	case r.Method != http.MethodGet:
+		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		return
+	case r.URL.Path == "/version":
 		h.serveVersion(w, r)
 		return
 	}

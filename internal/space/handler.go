@@ -9,7 +9,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/warning"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
@@ -38,13 +37,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 		return nil, err
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		ctx := WithSpace(req.Context(), space)
-		if kind.Custom != nil {
-			for _, message := range kind.Custom.Warnings() {
-				warning.AddWarning(ctx, "", message)
-			}
-		}
-		handle(w, req.WithContext(ctx))
+		handle(w, req.WithContext(WithSpace(req.Context(), space)))
 	}, nil
 }
 
@@ -52,6 +45,9 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
 	resource := kind.GVR.GroupResource()
 	if space != key.Root && info.Verb != "get" && (kind.Resource == key.Spaces || kind.Resource == key.Locations) {
+		return apierrors.NewMethodNotSupported(resource, info.Verb)
+	}
+	if kind.Resource == key.Namespaces && info.Verb == "deletecollection" {
 		return apierrors.NewMethodNotSupported(resource, info.Verb)
 	}
 	inNamespace := info.Namespace != "" && kind.Resource != key.Namespaces
@@ -62,7 +58,7 @@ func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) 
 		return apierrors.NewMethodNotSupported(resource, info.Verb)
 	case kind.Namespaced && !inNamespace:
 		return apierrors.NewNotFound(resource, info.Name)
-	case info.Verb == "create" && info.Name != "":
+	case info.Verb == "create" && info.Name != "", info.Name == "" && (info.Verb == "update" || info.Verb == "patch") && kind.Custom == nil:
 		return apierrors.NewMethodNotSupported(resource, info.Verb)
 	}
 	return nil

@@ -2,8 +2,11 @@ package space
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/key"
@@ -21,6 +24,9 @@ func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, e
 	}
 	if name == "" {
 		return key.Object{}, apierrors.NewBadRequest("name is required")
+	}
+	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+		return key.Object{}, apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
 	}
 	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Name: name}}
 	if kind.Namespaced {

@@ -74,3 +74,20 @@ func demandsVersion(r key.Resource) bool {
 	}
 	return false
 }
+
+// returnsDeleted says for which built-in resources the answer to a deletion is
+// the deleted object in Kubernetes, and a mere Status for the rest.
+func returnsDeleted(r key.Resource) bool {
+	switch r.Group {
+	case "resource.k8s.io":
+		return true
+	case "storage.k8s.io":
+		return r.Resource != "csistoragecapacities"
+	case key.CoreGroup:
+		switch r.Resource {
+		case "namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services":
+			return true
+		}
+	}
+	return false
+}

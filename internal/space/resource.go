@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -125,6 +126,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 			return storage.SelectionPredicate{Label: l, Field: f, GetAttrs: kind.SelectableFields}
 		},
 		DeleteCollectionWorkers: deleters,
+		ReturnDeletedObject:     kind.Custom == nil && returnsDeleted(kind.Resource),
 
 		CreateStrategy: strategy,
 		UpdateStrategy: strategy,
@@ -199,6 +201,19 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 		return nil, false, err
 	}
 	return o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
+// DeleteCollection answers with what was deleted; as items of a list, objects
+// of built-in kinds do not say their kind.
+func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+	deleted, err := o.Store.DeleteCollection(ctx, validate, options, listOptions)
+	if err != nil || o.kind.Custom != nil {
+		return deleted, err
+	}
+	return deleted, meta.EachListItem(deleted, func(item runtime.Object) error {
+		item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		return nil
+	})
 }
 
 // statusStorage writes the status of the objects of one kind.

@@ -2,7 +2,9 @@ package space
 
 import (
 	"context"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +47,6 @@ func (s inert) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if err != nil {
 		return // the caller has had one of the same object
 	}
-	m.SetGeneration(0)
 	if s.kind.Generation {
 		m.SetGeneration(1)
 	}
@@ -67,12 +68,36 @@ func (s inert) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
-	return validation.ValidateObjectMetaAccessor(m, s.kind.Namespaced, s.name, field.NewPath("metadata"))
+	path := field.NewPath("metadata")
+	return append(validation.ValidateObjectMetaAccessor(m, s.kind.Namespaced, s.name, path), s.validateFinalizers(m, path)...)
 }
 
-// ValidateUpdate has nothing to add to what is asked of all metadata.
-func (inert) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
-	return nil
+// ValidateUpdate adds to what is asked of the metadata of every kind.
+func (s inert) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
+	}
+	return s.validateFinalizers(m, field.NewPath("metadata"))
+}
+
+// validateFinalizers refuses names that are not of a domain, as Kubernetes does
+// for its own kinds, except for those that mean something to it. CRDs and
+// APIServices come from elsewhere and may have any.
+func (s inert) validateFinalizers(m metav1.Object, path *field.Path) (problems field.ErrorList) {
+	if s.kind.Resource == key.CRDs || s.kind.Resource.Group == "apiregistration.k8s.io" {
+		return nil
+	}
+	for i, name := range m.GetFinalizers() {
+		switch {
+		case strings.Contains(name, "/"):
+		case name == string(corev1.FinalizerKubernetes), name == metav1.FinalizerOrphanDependents, name == metav1.FinalizerDeleteDependents:
+		default:
+			problems = append(problems, field.Invalid(path.Child("finalizers").Index(i), name,
+				"name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return problems
 }
 
 func (inert) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }

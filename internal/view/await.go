@@ -28,7 +28,7 @@ func (s *Server) await(ctx context.Context, version string) error {
 func parseVersion(version string) (int64, error) {
 	rev, err := storage.APIObjectVersioner{}.ParseResourceVersion(version)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(err.Error())
+		return 0, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	const largest = 1<<63 - 1
 	return int64(min(rev, largest)), nil

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,6 +104,9 @@ func (r *reader) object(row *table.Row, rev int64) *object {
 
 // Get returns one object.
 func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) (runtime.Object, error) {
+	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+		return nil, badName(name, problems)
+	}
 	version := ""
 	if opts != nil {
 		version = opts.ResourceVersion
@@ -122,6 +127,11 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), name)
 	}
 	return found, nil
+}
+
+// badName is in the words of Kubernetes' registries.
+func badName(name string, problems []string) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
 }
 
 // List returns the objects that the options ask for, in the order of their
@@ -240,7 +250,8 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 func inconsistent(start string) error {
 	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve " +
-		"the remainder of the results, which may then miss or repeat what changed in between.")
+		"the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that " +
+		"were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	token, err := storage.EncodeContinue(placeRoot+start, placeRoot, latest)
 	if err != nil {
 		return fmt.Errorf("continue at %q: %w", start, err)

@@ -169,6 +169,9 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 	if info.Subresource != "" && info.Subresource != kinds.StatusSubresource {
 		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
 	}
+	if misplaced(k, info) {
+		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name)
+	}
 	r, scope := s.reader(l, k), k.Scope(info.Subresource)
 	if scope == nil {
 		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
@@ -185,6 +188,18 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 		return cuttable(handlers.ListResource(r, r, scope, info.Verb == "watch", s.config.WatchTimeout)), nil
 	}
 	return nil, apierrors.NewMethodNotSupported(k.GVR.GroupResource(), info.Verb)
+}
+
+// misplaced says that nothing is at a path: a cluster-scoped resource below a
+// namespace, or a name of a namespaced one without.
+func misplaced(k *kinds.Kind, info *request.RequestInfo) bool {
+	switch {
+	case k.Namespaced:
+		return info.Namespace == "" && info.Verb == "get" // of lists, a selector may tell the name
+	case k.Resource == key.Namespaces: // the path of a namespace itself is below it
+		return info.Namespace != "" && info.Namespace != info.Name
+	}
+	return info.Namespace != ""
 }
 
 // unavailable turns a failed wait into an answer that tells clients to try again.

@@ -38,17 +38,23 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err != nil {
 		return refused(expired(err))
 	}
+	token, err := r.credential()
+	if err != nil {
+		return refused(expired(err))
+	}
 	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
 	if err != nil {
 		redefined.close()
+		token.close()
 		return refused(expired(err))
 	}
 	if err := r.server.begin(); err != nil {
 		redefined.close()
+		token.close()
 		sub.Close()
 		return nil, err
 	}
-	w.redefined = redefined
+	w.redefined, w.token = redefined, token
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.sub, w.results, w.ended = sub, make(chan watch.Event, pendingEvents), make(chan struct{})
 	go w.run(ctx)
@@ -73,6 +79,8 @@ type watcher struct {
 	cursor int64
 	// redefined tells when the kind is no longer what it was.
 	redefined redefinition
+	// token tells when the token of the location is another one.
+	token credential
 	// woken says that the subscription woke the watch while it was busy.
 	woken   bool
 	results chan watch.Event
@@ -119,6 +127,7 @@ func (w *watcher) run(ctx context.Context) {
 	defer w.cancel()
 	defer w.sub.Close()
 	defer w.redefined.close()
+	defer w.token.close()
 	timer := newBookmarkTimer(ctx, w.reader.server.config.BookmarkEvery)
 	defer timer.Stop()
 	err := w.follow(ctx, timer)
@@ -159,6 +168,9 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 		}
 		if w.locationGone() {
 			return table.ErrExpired
+		}
+		if w.token.changed() {
+			return errStopped
 		}
 		for _, step := range steps {
 			if ends && step.Rev > until {
@@ -206,6 +218,8 @@ func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
 	case <-w.sub.Wake():
 		return nil
 	case <-w.redefined.wake():
+		return nil
+	case <-w.token.wake():
 		return nil
 	case <-timer.C:
 		timer.rang()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,26 @@ func TestWatchesEnd(t *testing.T) {
 			t.Error("a watch began after Close")
 		}
 	})
+}
+
+// TestAnotherTokenEndsWatches: a location's watches end with the token that they
+// were opened by, those of others go on.
+func TestAnotherTokenEndsWatches(t *testing.T) {
+	f := newFixture(t)
+	first := f.apply(table.Update{Key: key.Enrolment("north"), Value: []byte("1")})
+	from := metainternalversion.ListOptions{ResourceVersion: strconv.FormatInt(first, 10)}
+	north, south := watchFrom(t.Context(), t, f, Location("north"), from), watchFrom(t.Context(), t, f, Location("south"), from)
+	defer north.Stop()
+	defer south.Stop()
+	f.apply(table.Update{Key: key.Enrolment("north"), Value: []byte("2")})
+	if e, ok := <-north.ResultChan(); ok {
+		t.Errorf("%v, want the end of the watch", e)
+	}
+	select {
+	case e, ok := <-south.ResultChan():
+		t.Errorf("%v %v when the token of another was replaced", e, ok)
+	case <-time.After(50 * time.Millisecond):
+	}
 }
 
 // TestFailedWatchDoesNotStay: what the handlers start and never Stop ends with
