@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -20,6 +21,15 @@ func expired(err error) error {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 	}
 	return apierrors.NewInternalError(err)
+}
+
+// tooOld is expired, with the revisions that matter, for a watch that begins.
+func (r *reader) tooOld(w *watcher, err error) error {
+	if !errors.Is(err, table.ErrExpired) {
+		return expired(err)
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)",
+		w.cursor, r.server.config.Table.Floor(r.lens.topic(w.query))))
 }
 
 // refused is a watch whose only event says that it can't begin where the client

@@ -46,7 +46,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err != nil {
 		redefined.close()
 		token.close()
-		return refused(expired(err))
+		return refused(r.tooOld(w, err))
 	}
 	if err := r.server.begin(); err != nil {
 		redefined.close()
