@@ -18,11 +18,11 @@ import (
 
 const (
 	// window is how many revisions the hub of the test remembers.
-	window = 300
+	window = 200
 	// written are the changes in one go, each of about pieceBytes: more than fits
 	// into the network's buffers and the window together.
-	written    = 1000
-	pieceBytes = 24 << 10
+	written    = 400
+	pieceBytes = 40 << 10
 	// slowOnes never read.
 	slowOnes = 20
 )
