@@ -40,7 +40,8 @@ unit: gcc ## the tests of the packages, with the race detector
 .PHONY: system
 system: build kube peers clock $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
-	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m ./... | $(GATE)
+	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 
 .PHONY: gcc
 gcc:

@@ -116,8 +116,10 @@ func newOperator(t *testing.T, s *space, name string) *operator {
 		Scheme:         operatorScheme(t),
 		LeaderElection: true, LeaderElectionID: leaderName, LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		Controller:                    config.Controller{SkipNameValidation: new(true)},
+		// Of ConfigMaps only metadata is cached; what is in one is asked of the space.
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
 		t.Fatal(err)
