@@ -1,6 +1,7 @@
 package env
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -27,35 +28,28 @@ type Network struct {
 	address, other string
 }
 
-// blocks is the range of addresses that is set aside for tests of networks, in
-// blocks of a size that each test takes one of.
-const (
-	blocks    = "198.18.0.0"
-	blockSize = 32
-)
+// blockSize is how many addresses a test takes of those that are set aside for
+// tests of networks.
+const blockSize = 32
 
 // StartNetwork makes a network with the tool ip of iproute2, which needs root. It
 // ends with the test.
 func StartNetwork(t T) *Network {
 	t.Helper()
-	_, port := splitAddress(address(t)) // nobody else has it
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatalf("start a network: %v", err)
-	}
-	block := (n - firstPort) % (1 << 17 / blockSize)
-	base := netip.MustParseAddr(blocks).As4()
+	blocks := netip.MustParsePrefix("198.18.0.0/15")
+	block := reserve(t, "network", 0, 1<<(32-blocks.Bits())/blockSize, func(int) error { return nil })
+	name, base := strconv.Itoa(block), blocks.Addr().As4()
 	at := func(i int) string {
-		sum := int(base[2])<<8 + block*blockSize + i
-		return netip.AddrFrom4([4]byte{base[0], base[1] + byte(sum>>16), byte(sum >> 8), byte(sum)}).String()
+		number := binary.BigEndian.Uint32(base[:]) + uint32(block*blockSize+i)
+		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, number))).String()
 	}
 	net := &Network{
-		t: t, site: "orrery-site-" + port, router: "orrery-router-" + port,
+		t: t, site: "orrery-site-" + name, router: "orrery-router-" + name,
 		Hub: at(1), gateway: at(9), address: at(10), other: at(11), Beside: at(17),
 	}
 	net.remove() // what a test has left that was killed
 	t.Cleanup(net.remove)
-	out, cluster := "or"+port, "oc"+port
+	out, cluster := "or"+name, "oc"+name
 	for _, args := range []string{
 		"netns add " + net.router,
 		"netns add " + net.site,

@@ -17,41 +17,54 @@ const (
 	lastPort  = 32000
 )
 
-// address reserves a loopback address for as long as the test runs. Test
-// processes on one machine agree by file locks, which the kernel drops when a
-// process dies.
+// address reserves a loopback address for as long as the test runs.
 func address(t T) string {
 	t.Helper()
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("orrery-test-ports-%d", os.Getuid()))
+	return loopback(reserve(t, "port", firstPort, lastPort, func(port int) error {
+		probe, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			return err
+		}
+		return probe.Close()
+	}))
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// reserve takes one of the things with a number from first up to, not including,
+// end that is free, for as long as the test runs. Test processes on one machine agree by file locks, which the kernel drops
+// when a process dies.
+func reserve(t T, thing string, first, end int, free func(n int) error) int {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("orrery-test-%ss-%d", thing, os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatalf("reserve a port: %v", err)
+		t.Fatalf("reserve a %s: %v", thing, err)
 	}
 	for range 1000 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		lock, err := lockPort(dir, port)
+		n := first + rand.IntN(end-first)
+		file, err := lock(filepath.Join(dir, strconv.Itoa(n)))
 		if err != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = lock.Close() })
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if free(n) != nil {
+			_ = file.Close() // it is another's
+			continue
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		return n
 	}
-	t.Fatalf("reserve a port: none is free between %d and %d", firstPort, lastPort)
-	return ""
+	t.Fatalf("reserve a %s: none is free from %d to %d", thing, first, end)
+	return 0
 }
 
-func lockPort(dir string, port int) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+func lock(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-		return nil, fmt.Errorf("lock port %d: %w", port, err)
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %q: %w", name, err)
 	}
-	probe, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		_ = lock.Close()
-		return nil, err
-	}
-	return lock, probe.Close()
+	return file, nil
 }
