@@ -72,9 +72,8 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 	var object []byte
 	if err := r.store.view(func(x *tx) error {
-		_, b, err := x.want(t.object().Path())
-		object = bytes.Clone(b)
-		return err
+		object = bytes.Clone(x.object(t.object().Path()))
+		return nil
 	}); err != nil {
 		return nil, err
 	}

@@ -52,6 +52,14 @@ func (t *tx) want(k string) (*want, []byte, error) {
 	return &w, object, nil
 }
 
+// object returns the object's bytes of a desired entry, without decoding the
+// entry, which is a twentieth of a full sync. They are valid until the transaction
+// ends.
+func (t *tx) object(k string) []byte {
+	_, object, _ := bytes.Cut(t.Bucket(desiredBucket).Get([]byte(k)), []byte("\n"))
+	return object
+}
+
 // setWant replaces the desired entry of a key, old being the present one.
 func (t *tx) setWant(k string, old *want, w want, object []byte) error {
 	if old != nil {
