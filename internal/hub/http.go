@@ -138,7 +138,7 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	handler = h.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = genericapifilters.WithCacheControl(handler)
-	handler = genericapifilters.WithRequestInfo(handler, h.requestInfo)
+	handler = genericapifilters.WithRequestInfo(handler, lenient{h.requestInfo})
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
 	handler = genericapifilters.WithAuditInit(handler)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,19 @@ func asRouted(kind *kinds.Kind, err error) error {
 		return unrouted(http.StatusNotFound)
 	}
 	return err
+}
+
+// lenient knows what a request is about as Kubernetes does, but takes the path of
+// nothing for that, where Kubernetes blames itself.
+type lenient struct{ request.RequestInfoResolver }
+
+// NewRequestInfo implements request.RequestInfoResolver.
+func (l lenient) NewRequestInfo(r *http.Request) (*request.RequestInfo, error) {
+	info, err := l.RequestInfoResolver.NewRequestInfo(r)
+	if err != nil {
+		return &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}, nil //nolint:nilerr // it is answered below
+	}
+	return info, nil
 }
 
 func unrouted(code int) error {

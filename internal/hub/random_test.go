@@ -242,7 +242,7 @@ func text(v any) string {
 
 // follow watches from where it stopped until it has seen the state that a list
 // gave.
-func (w *watcher) follow(t *testing.T, resource dynamic.ResourceInterface, want map[string]string) bool {
+func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want map[string]string) bool {
 	t.Helper()
 	if maps.Equal(w.seen, want) {
 		return true

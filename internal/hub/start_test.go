@@ -35,13 +35,13 @@ const patience = 20 * time.Second
 // running is a hub in this process.
 type running struct {
 	*Hub
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	stop func()
 }
 
 // start runs a hub on a data directory until the test ends or stop is called.
-func start(t *testing.T, dir string, configure ...func(*Config)) *running {
+func start(t testing.TB, dir string, configure ...func(*Config)) *running {
 	t.Helper()
 	config := DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
@@ -89,7 +89,7 @@ func start(t *testing.T, dir string, configure ...func(*Config)) *running {
 	return &running{Hub: h, t: t, dir: dir, stop: stop}
 }
 
-type logWriter struct{ t *testing.T }
+type logWriter struct{ t testing.TB }
 
 func (l logWriter) Write(p []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(p)))
@@ -223,7 +223,7 @@ func (a *agent) do(ctx context.Context, method, path string, body io.Reader) *ht
 
 // stream is an open desired stream.
 type stream struct {
-	t      *testing.T
+	t      testing.TB
 	lines  *bufio.Reader
 	cancel context.CancelFunc
 	frames chan wire.Frame
