@@ -55,8 +55,7 @@ func comeAndGo(t *testing.T, h *hub, round int) {
 	t.Logf("%d spaces inhabited in %s", generation, time.Since(start))
 	start = time.Now()
 	many(t, generation, func(ctx context.Context, i int) error {
-		_, err := h.must(ctx, http.StatusOK, http.MethodDelete, fmt.Sprintf("%s/s-%d-%d", spaces, round, i), "", "")
-		return err
+		return h.must(ctx, http.StatusOK, http.MethodDelete, fmt.Sprintf("%s/s-%d-%d", spaces, round, i), "", "")
 	})
 	env.Eventually(t, soon, func() error {
 		if n := len(h.get(spaces).at("items").Array()); n > 0 {
@@ -71,7 +70,7 @@ func comeAndGo(t *testing.T, h *hub, round int) {
 // say is different in one of some, and known again in the next round: compiled
 // CRDs are kept, up to a limit, when no space has them.
 func (h *hub) inhabit(ctx context.Context, name string, i int) error {
-	if _, err := h.must(ctx, http.StatusCreated, http.MethodPost, spaces, asJSON, spaceNamed(name)); err != nil {
+	if err := h.must(ctx, http.StatusCreated, http.MethodPost, spaces, asJSON, spaceNamed(name)); err != nil {
 		return err
 	}
 	const different = 10
@@ -83,22 +82,22 @@ func (h *hub) inhabit(ctx context.Context, name string, i int) error {
 		{crds, crd},
 		{gadgets, gadget("v1", "g", "")},
 	} {
-		if _, err := s.must(ctx, http.StatusCreated, http.MethodPost, made[0], asJSON, made[1]); err != nil {
+		if err := s.must(ctx, http.StatusCreated, http.MethodPost, made[0], asJSON, made[1]); err != nil {
 			return err
 		}
 	}
 	if i%5 == 0 {
-		if _, err := s.must(ctx, http.StatusCreated, http.MethodPost, "/apis/orrery.dev/v1alpha1/placements", asJSON, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},
+		if err := s.must(ctx, http.StatusCreated, http.MethodPost, "/apis/orrery.dev/v1alpha1/placements", asJSON, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},
 			"spec":{"locations":[{"names":["edge"]}],"downsync":[{"resources":["configmaps","gadgets"]}]}}`); err != nil {
 			return err
 		}
 	}
 	for _, path := range []string{"/apis", "/openapi/v3/apis/example.org/v1", configMaps + "?limit=1", "/api/v1/namespaces?limit=1"} {
-		if _, err := s.must(ctx, http.StatusOK, http.MethodGet, path, "", ""); err != nil {
+		if err := s.must(ctx, http.StatusOK, http.MethodGet, path, "", ""); err != nil {
 			return err
 		}
 	}
-	if _, err := s.must(ctx, http.StatusOK, http.MethodPatch, gadgets+"/g?fieldManager=test", asApply, gadget("v1", "g", "")); err != nil {
+	if err := s.must(ctx, http.StatusOK, http.MethodPatch, gadgets+"/g?fieldManager=test", asApply, gadget("v1", "g", "")); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -54,8 +54,8 @@ func TestSlowWatchersAreCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
-		slow = append(slow, resp)
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		slow = append(slow, resp) //nolint:bodyclose // closed when the test ends
 	}
 	readers := []*watching{s.watch(path), s.watch(path), newAPI(t, h.PathConfig("spaces/s"), false, nil).watch(path)}
 	seen := make(chan []string, len(readers))

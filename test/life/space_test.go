@@ -31,7 +31,7 @@ type watching struct {
 func (a *api) watch(path string) *watching {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(a.t.Context())
-	resp, err := a.open(ctx, http.MethodGet, path, "", "")
+	resp, err := a.open(ctx, http.MethodGet, path, "", "") //nolint:bodyclose // closed by the reader below
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -231,8 +231,7 @@ func fill(t *testing.T, a *api, n int) {
 		if i%10 == 0 {
 			metadata = held
 		}
-		_, err := a.must(ctx, http.StatusCreated, http.MethodPost, configMaps, asJSON, configMap(fmt.Sprint("c-", i), metadata))
-		return err
+		return a.must(ctx, http.StatusCreated, http.MethodPost, configMaps, asJSON, configMap(fmt.Sprint("c-", i), metadata))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -191,9 +192,7 @@ func (l *life) pages(m *model, o object) {
 	all, token := state{}, ""
 	for {
 		got := l.expect(l.send(m, http.MethodGet, path+"&continue="+token, "", ""), http.StatusOK)
-		for p, k := range l.listed(m, o.resource, got) {
-			all[p] = k
-		}
+		maps.Copy(all, l.listed(m, o.resource, got))
 		if token = got.at("metadata.continue").String(); token == "" {
 			break
 		}

@@ -27,8 +27,7 @@ func TestNamespaceOfThousands(t *testing.T) {
 	}
 	many(t, crowd, func(ctx context.Context, i int) error {
 		path, body := member(i)
-		_, err := s.must(ctx, http.StatusCreated, http.MethodPost, path, asJSON, body)
-		return err
+		return s.must(ctx, http.StatusCreated, http.MethodPost, path, asJSON, body)
 	})
 	for i := range 5 { // the same names next door
 		path, body := member(i)
