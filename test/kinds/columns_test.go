@@ -25,8 +25,8 @@ func TestTablesAreThoseOfKubernetes(t *testing.T) {
 	cluster := env.StartCluster(t, "tables", env.APIOnly(), env.APIServerArgs("--disable-admission-plugins="+
 		"ServiceAccount,Priority,RuntimeClass,DefaultIngressClass,DefaultStorageClass,ResourceQuota,LimitRanger,"+
 		"ValidatingAdmissionPolicy,MutatingAdmissionPolicy,ValidatingAdmissionWebhook,MutatingAdmissionWebhook"))
-	space, real := newAPI(t, config), newAPI(t, cluster.Config)
-	for _, a := range []api{space, real} {
+	space, stock := newAPI(t, config), newAPI(t, cluster.Config)
+	for _, a := range []api{space, stock} {
 		a.must(t, http.MethodPost, "/api/v1/namespaces", asYAML, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+shop+"}"))
 	}
 	all := samples(t, config)
@@ -35,14 +35,14 @@ func TestTablesAreThoseOfKubernetes(t *testing.T) {
 		if is, ok := statuses[s.gvk.Kind]; ok && !slices.Contains(unlikely, s.gvk.Kind) {
 			status = []byte(`{"status":` + is + `}`)
 		}
-		compareTables(t, real, space, s, status)
+		compareTables(t, stock, space, s, status)
 	}
 	for _, s := range tableSamples(t, all) {
 		var status []byte
 		if is := s.written(t)["status"]; is != nil && !slices.Contains(unlikely, s.gvk.Kind) {
 			status = encode(t, map[string]any{"status": is})
 		}
-		compareTables(t, real, space, s, status)
+		compareTables(t, stock, space, s, status)
 	}
 }
 
@@ -53,14 +53,14 @@ var unlikely = []string{
 	"ResourceClaim",             // reserved, but not allocated
 }
 
-func compareTables(t *testing.T, real, space api, s sample, status []byte) {
+func compareTables(t *testing.T, stock, space api, s sample, status []byte) {
 	t.Run(s.String()+"."+s.name, func(t *testing.T) {
-		want, got := tablesOf(t, real, s, status), tablesOf(t, space, s, status)
+		want, got := tablesOf(t, stock, s, status), tablesOf(t, space, s, status)
 		for i := range want {
 			if !s.never() {
 				got[i].expectCounts(t)
 			}
-			want[i].compare(t, s, got[i])
+			got[i].compare(t, s, want[i])
 		}
 	})
 }
@@ -127,23 +127,23 @@ func (is *table) expectCounts(t *testing.T) {
 
 // compare expects that a space has the columns and cells of Kubernetes, but for
 // those that only a controller or an allocator there has filled.
-func (want *table) compare(t *testing.T, s sample, got *table) {
+func (is *table) compare(t *testing.T, s sample, want *table) {
 	t.Helper()
-	if len(got.columns) != len(want.columns) {
-		t.Errorf("columns %v, want %v", got.columns, want.columns)
+	if len(is.columns) != len(want.columns) {
+		t.Errorf("columns %v, want %v", is.columns, want.columns)
 		return
 	}
 	for i, c := range want.columns {
 		for _, field := range []string{"name", "type", "format", "priority"} {
-			if fmt.Sprint(got.columns[i][field]) != fmt.Sprint(c[field]) {
-				t.Errorf("%s of column %v is %v, want %v", field, c["name"], got.columns[i][field], c[field])
+			if fmt.Sprint(is.columns[i][field]) != fmt.Sprint(c[field]) {
+				t.Errorf("%s of column %v is %v, want %v", field, c["name"], is.columns[i][field], c[field])
 			}
 		}
 		name := fmt.Sprint(c["name"])
 		if why := differing[s.gvk.Kind+" "+name]; why != "" {
 			continue
 		}
-		if g, w := fmt.Sprint(got.cells[i]), fmt.Sprint(want.cells[i]); g != w && !isAge(name) {
+		if g, w := fmt.Sprint(is.cells[i]), fmt.Sprint(want.cells[i]); g != w && !isAge(name) {
 			t.Errorf("%s is %q, want %q", name, g, w)
 		}
 	}

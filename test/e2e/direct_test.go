@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+// TestDirectAssignment places an object by its own annotation.
+func TestDirectAssignment(t *testing.T) {
+	w := newShop(t, "north")
+	north := w.Sites["north"]
+	w.kubectl("create", "configmap", "direct", "--from-literal=a=b")
+	w.kubectl("annotate", "configmap", "direct", `orrery.dev/assigned-locations=["north","nowhere"]`)
+	w.expectField(north, world.ConfigMaps, "default", "direct", "map[a:b]", "data")
+	w.Invariants()
+	w.Eventually("the table of the space says so", func() error {
+		row := strings.Fields(w.kubectl("get", "configmap", "direct", "--no-headers"))
+		if counts := strings.Join(row[len(row)-3:], " "); counts != "1 1 0" {
+			return fmt.Errorf("placed, applied and failed are %s", counts)
+		}
+		return nil
+	})
+	why := env.Orrery(t, w.space, "why", "configmap/direct", "--location", "north")
+	if !strings.Contains(why, "orrery.dev/assigned-locations") {
+		t.Errorf("orrery why printed:\n%s", why)
+	}
+	w.kubectl("annotate", "configmap", "direct", "orrery.dev/assigned-locations-")
+	w.Eventually("it leaves", func() error { return isGone(north.Get(t, world.ConfigMaps, "default", "direct")) })
+	w.Invariants()
+}
