@@ -173,10 +173,10 @@ func manyDefinitions(t *testing.T, h hubOfAll) {
 	users.Wait()
 	env.Eventually(t, soon, func() error {
 		list, err := s.client.Resource(crds).List(s.ctx(), metav1.ListOptions{})
-		if err != nil || len(list.Items) > 0 {
-			return fmt.Errorf("%d definitions are left: %v", len(list.Items), err)
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d definitions are left", len(list.Items))
 		}
-		return nil
+		return err
 	})
 }
 

@@ -69,9 +69,9 @@ func (s space) kubectl(args ...string) string {
 	return env.Kubectl(s.t, s.kubeconfig, args...)
 }
 
-func (s space) apply(yaml string, args ...string) string {
+func (s space) apply(yaml string, args ...string) {
 	s.t.Helper()
-	return env.KubectlIn(s.t, s.kubeconfig, yaml, append([]string{"apply", "-f", "-"}, args...)...)
+	env.KubectlIn(s.t, s.kubeconfig, yaml, append([]string{"apply", "-f", "-"}, args...)...)
 }
 
 // prints has kubectl print something.
