@@ -27,6 +27,9 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 	}
 	if d.drift {
 		r.metrics.repairs.Inc()
+		if t.view.contested > 0 {
+			r.metrics.contested.Inc()
+		}
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
 	return r.done(t, d, m), nil
@@ -66,6 +69,17 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 			terminating: m.DeletionTimestamp != "",
 		},
 	}
+}
+
+// contested says of what is applied that another writer at the location changes
+// it whenever it has been repaired, until it has been calm for a while.
+func (t *turn) contested(o outcome) outcome {
+	if t.view.contested > 0 && !o.keep && o.state == wire.Applied && o.reason == "" {
+		o.reason = reasonContested
+		o.message = "another writer at the location keeps changing it back; it is repaired less and less often"
+		o.retry = t.view.contested + 1
+	}
+	return o
 }
 
 // body is the object to follow, dressed for the target.

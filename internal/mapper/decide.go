@@ -70,10 +70,12 @@ const (
 	doClaim
 )
 
-// Reasons of what is applied and yet not compared.
+// Reasons of what is applied, and yet not compared or not left so.
 const (
 	reasonCompleted  = "Completed"
 	reasonCreateOnly = "CreateOnly"
+	// reasonContested: it is applied, and has to be again and again.
+	reasonContested = "Contested"
 )
 
 // retries of what no event announces.

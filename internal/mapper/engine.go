@@ -225,19 +225,21 @@ type view struct {
 	kind     string
 	state    wire.State
 	failures uint8
-	// calm is how long to wait before drift is repaired.
-	calm   time.Duration
-	ending ending
+	// calm is how long to wait before drift is repaired, contested how long the
+	// object yet counts as one that another writer wants otherwise.
+	calm, contested time.Duration
+	ending          ending
 }
 
 // view copies what the engine knows of an item that a worker has.
 func (e *engine) view(it *item) view {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := time.Now()
 	v := view{
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
-		calm: repairDelay(it.repairs, it.repaired, time.Now()), ending: e.endings[it.id],
+		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
 		v.seen.presence = it.kind.sight

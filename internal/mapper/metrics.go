@@ -8,11 +8,12 @@ import (
 
 // metrics are one agent's. They are registered only if somebody asks for them.
 type metrics struct {
-	requests *prometheus.CounterVec
-	repairs  prometheus.Counter
-	frames   prometheus.Counter
-	reports  prometheus.Counter
-	sessions prometheus.Counter
+	requests  *prometheus.CounterVec
+	repairs   prometheus.Counter
+	contested prometheus.Counter
+	frames    prometheus.Counter
+	reports   prometheus.Counter
+	sessions  prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -24,7 +25,9 @@ func newMetrics() *metrics {
 			Namespace: "orrery_agent", Name: "target_requests_total",
 			Help: "Requests to the target by verb and status code; code 0: no answer.",
 		}, []string{"verb", "code"}),
-		repairs:  counter("drift_repairs_total", "Objects applied again because they had been changed or deleted at the target."),
+		repairs: counter("drift_repairs_total", "Objects applied again because they had been changed or deleted at the target."),
+		contested: counter("contested_repairs_total",
+			"Repairs of objects that another writer at the location keeps changing."),
 		frames:   counter("frames_total", "Frames taken from the hub."),
 		reports:  counter("reports_total", "Reports that the hub has acknowledged."),
 		sessions: counter("sessions_total", "Sessions opened with the hub."),
@@ -42,7 +45,7 @@ func (m *metrics) register(r prometheus.Registerer, status func() Status) error 
 			func() float64 { return value(status()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.repairs, m.frames, m.reports, m.sessions,
+		m.requests, m.repairs, m.contested, m.frames, m.reports, m.sessions,
 		gauge("connected", "1 while a session with the hub is open.", func(s Status) float64 {
 			if s.Connected {
 				return 1

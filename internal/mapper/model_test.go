@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,7 +126,9 @@ type world struct {
 	line   *lifeline
 	cancel context.CancelFunc
 	ended  chan struct{}
-	corpse string // the directory with the store as it was when the agent died
+	file   *os.File // that of the store
+	full   bool     // it cannot be written
+	corpse string   // the directory with the store as it was when the agent died
 
 	// What follows is guarded by the cluster's lock.
 
@@ -191,9 +194,16 @@ func (w *world) start(dir string) {
 			client: &http.Client{Transport: spoke{center: w.hub, dead: &w.line.dead}},
 		},
 	}
-	if a.store, err = openStoreWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, "paris", log); err != nil {
+	if a.store, err = openStoreWith(bolt.Options{
+		NoSync: true, NoGrowSync: true, Timeout: lockWait, FreelistType: bolt.FreelistMapType,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			w.file, err = os.OpenFile(name, flag, mode)
+			return w.file, err
+		},
+	}, dir, "paris", log); err != nil {
 		w.t.Fatal(err)
 	}
+	w.full = false
 	a.build()
 	if err := a.load(); err != nil {
 		w.t.Fatal(err)
@@ -273,12 +283,33 @@ func (w *world) play(schedule []step) error {
 	return w.settle(len(schedule)%2 == 0)
 }
 
+// fill makes the disk refuse what the agent writes, or take it again.
+func (w *world) fill(full bool) {
+	if full == w.full {
+		return
+	}
+	flag := os.O_RDWR
+	if full {
+		flag = os.O_RDONLY
+	}
+	f, err := os.OpenFile(w.file.Name(), flag, 0)
+	if err == nil {
+		err = errors.Join(syscall.Dup3(int(f.Fd()), int(w.file.Fd()), syscall.O_CLOEXEC), f.Close())
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.full = full
+	w.tell("the disk is full: %v", full)
+}
+
 // heal ends all faults but what a hub was restored from.
 func (w *world) heal() {
 	w.hub.mu.Lock()
 	w.hub.mood, w.hub.settings.Halt = mood{}, ""
 	w.hub.say()
 	w.hub.mu.Unlock()
+	w.fill(false)
 	w.calm()
 	w.cluster.mu.Lock()
 	w.frozen = false
@@ -346,6 +377,9 @@ func (w *world) settle(long bool) error {
 	return nil
 }
 
+// heard says that what the hub says reaches the agent's store.
+func (w *world) heard() bool { return !w.full && w.hub.mood == mood{slow: w.hub.mood.slow} }
+
 // contentOf are the desired entries that the agent's store holds.
 func (w *world) contentOf() map[string]want {
 	all := map[string]want{}
@@ -411,7 +445,7 @@ func (w *world) note() {
 func (w *world) rest() (heard bool) {
 	believed := w.contentOf()
 	w.hub.mu.Lock()
-	heard = w.hub.mood == mood{slow: w.hub.mood.slow}
+	heard = w.heard()
 	w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()

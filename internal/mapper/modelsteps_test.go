@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -36,8 +37,10 @@ func (w *world) act(s step) {
 		w.tamper(id, s.b, s.c)
 	case n < 62:
 		w.change(s.b, s.c)
-	case n < 70:
+	case n < 68:
 		w.disturb(s.b, s.c)
+	case n < 70:
+		w.fill(s.b%3 > 0)
 	case n < 76:
 		w.restart(s.b, s.c)
 	case n < 84:
@@ -373,4 +376,84 @@ func (w *world) relog(b, c int) {
 		w.hub.say()
 		w.note()
 	}
+}
+
+// TestModelFullDisk tampers with the same object again and again while nothing can
+// be written to the disk, also after the agent has started on it anew.
+func TestModelFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		id := identities[2]
+		w.edit(id, 7, 1)
+		settled := func(what string) {
+			t.Helper()
+			if err := w.settle(false); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		settled("placed")
+		for _, again := range []bool{false, true} {
+			w.fill(true)
+			for n := range 4 {
+				w.tamper(id, 5, n)
+				settled(fmt.Sprintf("edited for the %d. time", n+1))
+				w.tamper(id, 0, n)
+				settled(fmt.Sprintf("deleted for the %d. time", n+1))
+			}
+			if w.agent.store.failing.Load() == nil {
+				t.Fatal("the disk is not full")
+			}
+			if !again {
+				w.start(w.stop(false))
+			}
+		}
+		w.heal()
+		settled("there is room again")
+	})
+}
+
+// TestModelContested has another writer undo every repair at once. The agent does
+// not fight at its speed, says what is going on, and forgets it when there is peace.
+func TestModelContested(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		id := identities[2]
+		w.edit(id, 7, 1)
+		if err := w.settle(false); err != nil {
+			t.Fatal(err)
+		}
+		before := w.cluster.writes
+		report := func() wire.Report {
+			w.hub.mu.Lock()
+			defer w.hub.mu.Unlock()
+			return w.hub.reports[spaceKeys(id)[0]]
+		}
+		const fight = 20 * time.Minute
+		for start := time.Now(); time.Since(start) < fight; <-time.After(200 * time.Millisecond) {
+			synctest.Wait()
+			w.tamper(id, 5, 0)
+		}
+		synctest.Wait()
+		if n := w.cluster.writes - before; n > 12+int(fight/(40*time.Second)) {
+			t.Errorf("it was repaired %d times within %s", n, fight)
+		}
+		if r := report(); r.State != wire.Applied || r.Reason != reasonContested {
+			t.Errorf("the report says %s/%s", r.State, r.Reason)
+		}
+		if err := w.settle(false); err != nil { // it is repaired for good
+			t.Error(err)
+		}
+		<-time.After(repairCalm << 4)
+		synctest.Wait()
+		if r := report(); r.State != wire.Applied || r.Reason != "" {
+			t.Errorf("after the fight the report says %s/%s", r.State, r.Reason)
+		}
+		if len(w.bad) > 0 {
+			t.Error(w.bad)
+		}
+	})
 }

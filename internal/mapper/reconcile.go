@@ -213,7 +213,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
-			return o
+			return t.contested(o)
 		case errors.Is(err, errLook), preconditionFailed(err):
 			if f.seen, err = r.look(ctx, t); err != nil {
 				return r.refused(t, err)
