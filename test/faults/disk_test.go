@@ -44,8 +44,12 @@ func TestAgentDiskFull(t *testing.T) {
 	if !e.Agent.Running() {
 		t.Fatal("the agent ended")
 	}
-	e.tamper("kept")
-	e.has("kept", "1")
+	for range 3 {
+		e.tamper("kept")
+		e.has("kept", "1")
+		e.steal("kept")
+		e.has("kept", "1")
+	}
 	if n := e.deletions(start); n > 0 {
 		t.Errorf("the agent deleted %d objects", n)
 	}
