@@ -147,19 +147,19 @@ func conditionTrue(conditions []apiextensionsv1.CustomResourceDefinitionConditio
 	})
 }
 
-// lockDefinitions returns when no other CRD is being written by this process
-// and the table shows all that were; done ends it.
+// lockDefinitions returns when no other CRD of the space is being written by this
+// process and the table shows all that were; done ends it.
 func (s *Server) lockDefinitions(ctx context.Context) (done func(), err error) {
-	select {
-	case s.definitions <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for other definitions to be written: %w", ctx.Err())
+	space, _ := SpaceFrom(ctx)
+	done, err = s.definitions.lock(ctx, space)
+	if err != nil {
+		return nil, fmt.Errorf("wait for other definitions to be written: %w", err)
 	}
 	if err := s.catchUp(ctx); err != nil {
-		<-s.definitions
+		done()
 		return nil, err
 	}
-	return func() { <-s.definitions }, nil
+	return done, nil
 }
 
 // catchUp waits until the table shows everything committed before the call.

@@ -87,8 +87,8 @@ type Server struct {
 	builtins map[*kinds.Kind]*resource
 	customs  *lru.Cache
 
-	// definitions serializes the writes of CRDs, which must agree on names.
-	definitions chan struct{}
+	// definitions serializes the writes of CRDs of a space, which must agree on names.
+	definitions turns
 }
 
 // New makes a Server.
@@ -109,7 +109,7 @@ func New(config Config) (*Server, error) {
 		config:      config,
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
-		definitions: make(chan struct{}, 1),
+		definitions: turns{of: map[key.Space]*turn{}},
 	}
 	s.client = &kubernetes.Client{
 		Client: config.Client.Client,
