@@ -203,6 +203,9 @@ func (c *Cluster) apiServerArgs() []string {
 
 func (c *Cluster) path(file string) string { return filepath.Join(c.Dir, file) }
 
+// EtcdURL is where the cluster's etcd takes clients.
+func (c *Cluster) EtcdURL() string { return c.etcdURL }
+
 // AuditLog is the file that Requests reads, one JSON value per line.
 func (c *Cluster) AuditLog() string { return c.path(auditLog) }
 

@@ -1,0 +1,121 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// stream is an open watch.
+type stream struct {
+	side   *side
+	cancel context.CancelFunc
+	events chan map[string]any // closed at the end of the stream
+}
+
+// watch opens a watch. If the server refuses, that is in the transcript, and the
+// stream has no events.
+func (s *side) watch(path string, headers ...string) *stream {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	w := &stream{side: s, cancel: cancel, events: make(chan map[string]any, 1000)}
+	s.mu.Lock()
+	s.streams = append(s.streams, w)
+	s.mu.Unlock()
+	s.say("WATCH %s", path)
+	resp, err := s.send(ctx, http.MethodGet, path, "", headers...)
+	if err != nil {
+		s.say("  no answer")
+		close(w.events)
+		return w
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		a := answer{code: resp.StatusCode, header: resp.Header}
+		if json.NewDecoder(resp.Body).Decode(&a.object) != nil {
+			a.object = nil
+		}
+		s.log.answer(a)
+		close(w.events)
+		return w
+	}
+	s.say("  %d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
+	go func() {
+		defer resp.Body.Close()
+		defer close(w.events)
+		for decoder := json.NewDecoder(resp.Body); ; {
+			decoder.UseNumber()
+			var event map[string]any
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			select {
+			case w.events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// next is the next event, which is noted, or nil.
+func (w *stream) next() map[string]any {
+	select {
+	case event, ok := <-w.events:
+		if !ok {
+			w.side.say("  the watch ended")
+			return nil
+		}
+		w.side.say("  %v", event["type"])
+		object, _ := event["object"].(map[string]any)
+		if object["kind"] == "Table" {
+			w.side.log.table(answer{object: object})
+			return event
+		}
+		w.side.log.value(object)
+		return event
+	case <-time.After(patience):
+		w.side.say("  nothing came")
+		return nil
+	}
+}
+
+// take notes n events.
+func (w *stream) take(n int) {
+	for range n {
+		if w.next() == nil {
+			return
+		}
+	}
+}
+
+// names notes type and name of events up to one of the named object, for
+// watches where the objects themselves are not what matters.
+func (w *stream) names(until string) {
+	for {
+		select {
+		case event, ok := <-w.events:
+			if !ok {
+				w.side.say("  the watch ended")
+				return
+			}
+			a := answer{object: event}
+			w.side.say("  %v %s", event["type"], a.text("object", "metadata", "name"))
+			if a.text("object", "metadata", "name") == until || event["type"] == "ERROR" {
+				return
+			}
+		case <-time.After(patience):
+			w.side.say("  nothing came")
+			return
+		}
+	}
+}
+
+// rest notes what comes until the stream ends.
+func (w *stream) rest() {
+	for w.next() != nil {
+	}
+}
+
+func (w *stream) close() { w.cancel() }
