@@ -9,11 +9,18 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/space"
 )
 
 // refuseResource answers for a resource that nobody serves as a kube-apiserver
 // does: its router knows the groups that are built in, and of others nothing.
+// Views have no groups but those of what is in them.
 func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
+	_, ofSpace := space.SpaceFrom(r.Context())
+	if !ofSpace {
+		h.refuse(w, r, unrouted(http.StatusNotFound))
+		return
+	}
 	for _, k := range catalog.Kinds() {
 		if k.Custom == nil && k.GVR.Group == info.APIGroup {
 			h.refuse(w, r, unrouted(http.StatusNotFound))

@@ -50,7 +50,7 @@ func TestBadInput(t *testing.T) {
 		{"another kind", configMaps, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`, 400, metav1.StatusReasonBadRequest, "Secret"},
 		{"a wrong type", configMaps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"k":1}}`, 400, metav1.StatusReasonBadRequest, ""},
 		{"an unknown field, strict", configMaps + "?fieldValidation=Strict", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"dta":{}}`, 400, metav1.StatusReasonBadRequest, "dta"},
-		{"an unknown resource", shop + "/apis/example.org/v1/gadgets", `{}`, 404, metav1.StatusReasonNotFound, ""},
+		{"an unknown resource", shop + "/api/v1/gadgets", `{}`, 404, metav1.StatusReasonNotFound, ""},
 		{"an unknown space", "/spaces/nowhere/api/v1/namespaces", `{}`, 404, metav1.StatusReasonNotFound, "nowhere"},
 		{"an unknown namespace", shop + "/api/v1/namespaces/nowhere/configmaps", configMap("x", "", ""), 404, metav1.StatusReasonNotFound, "nowhere"},
 		{"an object's name", configMaps, configMap("Not_A_Name", "", ""), 422, metav1.StatusReasonInvalid, "metadata.name"},
