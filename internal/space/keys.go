@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/key"
@@ -25,7 +25,7 @@ func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, e
 	if name == "" {
 		return key.Object{}, apierrors.NewBadRequest("name is required")
 	}
-	if problems := path.IsValidPathSegmentName(name); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return key.Object{}, apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
 	}
 	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Name: name}}

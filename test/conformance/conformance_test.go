@@ -42,13 +42,13 @@ const spaceName = "shop"
 // TestConformance runs every behaviour against both sides, and then those that
 // are about a server that has forgotten what was.
 func TestConformance(t *testing.T) {
-	real := startReal(t)
+	genuine := startReal(t)
 	t.Run("all", func(t *testing.T) {
 		space := startSpace(t)
 		for _, b := range append(behaviours(), definitions()...) {
 			t.Run(b.name, func(t *testing.T) {
 				t.Parallel()
-				b.compare(t, real, space)
+				b.compare(t, genuine, space)
 			})
 		}
 	})
@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 		space := startSpace(t, "--window-revisions="+fmt.Sprint(window))
 		space.forget = fillWindow
 		for _, b := range forgetful() {
-			t.Run(b.name, func(t *testing.T) { b.compare(t, real, space) })
+			t.Run(b.name, func(t *testing.T) { b.compare(t, genuine, space) })
 		}
 	})
 }
@@ -91,9 +91,9 @@ func newServer(t *testing.T, config *rest.Config) *server {
 }
 
 // compare runs the behaviour on both sides at once.
-func (b behaviour) compare(t *testing.T, real, space *server) {
+func (b behaviour) compare(t *testing.T, genuine, space *server) {
 	t.Helper()
-	sides := []*side{newSide(t, real, b.name), newSide(t, space, b.name)}
+	sides := []*side{newSide(t, genuine, b.name), newSide(t, space, b.name)}
 	var running sync.WaitGroup
 	for _, s := range sides {
 		running.Go(func() {

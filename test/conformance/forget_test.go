@@ -39,7 +39,7 @@ func compact(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer etcd.Close()
+	defer func() { _ = etcd.Close() }()
 	now, err := etcd.Get(ctx, "/registry/none")
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 func generateName(s *side) {
 	cms := s.in("configmaps")
-	generated := func(meta string) answer {
+	generated := func(meta string) {
 		a, err := s.do("POST", cms, `{"apiVersion":"v1","kind":"ConfigMap","metadata":`+meta+`}`)
 		prefix := a.text("metadata", "generateName")
 		s.say("%s: %v %d", meta, err, a.code)
@@ -15,7 +15,6 @@ func generateName(s *side) {
 		s.log.hide(a.text("details", "name"), "(generated)")
 		s.log.answer(a)
 		s.say("%d letters behind the prefix", len(strings.TrimPrefix(a.text("metadata", "name"), prefix)))
-		return a
 	}
 	generated(`{"generateName":"web-"}`)
 	generated(`{"generateName":"` + strings.Repeat("x", 250) + `"}`)

@@ -23,7 +23,7 @@ func (s *side) watch(path string, headers ...string) *stream {
 	s.streams = append(s.streams, w)
 	s.mu.Unlock()
 	s.say("WATCH %s", path)
-	resp, err := s.send(ctx, http.MethodGet, path, "", headers...)
+	resp, err := s.send(ctx, http.MethodGet, path, "", headers...) //nolint:bodyclose // by who reads it, below
 	if err != nil {
 		s.say("  no answer")
 		close(w.events)

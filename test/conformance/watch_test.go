@@ -8,8 +8,8 @@ func (s *side) update(name string, labels ...string) answer {
 	return s.quietly(http.MethodPut, s.in("configmaps", name), configMap(name, labels...))
 }
 
-func (s *side) remove(name string) answer {
-	return s.quietly(http.MethodDelete, s.in("configmaps", name), "")
+func (s *side) remove(name string) {
+	s.quietly(http.MethodDelete, s.in("configmaps", name), "")
 }
 
 func watchFromARevision(s *side) {
@@ -203,17 +203,13 @@ func watchOfOtherForms(s *side) {
 }
 
 // define makes a CRD of Widgets and waits until they can be used.
-func (s *side) define(group, schema string, more ...string) {
-	s.defineVersions(group, `[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":`+schema+`}}]`, more...)
+func (s *side) define(group, schema string) {
+	s.defineVersions(group, `[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":`+schema+`}}]`)
 	s.eventually(s.inGroup(group+"/v1", "widgets"), http.StatusOK)
 }
 
-func (s *side) defineVersions(group, versions string, more ...string) {
-	extra := ""
-	for _, m := range more {
-		extra += "," + m
-	}
+func (s *side) defineVersions(group, versions string) {
 	s.quietly(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"widgets.`+group+`"},"spec":{"group":"`+group+`","scope":"Namespaced",
-"names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList","shortNames":["wd"]},"versions":`+versions+extra+`}}`)
+"names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList","shortNames":["wd"]},"versions":`+versions+`}}`)
 }
