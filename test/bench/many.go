@@ -18,11 +18,11 @@ const manyNamespace = "many"
 func (b *bench) loadFew() error  { return b.load(b.size.few) }
 func (b *bench) loadMany() error { return b.load(b.size.many) }
 
-func (b *bench) measureFew() error { return b.measureLoaded("few") }
+func (b *bench) measureFew() error { return b.measureLoaded("few", b.size.few) }
 
 // measureMany also has the agent connect anew.
 func (b *bench) measureMany() error {
-	if err := b.measureLoaded("many"); err != nil {
+	if err := b.measureLoaded("many", b.size.many); err != nil {
 		return err
 	}
 	return b.reconnect()
@@ -44,19 +44,23 @@ func (b *bench) load(n int) error {
 	if err := b.fill(manyNamespace, b.loaded, n); err != nil {
 		return err
 	}
-	b.loaded = n
 	b.placed += more
-	err := b.settled(manyNamespace, n, n)
-	b.rest = time.Now()
+	if err := b.settled(manyNamespace, n, n); err != nil {
+		return err
+	}
+	b.loaded, b.rest = n, time.Now()
 	b.t.Logf("%d objects more at the site in %s", more, time.Since(start).Round(time.Second))
-	return err
+	return nil
 }
 
 // measureLoaded reads the memory of the site's agent, once it has had size.idle of
 // rest since its last object came, and restarts it twice: with nothing changed,
 // and with an object that somebody changed while it was away. What an object
 // costs is the difference to an agent without objects, divided by the objects.
-func (b *bench) measureLoaded(name string) error {
+func (b *bench) measureLoaded(name string, n int) error {
+	if b.loaded != n {
+		return fmt.Errorf("%d objects could not be placed", n)
+	}
 	if !wait(b.ctx, b.size.idle-time.Since(b.rest)) {
 		return b.ctx.Err()
 	}
