@@ -33,7 +33,7 @@ func tooLarge(s *side) {
 
 func deepJSON(s *side) {
 	s.create("a")
-	for _, depth := range []int{100, 9_000, 11_000, 200_000} {
+	for _, depth := range []int{100, 11_000, 200_000} {
 		s.say("depth %d", depth)
 		object := `{"metadata":{"name":"d` + s.number() + `"},"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}`
 		s.post(s.in("configmaps"), object)

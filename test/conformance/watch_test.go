@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 )
 
 func (s *side) update(name string, labels ...string) answer {
@@ -99,17 +101,15 @@ func bookmarks(s *side) {
 	start := s.create("a")
 	w := s.watch(s.in("configmaps") + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + start.rv())
 	s.create("b")
-	seen := map[string]bool{}
+	// A bookmark may come before what was written meanwhile, and so behind it.
+	last := map[string]answer{}
 	for event := range w.events {
 		a := answer{object: event}
-		line := a.text("type") + " " + a.text("object", "kind") + " " + a.text("object", "metadata", "name")
-		if !seen[line] {
-			seen[line] = true
-			s.say("  %s", line)
-			if a.text("type") == "BOOKMARK" {
-				s.log.value(a.at("object"))
-			}
-		}
+		last[a.text("type")+" "+a.text("object", "metadata", "name")] = a
+	}
+	for _, what := range slices.Sorted(maps.Keys(last)) {
+		s.say("  %s", what)
+		s.log.value(last[what].at("object"))
 	}
 	s.say("ended")
 }
