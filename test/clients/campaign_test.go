@@ -9,7 +9,7 @@ import (
 // Campaign is the Go type of the kind that campaigns defines.
 type Campaign struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec struct {
 		Product  string `json:"product"`
@@ -24,7 +24,7 @@ type Campaign struct {
 // CampaignList is what a list of them is.
 type CampaignList struct {
 	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
+	metav1.ListMeta `json:"metadata,omitzero"`
 
 	Items []Campaign `json:"items"`
 }
@@ -42,7 +42,7 @@ func (l *CampaignList) DeepCopyObject() runtime.Object {
 	out.ListMeta = *l.ListMeta.DeepCopy()
 	out.Items = make([]Campaign, len(l.Items))
 	for i := range l.Items {
-		out.Items[i] = *l.Items[i].DeepCopyObject().(*Campaign) //nolint:errcheck // it is what it was made from
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*Campaign)
 	}
 	return &out
 }

@@ -126,7 +126,7 @@ func newOperator(t *testing.T, s *space, name string) *operator {
 	}
 	o := &operator{name: name, space: s, manager: m, recorder: m.GetEventRecorder("campaigns")}
 	err = m.GetFieldIndexer().IndexField(t.Context(), &Campaign{}, byProduct, func(o client.Object) []string {
-		return []string{o.(*Campaign).Spec.Product} //nolint:errcheck // what it was asked for
+		return []string{o.(*Campaign).Spec.Product}
 	})
 	if err != nil {
 		t.Fatal(err)
