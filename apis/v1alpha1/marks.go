@@ -16,6 +16,9 @@ const (
 	SourceNamespaceAnnotation = "orrery.dev/source-namespace"
 	SourceNameAnnotation      = "orrery.dev/source-name"
 	SourceUIDAnnotation       = "orrery.dev/source-uid"
+	// ImpliedAnnotation is on Namespaces that an agent made for what is in them
+	// only; its value is as that of LocationLabel.
+	ImpliedAnnotation = "orrery.dev/implied"
 )
 
 const (

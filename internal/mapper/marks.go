@@ -18,9 +18,8 @@ import (
 
 const (
 	// locationLabel finds what the agent has made; the other marks prove it.
-	locationLabel = v1alpha1.LocationLabel
-	// impliedMark is on namespaces that the agent made for what is in them.
-	impliedMark    = "orrery.dev/implied"
+	locationLabel  = v1alpha1.LocationLabel
+	impliedMark    = v1alpha1.ImpliedAnnotation
 	managerPrefix  = "orrery/"
 	applyOperation = "Apply"
 	shortUIDLength = 8

@@ -71,8 +71,6 @@ type kindOf struct {
 	namespaced    bool
 }
 
-func (s kindOf) place() place { return place{s.Resource, s.version} }
-
 var kindsServed = []kindOf{
 	{key.Namespaces, "v1", "Namespace", false},
 	{key.NewResource("", "configmaps"), "v1", "ConfigMap", true},

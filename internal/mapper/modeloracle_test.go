@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -243,7 +244,7 @@ func (w *world) winner(id key.Identity, desired map[string]want) (k string, x *w
 			continue
 		}
 		space, _, _ := strings.Cut(candidate, "/")
-		if x == nil || o != nil && !o.foreign && o.meta("labels", "orrery.dev/space") == space {
+		if x == nil || o != nil && !o.foreign && o.meta("labels", v1alpha1.SpaceLabel) == space {
 			k, x = candidate, &y
 		}
 	}
@@ -311,7 +312,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 		return wire.Applied, reasonCompleted, nil
 	case o != nil && o.foreign && !implied(o) && (!s.Policy.Adopt || o.controlled):
 		return wire.InConflict, "Exists", nil
-	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", "orrery.dev/source-uid") == s.UID:
+	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
 		return wire.Applied, reasonCreateOnly, nil
 	case bad && (o == nil || !w.equals(o, fields)):
 		return wire.Failed, "*", nil
@@ -327,7 +328,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 		return wire.Applied, reasonCreateOnly, nil
 	case w.equals(o, fields):
 		return wire.Applied, "", nil
-	case s.Policy.ReportDrift && o.meta("annotations", "orrery.dev/source-uid") == s.UID:
+	case s.Policy.ReportDrift && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
 		return wire.Failed, "Drifted", nil
 	}
 	return "", "", fmt.Errorf("it is %v, not %v", o.fields, fields)
@@ -336,7 +337,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 // equals says that an object has our marks and what is desired, and nothing that
 // is left of what was desired before.
 func (w *world) equals(o *thing, fields map[string]string) bool {
-	if o.meta("labels", locationLabel) == "" || o.meta("annotations", "orrery.dev/source-name") != o.id.Name {
+	if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
 		return false
 	}
 	for p, v := range fields {

@@ -133,7 +133,7 @@ func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
 	case 6:
 		policy.Adopt, policy.CreateOnly = true, true
 	}
-	p := &wire.Put{Key: k, UID: uid, Generation: int64(w.hub.revision), Digest: wire.SumOf(object), Policy: policy, Object: object}
+	p := &wire.Put{Key: k, UID: uid, Generation: w.hub.revision, Digest: wire.SumOf(object), Policy: policy, Object: object}
 	w.cluster.mu.Lock()
 	w.sources[p.Digest] = flatten(body)
 	w.puts[leafOf(wire.Frame{Put: p})] = p

@@ -128,7 +128,7 @@ func (w *watchBody) next() error {
 		if o.id.Resource != w.kind {
 			continue
 		}
-		kind := ""
+		var kind string
 		switch {
 		case before && after:
 			kind = "MODIFIED"

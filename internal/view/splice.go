@@ -9,12 +9,13 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
 // SpaceAnnotation tells, in reads across spaces, which space an object is in.
-const SpaceAnnotation = "orrery.dev/space"
+const SpaceAnnotation = v1alpha1.SpaceAnnotation
 
 // document is an object as JSON, without what a view adds to its metadata. The
 // bytes may be the table's own and are never changed.

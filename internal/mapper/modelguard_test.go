@@ -1,0 +1,166 @@
+package mapper
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestModelGuard takes random numbers of objects from a location, by policy or by
+// deletion, with kills and time in between. What waits for a confirmation is, to
+// the object, what a naive count says, and everything else goes.
+func TestModelGuard(t *testing.T) {
+	for seed := range 25 {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			g := &guardModel{
+				world: newWorld(t, seed, dir), rng: rand.New(rand.NewPCG(uint64(seed), 9)),
+				wanted: map[string]bool{}, held: map[string]bool{},
+			}
+			defer g.stop(true)
+			g.play()
+			if t.Failed() {
+				t.Logf("seed %d: %v", seed, g.story[max(0, len(g.story)-20):])
+			}
+		})
+	}
+}
+
+// guardModel is a world with many objects, and what of them should be where.
+type guardModel struct {
+	*world
+	rng *rand.Rand
+	// wanted are keys that the location is to have, held those whose removal waits.
+	wanted, held map[string]bool
+	// let are the times of removals by policy that did not wait.
+	let []time.Time
+}
+
+func (g *guardModel) play() {
+	percent := []int{1, 10, 50, 100}[g.rng.IntN(4)]
+	g.hub.mu.Lock()
+	g.hub.settings.PruneMaxPercent = percent
+	g.hub.mu.Unlock()
+	for range 55 + g.rng.IntN(60) {
+		g.add()
+	}
+	g.compare("at first")
+	for range 6 {
+		var what string
+		switch g.rng.IntN(6) {
+		case 0, 1:
+			n := 1 + g.rng.IntN(60)
+			for _, k := range g.some(n) {
+				g.take(k, wire.Unassigned, percent)
+			}
+			what = fmt.Sprintf("%d unassigned", n)
+		case 2:
+			for _, k := range g.some(1 + g.rng.IntN(20)) {
+				g.take(k, wire.Deleted, percent)
+			}
+			what = "some deleted"
+		case 3:
+			d := time.Duration(g.rng.IntN(12)) * time.Minute
+			<-time.After(d)
+			what = fmt.Sprintf("%s later", d)
+		case 4:
+			g.start(g.stop(false))
+			g.add()
+			what = "killed"
+		default:
+			g.hub.mu.Lock()
+			g.hub.settings.Confirm = []wire.Confirmation{{Digest: g.agent.store.meta.Load().Guarded.total().digest()}}
+			g.hub.say()
+			g.hub.mu.Unlock()
+			clear(g.held)
+			what = "confirmed"
+		}
+		g.compare(what)
+	}
+}
+
+// some are keys that are wanted.
+func (g *guardModel) some(n int) []string {
+	var all []string
+	for k := range g.wanted {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	g.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(n, len(all))]
+}
+
+func (g *guardModel) add() {
+	id := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: fmt.Sprintf("m%03d", g.rng.IntN(200))}
+	k := key.Object{Space: "s", Identity: id}.Path()
+	if g.wanted[k] {
+		return
+	}
+	g.wanted[k] = true
+	delete(g.held, k)
+	g.hub.mu.Lock()
+	defer g.hub.mu.Unlock()
+	g.put(k, id, wire.Frame{}, 7, 1)
+}
+
+// take has the hub say that an object is to go, and counts.
+func (g *guardModel) take(k string, cause wire.Cause, percent int) {
+	delete(g.wanted, k)
+	if cause == wire.Unassigned {
+		recent := 1
+		for _, at := range g.let {
+			if time.Since(at) < 10*time.Minute {
+				recent++
+			}
+		}
+		if recent > 50 && recent > (len(g.wanted)+recent)*percent/100 {
+			g.held[k] = true
+		} else {
+			g.let = append(g.let, time.Now())
+		}
+	}
+	g.hub.mu.Lock()
+	defer g.hub.mu.Unlock()
+	g.hub.write(del(k, cause))
+}
+
+// compare compares what is at the cluster with what should be, when all is quiet.
+func (g *guardModel) compare(after string) {
+	g.t.Helper()
+	<-time.After(75 * time.Second) // removals within a minute are counted as one moment's
+	synctest.Wait()
+	g.hub.mu.Lock()
+	defer g.hub.mu.Unlock()
+	g.cluster.mu.Lock()
+	defer g.cluster.mu.Unlock()
+	there := map[string]bool{}
+	for _, o := range g.cluster.objects {
+		if o.id.Namespace == "a" {
+			there[key.Object{Space: "s", Identity: o.id}.Path()] = true
+		}
+	}
+	for k := range there {
+		if !g.wanted[k] && !g.held[k] {
+			g.t.Errorf("%s: %s is still there", after, k)
+		}
+	}
+	for k := range g.wanted {
+		if !there[k] {
+			g.t.Errorf("%s: %s is missing", after, k)
+		}
+	}
+	for k := range g.held {
+		if r := g.hub.reports[k]; !there[k] || r.State != wire.Removing || r.Reason != "PruneGuard" {
+			g.t.Errorf("%s: %s should wait; there: %v, reported %s/%s", after, k, there[k], r.State, r.Reason)
+		}
+	}
+	if len(g.bad) > 0 {
+		g.t.Error(g.bad)
+	}
+}
