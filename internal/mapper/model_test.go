@@ -31,7 +31,7 @@ const (
 	seedVar      = "ORRERY_SEED"
 	// schedules is how many are played if nobody asks for another number, steps how
 	// long they are at most.
-	schedules = 2000
+	schedules = 1500
 	steps     = 8
 	// players is how many are played at once.
 	players = 2

@@ -16,7 +16,7 @@ import (
 // deletion, with kills and time in between. What waits for a confirmation is, to
 // the object, what a naive count says, and everything else goes.
 func TestModelGuard(t *testing.T) {
-	for seed := range 25 {
+	for seed := range 6 {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			g := &guardModel{
