@@ -324,7 +324,11 @@ func (e *engine) finish(it *item, r result) {
 		e.queue.pushAt(it, now.Add(r.retry))
 	}
 	unused := false
-	if r.forget && it.queue == idle && len(it.spaces) == 0 && it.seen.presence != present {
+	switch {
+	case !r.forget || it.queue != idle || len(it.spaces) > 0:
+	case it.seen.presence == present: // another one of ours has its name
+		e.queue.push(it)
+	default:
 		unused = e.drop(it)
 	}
 	e.wake.Signal()

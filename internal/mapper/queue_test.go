@@ -160,6 +160,25 @@ func TestSeenMeanwhile(t *testing.T) {
 	}
 }
 
+// TestAnotherOfOurs shows that an object of ours is looked at that has the name of
+// one which is gone and forgotten: it may be what a killed agent made last.
+func TestAnotherOfOurs(t *testing.T) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
+	e.touch([]touched{{object: o}})
+	e.synced(o.Resource, map[string]struct{}{}, 6)
+	e.observe([]sighting{{object: o, ours: true, seen: observed{uid: "another", revision: 7}}})
+	it, ok := e.next(t.Context())
+	if !ok {
+		t.Fatal("there is nothing to do")
+	}
+	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
+	if it.queue != ready {
+		t.Error("it is left alone")
+	}
+}
+
 // TestKindUsedAgain shows that a kind that was forgotten and is used again is not
 // taken for one that is observed already.
 func TestKindUsedAgain(t *testing.T) {
