@@ -3,7 +3,7 @@
 
 BIN   := .bin
 GO    ?= go
-TOOL  := $(GO) tool -modfile=tools/go.mod
+TOOL  := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 # Heavy builds leave the machine usable.
 NICE  ?= nice
 
@@ -79,6 +79,8 @@ bench: build kube ## the benchmarks: a table, and JSON in bench/results
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml
 	$(NICE) $(TOOL) golangci-lint run
+	cd test/clients && $(NICE) $(TOOL) golangci-lint run
+	cd test/clients/argo && $(NICE) $(TOOL) golangci-lint run
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what is linked; needs the network
