@@ -159,7 +159,7 @@ func eventuallyWithin(ctx context.Context, limit time.Duration, what string, f f
 			return fmt.Errorf("wait for %s: not so after %s: %w", what, limit, err)
 		}
 		if !wait(ctx, every) {
-			return fmt.Errorf("wait for %s: %w", what, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("wait for %s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }

@@ -150,7 +150,8 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 func (b *bench) settled(name string, objects, pairs int) error {
 	// Each of many pairs takes its time at one cluster.
 	const each = 20 * time.Millisecond
-	return eventuallyWithin(b.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of placement %q", name), func() error {
+	// A simulated agent that failed reports nothing any more.
+	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of placement %q", name), func() error {
 		text, err := b.space.get(b.ctx, placementsPath+"/"+name)
 		if err != nil {
 			return err
