@@ -71,13 +71,19 @@ func (s *side) forgets(rv string) {
 	}
 }
 
+// watchOfTheForgotten is of a resource that is younger than what is asked for,
+// which no cache of a real server goes back to.
 func watchOfTheForgotten(s *side) {
 	s.create("a")
+	group := s.ns + ".example.org"
+	s.define(group, `{"type":"object"}`)
+	widgets := s.inGroup(group+"/v1", "widgets")
+	s.quietly(http.MethodPost, widgets, `{"apiVersion":"`+group+`/v1","kind":"Widget","metadata":{"name":"w"}}`)
 	s.forgets("1")
-	s.watch(s.in("configmaps") + "?watch=true&resourceVersion=1").rest()
-	s.watch(s.in("configmaps") + "?watch=true&allowWatchBookmarks=true&resourceVersion=1&fieldSelector=metadata.name=a").rest()
-	w := s.watch(s.in("configmaps") + "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=1")
-	w.names("a")
+	s.watch(widgets + "?watch=true&resourceVersion=1").take(2)
+	s.watch(widgets + "?watch=true&allowWatchBookmarks=true&resourceVersion=1&fieldSelector=metadata.name=w").take(2)
+	w := s.watch(widgets + "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=1")
+	w.names("w")
 }
 
 func listOfTheForgotten(s *side) {
