@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
 )
 
 const (
@@ -48,13 +50,14 @@ func (l locationTokens) AuthenticateToken(_ context.Context, token string) (*aut
 	if !ok {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
-	row, _ := l.table.Get(key.Enrolment(location))
+	row, rev := l.table.Get(key.Enrolment(location))
 	of, _ := l.table.Get(locationKey(location))
 	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{
 		Name: locationPrefix + string(location), Groups: []string{locationsGroup},
+		Extra: map[string][]string{view.TokenRevision: {strconv.FormatInt(rev, 10)}},
 	}}, true, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -145,21 +147,40 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	handler.ServeHTTP(w, inner)
 }
 
-// withTurn makes requests wait for their turn, but not watches, which take no
-// work while nothing happens.
+// withTurn makes requests wait for their turn. A watch gives it back once it has
+// sent what was there when it began: then it takes no work while nothing happens.
 func (h *Hub) withTurn(next http.Handler, root apiRoot) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
-		if ok && info.Verb == "watch" {
-			next.ServeHTTP(w, r)
-			return
+		switch {
+		case ok && info.Verb == "watch":
+			h.startInTurn(root.prefix, w, r, next)
+		case !ok || slices.Contains([]string{"get", "list"}, info.Verb):
+			h.inTurn(h.reads, root.prefix, w, r, next.ServeHTTP)
+		default:
+			h.inTurn(h.writes, root.prefix, w, r, next.ServeHTTP)
 		}
-		class := h.reads
-		if ok && !slices.Contains([]string{"get", "list"}, info.Verb) {
-			class = h.writes
-		}
-		h.inTurn(class, root.prefix, w, r, next.ServeHTTP)
 	})
+}
+
+// startInTurn serves a watch, which holds its turn until it says that it has
+// begun, and no longer than any other request.
+func (h *Hub) startInTurn(flow string, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	leave, err := h.reads.enter(r.Context(), flow)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	begun := flowcontrol.NewInitializationSignal()
+	defer begun.Signal()
+	once := sync.OnceFunc(leave)
+	late := time.AfterFunc(requestTimeout, once)
+	go func() { // ends with the watch at the latest
+		begun.Wait()
+		late.Stop()
+		once()
+	}()
+	next.ServeHTTP(w, r.WithContext(flowcontrol.WithInitializationSignal(r.Context(), begun)))
 }
 
 // inTurn serves a request when it is the turn of its flow. A client that is slow

@@ -2,8 +2,10 @@ package hub
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +20,14 @@ func actingAs(u user.Info, h http.Header) (user.Info, error) {
 	name := h.Get(authenticationv1.ImpersonateUserHeader)
 	groups := h.Values(authenticationv1.ImpersonateGroupHeader)
 	uid := h.Get(authenticationv1.ImpersonateUIDHeader)
+	extra := slices.ContainsFunc(slices.Collect(maps.Keys(h)), func(k string) bool {
+		return strings.HasPrefix(k, authenticationv1.ImpersonateUserExtraHeaderPrefix)
+	})
 	switch {
-	case name == "" && len(groups) == 0 && uid == "":
+	case name == "" && len(groups) == 0 && uid == "" && !extra:
 		return u, nil
+	case extra:
+		return nil, badRequest("users have no extra fields here: %s… is not supported", authenticationv1.ImpersonateUserExtraHeaderPrefix)
 	case name == "":
 		return nil, badRequest("requested %q without impersonating a user", groups)
 	case !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):

@@ -118,6 +118,9 @@ func TestActingAs(t *testing.T) {
 	if _, err := actingAs(admin, as("Impersonate-Group", "some")); !apierrors.IsBadRequest(err) {
 		t.Errorf("a group without a user: %v", err)
 	}
+	if _, err := actingAs(admin, as("Impersonate-Extra-Scopes", "some")); !apierrors.IsBadRequest(err) {
+		t.Errorf("extra fields alone: %v", err)
+	}
 }
 
 func ask(t *testing.T, r *reviewer, who user.Info, review runtime.Object) {

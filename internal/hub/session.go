@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -32,9 +33,10 @@ type session struct {
 	// uid is the location's; settings are the last ones sent; poke says that the location changed.
 	uid      string
 	settings wire.Settings
-	// enrolment is the revision of the location's join token.
-	enrolment int64
-	poke      <-chan struct{}
+	// enrolment is the revision of the location's join token; believed is the one at
+	// which the agent showed it.
+	enrolment, believed int64
+	poke                <-chan struct{}
 }
 
 // serveDesired streams to an agent what its location is to have, until the
@@ -52,7 +54,11 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 	mine := h.sessions.start(r.Context(), l)
 	defer h.sessions.end(mine)
 
-	s := &session{hub: h, content: content{location: l, renderer: h}, out: newFrameWriter(w), poke: mine.poke}
+	s := &session{hub: h, content: content{location: l, renderer: h}, out: newSessionWriter(w), poke: mine.poke}
+	if s.believed, err = view.TokenRevisionOf(r.Context(), h.table.Rev()); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {
@@ -87,7 +93,9 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return errLocationRemoved
 	}
 	s.uid, s.settings, s.content.purged = uid, settings, settings.Purge
-	s.enrolment = s.hub.enrolmentRev(s.content.location)
+	if s.enrolment = s.hub.enrolmentRev(s.content.location); s.enrolment > s.believed {
+		return errTokenReplaced
+	}
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	resumed := false
@@ -221,10 +229,20 @@ func (h *Hub) enrolmentRev(l key.Location) int64 {
 	return row.ModRev
 }
 
-// frameWriter writes frames to an agent, each before a deadline.
+// frameWriter writes frames to an agent.
 type frameWriter struct {
 	encoder *json.Encoder
 	control *http.ResponseController
+	// patience is how long the agent may take to read a frame; 0: the request has a
+	// deadline for all of them.
+	patience time.Duration
+}
+
+// newSessionWriter writes the frames of a session, which has no end of its own.
+func newSessionWriter(w http.ResponseWriter) *frameWriter {
+	f := newFrameWriter(w)
+	f.patience = sendTimeout
+	return f
 }
 
 func newFrameWriter(w http.ResponseWriter) *frameWriter {
@@ -237,8 +255,10 @@ func newFrameWriter(w http.ResponseWriter) *frameWriter {
 
 // add writes a frame; flush sends it on its way.
 func (f *frameWriter) add(frame wire.Frame) error {
-	if err := f.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("set the deadline of a frame: %w", err)
+	if f.patience > 0 {
+		if err := f.setDeadline(time.Now().Add(f.patience)); err != nil {
+			return err
+		}
 	}
 	if err := f.encoder.Encode(frame); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
@@ -246,14 +266,21 @@ func (f *frameWriter) add(frame wire.Frame) error {
 	return nil
 }
 
-// flush also lifts the deadline: it is for the agent to read, not for the hub
+func (f *frameWriter) setDeadline(at time.Time) error {
+	if err := f.control.SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set the deadline of frames: %w", err)
+	}
+	return nil
+}
+
+// flush also lifts the deadline of a frame: it is for the agent to read, not for the hub
 // to have something to say.
 func (f *frameWriter) flush() error {
 	if err := f.control.Flush(); err != nil {
 		return fmt.Errorf("send frames: %w", err)
 	}
-	if err := f.control.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("lift the deadline of frames: %w", err)
+	if f.patience > 0 {
+		return f.setDeadline(time.Time{})
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func decidePresent(f facts, s source, changed bool) decision {
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {
 		case seen.unmarked: // the watch does not show it, so nobody would see it go
-			return decision{do: doMark, uid: seen.uid}
+			return decision{do: doMark, uid: seen.uid, drift: known && !changed}
 		case !known || changed:
 			return decision{do: doNote, uid: seen.uid}
 		}

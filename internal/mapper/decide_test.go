@@ -171,7 +171,7 @@ func TestDecide(t *testing.T) {
 		{
 			name:  "create-only, without marks",
 			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: applied, seen: with(func(o *observed) { o.unmarked = true })},
-			do:    doMark, uid: "target-uid",
+			do:    doMark, uid: "target-uid", drift: true,
 		},
 		{
 			name:  "foreign, of a controller",

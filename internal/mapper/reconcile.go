@@ -122,9 +122,21 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 			}
 		},
 		failed: func(error) { r.unwritten(it, t, o) },
+		urgent: completes(reports),
 	}); err != nil {
 		r.engine.finish(it, res) // the agent stops; what was not written is found again
 	}
+}
+
+// completes says whether reports tell of something that ran once: should that be
+// forgotten, it would run again.
+func completes(reports map[string]*wire.Report) bool {
+	for _, report := range reports {
+		if report != nil && report.Completed != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // unwritten takes back an item of which the store does not keep what was done.
@@ -232,11 +244,11 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 // step does what was decided. Errors about an object that is not the one it was
 // thought to be ask for another look.
 func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+	if d.drift && t.view.calm > 0 {
+		return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
+	}
 	switch d.do {
 	case doApply:
-		if d.drift && t.view.calm > 0 {
-			return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
-		}
 		return r.apply(ctx, t, d)
 	case doNote:
 		return r.note(t, f, d), nil

@@ -36,7 +36,7 @@ func (l limits) reserve(ctx context.Context, etcdKey string, value []byte) (done
 	before, _ := l.table.Get(k)
 	more := amount(r, len(value)).minus(amountOf(r, before))
 	var of v1alpha1.SpaceLimits
-	if byUser(ctx) && !deleting(value) {
+	if byUser(ctx) && !goes(before, value) {
 		if of, err = l.of(s); err != nil {
 			return nil, err
 		}
@@ -98,4 +98,12 @@ func byUser(ctx context.Context) bool {
 	return ok
 }
 
-func deleting(value []byte) bool { return gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() }
+// goes says whether a write is a step of an object's deletion: it marks the object,
+// or takes a finalizer away. It may make the object a little larger all the same.
+func goes(before *table.Row, value []byte) bool {
+	if before == nil || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
+		return false
+	}
+	const finalizers = "metadata.finalizers.#"
+	return !before.Meta.Deleting || gjson.GetBytes(value, finalizers).Int() < gjson.GetBytes(before.Value, finalizers).Int()
+}

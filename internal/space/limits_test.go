@@ -83,11 +83,17 @@ func TestLimits(t *testing.T) {
 func TestFullSpaceCanBeEmptied(t *testing.T) {
 	h := newHub(t)
 	held := configMap("held", nil)
-	held["metadata"].(object)["finalizers"] = []string{"example.com/held"}
+	held["metadata"].(object)["finalizers"] = []string{"example.com/held", "example.com/kept"}
 	h.must(201, h.do("POST", "a", configMaps, held))
 	h.limit("a", object{"objects": 0, "bytes": "0", "objectBytes": "1"})
 	h.must(200, h.do("DELETE", "a", configMaps+"/held", nil))
-	h.must(200, h.do("PATCH", "a", configMaps+"/held", object{"metadata": object{"finalizers": nil}}, "Content-Type", "application/merge-patch+json"))
+	patch := func(with object) answer {
+		h.caughtUp()
+		return h.do("PATCH", "a", configMaps+"/held", with, "Content-Type", "application/merge-patch+json")
+	}
+	h.refused(patch(object{"data": object{"k": strings.Repeat("x", 5000)}}), 403, metav1.StatusReasonForbidden, "bytes=")
+	h.must(200, patch(object{"metadata": object{"finalizers": []string{"example.com/kept"}}}))
+	h.must(200, patch(object{"metadata": object{"finalizers": nil}}))
 	h.checkUsage("a")
 }
 

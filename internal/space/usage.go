@@ -22,9 +22,13 @@ func (a Amount) minus(b Amount) Amount {
 	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs}
 }
 
+// grown is what of an amount is added.
+func (a Amount) grown() Amount { return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0)} }
+
 // Usage counts what each space holds. It observes the table, and knows of the
 // writes of this process that the table has not shown yet, so that concurrent
-// writers cannot pass a limit together. It is safe for concurrent use.
+// writers cannot pass a limit together. What was written for a client that went
+// away meanwhile is counted when it is observed. It is safe for concurrent use.
 type Usage struct {
 	mu sync.Mutex
 	// rev is the revision that was observed last.
@@ -105,6 +109,7 @@ func (u *Usage) reserve(s key.Space, more Amount, fits func(before Amount) error
 		u.drop(s)
 		return nil, err
 	}
+	more = more.grown() // what gets smaller makes room once it is written
 	of.pending = of.pending.plus(more)
 	return func(rev int64) {
 		u.mu.Lock()

@@ -1,6 +1,12 @@
 package view
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -9,14 +15,38 @@ import (
 // replaced or taken back: whoever opened the watch has to show that they may.
 type credential struct{ sub *table.Subscription } // nil if there is none
 
-func (r *reader) credential() (credential, error) {
+// TokenRevision is the extra field of a user who showed a location's token: the
+// revision at which it was the token.
+const TokenRevision = "orrery.dev/token-revision"
+
+// credential subscribes to what happens to the token since the client was
+// believed, which may be a while ago: a request may wait for its revision.
+func (r *reader) credential(ctx context.Context) (credential, error) {
 	l, ok := r.lens.(locationLens)
 	if !ok {
 		return credential{}, nil
 	}
 	t := r.server.config.Table
-	sub, err := t.Subscribe(table.At(key.Enrolment(l.name)), t.Rev())
+	from, err := TokenRevisionOf(ctx, t.Rev())
+	if err != nil {
+		return credential{}, err
+	}
+	sub, err := t.Subscribe(table.At(key.Enrolment(l.name)), from)
 	return credential{sub}, err
+}
+
+// TokenRevisionOf is the revision at which the client of a request was believed,
+// or another one if it showed no token.
+func TokenRevisionOf(ctx context.Context, otherwise int64) (int64, error) {
+	u, ok := request.UserFrom(ctx)
+	if !ok || len(u.GetExtra()[TokenRevision]) == 0 {
+		return otherwise, nil
+	}
+	rev, err := strconv.ParseInt(u.GetExtra()[TokenRevision][0], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("revision of the token: %w", err)
+	}
+	return rev, nil
 }
 
 func (c credential) close() {

@@ -36,6 +36,8 @@ type redefinition struct {
 	reader *reader
 	space  key.Space
 	sub    *table.Subscription // nil if there is no CRD
+	// asked says that the kind was what it was when the watch began to follow.
+	asked bool
 }
 
 func (r *reader) redefinition() (redefinition, error) {
@@ -63,14 +65,17 @@ func (d redefinition) wake() <-chan struct{} {
 }
 
 // until is the last revision at which the kind was what it was when the watch
-// began; ok says that it no longer is.
-func (d redefinition) until() (rev int64, ok bool, err error) {
+// began; ok says that it no longer is. Without a change of the CRD it costs nothing.
+func (d *redefinition) until() (rev int64, ok bool, err error) {
 	if d.sub == nil {
 		return 0, false, nil
 	}
 	steps, upTo, err := d.sub.Poll()
-	if err != nil || d.reader.server.config.Defines(d.space, d.reader.kind) {
+	if err != nil || d.asked && len(steps) == 0 {
 		return 0, false, err
+	}
+	if d.asked = true; d.reader.server.config.Defines(d.space, d.reader.kind) {
+		return 0, false, nil
 	}
 	if len(steps) > 0 {
 		upTo = steps[0].Rev

@@ -7,6 +7,7 @@ import (
 
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"orrery.dev/orrery/internal/table"
 )
@@ -38,7 +39,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err != nil {
 		return refused(expired(err))
 	}
-	token, err := r.credential()
+	token, err := r.credential(ctx)
 	if err != nil {
 		return refused(expired(err))
 	}
@@ -157,6 +158,7 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 			return err
 		}
 	}
+	flowcontrol.WatchInitialized(ctx) // from here on it takes no work while nothing happens
 	for {
 		until, ends, err := w.redefined.until()
 		if err != nil {
