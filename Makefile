@@ -36,10 +36,10 @@ unit: gcc ## the tests of the packages, with the race detector
 	$(NICE) $(GO) test -json -race $(GOTESTFLAGS) ./internal/... ./apis/... | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and
-# one package after the other, since each starts whole clusters.
+# no more than two packages at once, since each starts whole clusters and then mostly waits.
 .PHONY: system
 system: build kube peers clock $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
-	$(NICE) $(GO) test -json -count=1 -p 1 -timeout 15m . ./cmd/... ./test/... | $(GATE)
+	$(NICE) $(GO) test -json -count=1 -p 2 -timeout 15m . ./cmd/... ./test/... | $(GATE)
 	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 
