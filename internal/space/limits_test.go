@@ -13,18 +13,21 @@ import (
 	"orrery.dev/orrery/internal/space"
 )
 
-// limit sets the limits of a space.
-func (h *hub) limit(s string, limits object) {
+// limited is the space that the tests of limits write to.
+const limited = "a"
+
+// limit sets the limits of the space.
+func (h *hub) limit(limits object) {
 	h.t.Helper()
-	h.must(200, h.do("PATCH", "root", spaces+"/"+s, object{"spec": object{"limits": limits}}, "Content-Type", "application/merge-patch+json"))
+	h.must(200, h.do("PATCH", "root", spaces+"/"+limited, object{"spec": object{"limits": limits}}, "Content-Type", "application/merge-patch+json"))
 	h.caughtUp()
 }
 
-// counted is what the log holds of a space, counted anew.
-func (h *hub) counted(s string) space.Amount {
+// counted is what the log holds of the space, counted anew.
+func (h *hub) counted() space.Amount {
 	h.t.Helper()
 	var a space.Amount
-	for _, row := range h.rows(key.SpacePrefix(key.Space(s))) {
+	for _, row := range h.rows(key.SpacePrefix(limited)) {
 		a.Objects++
 		a.Bytes += int64(len(row.Value))
 		if strings.Contains(row.Key, "/customresourcedefinitions/") {
@@ -34,11 +37,11 @@ func (h *hub) counted(s string) space.Amount {
 	return a
 }
 
-func (h *hub) checkUsage(s string) {
+func (h *hub) checkUsage() {
 	h.t.Helper()
 	h.caughtUp()
-	if got, want := h.usage.Of(key.Space(s)), h.counted(s); got != want {
-		h.t.Errorf("usage of space %q is %+v, the log holds %+v", s, got, want)
+	if got, want := h.usage.Of(limited), h.counted(); got != want {
+		h.t.Errorf("usage is %+v, the log holds %+v", got, want)
 	}
 }
 
@@ -46,15 +49,15 @@ func TestLimits(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", configMaps, configMap("one", object{"k": "v"})))
 	h.must(201, h.do("POST", "a", configMaps, configMap("two", object{"k": "v"})))
-	h.checkUsage("a")
-	before := h.counted("a")
+	h.checkUsage()
+	before := h.counted()
 	forbidden := func(a answer, part string) {
 		t.Helper()
 		h.refused(a, 403, metav1.StatusReasonForbidden, part)
-		h.checkUsage("a")
+		h.checkUsage()
 	}
 
-	h.limit("a", object{"objects": before.Objects})
+	h.limit(object{"objects": before.Objects})
 	forbidden(h.do("POST", "a", configMaps, configMap("three", nil)), fmt.Sprintf(
 		`exceeded limits of space "a": requested: objects=1, used: objects=%d, limited: objects=%d`, before.Objects, before.Objects))
 	// The other space has limits of its own, none here.
@@ -65,18 +68,18 @@ func TestLimits(t *testing.T) {
 	h.caughtUp()
 	h.must(201, h.do("POST", "a", configMaps, configMap("three", nil)))
 
-	h.limit("a", object{"objects": nil, "bytes": fmt.Sprint(h.counted("a").Bytes + 500)})
+	h.limit(object{"objects": nil, "bytes": fmt.Sprint(h.counted().Bytes + 500)})
 	forbidden(h.do("POST", "a", configMaps, configMap("large", object{"k": strings.Repeat("x", 2000)})), "bytes=")
 	forbidden(h.do("PUT", "a", configMaps+"/two", configMap("two", object{"k": strings.Repeat("x", 2000)})), "bytes=")
 
-	h.limit("a", object{"bytes": nil, "objectBytes": "1Ki"})
+	h.limit(object{"bytes": nil, "objectBytes": "1Ki"})
 	forbidden(h.do("PUT", "a", configMaps+"/two", configMap("two", object{"k": strings.Repeat("x", 2000)})), "limited: objectBytes=1024")
 
-	h.limit("a", object{"objectBytes": nil, "crds": 0})
+	h.limit(object{"objectBytes": nil, "crds": 0})
 	forbidden(h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))), "limited: crds=0")
-	h.limit("a", object{"crds": 1})
+	h.limit(object{"crds": 1})
 	h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
-	h.checkUsage("a")
+	h.checkUsage()
 }
 
 // A full space can be emptied, also of what a finalizer holds.
@@ -85,7 +88,7 @@ func TestFullSpaceCanBeEmptied(t *testing.T) {
 	held := configMap("held", nil)
 	held["metadata"].(object)["finalizers"] = []string{"example.com/held", "example.com/kept"}
 	h.must(201, h.do("POST", "a", configMaps, held))
-	h.limit("a", object{"objects": 0, "bytes": "0", "objectBytes": "1"})
+	h.limit(object{"objects": 0, "bytes": "0", "objectBytes": "1"})
 	h.must(200, h.do("DELETE", "a", configMaps+"/held", nil))
 	patch := func(with object) answer {
 		h.caughtUp()
@@ -94,14 +97,14 @@ func TestFullSpaceCanBeEmptied(t *testing.T) {
 	h.refused(patch(object{"data": object{"k": strings.Repeat("x", 5000)}}), 403, metav1.StatusReasonForbidden, "bytes=")
 	h.must(200, patch(object{"metadata": object{"finalizers": []string{"example.com/kept"}}}))
 	h.must(200, patch(object{"metadata": object{"finalizers": nil}}))
-	h.checkUsage("a")
+	h.checkUsage()
 }
 
 // Writers that come together cannot pass a limit together.
 func TestLimitsAreExact(t *testing.T) {
 	h := newHub(t)
 	const room, writers = 10, 40
-	h.limit("a", object{"objects": h.counted("a").Objects + room})
+	h.limit(object{"objects": h.counted().Objects + room})
 	var made atomic.Int64
 	var all sync.WaitGroup
 	for i := range writers {
@@ -115,5 +118,5 @@ func TestLimitsAreExact(t *testing.T) {
 	if made.Load() != room {
 		t.Errorf("%d of %d writers made an object where there was room for %d", made.Load(), writers, room)
 	}
-	h.checkUsage("a")
+	h.checkUsage()
 }
