@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand"
 	"testing"
 
@@ -50,7 +51,7 @@ func TestCanonicalIsWhatGoWouldEncode(t *testing.T) {
 	leaf := rapid.OneOf(
 		rapid.Map(rapid.String(), func(s string) any { return s }),
 		rapid.Map(rapid.Int64(), func(i int64) any { return i }),
-		rapid.Map(rapid.Float64(), func(f float64) any { return f }),
+		rapid.Map(rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64), func(f float64) any { return f }),
 		rapid.Map(rapid.Bool(), func(b bool) any { return b }),
 		rapid.Just[any](nil),
 	)
@@ -64,7 +65,7 @@ func TestCanonicalIsWhatGoWouldEncode(t *testing.T) {
 		indent := rapid.SampledFrom([]string{"", " ", "\t"}).Draw(t, "indent")
 		data, err := json.MarshalIndent(root.Draw(t, "object"), "", indent)
 		if err != nil {
-			t.Skip()
+			t.Fatal(err)
 		}
 		var none *filter
 		got, want := none.append(nil, gjson.ParseBytes(data)), reencode(t, data)

@@ -2,11 +2,8 @@ package space
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/key"
@@ -25,8 +22,8 @@ func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, e
 	if name == "" {
 		return key.Object{}, apierrors.NewBadRequest("name is required")
 	}
-	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
-		return key.Object{}, apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
+	if err := kinds.CheckName(name); err != nil {
+		return key.Object{}, err
 	}
 	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Name: name}}
 	if kind.Namespaced {

@@ -13,7 +13,7 @@ import (
 
 // credential tells a watch of a location's view that the location's token was
 // replaced or taken back: whoever opened the watch has to show that they may.
-type credential struct{ sub *table.Subscription } // nil if there is none
+type credential struct{ trigger }
 
 // TokenRevision is the extra field of a user who showed a location's token: the
 // revision at which it was the token.
@@ -32,7 +32,7 @@ func (r *reader) credential(ctx context.Context) (credential, error) {
 		return credential{}, err
 	}
 	sub, err := t.Subscribe(table.At(key.Enrolment(l.name)), from)
-	return credential{sub}, err
+	return credential{trigger{sub}}, err
 }
 
 // TokenRevisionOf is the revision at which the client of a request was believed,
@@ -47,19 +47,6 @@ func TokenRevisionOf(ctx context.Context, otherwise int64) (int64, error) {
 		return 0, fmt.Errorf("revision of the token: %w", err)
 	}
 	return rev, nil
-}
-
-func (c credential) close() {
-	if c.sub != nil {
-		c.sub.Close()
-	}
-}
-
-func (c credential) wake() <-chan struct{} {
-	if c.sub == nil {
-		return nil
-	}
-	return c.sub.Wake()
 }
 
 // changed says that the token is another one, or may be.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,8 +102,8 @@ func (r *reader) object(row *table.Row, rev int64) *object {
 
 // Get returns one object.
 func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) (runtime.Object, error) {
-	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
-		return nil, badName(name, problems)
+	if err := kinds.CheckName(name); err != nil {
+		return nil, err
 	}
 	version := ""
 	if opts != nil {
@@ -127,11 +125,6 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), name)
 	}
 	return found, nil
-}
-
-// badName is in the words of Kubernetes' registries.
-func badName(name string, problems []string) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
 }
 
 // List returns the objects that the options ask for, in the order of their

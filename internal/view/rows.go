@@ -129,5 +129,5 @@ func totalSize(items []*object) (n int) {
 
 func tooLarge(size, limit int) error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-		"the list has %d bytes, more than the %d that are served in this format at once: ask for JSON, or for pages with limit", size, limit))
+		"the list has %d bytes, more than the %d that are served at once if they have to be converted: ask for pages with limit, or for JSON of the version that is stored", size, limit))
 }

@@ -20,7 +20,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 	}
 	value, err := custom.Today(row.Value)
 	if err != nil {
-		return row // encoding it says what is wrong
+		return row // what can't be read by the CRD of today is shown as it was written
 	}
 	if value == nil {
 		known.today = custom.ID()
@@ -35,7 +35,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 type redefinition struct {
 	reader *reader
 	space  key.Space
-	sub    *table.Subscription // nil if there is no CRD
+	trigger
 	// asked says that the kind was what it was when the watch began to follow.
 	asked bool
 }
@@ -48,20 +48,7 @@ func (r *reader) redefinition() (redefinition, error) {
 	crd := key.Identity{Resource: key.CRDs, Name: r.kind.Resource.Resource + "." + r.kind.GVK.Group}
 	t := r.server.config.Table
 	sub, err := t.Subscribe(table.At(key.Object{Space: l.name, Identity: crd}.Key()), t.Rev())
-	return redefinition{reader: r, space: l.name, sub: sub}, err
-}
-
-func (d redefinition) close() {
-	if d.sub != nil {
-		d.sub.Close()
-	}
-}
-
-func (d redefinition) wake() <-chan struct{} {
-	if d.sub == nil {
-		return nil
-	}
-	return d.sub.Wake()
+	return redefinition{reader: r, space: l.name, trigger: trigger{sub}}, err
 }
 
 // until is the last revision at which the kind was what it was when the watch

@@ -118,6 +118,23 @@ func (w *watcher) Stop() {
 	<-w.ended
 }
 
+// trigger is a subscription beside that of a watch itself, to what may end it;
+// nil if nothing may.
+type trigger struct{ sub *table.Subscription }
+
+func (t trigger) close() {
+	if t.sub != nil {
+		t.sub.Close()
+	}
+}
+
+func (t trigger) wake() <-chan struct{} {
+	if t.sub == nil {
+		return nil
+	}
+	return t.sub.Wake()
+}
+
 // errStopped says that nobody waits for events any more.
 var errStopped = errors.New("watch stopped")
 

@@ -54,16 +54,22 @@ func (b *bench) editToTarget() error {
 		return err
 	}
 	defer w.close()
-	all, err := b.timed(b.size.edits, w, func(i int) error {
-		return b.space.patch(b.ctx, configMaps(namespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"edit-%d"}}`, i))
-	}, func(e event, i int) bool {
-		return gjson.GetBytes(e.object, "data.value").String() == "edit-"+strconv.Itoa(i)
-	})
+	all, err := b.timeEdits(w, namespace)
 	if err != nil {
 		return err
 	}
 	b.latencies("edit", all)
 	return nil
+}
+
+// timeEdits edits the first ConfigMap of a namespace in the space, and times each
+// edit from just before the request until the watch shows it.
+func (b *bench) timeEdits(w *watch, namespace string) ([]float64, error) {
+	return b.timed(b.size.edits, w, func(i int) error {
+		return b.space.patch(b.ctx, configMaps(namespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"edit-%d"}}`, i))
+	}, func(e event, i int) bool {
+		return gjson.GetBytes(e.object, "data.value").String() == "edit-"+strconv.Itoa(i)
+	})
 }
 
 const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{

@@ -27,11 +27,7 @@ func (b *bench) eventToWatcher() error {
 		return err
 	}
 	defer w.close()
-	all, err := b.timed(b.size.edits, w, func(i int) error {
-		return b.space.patch(b.ctx, configMaps(namespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"edit-%d"}}`, i))
-	}, func(e event, i int) bool {
-		return gjson.GetBytes(e.object, "data.value").String() == "edit-"+strconv.Itoa(i)
-	})
+	all, err := b.timeEdits(w, namespace)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 const (
 	// generation is how many spaces come and go at a time.
-	generation = 300
+	generation = 500
 	// perSpace is how many bytes one may leave behind: less than any that stays.
 	perSpace = 2 << 10
 	// collectOften has the hub's heap be at most so much above what is in use, in
