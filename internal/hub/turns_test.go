@@ -66,11 +66,17 @@ func TestTurnsAreShared(t *testing.T) {
 			t.Errorf("done %v in %s, want everything in 5s", w.done, took)
 		}
 
+		// All turns are taken, so that both wait whoever comes first.
+		for range 3 {
+			w.start(turns, "before", time.Second)
+		}
+		w.start(turns, "beside", time.Second)
+		synctest.Wait()
 		for range 12 {
 			w.start(turns, "x", time.Second)
 			w.start(turns, "y", time.Second)
 		}
-		<-time.After(2500 * time.Millisecond)
+		<-time.After(3500 * time.Millisecond)
 		synctest.Wait()
 		w.Lock()
 		x, y := w.done["x"], w.done["y"]
