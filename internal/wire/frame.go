@@ -115,6 +115,10 @@ type Policy struct {
 	Orphan bool `json:"orphan,omitempty"`
 	// ReportDrift: drift is reported and not repaired.
 	ReportDrift bool `json:"reportDrift,omitempty"`
+	// Release are JSONPaths (RFC 9535) of values that are written when the object
+	// is made and then left to others, in order, each on a line of its own; empty:
+	// none. It is a string to keep a Policy comparable.
+	Release string `json:"release,omitempty"`
 }
 
 // Hold says that the location keeps what it has of an object, whatever that
