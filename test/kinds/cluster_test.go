@@ -21,7 +21,7 @@ metadata: {name: refused, namespace: shop}
 spec: {podSelector: {}, ingress: [{ports: [{port: http, endPort: 32768}]}]}
 `
 
-// changed is changed by the admission of the cluster, see changing.
+// changed is changed by the admission of the cluster, see env.MutatingPolicy.
 const changed = `
 apiVersion: v1
 kind: ConfigMap

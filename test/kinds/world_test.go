@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 		cluster: cluster, target: newAPI(t, cluster.Config), all: samples(t, config),
 	}
 	w.refused, w.changed = another(t, w.all, refused), another(t, w.all, changed)
-	env.KubectlIn(t, cluster.Kubeconfig, changing, "create", "-f", "-")
+	env.KubectlIn(t, cluster.Kubeconfig, env.MutatingPolicy("change"), "create", "-f", "-")
 	try := with(w.changed.written(t), "default", "metadata", "namespace")
 	w.eventually("the cluster changes what it is sent", func() error {
 		got := w.target.must(t, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", asJSON, encode(t, try))
@@ -102,25 +102,3 @@ func (w *world) revision() any {
 	w.t.Helper()
 	return at(w.space.get(w.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
 }
-
-// changing has the cluster put a value of its own in the place of one that was
-// written, and another beside it.
-const changing = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: change}
-spec:
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  matchConstraints:
-    objectSelector: {matchLabels: {change: "true"}}
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
-  mutations:
-  - patchType: ApplyConfiguration
-    applyConfiguration: {expression: 'Object{data: {"colour": "red", "more": "yes"}}'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: change}
-spec: {policyName: change}
-`

@@ -24,24 +24,6 @@ spec:
   accessModes: [ReadWriteOnce]
   storageClassName: theirs
   hostPath: {path: /tmp/theirs}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: paint}
-spec:
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  matchConstraints:
-    objectSelector: {matchLabels: {paint: "true"}}
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
-  mutations:
-  - patchType: ApplyConfiguration
-    applyConfiguration: {expression: 'Object{data: {"colour": "red", "more": "yes"}}'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: paint}
-spec: {policyName: paint}
 `
 
 // bundle leaves to the location what a location fills in. EDIT is what an owner
@@ -120,7 +102,7 @@ var fills = []fill{
 // when the object in the space is edited.
 func (s *suite) filled() {
 	s.namespace("filled")
-	env.KubectlIn(s, s.site.Cluster.Kubeconfig, cluster, "create", "-f", "-")
+	env.KubectlIn(s, s.site.Cluster.Kubeconfig, cluster+"---"+env.MutatingPolicy("paint"), "create", "-f", "-")
 	s.eventually("the cluster paints", s.paints)
 	s.write(strings.ReplaceAll(bundle, "EDIT", "one"))
 	s.write(fmt.Sprintf(`
