@@ -63,7 +63,7 @@ func specs() []spec {
 		{"watch.p50", "write to event at a watcher: p50", "ms", lower, nil, nil},
 		{"watch.p99", "write to event at a watcher: p99", "ms", lower, nil, nil},
 		{"watches.all", "write to event at the last of 1,000 watchers", "ms", lower, nil, nil},
-		{"watches.memory", "hub, for each of 1,000 open watches: RssAnon", "KB", lower, nil, nil},
+		{"watches.memory", "hub without objects, for each of 1,000 open watches: RssAnon", "KB", lower, nil, nil},
 		{"space.memory", "hub, for each idle space: RssAnon", "KB", lower, new(20.0), nil},
 		{"space.goroutines", "hub, for each idle space: goroutines", "", lower, new(0.05), nil},
 		{"object.memory", "hub, for each object of 2 KB: RssAnon", "KB", lower, nil, nil},

@@ -27,7 +27,10 @@ type state struct {
 	rest time.Time
 	// goroutines are those of the hub before there were spaces.
 	goroutines int
-	watches    []*watch
+	// watches are those of this hub, idle as many of the hub without objects, whose
+	// RssAnon was unwatched before.
+	watches, idle []*watch
+	unwatched     int64
 }
 
 const (
@@ -71,12 +74,20 @@ func (s *state) addSpaces() error {
 // grown waits for the rest to end, and returns what has come to the hub's memory
 // since the step before, in KB for each of n.
 func (s *state) grown(n int) (float64, error) {
-	if !wait(s.bench.ctx, s.bench.size.idle-time.Since(s.rest)) {
-		return 0, s.bench.ctx.Err()
+	if err := s.rested(); err != nil {
+		return 0, err
 	}
 	before := s.last
 	s.last = s.bench.hub.Usage().RSSAnon
 	return float64(s.last-before) / 1e3 / float64(n), nil
+}
+
+// rested waits until the rest after the step before has been long enough.
+func (s *state) rested() error {
+	if !wait(s.bench.ctx, s.bench.size.idle-time.Since(s.rest)) {
+		return s.bench.ctx.Err()
+	}
+	return nil
 }
 
 // addObjects reads what the spaces cost, against a hub without objects that is at

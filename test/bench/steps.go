@@ -37,10 +37,10 @@ func steps() []step {
 		{"throttle", (*bench).throttledTarget},
 		{"api", (*bench).spaceAPI},
 		{"list", (*bench).listMany},
+		{"memory", (*bench).readMemory},
 		{"state", onState((*state).openWatches)},
 		{"many", (*bench).measureMany},
 		{"state", onState((*state).eventToAll)},
-		{"memory", (*bench).readMemory},
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 )
 
 // eventToWatcher edits one ConfigMap in the space, one edit when the one before has
@@ -40,29 +42,43 @@ func (b *bench) eventToWatcher() error {
 const watchesPerClient = 10
 
 // openWatches reads the state, and then opens many watches of the ConfigMaps of one
-// space.
+// space, and as many at the hub without objects, whose memory shows what they cost.
 func (s *state) openWatches() error {
 	if err := s.read(); err != nil {
 		return err
 	}
 	b := s.bench
-	clients, err := newClients(b.ctx, b.hub.PathConfig("spaces/"+stateSpace(0)), b.size.watches/watchesPerClient)
-	if err != nil {
+	s.unwatched = b.calm.hub.Usage().RSSAnon
+	var err error
+	if s.watches, err = b.openWatches(b.hub.PathConfig("spaces/" + stateSpace(0))); err != nil {
 		return err
 	}
-	s.watches = make([]*watch, b.size.watches)
+	s.idle, err = b.openWatches(b.calm.hub.PathConfig("spaces/root"))
+	s.rest = time.Now()
+	return err
+}
+
+// openWatches opens many watches of the ConfigMaps of a space.
+func (b *bench) openWatches(space *rest.Config) ([]*watch, error) {
+	clients, err := newClients(b.ctx, space, b.size.watches/watchesPerClient)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*watch, b.size.watches)
 	group, ctx := errgroup.WithContext(b.ctx)
 	group.SetLimit(connecting)
-	for i := range s.watches {
+	for i := range all {
 		group.Go(func() (err error) {
 			// The watch outlives the group.
-			s.watches[i], err = clients[i/watchesPerClient].watch(b.ctx, configMaps("default"))
+			all[i], err = clients[i/watchesPerClient].watch(b.ctx, configMaps("default"))
 			return errorOf(ctx, err)
 		})
 	}
-	err = group.Wait()
-	s.rest = time.Now()
-	return err
+	if err := group.Wait(); err != nil {
+		closeAll(all)
+		return nil, err
+	}
+	return all, nil
 }
 
 func errorOf(ctx context.Context, err error) error {
@@ -76,16 +92,17 @@ func errorOf(ctx context.Context, err error) error {
 // times each edit from just before the request until the last watch shows it.
 func (s *state) eventToAll() error {
 	b := s.bench
-	each, err := s.grown(len(s.watches))
-	if err != nil {
+	if s.idle == nil {
+		return errors.New("the watches are not open")
+	}
+	defer closeAll(s.watches)
+	if err := s.rested(); err != nil {
 		return err
 	}
-	b.report.set("watches.memory", each, "%d watches over %d connections, hub %s", len(s.watches), len(s.watches)/watchesPerClient, megabytes(s.last))
-	defer func() {
-		for _, w := range s.watches {
-			w.close()
-		}
-	}()
+	watched := b.calm.hub.Usage().RSSAnon
+	closeAll(s.idle)
+	b.report.set("watches.memory", float64(watched-s.unwatched)/1e3/float64(len(s.idle)),
+		"%d watches over %d connections of a hub without objects, %s", len(s.idle), len(s.idle)/watchesPerClient, megabytes(watched))
 	var all []float64
 	for i := range b.size.events {
 		value := "event-" + strconv.Itoa(i)
@@ -108,4 +125,12 @@ func (s *state) eventToAll() error {
 	b.report.add("watches.all", result{value: median(all), samples: all,
 		note: fmt.Sprintf("%d events to %d watches, longest %.1f ms", len(all), len(s.watches), slices.Max(all))})
 	return nil
+}
+
+func closeAll(watches []*watch) {
+	for _, w := range watches {
+		if w != nil {
+			w.close()
+		}
+	}
 }
