@@ -1,7 +1,10 @@
 package hub
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"strings"
 
@@ -88,7 +91,7 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet:
 		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == "status":
-		writeJSON(w, h.spaceStatus(s, r.URL.Query().Get("object")))
+		h.writeStatus(r.Context(), w, s, r.URL.Query().Get("object"))
 	case question == "why":
 		object, err := key.ParsePath(name + "/" + r.URL.Query().Get("object"))
 		if err != nil {
@@ -101,28 +104,56 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// spaceStatus lists the placed objects of a space, or the one that is asked for.
-func (h *Hub) spaceStatus(s key.Space, object string) SpaceStatus {
+// writeStatus writes a SpaceStatus of all placed objects of a space, or of the one
+// that is asked for. It goes out an object at a time, since all places of a space
+// may be more than the hub has memory for.
+func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, object string) {
 	snapshot := h.table.Snapshot()
-	st := SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Objects: []ObjectStatus{}}
-	prefix := key.SpacePrefix(s)
-	snapshot.Ascend(prefix+object, func(row *table.Row) bool {
-		o, err := key.ParseObject(row.Key)
-		if err != nil || row.In == nil || object != "" && o.Identity.String() != object {
-			return true
+	head, err := json.Marshal(SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Objects: []ObjectStatus{}})
+	if err != nil {
+		h.config.Logger.Error("encode the status of a space", "space", s, "error", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// Objects come last: they are put between the two brackets that end the rest.
+	// A client that is gone needs no answer.
+	const end = "]}"
+	_, err = w.Write(bytes.TrimSuffix(head, []byte(end)))
+	separator := ""
+	for status := range h.objectStatuses(snapshot, s, object) {
+		if err != nil || ctx.Err() != nil {
+			return
 		}
-		m, ok := row.In.(*placement.Membership)
-		if !ok {
-			return true
+		var one []byte
+		if one, err = json.Marshal(status); err == nil {
+			_, err = w.Write(append([]byte(separator), one...))
 		}
-		os := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
-		for _, p := range m.Places() {
-			os.Places = append(os.Places, h.placeStatus(snapshot, o, row, p))
-		}
-		st.Objects = append(st.Objects, os)
-		return true
-	})
-	return st
+		separator = ","
+	}
+	_, _ = w.Write([]byte(end + "\n"))
+}
+
+// objectStatuses are those of the placed objects of a space, or of the one that is
+// asked for.
+func (h *Hub) objectStatuses(state table.Reader, s key.Space, object string) iter.Seq[ObjectStatus] {
+	return func(yield func(ObjectStatus) bool) {
+		state.Ascend(key.SpacePrefix(s)+object, func(row *table.Row) bool {
+			o, err := key.ParseObject(row.Key)
+			if err != nil || row.In == nil || object != "" && o.Identity.String() != object {
+				return true
+			}
+			m, ok := row.In.(*placement.Membership)
+			if !ok {
+				return true
+			}
+			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
+			for _, p := range m.Places() {
+				status.Places = append(status.Places, h.placeStatus(state, o, row, p))
+			}
+			return yield(status)
+		})
+	}
 }
 
 // placementTotals adds up the placements of a space as far as the hub has
