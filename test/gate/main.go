@@ -1,6 +1,7 @@
 // Command gate reads `go test -json` and prints what `go test` would have: a line
-// for each package, and the output of tests that failed. It fails when a test
-// failed, when one was skipped, since every test is required, and when none ran.
+// for each package, and the output of tests that failed; at its end, in short, what
+// failed and why. It fails when a test failed, when one was skipped, since every
+// test is required, and when none ran.
 package main
 
 import (
@@ -26,18 +27,22 @@ func main() {
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of build output
+	FailedBuild                   string // of a package that failed
 }
 
 // tally is what has been seen so far.
 type tally struct {
 	passed, failed int
 	skipped        []string
-	// output is what each test that still runs has printed.
+	failures       []failure
+	// output is what each test that still runs has printed, and said what was
+	// printed for a package: by the compiler, or outside of its tests.
 	output map[string]*strings.Builder
+	said   map[string]string
 }
 
 func run(in io.Reader, out io.Writer) error {
-	t := tally{output: map[string]*strings.Builder{}}
+	t := tally{output: map[string]*strings.Builder{}, said: map[string]string{}}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
@@ -52,6 +57,9 @@ func run(in io.Reader, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
+	}
+	if err := t.summary(out); err != nil {
+		return err
 	}
 	return t.verdict()
 }
@@ -68,6 +76,9 @@ func (t *tally) line(line string, out io.Writer) error {
 		if e.Output == "PASS\n" || e.Output == "FAIL\n" || strings.Contains(e.Output, "[no test files]") {
 			return nil
 		}
+		if !strings.HasPrefix(e.Output, "FAIL\t") {
+			t.said[e.Package+e.ImportPath] += e.Output // an event has one of them
+		}
 		_, err := io.WriteString(out, e.Output)
 		return err
 	case e.Action == "output":
@@ -83,18 +94,26 @@ func (t *tally) line(line string, out io.Writer) error {
 		delete(t.output, key)
 	case e.Action == "fail":
 		t.failed++
-		return t.show(key, out)
+		t.noteFailure(e)
+		return t.show(e, out)
 	}
 	return nil
 }
 
-// show prints what the test has printed; for a package, what those of its tests
-// have that did not come to an end.
-func (t *tally) show(key string, out io.Writer) error {
+// keysOf names what is kept of a test; of a package, what is of those of its tests
+// that did not come to an end.
+func (t *tally) keysOf(e event) (keys []string) {
 	for _, k := range slices.Sorted(maps.Keys(t.output)) {
-		if k != key && (!strings.HasSuffix(key, " ") || !strings.HasPrefix(k, key)) {
-			continue
+		if k == e.Package+" "+e.Test || e.Test == "" && strings.HasPrefix(k, e.Package+" ") {
+			keys = append(keys, k)
 		}
+	}
+	return keys
+}
+
+// show prints what the test or the package has printed.
+func (t *tally) show(e event, out io.Writer) error {
+	for _, k := range t.keysOf(e) {
 		if _, err := io.WriteString(out, t.output[k].String()); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -19,20 +20,20 @@ func TestVerdict(t *testing.T) {
 {"Action":"fail","Package":"q","Test":"B"}
 {"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
 {"Action":"fail","Package":"q"}
-`, "ok  \tp\t0.1s\nwhy\nFAIL\tq\t0.1s\n", "tests failed",
+`, "ok  \tp\t0.1s\nwhy\nFAIL\tq\t0.1s\n\nIn short:\nq B\nwhy\n", "tests failed",
 		},
 		{
 			"dies", pass + `{"Action":"output","Package":"q","Test":"B","Output":"last words\n"}
 {"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
 {"Action":"fail","Package":"q"}
-`, "ok  \tp\t0.1s\nFAIL\tq\t0.1s\nlast words\n", "tests failed",
+`, "ok  \tp\t0.1s\nFAIL\tq\t0.1s\nlast words\n\nIn short:\nq\nlast words\n", "tests failed",
 		},
 		{"skip", pass + `{"Action":"skip","Package":"q","Test":"B"}`, "ok  \tp\t0.1s\n", "required tests were skipped: q B"},
 		{
 			"does not build", `{"ImportPath":"q","Action":"build-output","Output":"q.go:1: syntax error\n"}
 {"ImportPath":"q","Action":"build-fail"}
 {"Action":"fail","Package":"q","FailedBuild":"q"}
-`, "q.go:1: syntax error\n", "tests failed",
+`, "q.go:1: syntax error\n\nIn short:\nq\nq.go:1: syntax error\n", "tests failed",
 		},
 		{"no test files", pass + `{"Action":"skip","Package":"q"}`, "ok  \tp\t0.1s\n", ""},
 		{"nothing", "", "", "no test ran"},
@@ -52,5 +53,30 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("error is %q, want %q", got, test.err)
 			}
 		})
+	}
+}
+
+// TestInShort reads what go test said of packages that fail in all ways: what failed
+// and why comes last, without the logs of processes.
+func TestInShort(t *testing.T) {
+	failures, err := os.Open("testdata/failures.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer failures.Close()
+	want, err := os.ReadFile("testdata/failures.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(failures, &out); err == nil || err.Error() != "tests failed" {
+		t.Errorf("error is %v", err)
+	}
+	before, short, _ := strings.Cut(out.String(), "\nIn short:\n")
+	if short != string(want) {
+		t.Errorf("in short:\n%s\nwant:\n%s", short, want)
+	}
+	if !strings.Contains(before, "--- end of hub's log:") {
+		t.Error("the logs of processes are not shown")
 	}
 }

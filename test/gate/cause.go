@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// causeLines and causeBytes bound what is said of one failure at the end.
+	causeLines = 5
+	causeBytes = 500
+)
+
+// failure is a test that failed, or a package of which nothing else did.
+type failure struct{ name, cause string }
+
+var (
+	// message is how something begins that a test says by itself; testscript says
+	// in the middle of its log where it failed.
+	message = regexp.MustCompile(`^ {4}\S+\.go:\d+: |^ *FAIL: |^panic: |^fatal error: |^\S+\.go:\d+(:\d+)?: `)
+	// processLog is what test/env shows of a process when a test has failed, crashed
+	// is a test process that ended by itself, and frame is what the testing package says.
+	processLog = regexp.MustCompile(`^ {4}\S+\.go:\d+: --- end of .*'s log:`)
+	crashed    = regexp.MustCompile(`(?m)^(panic|fatal error): `)
+	frame      = regexp.MustCompile(`^\s*(=== |--- |# )|^\s*$|^goroutine |^created by |^(testing|runtime|panic)\b.*\)$|^\t\S*/src/(testing|runtime)/`)
+)
+
+// causeOf picks from the output of a test what it said itself: of its first and
+// its last messages the first lines, more of them when there are few. What is an
+// error and what a note cannot be told apart; the error at which a test ended is
+// the last.
+func causeOf(output string) string {
+	var messages [][]string
+	ours := true // what is read is part of a message that counts
+	var rest []string
+	for line := range strings.Lines(output) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case processLog.MatchString(line):
+			ours = false
+		case message.MatchString(line):
+			ours = true
+			messages = append(messages, []string{line})
+		case frame.MatchString(line):
+		case ours && len(messages) > 0:
+			messages[len(messages)-1] = append(messages[len(messages)-1], line)
+		case ours:
+			rest = append(rest, line)
+		}
+	}
+	if len(messages) == 0 && len(rest) > 0 {
+		messages = [][]string{rest}
+	}
+	if n := len(messages); n > causeLines {
+		messages = append(messages[:1], messages[n-causeLines+1:]...)
+	}
+	left := causeLines - len(messages)
+	text := ""
+	for _, m := range slices.Backward(messages) {
+		n := min(len(m), 1+left)
+		left -= n - 1
+		text = strings.Join(m[:n], "\n") + "\n" + text
+	}
+	if len(text) > causeBytes {
+		text = strings.ToValidUTF8(text[:causeBytes], "") + "…\n"
+	}
+	return text
+}
+
+// summary repeats at the very end what failed and why, since of a long output
+// often only the end is kept.
+func (t *tally) summary(out io.Writer) error {
+	if len(t.failures) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(out, "\nIn short:"); err != nil {
+		return err
+	}
+	for _, f := range t.failures {
+		if _, err := fmt.Fprintf(out, "%s\n%s", f.name, f.cause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteFailure keeps what is to be said at the end of the test, or the package, that
+// has failed. One that failed because of a part of it is not worth a line.
+func (t *tally) noteFailure(e event) {
+	name := strings.TrimSpace(e.Package + " " + e.Test)
+	var output, crash string
+	for _, key := range t.keysOf(e) {
+		if text := t.output[key].String(); crashed.MatchString(text) {
+			crash += text // which is the last that a process says
+		} else {
+			output += text
+		}
+	}
+	cause := causeOf(output + crash)
+	parts := slices.ContainsFunc(t.failures, func(f failure) bool {
+		return strings.HasPrefix(f.name, name+"/") || strings.HasPrefix(f.name, name+" ")
+	})
+	if e.Test == "" && !parts && cause == "" {
+		cause = causeOf(t.said[cmp.Or(e.FailedBuild, e.Package)])
+	}
+	if cause != "" || !parts {
+		t.failures = append(t.failures, failure{name, cause})
+	}
+}
