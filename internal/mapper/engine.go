@@ -255,14 +255,15 @@ func (e *engine) awaits(id key.Identity) bool {
 	return ok && it.wanted && it.state == ""
 }
 
-// within counts the items in a namespace, or of a resource, that are desired and
-// those that are not, other than the one that asks.
+// within counts the items in a namespace, or of a resource: those that are desired
+// and perhaps there, and those that are not desired.
 func (e *engine) within(in func(key.Identity) bool) (wanted, leaving int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
 		switch id := parseIdentity(it.id); {
 		case !in(id):
+		case it.wanted && it.missing():
 		case it.wanted:
 			wanted++
 		default:
@@ -270,6 +271,13 @@ func (e *engine) within(in func(key.Identity) bool) (wanted, leaving int) {
 		}
 	}
 	return wanted, leaving
+}
+
+// missing says that nothing is at the target under the identity, that it was tried
+// to change that, and that nobody is trying just now.
+func (it *item) missing() bool {
+	nothing := it.kind.sight == unserved || it.kind.sight == absent && it.seen.presence == absent && !it.seen.taken
+	return nothing && it.state != "" && it.queue != running && it.queue != again
 }
 
 // parseIdentity takes apart what key.Identity.String made.

@@ -384,7 +384,8 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 		}
 		for k := range desired {
 			x, err := key.ParsePath(k)
-			used = used || err == nil && (id.Resource == key.Namespaces && x.Namespace == id.Name || id == widgetsCRD && x.APIGroup() == "example.com")
+			used = used || err == nil && w.cluster.objects[x.Identity.String()] != nil &&
+				(id.Resource == key.Namespaces && x.Namespace == id.Name || id == widgetsCRD && x.APIGroup() == "example.com")
 		}
 		if w.lost && time.Since(w.settling) > 100*time.Second {
 			return nil
