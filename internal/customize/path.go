@@ -1,0 +1,126 @@
+// Package customize knows the rules that users give for single objects: which
+// values of an object a rule's path is about. Both sides import it, so that what
+// the hub accepts is what an agent can follow.
+//
+// It is pure. It must never know where an object comes from or goes to.
+package customize
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/theory/jsonpath"
+	"github.com/theory/jsonpath/spec"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// maxPath bounds the text of a path.
+const maxPath = 1024
+
+// Path says which values of an object a rule is about. It is a JSONPath (RFC
+// 9535) that begins with the name of a field, and whose cost is bounded by the
+// size of the object, since users write paths that agents evaluate.
+type Path struct {
+	text  string
+	query *jsonpath.Path
+}
+
+// String is the path as it was written.
+func (p Path) String() string { return p.text }
+
+// Parse reads a path and refuses one that no rule may have: it is no JSONPath,
+// or costs too much, or may select what makes the object the one it is.
+func Parse(text string) (Path, error) {
+	if len(text) > maxPath {
+		return Path{}, fmt.Errorf("may not be longer than %d bytes", maxPath)
+	}
+	if strings.ContainsAny(text, "\r\n") {
+		return Path{}, errors.New("must be on one line")
+	}
+	query, err := jsonpath.Parse(text)
+	if err != nil {
+		return Path{}, fmt.Errorf("not a JSONPath (RFC 9535): %w", err)
+	}
+	segments := query.Query().Segments()
+	if err := bounded(segments); err != nil {
+		return Path{}, err
+	}
+	if err := allowed(segments); err != nil {
+		return Path{}, err
+	}
+	return Path{text, query}, nil
+}
+
+var (
+	stringLiteral = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+	// severalNodes is what only queries have that may select several values, in
+	// the library's own spelling, without strings. RFC 9535 has them in filters
+	// for tests of existence and for functions.
+	severalNodes = regexp.MustCompile(`\.\.|[*:]|.\?|\[[^\]\[(]*,`)
+)
+
+// bounded refuses what may select a value many times, and thereby cost far more
+// than the object is large.
+func bounded(segments []*spec.Segment) error {
+	descendants := 0
+	for _, s := range segments {
+		if len(s.Selectors()) != 1 {
+			return errors.New("may have one selector only in each pair of brackets")
+		}
+		if s.IsDescendant() {
+			descendants++
+		}
+		filter, ok := s.Selectors()[0].(*spec.FilterSelector)
+		if ok && severalNodes.MatchString(stringLiteral.ReplaceAllString(filter.String(), "")) {
+			return errors.New("a filter may look at single values only, not at several")
+		}
+	}
+	if descendants > 1 {
+		return errors.New(`may have ".." only once`)
+	}
+	return nil
+}
+
+// allowed refuses what may select apiVersion, kind, Orrery's marks, or any of the
+// metadata but single labels and annotations: they say what the object is and
+// whose. Status does not travel.
+func allowed(segments []*spec.Segment) error {
+	field, ok := name(segments, 0)
+	if !ok {
+		return errors.New("must begin with the name of a field, as in $.spec")
+	}
+	switch field {
+	case "apiVersion", "kind":
+		return fmt.Errorf("may not select %s", field)
+	case "status":
+		return errors.New("may not select status, which does not travel")
+	case "metadata":
+	default:
+		return nil
+	}
+	switch field, ok = name(segments, 1); {
+	case !ok || field != "labels" && field != "annotations":
+		return errors.New("may select of metadata single labels and annotations only")
+	}
+	one, ok := name(segments, 2)
+	if !ok || len(segments) > 3 {
+		return fmt.Errorf("may select of metadata.%s single ones only, by name", field)
+	}
+	if strings.HasPrefix(one, v1alpha1.Group+"/") {
+		return fmt.Errorf("may not select %s, which is Orrery's", one)
+	}
+	return nil
+}
+
+// name is that of the field which the i-th segment selects; ok is false if it may
+// select anything else.
+func name(segments []*spec.Segment, i int) (field string, ok bool) {
+	if i >= len(segments) || segments[i].IsDescendant() {
+		return "", false
+	}
+	n, ok := segments[i].Selectors()[0].(spec.Name)
+	return string(n), ok
+}
