@@ -58,9 +58,9 @@ const (
 	doInspect
 	// doRemove: delete the object that has decision.uid.
 	doRemove
-	// doRelease: leave the object that has decision.uid to itself, without our
+	// doLetGo: leave the object that has decision.uid to itself, without our
 	// marks.
-	doRelease
+	doLetGo
 	// doForget: nothing is left at the target; drop what is recorded.
 	doForget
 	// doVerifyKind: the resource is not served; find out whether it is gone.
@@ -120,7 +120,7 @@ type facts struct {
 	// traced says that nothing is recorded, and that by the last report an object
 	// of ours was there.
 	traced bool
-	// lingers is how long the report of what was released is yet to stay.
+	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration
 	// settled says that the desired content is known: what is not in it is not desired.
 	settled bool
@@ -261,7 +261,7 @@ func decideRemoval(f facts) decision {
 	case seen.presence == present && seen.uid == rec.UID && seen.terminating:
 		return decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
 	case rec.Source.Policy.Orphan:
-		return decision{do: doRelease, uid: rec.UID}
+		return decision{do: doLetGo, uid: rec.UID}
 	}
 	return decision{do: doRemove, uid: rec.UID}
 }

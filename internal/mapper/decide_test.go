@@ -215,10 +215,10 @@ func TestDecide(t *testing.T) {
 		{name: "a trace, gone", facts: facts{traced: true, settled: true, seen: observed{presence: absent}}, do: doForget},
 		{name: "a trace, there", facts: facts{traced: true, settled: true, seen: here}, do: doClaim, uid: "target-uid"},
 		{name: "orphaned before", facts: facts{lingers: time.Second, settled: true, seen: observed{presence: absent}}},
-		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doRelease, uid: "target-uid"},
+		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doLetGo, uid: "target-uid"},
 		{
 			name:  "orphaned, guarded",
-			facts: facts{record: recordWith(wire.Policy{Orphan: true}), guarded: true, seen: here}, do: doRelease, uid: "target-uid",
+			facts: facts{record: recordWith(wire.Policy{Orphan: true}), guarded: true, seen: here}, do: doLetGo, uid: "target-uid",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestDecideNever(t *testing.T) {
 		f := anyFacts.Draw(t, "facts")
 		d := decide(f)
 		checkPolicies(t, f, d)
-		if f.want != nil && (d.do == doRemove || d.do == doRelease || d.do == doForget || d.do == doClaim || d.do == doVerifyKind) {
+		if f.want != nil && (d.do == doRemove || d.do == doLetGo || d.do == doForget || d.do == doClaim || d.do == doVerifyKind) {
 			t.Errorf("what is desired is removed: %+v", d)
 		}
 		if f.want == nil && d.do == doApply {
@@ -287,7 +287,7 @@ func TestDecideNever(t *testing.T) {
 		if d.do == doClaim && !f.settled {
 			t.Errorf("a claim without knowing what is desired: %+v", d)
 		}
-		if f.seen.presence == foreign && !d.adopt && d.do != doRelease && d.do != doNothing && d.do != doForget && d.do != doRemove {
+		if f.seen.presence == foreign && !d.adopt && d.do != doLetGo && d.do != doNothing && d.do != doForget && d.do != doRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
 		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) {
@@ -298,7 +298,7 @@ func TestDecideNever(t *testing.T) {
 
 // checkPolicies sees that what is done is what the policies allow.
 func checkPolicies(t *rapid.T, f facts, d decision) {
-	if d.do == doRemove && f.record.Source.Policy.Orphan || d.do == doRelease && !f.record.Source.Policy.Orphan {
+	if d.do == doRemove && f.record.Source.Policy.Orphan || d.do == doLetGo && !f.record.Source.Policy.Orphan {
 		t.Errorf("what is recorded says otherwise: %+v", d)
 	}
 	if f.want == nil || f.want.object() == nil {

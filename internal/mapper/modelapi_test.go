@@ -380,7 +380,7 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 	change, verb := map[string]*string{}, "take over"
 	for kind, values := range map[string]map[string]*string{"labels": b.Metadata.Labels, "annotations": b.Metadata.Annotations} {
 		for name, v := range values {
-			verb = "release"
+			verb = "let go"
 			if v != nil {
 				verb = "mark"
 				quoted := strconv.Quote(*v)

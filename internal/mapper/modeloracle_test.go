@@ -34,7 +34,7 @@ func (w *world) judge(verb string, before, after *thing) {
 		w.judgeApply(before, after, wanted, wrong)
 	case "create": // a namespace that nobody placed
 		after.foreign = true
-	case "release":
+	case "let go":
 		if !w.unwanted(o.id) || !orphan && !w.forgot {
 			wrong("it is not to be let go")
 		}

@@ -149,7 +149,7 @@ func TestTraced(t *testing.T) {
 	}{
 		{"applied", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, -1, true},
 		{"never applied", wire.Report{State: wire.Failed}, nil, -1, false},
-		{"released", wire.Report{State: wire.Orphaned, Reason: reasonReleased, Digest: digest("a")}, nil, -1, false},
+		{"let go", wire.Report{State: wire.Orphaned, Reason: reasonLetGo, Digest: digest("a")}, nil, -1, false},
 		{"in use", wire.Report{State: wire.Orphaned, Reason: "InUse", Digest: digest("a")}, nil, -1, true},
 		{"recorded", wire.Report{State: wire.Applied, Digest: digest("a")}, recordOf("s", "u", "a"), -1, false},
 		{"desired", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, 0, false},
@@ -165,9 +165,9 @@ func TestTraced(t *testing.T) {
 }
 
 func TestLingers(t *testing.T) {
-	report := wire.Report{State: wire.Orphaned, Reason: reasonReleased, Since: now.Format(time.RFC3339)}
+	report := wire.Report{State: wire.Orphaned, Reason: reasonLetGo, Since: now.Format(time.RFC3339)}
 	of := turn{winner: -1, view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
-	for after, want := range map[time.Duration]time.Duration{-time.Hour: releasedFor, 0: releasedFor, releasedFor - 1: 1, time.Hour: releasedFor - time.Hour} {
+	for after, want := range map[time.Duration]time.Duration{-time.Hour: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
 		if got := of.lingers(now.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)
 		}

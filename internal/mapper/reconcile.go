@@ -82,7 +82,7 @@ type outcome struct {
 	record  *record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
-	release bool // what is recorded is no longer ours
+	letGo   bool // what is recorded is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
 	keep    bool // there is nothing to report
 	seen    *observed
@@ -109,7 +109,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	if !o.keep {
 		res.state = o.decision.state
 	}
-	if len(reports) == 0 && !o.changed && !o.forget && !o.release {
+	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
 		r.engine.finish(it, res)
 		return
 	}
@@ -258,8 +258,8 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		return r.inspect(ctx, t, f, d)
 	case doRemove:
 		return r.remove(ctx, t, d)
-	case doRelease:
-		return r.release(ctx, t, d)
+	case doLetGo:
+		return r.letGo(ctx, t, d)
 	case doVerifyKind:
 		return r.verifyKind(ctx, t)
 	case doClaim:
@@ -354,7 +354,7 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 		); err != nil {
 			return err
 		}
-	case o.release:
+	case o.letGo:
 		if err := errors.Join(x.setRecord(id, nil), x.unguard(id)); err != nil {
 			return err
 		}

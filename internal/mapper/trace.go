@@ -32,7 +32,7 @@ func (t *turn) traced() bool {
 		return false
 	}
 	r := t.before[t.object().Space]
-	return r != nil && !r.Digest.IsZero() && r.Reason != reasonReleased
+	return r != nil && !r.Digest.IsZero() && r.Reason != reasonLetGo
 }
 
 // teach tells of a resource in what version and kind its objects are observed,

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	reasonReleased = "Released"
-	// releasedFor is how long the report of a released object stays.
-	releasedFor = 5 * time.Second
+	reasonLetGo = "Released"
+	// letGoFor is how long the report of an object that was let go stays.
+	letGoFor = 5 * time.Second
 )
 
 // markNames are all marks, by the map they are in.
@@ -29,9 +29,9 @@ var markNames = map[string][]string{
 	},
 }
 
-// release takes our marks and our managed fields from an object and leaves it to
-// itself. What has its name and our marks, but another UID, is released too.
-func (r *reconciler) release(ctx context.Context, t *turn, d decision) (outcome, error) {
+// letGo takes our marks and our managed fields from an object and leaves it to
+// itself. What has its name and our marks, but another UID, is let go, too.
+func (r *reconciler) letGo(ctx context.Context, t *turn, d decision) (outcome, error) {
 	m, err := r.target.get(ctx, t.view.at, t.id)
 	if err == nil && m.UID != d.uid {
 		if _, ours := m.provesOurs(r.self(), t.view.kind); !ours {
@@ -39,7 +39,7 @@ func (r *reconciler) release(ctx context.Context, t *turn, d decision) (outcome,
 		}
 	}
 	if err == nil {
-		m, err = r.target.release(ctx, t.view.at, t.id, r.self(), m)
+		m, err = r.target.letGo(ctx, t.view.at, t.id, r.self(), m)
 	}
 	switch {
 	case missingObject(err, t.id), missingNamespace(err, t.id):
@@ -51,31 +51,31 @@ func (r *reconciler) release(ctx context.Context, t *turn, d decision) (outcome,
 	}
 	r.log.Info("left an object to itself", "object", t.object().Path())
 	return outcome{
-		release: true, record: t.record, seen: &observed{presence: absent, revision: m.revision()},
+		letGo: true, record: t.record, seen: &observed{presence: absent, revision: m.revision()},
 		decision: decision{
-			state: wire.Orphaned, reason: reasonReleased, retry: releasedFor,
+			state: wire.Orphaned, reason: reasonLetGo, retry: letGoFor,
 			message: "it stays at the location, which Orrery no longer manages there",
 		},
 	}, nil
 }
 
-// lingers is how long the report of what was released is yet to stay, so that it
+// lingers is how long the report of what was let go is yet to stay, so that it
 // is seen.
 func (t *turn) lingers(now time.Time) time.Duration {
 	r := t.before[t.object().Space]
-	if r == nil || r.State != wire.Orphaned || r.Reason != reasonReleased {
+	if r == nil || r.State != wire.Orphaned || r.Reason != reasonLetGo {
 		return 0
 	}
 	since, err := time.Parse(time.RFC3339, r.Since)
 	if err != nil { // it was put together by somebody else
 		return 0
 	}
-	return min(releasedFor-now.Sub(since), releasedFor)
+	return min(letGoFor-now.Sub(since), letGoFor)
 }
 
-// release removes the location's marks and managed fields from the object that
+// letGo removes the location's marks and managed fields from the object that
 // m was read from, if that is still as it was, and changes nothing else.
-func (t *target) release(ctx context.Context, p place, id key.Identity, l identity, m objectMeta) (objectMeta, error) {
+func (t *target) letGo(ctx context.Context, p place, id key.Identity, l identity, m objectMeta) (objectMeta, error) {
 	meta := map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": othersFields(m.ManagedFields, l)}
 	for field, names := range markNames {
 		gone := map[string]any{}
@@ -86,11 +86,11 @@ func (t *target) release(ctx context.Context, p place, id key.Identity, l identi
 	}
 	body, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
-		return objectMeta{}, fmt.Errorf("encode release: %w", err)
+		return objectMeta{}, fmt.Errorf("encode what lets go: %w", err)
 	}
 	var o observation
 	err = t.do(ctx, request{
-		verb: "release", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		verb: "let go", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
 		query: url.Values{"fieldManager": {l.manager()}},
 	}, &o)
 	return o.Metadata, err
