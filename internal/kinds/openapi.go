@@ -91,7 +91,7 @@ func (c *Catalog) document(d *described) ([]byte, error) {
 		}
 		parts = append(parts, part{packed: packed, keep: c.keeper(d.gv)})
 	}
-	data, err := mergeV3(parts)
+	data, err := merge(parts, "components", "schemas")
 	if err != nil {
 		return nil, fmt.Errorf("describe %s: %w", d.gv, err)
 	}

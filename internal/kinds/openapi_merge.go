@@ -11,20 +11,38 @@ import (
 // raw is a JSON object of which only the outermost names have been read.
 type raw map[string]json.RawMessage
 
-// within reads the object at a name; nil if there is none.
-func (r raw) within(name string) (raw, error) {
-	value, ok := r[name]
-	if !ok {
-		return nil, nil
+// within reads the object at a path of names; nil if there is none.
+func (r raw) within(path ...string) (raw, error) {
+	for _, name := range path {
+		value, ok := r[name]
+		if !ok {
+			return nil, nil
+		}
+		var object raw
+		if err := json.Unmarshal(value, &object); err != nil {
+			return nil, fmt.Errorf("read %q: %w", name, err)
+		}
+		r = object
 	}
-	var object raw
-	if err := json.Unmarshal(value, &object); err != nil {
-		return nil, fmt.Errorf("read %q: %w", name, err)
-	}
-	return object, nil
+	return r, nil
 }
 
-func (r raw) set(name string, object raw) error {
+// set writes the object at a path of names, with what is missing above it.
+func (r raw) set(object raw, path ...string) error {
+	name := path[0]
+	if len(path) > 1 {
+		inner, err := r.within(name)
+		if err != nil {
+			return err
+		}
+		if inner == nil {
+			inner = raw{}
+		}
+		if err := inner.set(object, path[1:]...); err != nil {
+			return err
+		}
+		object = inner
+	}
 	data, err := json.Marshal(object)
 	if err != nil {
 		return fmt.Errorf("write %q: %w", name, err)
@@ -41,9 +59,10 @@ type part struct {
 	keep func(path, method string) bool
 }
 
-// mergeV3 makes one OpenAPI v3 document of several; of two schemas of one name,
-// which describe the same type, the first counts.
-func mergeV3(parts []part) ([]byte, error) {
+// merge makes one OpenAPI document of several, which is the first one but for paths
+// and what is at schemasAt; of two schemas of one name, which describe the same
+// type, the first counts.
+func merge(parts []part, schemasAt ...string) ([]byte, error) {
 	var document raw
 	paths, schemas := raw{}, raw{}
 	for _, p := range parts {
@@ -54,11 +73,7 @@ func mergeV3(parts []part) ([]byte, error) {
 		if err := p.addPaths(paths, one); err != nil {
 			return nil, err
 		}
-		components, err := one.within("components")
-		if err != nil {
-			return nil, err
-		}
-		own, err := components.within("schemas")
+		own, err := one.within(schemasAt...)
 		if err != nil {
 			return nil, err
 		}
@@ -67,50 +82,10 @@ func mergeV3(parts []part) ([]byte, error) {
 			document = one
 		}
 	}
-	components, err := document.within("components")
-	if err != nil {
+	if err := document.set(schemas, schemasAt...); err != nil {
 		return nil, err
 	}
-	if components == nil {
-		components = raw{}
-	}
-	if err := components.set("schemas", schemas); err != nil {
-		return nil, err
-	}
-	if err := document.set("components", components); err != nil {
-		return nil, err
-	}
-	if err := document.set("paths", paths); err != nil {
-		return nil, err
-	}
-	return json.Marshal(document)
-}
-
-// mergeV2 adds OpenAPI v2 documents to a first one.
-func mergeV2(parts []part) ([]byte, error) {
-	var document raw
-	paths, definitions := raw{}, raw{}
-	for _, p := range parts {
-		one, err := p.read()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.addPaths(paths, one); err != nil {
-			return nil, err
-		}
-		own, err := one.within("definitions")
-		if err != nil {
-			return nil, err
-		}
-		addMissing(definitions, own)
-		if document == nil {
-			document = one
-		}
-	}
-	if err := document.set("definitions", definitions); err != nil {
-		return nil, err
-	}
-	if err := document.set("paths", paths); err != nil {
+	if err := document.set(paths, "paths"); err != nil {
 		return nil, err
 	}
 	return json.Marshal(document)
@@ -158,7 +133,7 @@ func (p part) addPaths(to, document raw) error {
 		case len(operations) == before:
 			to[path] = item
 		case slices.ContainsFunc(slices.Collect(maps.Keys(operations)), func(name string) bool { return slices.Contains(httpMethods, name) }):
-			if err := to.set(path, operations); err != nil {
+			if err := to.set(operations, path); err != nil {
 				return err
 			}
 		}

@@ -152,7 +152,7 @@ func (c *Catalog) serveV2(w http.ResponseWriter, r *http.Request) error {
 		}
 		parts = append(parts, part{packed: packed})
 	}
-	data, err := mergeV2(parts)
+	data, err := merge(parts, "definitions")
 	if err != nil {
 		return err
 	}
