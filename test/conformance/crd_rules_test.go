@@ -47,7 +47,7 @@ func crdOldSelf(s *side) {
 }
 
 // Kubernetes bounds what rules may cost twice: when they are written, by what
-// the schema allows, and when they are run.
+// the schema allows, and when they are run (crdSpending).
 func crdBudgets(s *side) {
 	k := s.kind()
 	const rule = `"x-kubernetes-validations":[{"rule":"self.all(x, self.all(y, x == y || x != y))"}]`
@@ -60,10 +60,45 @@ func crdBudgets(s *side) {
 	} {
 		k.try(http.MethodPost, crdsPath+"?dryRun=All", k.crd(crdVersion("v1", true, schema, "")))
 	}
-	k.define(crdVersion("v1", true, `{"type":"object","properties":{"spec":{"type":"array","maxItems":600,"items":{"type":"integer"},"x-kubernetes-validations":[{"rule":"self.all(x, self.exists_one(y, y == x) || x == 0)"}]}}}`, ""))
-	for _, n := range []int{10, 600} {
-		s.say("%d items", n)
-		k.try(http.MethodPost, k.path()+"?dryRun=All", k.object("a", `"spec":[`+strings.TrimSuffix(strings.Repeat("0,", n), ",")+`]`))
+}
+
+// crdSpending writes objects whose rules cost more than they may when they are
+// run, one of them alone or all together, although the schemas bound them well
+// enough. To look for much in a long string costs little time.
+func crdSpending(s *side) {
+	const (
+		call   = "no further validation rules will be run due to call cost exceeds limit"
+		budget = "validation failed due to running out of cost budget, no further validation rules will be run"
+	)
+	rules := func(n int) string {
+		rule := fmt.Sprintf(`{"rule":"!self.contains('%s')"}`, strings.Repeat("b", 1000))
+		return `"x-kubernetes-validations":[` + strings.TrimSuffix(strings.Repeat(rule+",", n), ",") + `]`
+	}
+	k := s.kind()
+	k.define(crdVersion("v1", true, `{"type":"object","properties":{
+"call":{"type":"string","maxLength":150000,`+rules(1)+`},"sum":{"type":"string","maxLength":90000,`+rules(12)+`},
+"list":{"type":"array","maxItems":10,"items":{"type":"string","maxLength":24000,`+rules(5)+`}}}}`, ""))
+	long := func(n int) string { return `"` + strings.Repeat("a", n) + `"` }
+	list := func(n int) string { return `[` + strings.TrimSuffix(strings.Repeat(long(24000)+",", n), ",") + `]` }
+	for _, spend := range []struct{ what, more, says string }{
+		{"a cheap call", `"call":` + long(90000), ""},
+		{"an expensive call", `"call":` + long(140000), call},
+		{"cheap rules", `"sum":` + long(9000), ""},
+		{"many rules", `"sum":` + long(90000), budget},
+		{"some items", `"list":` + list(6), ""},
+		{"all items", `"list":` + list(10), budget},
+	} {
+		s.say("%s", spend.what)
+		for _, method := range []string{http.MethodPost, http.MethodPatch} {
+			path, headers := k.path()+"?dryRun=All", []string(nil)
+			if method == http.MethodPatch {
+				path, headers = k.path("a")+"?dryRun=All&fieldManager=m", []string{applying}
+			}
+			a := k.try(method, path, k.object("a", spend.more), headers...)
+			if message := a.text("message"); !strings.Contains(message, spend.says) || (spend.says == "") != (a.code < http.StatusBadRequest) {
+				s.t.Errorf("%s: %s of %s: %d %s", s.url, method, spend.what, a.code, message)
+			}
+		}
 	}
 }
 

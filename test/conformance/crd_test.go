@@ -18,6 +18,7 @@ func definitions() []behaviour {
 		{name: "crd rules", run: crdRules},
 		{name: "crd old self", run: crdOldSelf},
 		{name: "crd budgets", run: crdBudgets},
+		{name: "crd spending", run: crdSpending},
 		{name: "crd ratcheting", run: crdRatcheting},
 		{name: "crd merging", run: crdMerging},
 		{name: "crd scale", run: crdScale},
