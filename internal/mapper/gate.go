@@ -66,9 +66,10 @@ func (g *gate) why() string {
 
 // trouble takes note of an error of the target. If it says that the target
 // can't work, nothing more is asked of it until a probe succeeds; if it may mean
-// that discovery is broken, a probe finds out. It does not wait.
+// that discovery is broken, a probe finds out. One that is only busy is a matter
+// of the pace: a probe would be one request more. It does not wait.
 func (g *gate) trouble(err error) {
-	if err == nil || !unavailable(err) && !missingKind(err) {
+	if err == nil || busy(err) || !unavailable(err) && !missingKind(err) {
 		return
 	}
 	if unavailable(err) && retryAfter(err) == 0 {
@@ -89,7 +90,7 @@ func (g *gate) run(ctx context.Context) {
 				g.setBroken("")
 				break
 			}
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && !busy(err) { // or else nothing is known that was not before
 				g.setBroken(clip(err.Error()))
 			}
 			pause(ctx, max(backoff(failures, firstRetry, maxListRetry), retryAfter(err)))

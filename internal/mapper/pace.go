@@ -9,45 +9,53 @@ import (
 )
 
 const (
-	// startPace, leastPace and mostPace are how many objects are worked on at once:
-	// at first, in the worst of times, and at most.
+	// startPace and mostPace are how many objects are worked on at once: at first,
+	// and at most. leastPace is what slow answers leave of it; refusals leave one.
 	startPace = 16
 	leastPace = 2
 	mostPace  = 64
-	// paceCalm is how many answers' time two cuts are apart, and no less than
-	// shortCalm: what was under way at the first one says nothing new.
+	// carefully is how many rounds of good answers one more costs after a cut; each
+	// further one costs half as many, until it is one round.
+	carefully = 16
+	// paceCalm is how many answers' time two cuts for slowness are apart, and no
+	// less than shortCalm: what was under way at the first one says nothing new.
 	paceCalm  = 2
 	shortCalm = 20 * time.Millisecond
-	// carefully is by how much more slowly the pace grows near the one that was too
-	// much: a refusal may cost a whole second, in which a target does hundreds.
-	carefully = 128
 	// slowFactor and slowFloor say when answers have become slow: more than so many
 	// times as long as they take at best, and no less than this.
 	slowFactor = 8
 	slowFloor  = 100 * time.Millisecond
+	// unsaidRest is for how long a busy target is left alone that does not say for
+	// how long: what API servers say that do.
+	unsaidRest = time.Second
 )
 
 // pace is how many objects may be worked on at once. It follows the target: one
-// more after each round of good answers, half as many when the target asks for
-// less or cannot answer, slightly fewer when its answers take long. It is safe
-// for concurrent use.
+// more after each round of good answers, and slightly fewer when answers take long.
+//
+// Each refusal takes away one: what else is under way is what the target takes.
+// So there are as many refusals as increases, and few of those after a refusal.
+// Only the object that was refused waits for as long as the target said, since
+// others are served meanwhile. All wait when even one at a time is refused.
+//
+// It is safe for concurrent use.
 type pace struct {
 	mu    sync.Mutex
 	wake  sync.Cond
 	limit float64
-	// tooMuch is the pace at the last cut; zero: there was none.
-	tooMuch float64
-	most    float64
+	most  float64
+	// care is how many rounds of good answers the next increase costs.
+	care float64
 	// used are workers that have been let in, busy those of them with an object.
 	used, busy int
 	// best and usual are the shortest and the average time of an answer.
 	best, usual time.Duration
-	cut         time.Time // the last time that limit was cut
-	until       time.Time // the target asked to be left alone until then
+	cut         time.Time // the last time that limit was cut for slowness
+	until       time.Time // all leave the target alone until then
 }
 
 func newPace(most int) *pace {
-	p := &pace{most: float64(most), limit: float64(min(startPace, most))}
+	p := &pace{most: float64(most), limit: float64(min(startPace, most)), care: 1}
 	p.wake.L = &p.mu
 	return p
 }
@@ -99,45 +107,49 @@ func (p *pace) release() {
 	p.wake.Signal()
 }
 
-// answered takes note of an answer, and of how long it took.
+// answered takes note of an answer to a worker, and of how long it took.
 func (p *pace) answered(took time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	switch {
 	case err != nil && overloaded(err):
-		if after := now.Add(retryAfter(err)); after.After(p.until) {
-			p.until = after
-		}
-		p.reduce(now, p.limit/2)
+		p.refused(now, restAfter(err))
 		return
 	case err != nil && statusOf(err) == nil:
 		return // cancelled, or an answer that could not be read
 	}
 	p.measure(took)
-	if p.usual > max(slowFloor, slowFactor*p.best) {
-		p.reduce(now, p.limit-1)
-		return
-	}
-	if p.busy >= int(p.limit) { // more would have been used
-		step := 1 / p.limit
-		switch {
-		case p.limit >= p.tooMuch+1:
-			p.tooMuch = 0 // it is not any more
-		case p.limit > p.tooMuch*3/4:
-			step /= carefully
+	switch {
+	case p.usual > max(slowFloor, slowFactor*p.best):
+		if now.Sub(p.cut) >= max(shortCalm, paceCalm*p.usual) {
+			p.cut = now
+			p.reduce(max(min(leastPace, int(p.limit)), int(p.limit)-1))
 		}
-		p.limit = min(p.most, p.limit+step)
-		p.wake.Signal()
+	case p.busy >= int(p.limit): // more would have been used
+		p.grow()
 	}
 }
 
-func (p *pace) reduce(now time.Time, to float64) {
-	if now.Sub(p.cut) < max(shortCalm, paceCalm*p.usual) {
-		return
+// refused takes note of a refusal by a target that wants to be left alone for a
+// time. What was allowed and not used says nothing of what the target takes.
+func (p *pace) refused(now time.Time, rest time.Duration) {
+	alone := int(p.limit) == 1 && p.busy <= 1
+	p.reduce(max(1, min(int(p.limit), p.busy)-1))
+	if until := now.Add(rest); alone && until.After(p.until) {
+		p.until = until
 	}
-	p.cut, p.tooMuch = now, p.limit
-	p.limit = max(min(leastPace, p.most), to)
+}
+
+func (p *pace) reduce(to int) { p.limit, p.care = float64(to), carefully }
+
+func (p *pace) grow() {
+	before := int(p.limit)
+	p.limit = min(p.most, p.limit+1/(p.limit*p.care))
+	if int(p.limit) > before {
+		p.care = max(1, p.care/2)
+		p.wake.Signal()
+	}
 }
 
 // measure keeps the times of answers. The best one is forgotten slowly, since a
@@ -170,4 +182,20 @@ func overloaded(err error) bool {
 	default:
 		return false
 	}
+}
+
+// restAfter is for how long a target wants to be left alone. What is wrong with one
+// that is not just busy and does not say it, the gate finds out.
+func restAfter(err error) time.Duration {
+	after := retryAfter(err)
+	if after == 0 && busy(err) {
+		return unsaidRest
+	}
+	return after
+}
+
+// busy says that the target works, and has too much to do.
+func busy(err error) bool {
+	s := statusOf(err)
+	return s != nil && s.Code == http.StatusTooManyRequests
 }

@@ -3,8 +3,10 @@ package mapper
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,79 +22,160 @@ func refusedWith(code, after int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 }
 
-// bottleneck is a target that serves so many at once and refuses the rest.
-type bottleneck struct {
-	mu            sync.Mutex
-	under, serves int
-	most, refused int
+// server is a target that decides at once whether it works on a request, and then
+// takes its time. What it refuses is to come again in so many seconds.
+type server struct {
+	mu         sync.Mutex
+	admits     func(under int) bool // with so many under way
+	takes      time.Duration
+	retryAfter int32
+	// under are under way, most were at most; done and refused count answers.
+	under, most, done, refused int
 }
 
-func (b *bottleneck) request(took time.Duration) error {
-	b.mu.Lock()
-	b.under++
-	b.most = max(b.most, b.under)
-	full := b.under > b.serves
-	if full {
-		b.refused++
+// roomFor admits as many at once, as max-requests-inflight does.
+func roomFor(n int) func(int) bool { return func(under int) bool { return under <= n } }
+
+// bucket admits so many in a second, and as many at once as it holds.
+func bucket(rate, holds float64) func(int) bool {
+	tokens, last := holds, time.Now()
+	return func(int) bool {
+		now := time.Now()
+		tokens = min(holds, tokens+rate*now.Sub(last).Seconds())
+		last = now
+		if tokens < 1 {
+			return false
+		}
+		tokens--
+		return true
 	}
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		b.under--
-		b.mu.Unlock()
-	}()
-	if full {
-		<-time.After(time.Millisecond) // of the bubble's clock
-		return refusedWith(http.StatusTooManyRequests, 0)
+}
+
+func (s *server) request() error {
+	s.mu.Lock()
+	s.under++
+	s.most = max(s.most, s.under)
+	ok := s.admits(s.under)
+	if !ok {
+		s.refused++
+	}
+	s.mu.Unlock()
+	took := time.Millisecond // of the bubble's clock, as all times here
+	if ok {
+		took = s.takes*3/4 + rand.N(s.takes/2)
 	}
 	<-time.After(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.under--
+	if !ok {
+		return refusedWith(http.StatusTooManyRequests, s.retryAfter)
+	}
+	s.done++
 	return nil
 }
 
 // drive works on objects without end for a time, and returns how many were done.
-func drive(t *testing.T, p *pace, b *bottleneck, length time.Duration) (done int) {
+func drive(t *testing.T, p *pace, s *server, length time.Duration) int {
+	var done atomic.Int64
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	var workers sync.WaitGroup
-	var mu sync.Mutex
 	for range mostPace {
 		workers.Go(func() {
 			for p.acquire(ctx) {
-				p.begin(ctx)
-				start := time.Now()
-				err := b.request(10 * time.Millisecond)
-				p.answered(time.Since(start), err)
+				if p.begin(ctx); ctx.Err() == nil {
+					start := time.Now()
+					err := s.request()
+					p.answered(time.Since(start), err)
+					if err == nil {
+						done.Add(1)
+					}
+				}
 				p.end()
 				p.release()
-				if err == nil {
-					mu.Lock()
-					done++
-					mu.Unlock()
-				}
 			}
 		})
 	}
 	workers.Wait()
-	return done
+	return int(done.Load())
 }
 
-// TestPaceFollowsTheTarget shows that the pace grows to its bound at a target
-// that takes all, and settles near what one takes that refuses the rest.
+// TestPaceFollowsTheTarget shows what share of what targets allow is used, and
+// how many refusals that takes.
 func TestPaceFollowsTheTarget(t *testing.T) {
+	const length = time.Minute
+	for name, c := range map[string]struct {
+		admits     func() func(int) bool
+		takes      time.Duration
+		retryAfter int32
+		allows     float64 // in a second
+		share      float64 // of that, at least
+		refused    float64 // for each that is done, at most
+	}{
+		"room for all":              {func() func(int) bool { return roomFor(1000) }, 50 * time.Millisecond, 1, mostPace * 20, 0.9, 0},
+		"room for 1":                {func() func(int) bool { return roomFor(1) }, 10 * time.Millisecond, 1, 100, 0.8, 0.1},
+		"room for 4":                {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 1, 400, 0.8, 0.05},
+		"room for 4, says no time":  {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 0, 400, 0.8, 0.05},
+		"room for 4, slow":          {func() func(int) bool { return roomFor(4) }, 300 * time.Millisecond, 1, 4 / 0.3, 0.8, 0.05},
+		"room for 40":               {func() func(int) bool { return roomFor(40) }, 20 * time.Millisecond, 1, 2000, 0.8, 0.02},
+		"200 a second":              {func() func(int) bool { return bucket(200, 20) }, 10 * time.Millisecond, 1, 200, 0.7, 0.1},
+		"1000 a second, far away":   {func() func(int) bool { return bucket(1000, 100) }, 50 * time.Millisecond, 1, 1000, 0.7, 0.02},
+		"20 a second":               {func() func(int) bool { return bucket(20, 20) }, 10 * time.Millisecond, 1, 20, 0.7, 0.15},
+		"20 a second, says no time": {func() func(int) bool { return bucket(20, 20) }, 10 * time.Millisecond, 0, 20, 0.7, 0.15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
+				drive(t, newPace(mostPace), s, length)
+				share, refused := float64(s.done)/c.allows/length.Seconds(), float64(s.refused)/float64(s.done)
+				t.Logf("%.2f of what is allowed; %.3f refusals for each; at most %d at once", share, refused, s.most)
+				if share < c.share || refused > c.refused {
+					t.Error("want another share or fewer refusals")
+				}
+			})
+		})
+	}
+}
+
+// TestPaceRecovers shows that the pace follows a target that takes less for some
+// time, and one that refuses everything.
+func TestPaceRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, wide := newPace(mostPace), &bottleneck{serves: 1000}
-		drive(t, p, wide, 5*time.Second)
-		if wide.most != mostPace || p.now() != mostPace {
-			t.Errorf("at most %d at once, pace %d", wide.most, p.now())
+		p := newPace(mostPace)
+		for _, room := range []int{12, 0, 2} {
+			narrow := &server{admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
+			drive(t, p, narrow, 30*time.Second)
+			if p.now() > room+2 {
+				t.Errorf("pace %d with room for %d", p.now(), room)
+			}
+			if room == 0 && narrow.refused > mostPace+30/5+1 {
+				t.Errorf("asked %d times, and always refused", narrow.refused)
+			}
+			wide := &server{admits: roomFor(1000), takes: 20 * time.Millisecond, retryAfter: 5}
+			drive(t, p, wide, 20*time.Second)
+			if p.now() != mostPace || wide.done < mostPace*50*20*6/10 {
+				t.Errorf("after room for %d: %d were done when the target was well again, pace %d", room, wide.done, p.now())
+			}
 		}
-		narrow := &bottleneck{serves: 12}
-		done := drive(t, p, narrow, 30*time.Second)
-		if best := 12 * 30 * 100; done < best*6/10 || narrow.refused > done/20 {
-			t.Errorf("%d of %d were done, %d refused", done, best, narrow.refused)
+	})
+}
+
+// TestPacesShare shows that one who comes late to a full target gets a share of it.
+func TestPacesShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
+		early, late := newPace(mostPace), newPace(mostPace)
+		drive(t, early, s, 5*time.Second)
+		var both sync.WaitGroup
+		var done [2]int
+		for i, p := range []*pace{early, late} {
+			both.Go(func() { done[i] = drive(t, p, s, time.Minute) })
 		}
-		done = drive(t, p, &bottleneck{serves: 1000}, 30*time.Second)
-		if p.now() != mostPace || done < 5000*30*9/10 {
-			t.Errorf("%d were done when the target was well again, pace %d", done, p.now())
+		both.Wait()
+		t.Logf("%d and %d of %d were done", done[0], done[1], 10*100*60)
+		if few := min(done[0], done[1]); few < 10*100*60/5 {
+			t.Errorf("one of them got %d done", few)
 		}
 	})
 }
@@ -100,24 +183,42 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 func TestPaceKeepsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(mostPace)
-		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		begins := func(after time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if !p.acquire(t.Context()) {
+				t.Fatal("not let in")
+			}
+			if p.begin(t.Context()); time.Since(start) != after {
+				t.Errorf("began after %s", time.Since(start))
+			}
+			p.end()
+			p.release()
+		}
+		for range startPace / 2 { // of so many under way the others are worked on
+			p.busy = startPace
+			p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		}
+		p.busy = 0
 		if p.now() != startPace/2 {
 			t.Errorf("pace %d", p.now())
 		}
-		start := time.Now()
-		if !p.acquire(t.Context()) {
-			t.Fatal("not let in")
-		}
-		if p.begin(t.Context()); time.Since(start) != 7*time.Second {
-			t.Errorf("began after %s", time.Since(start))
-		}
-		for range 100 { // over a long time
-			p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0))
-			pause(t.Context(), time.Second)
-		}
-		if p.now() != leastPace {
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		if p.now() != 1 { // nothing else was under way
 			t.Errorf("pace %d", p.now())
 		}
+		begins(0)
+		p.busy = 3 // who had been let in before
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		p.busy = 0
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		begins(7 * time.Second)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
+		begins(unsaidRest)
 		// A refusal of one object says nothing of the target.
 		q := newPace(mostPace)
 		q.answered(time.Millisecond, refusedWith(http.StatusUnprocessableEntity, 0))

@@ -118,7 +118,7 @@ func (t *target) open(ctx context.Context, r request) (io.ReadCloser, error) {
 func (t *target) do(ctx context.Context, r request, v any) error {
 	start := time.Now()
 	err := t.exchange(ctx, r, v)
-	if r.verb != "list" { // which takes as long as there is to list
+	if r.verb != "list" && r.verb != "discover" { // which take as long as there is to say
 		t.pace.answered(time.Since(start), err)
 	}
 	return err
