@@ -185,7 +185,7 @@ const (
 	ConditionCompatible = "Compatible"
 	// ConditionReady says that a Space is served.
 	ConditionReady = "Ready"
-	// ConditionAccepted says that a Placement's selectors and tests could be read.
+	// ConditionAccepted says that a Placement's or Customizer's spec can be used.
 	ConditionAccepted = "Accepted"
 )
 

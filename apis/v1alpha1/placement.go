@@ -142,6 +142,8 @@ type LocationSelector struct {
 // ObjectTest matches objects: all fields that are given must match, and of a
 // list one entry. A cluster-scoped object never matches a test that names
 // namespaces.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources) || has(self.namespaces) || has(self.namespaceSelectors) || has(self.names) || has(self.labelSelectors)",message="an object test needs at least one of apiGroup, resources, namespaces, namespaceSelectors, names, labelSelectors"
 type ObjectTest struct {
 	// APIGroup of the object: "" is the core group, "*" any; any when absent.
 	// +optional
@@ -179,8 +181,6 @@ type ObjectTest struct {
 }
 
 // Downsync matches objects and says how they are treated.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources) || has(self.namespaces) || has(self.namespaceSelectors) || has(self.names) || has(self.labelSelectors)",message="an object test needs at least one of apiGroup, resources, namespaces, namespaceSelectors, names, labelSelectors"
 type Downsync struct {
 	ObjectTest `json:",inline"`
 	// ReturnStatus says whether the status at the location comes back to the

@@ -216,9 +216,10 @@ func LocationReports(l Location) string { return string(Reports) + "/" + string(
 
 // Orrery's own resources, which act.
 var (
-	Spaces     = Resource{"orrery.dev", "spaces"}
-	Locations  = Resource{"orrery.dev", "locations"}
-	Placements = Resource{"orrery.dev", "placements"}
-	Namespaces = Resource{CoreGroup, "namespaces"}
-	CRDs       = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
+	Spaces      = Resource{"orrery.dev", "spaces"}
+	Locations   = Resource{"orrery.dev", "locations"}
+	Placements  = Resource{"orrery.dev", "placements"}
+	Customizers = Resource{"orrery.dev", "customizers"}
+	Namespaces  = Resource{CoreGroup, "namespaces"}
+	CRDs        = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
 )

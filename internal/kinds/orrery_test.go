@@ -15,7 +15,7 @@ func TestOrreryKinds(t *testing.T) {
 	r := newTestRegistry(t)
 	root, plain := r.Builtin(key.Root), r.Builtin("any")
 	gvr := v1alpha1.GroupVersion.WithResource
-	for _, resource := range []string{"spaces", "locations", "placements"} {
+	for _, resource := range []string{"spaces", "locations", "placements", "customizers"} {
 		k, ok := root.Lookup(gvr(resource))
 		if !ok || root.Access(k) != ReadWrite || k.Namespaced || !k.HasStatus {
 			t.Errorf("%s in root: %+v", resource, k)
@@ -28,8 +28,10 @@ func TestOrreryKinds(t *testing.T) {
 	if !ok || plain.Access(locations) != ReadOnly {
 		t.Errorf("locations: %+v", locations)
 	}
-	if placements, _ := plain.Lookup(gvr("placements")); placements == nil || plain.Access(placements) != ReadWrite {
-		t.Errorf("placements: %+v", placements)
+	for _, resource := range []string{"placements", "customizers"} {
+		if k, _ := plain.Lookup(gvr(resource)); k == nil || plain.Access(k) != ReadWrite {
+			t.Errorf("%s: %+v", resource, k)
+		}
 	}
 	if !slices.Contains(locations.ShortNames, "loc") {
 		t.Errorf("got %v", locations.ShortNames)
@@ -47,6 +49,14 @@ func TestOrreryKindsAreValidated(t *testing.T) {
 		{"only a policy", "placements", "Placement", `{"downsync": [{"returnStatus": "Singleton"}]}`, "an object test needs at least one of"},
 		{"unknown policy", "placements", "Placement", `{"downsync": [{"names": ["a"], "returnStatus": "All"}]}`, "Unsupported value"},
 		{"empty location", "placements", "Placement", `{"locations": [{}]}`, "give a selector, names, or both"},
+		{"customizer", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec.replicas", "release": true}]}`, ""},
+		{"customizer of nothing", "customizers", "Customizer", `{"match": [], "rules": [{"path": "$.spec", "release": true}]}`, "spec.match"},
+		{"customizer of anything", "customizers", "Customizer", `{"match": [{}], "rules": [{"path": "$.spec", "release": true}]}`, "an object test needs at least one of"},
+		{"no rule", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": []}`, "spec.rules"},
+		{"rule without a path", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "", "release": true}]}`, "spec.rules[0].path"},
+		{"rule that says nothing", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec"}]}`, "a rule needs release: true"},
+		{"rule that releases nothing", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec", "release": false}]}`, "a rule needs release: true"},
+		{"customizer of no location", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "locations": [{}], "rules": [{"path": "$.spec", "release": true}]}`, "give a selector, names, or both"},
 		{"location", "locations", "Location", `{}`, ""},
 		{"prune", "locations", "Location", `{"prune": {"maxPercent": 101}}`, "less than or equal to 100"},
 	} {

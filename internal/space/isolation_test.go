@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	orrery     = "/apis/orrery.dev/v1alpha1"
-	spaces     = orrery + "/spaces"
-	locations  = orrery + "/locations"
-	placements = orrery + "/placements"
+	orrery      = "/apis/orrery.dev/v1alpha1"
+	spaces      = orrery + "/spaces"
+	locations   = orrery + "/locations"
+	placements  = orrery + "/placements"
+	customizers = orrery + "/customizers"
 )
 
 // rows are the rows of the table below a prefix.

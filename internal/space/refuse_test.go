@@ -25,6 +25,7 @@ func (h *hub) dump() string {
 func TestRefused(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", configMaps, configMap("c", object{"k": "v"})))
+	h.must(201, h.do("POST", "a", customizers, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"good"},"spec":{"match":[{"names":["x"]}],"rules":[{"path":"$.data","release":true}]}}`))
 	annotated := func(k, v string) object {
 		c := configMap("x", nil)
 		c["metadata"].(object)["annotations"] = object{k: v}
@@ -35,6 +36,9 @@ func TestRefused(t *testing.T) {
 	}
 	named := func(apiVersion, kind, name string) object {
 		return object{"apiVersion": apiVersion, "kind": kind, "metadata": object{"name": name}}
+	}
+	customizer := func(spec string) string {
+		return `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"x"},"spec":` + spec + `}`
 	}
 	const strict = "?fieldValidation=Strict"
 	merge := []string{"Content-Type", "application/merge-patch+json"}
@@ -87,6 +91,13 @@ func TestRefused(t *testing.T) {
 		{"bad return status", "POST", "a", configMaps, annotated("orrery.dev/return-status", "Rollup"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/return-status]"},
 		{"bad annotation by patch", "PATCH", "a", configMaps + "/c", `{"metadata":{"annotations":{"orrery.dev/return-status":"x"}}}`, merge, 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},
 		{"bad annotation on a placement", "POST", "a", placements, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Placement", "metadata": object{"name": "p", "annotations": object{"orrery.dev/return-status": "x"}}, "spec": object{}}, nil, 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},
+		{"no JSONPath", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"rules":[{"path":"$.data","release":true},{"path":"spec","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.rules[1].path: Invalid value: \"spec\": not a JSONPath (RFC 9535)"},
+		{"path to everything", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"rules":[{"path":"$","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.rules[0].path: Invalid value: \"$\": must begin with the name of a field"},
+		{"path to the name", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"rules":[{"path":"$.metadata.name","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.rules[0].path"},
+		{"path that is missing", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"rules":[{"release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.rules[0].path"},
+		{"bad selector of objects", "POST", "a", customizers, customizer(`{"match":[{"labelSelectors":[{"matchLabels":{"a b":"c"}}]}],"rules":[{"path":"$.data","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.match[0].labelSelectors[0].matchLabels"},
+		{"bad selector of locations", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"locations":[{"selector":{"matchLabels":{"a b":"c"}}}],"rules":[{"path":"$.data","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.locations[0].selector.matchLabels"},
+		{"bad path by patch", "PATCH", "a", customizers + "/good", `{"spec":{"rules":[{"path":"$.kind","release":true}]}}`, merge, 422, metav1.StatusReasonInvalid, "spec.rules[0].path"},
 		{"missing space", "POST", "nope", configMaps, configMap("x", nil), nil, 404, metav1.StatusReasonNotFound, `spaces.orrery.dev "nope" not found`},
 		{"no name of a space", "POST", "A", configMaps, configMap("x", nil), nil, 400, metav1.StatusReasonBadRequest, "space"},
 		{"all spaces", "POST", "*", configMaps, configMap("x", nil), nil, 400, metav1.StatusReasonBadRequest, "space"},

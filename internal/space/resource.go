@@ -249,11 +249,13 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		if kind.HasStatus {
 			status = kind.Custom.StatusStrategy()
 		}
-		if kind.Resource == key.Spaces || kind.Resource == key.Locations {
+		switch kind.Resource {
+		case key.Spaces, key.Locations:
 			main = named{main, kind.Resource == key.Spaces}
-		}
-		if kind.Resource == key.Placements {
-			main = selecting{main}
+		case key.Placements:
+			main = validated{main, validatePlacement}
+		case key.Customizers:
+			main = validated{main, validateCustomizer}
 		}
 		if kind.Resource == key.Spaces {
 			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}

@@ -1,0 +1,82 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Customizer says what is different about objects of its space at the locations
+// that get them. It places nothing: Placements do.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=cz,categories=orrery
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Customizer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what is different about which objects, and where.
+	Spec CustomizerSpec `json:"spec"`
+	// Status says whether the rules are in force.
+	// +optional
+	Status CustomizerStatus `json:"status,omitempty,omitzero"`
+}
+
+// CustomizerSpec says what is different about which objects, and where.
+type CustomizerSpec struct {
+	// Match says which objects of the space the rules are for: those that any
+	// entry matches.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Match []ObjectTest `json:"match"`
+	// Locations where the rules are in force: those that any entry selects; all
+	// when absent.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Locations []LocationSelector `json:"locations,omitempty"`
+	// Rules say what is different. Those of all Customizers that match an object
+	// are in force together.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Rules []Rule `json:"rules"`
+}
+
+// Rule says what is different about some values of an object.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.release) && self.release",message="a rule needs release: true"
+type Rule struct {
+	// Path selects the values: a JSONPath (RFC 9535), for example
+	// $.spec.replicas or $.spec.template.spec.containers[*].resources. It begins
+	// with the name of a field, has one selector in each pair of brackets and ".."
+	// at most once, and its filters look at single values. Of metadata it can
+	// select single labels and annotations only.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path"`
+	// Release leaves the values to others: a location gets them when the object is
+	// made there, and what becomes of them afterwards is neither changed nor
+	// repaired, also when they change in the space.
+	// +optional
+	Release bool `json:"release,omitempty"`
+}
+
+// CustomizerStatus says whether the rules are in force.
+type CustomizerStatus struct {
+	// Conditions has Accepted: the tests, the selectors and the paths could be read.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CustomizerList is a list of customizers.
+//
+// +kubebuilder:object:root=true
+type CustomizerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Customizer `json:"items"`
+}
