@@ -75,6 +75,7 @@ type Agent struct {
 	reporter  *reporter
 	announcer *announcer
 	purge     *purge
+	sweep     *sweep
 	watchers  *observers
 	progress  progress
 	self      atomic.Pointer[identity]
@@ -161,7 +162,9 @@ func (a *Agent) build() {
 		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
 		served: make(chan struct{}, 1), began: make(chan struct{}, 1),
 	}
-	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
+	all := search{engine: a.engine, target: a.target, self: a.identity}
+	a.purge = &purge{search: all, store: a.store, log: a.log}
+	a.sweep = &sweep{search: all, store: a.store, log: a.log, trouble: a.gate.trouble, may: a.maySweep}
 	a.progress.opened = func() {
 		a.reporter.changed()
 		a.announcer.sessionBegan()
@@ -198,6 +201,7 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
+	parts.Go(func() { a.sweep.run(ctx) })
 	close(a.ready)
 }
 
@@ -231,6 +235,13 @@ func (a *Agent) landed(all []touched) {
 	a.engine.touch(all)
 }
 
+// maySweep says that all that is desired and was reported is known, in proven
+// lineage, and that nothing keeps the agent from changing the target.
+func (a *Agent) maySweep() bool {
+	m := a.store.meta.Load()
+	return m.Revision > 0 && m.Deferred == 0 && m.ReportsAgreed && a.progress.proves() && a.gate.why() == ""
+}
+
 // announcement is what the hub is told of the agent.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.meta.Load()
@@ -262,6 +273,7 @@ func (a *Agent) Status() Status {
 	if g := m.Guarded.total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.digest()
 	}
+	s.Unswept, s.Unsearched = m.Unswept, m.Unsearched
 	s.Pace = a.target.pace.now()
 	if why := a.store.failing.Load(); why != nil {
 		s.StoreError = clip((*why).Error())

@@ -130,6 +130,9 @@ func (t *target) removable(ctx context.Context) ([]served, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(groups) == 0 {
+		return nil, errHollow
+	}
 	var all []served
 	for _, g := range groups {
 		known := map[string]bool{}

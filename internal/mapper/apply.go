@@ -184,8 +184,13 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		return outcome{}, err
 	}
 	space, ours := m.provesOurs(r.self(), t.view.kind)
-	if !ours || m.UID != t.view.seen.uid {
-		return outcome{keep: true, record: t.record, decision: decision{retry: foreignRetry}}, nil
+	if !ours || m.UID != t.view.seen.uid { // which is newer than what any list showed
+		now := observed{presence: absent, taken: !ours, revision: m.revision()}
+		if ours {
+			now = sightOf(&observation{Metadata: m}, served{t.view.at, t.view.kind}, r.self()).seen
+			now.presence = present
+		}
+		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{

@@ -117,8 +117,8 @@ type facts struct {
 	// as the last report knows.
 	completed string
 	reported  bool
-	// traced says that nothing is recorded, and that by the last report an object
-	// of ours was there.
+	// traced says that nothing is recorded, and that an object of ours may be there
+	// all the same, which the list that is on its way will show.
 	traced bool
 	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration

@@ -27,8 +27,10 @@ type item struct {
 	// wanted says that some space has a desired entry, status that one asks for status.
 	wanted, status bool
 	seen           observed
-	statusHash     uint64
-	state          wire.State // as last reported, for the winner
+	// found says that a search showed the object, before any list of its kind did.
+	found      bool
+	statusHash uint64
+	state      wire.State // as last reported, for the winner
 
 	queue    queueState
 	due      time.Time
@@ -229,6 +231,17 @@ type view struct {
 	// object yet counts as one that another writer wants otherwise.
 	calm, contested time.Duration
 	ending          ending
+	// sight is what can be said of the kind; found is the item's.
+	sight presence
+	found bool
+}
+
+// mask takes back what was seen of single objects of a kind of which that is not
+// known. What a search found is known until it is recorded.
+func (v *view) mask(recorded bool) {
+	if v.sight != absent && (recorded || !v.found || v.seen.presence != present) {
+		v.seen.presence = v.sight
+	}
 }
 
 // view copies what the engine knows of an item that a worker has.
@@ -240,9 +253,7 @@ func (e *engine) view(it *item) view {
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
-	}
-	if it.kind.sight != absent { // nothing can be said of single objects
-		v.seen.presence = it.kind.sight
+		sight: it.kind.sight, found: it.found,
 	}
 	return v
 }

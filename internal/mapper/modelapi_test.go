@@ -416,6 +416,10 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 	if err != nil {
 		panic(err)
 	}
+	l.lists[id.Resource]++
+	if l.closed[id.Resource] {
+		return failed(apierrors.NewForbidden(schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}, "", errors.New("no")))
+	}
 	matches := selected(q.Get("labelSelector"))
 	items := []json.RawMessage{}
 	more := ""

@@ -35,6 +35,9 @@ type cluster struct {
 	// listed are the revisions at which a resource was last listed as a whole.
 	listed map[key.Resource]uint64
 	writes int
+	// lists counts lists by resource; closed are those that nobody may list.
+	lists  map[key.Resource]int
+	closed map[key.Resource]bool
 }
 
 // thing is an object at the cluster.
@@ -90,6 +93,7 @@ func newCluster(rng *rand.Rand) *cluster {
 	return &cluster{
 		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
 		judge: func(string, *thing, *thing) {}, listed: map[key.Resource]uint64{},
+		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -386,9 +385,6 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 			x, err := key.ParsePath(k)
 			used = used || err == nil && w.cluster.objects[x.Identity.String()] != nil &&
 				(id.Resource == key.Namespaces && x.Namespace == id.Name || id == widgetsCRD && x.APIGroup() == "example.com")
-		}
-		if w.lost && time.Since(w.settling) > 100*time.Second {
-			return nil
 		}
 		state := wire.State("")
 		for _, k := range spaceKeys(id) {

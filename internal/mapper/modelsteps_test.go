@@ -316,22 +316,42 @@ func (w *world) restart(b, c int) {
 		w.tell("kill the agent")
 		w.start(w.stop(false))
 	default:
-		w.tell("the agent loses its store")
-		w.stop(false)
-		w.lives++
-		w.cluster.mu.Lock()
-		for _, o := range w.cluster.objects { // nothing proves it to be ours any more
-			if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
-				o.foreign = true
+		w.lose(func() {
+			if c%3 > 0 {
+				return
 			}
-		}
-		w.forgot, w.lost, w.believed = true, true, map[string]want{}
-		w.cluster.mu.Unlock()
-		w.start(fmt.Sprintf("%s/%d", w.dir, w.lives))
-		w.hub.mu.Lock()
-		w.note()
-		w.hub.mu.Unlock()
+			// What the agent did last was not reported, and is dropped meanwhile.
+			for _, k := range slices.Sorted(maps.Keys(w.hub.content(w.hub.revision))) {
+				if w.hub.rng.IntN(3) == 0 {
+					w.tell("del %s, of which there is no report", k)
+					delete(w.hub.reports, k)
+					w.hub.write(del(k, wire.Unassigned))
+				}
+			}
+		})
 	}
+}
+
+// lose takes the agent's store from it. meanwhile is what happens at the hub.
+func (w *world) lose(meanwhile func()) {
+	w.tell("the agent loses its store")
+	w.stop(false)
+	w.lives++
+	w.cluster.mu.Lock()
+	for _, o := range w.cluster.objects { // nothing proves it to be ours any more
+		if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
+			o.foreign = true
+		}
+	}
+	w.forgot, w.believed = true, map[string]want{}
+	w.cluster.mu.Unlock()
+	w.hub.mu.Lock()
+	meanwhile()
+	w.hub.mu.Unlock()
+	w.start(fmt.Sprintf("%s/%d", w.dir, w.lives))
+	w.hub.mu.Lock()
+	w.note()
+	w.hub.mu.Unlock()
 }
 
 // relog does something to the hub's log.

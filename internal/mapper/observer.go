@@ -313,17 +313,23 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 	}
 }
 
-// sight is what an observation means.
-func (w *observer) sight(o *observation, gone bool) sighting {
+// sightOf is what the metadata of an observation means.
+func sightOf(o *observation, of served, l identity) sighting {
 	m := &o.Metadata
-	space, ours := m.provesOurs(w.self(), w.kind)
-	s := sighting{
-		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
-		ours:   ours, gone: gone,
+	space, ours := m.provesOurs(l, of.kind)
+	return sighting{
+		object: key.Object{Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name}},
+		ours:   ours,
 		seen: observed{
-			uid: m.UID, revision: m.revision(), fields: m.fields(w.self()), terminating: m.DeletionTimestamp != "",
+			uid: m.UID, revision: m.revision(), fields: m.fields(l), terminating: m.DeletionTimestamp != "",
 		},
 	}
+}
+
+// sight is what an observation means.
+func (w *observer) sight(o *observation, gone bool) sighting {
+	s := sightOf(o, served{w.place, w.kind}, w.self())
+	s.gone = gone
 	if len(o.Status) > 0 {
 		h := fnv.New64a()
 		h.Write(o.Status) // a hash takes every write

@@ -3,12 +3,9 @@ package mapper
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -16,11 +13,9 @@ import (
 // agent knows everything it made: also what neither store nor hub remember. The
 // removal itself is like any other: the hub's content is empty.
 type purge struct {
-	engine *engine
-	target *target
-	store  *store
-	log    *slog.Logger
-	self   func() identity
+	search
+	store *store
+	log   *slog.Logger
 
 	swept atomic.Bool // since the purge was asked for
 }
@@ -56,60 +51,11 @@ func (p *purge) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, s := range all {
-		if err := p.sweepKind(ctx, s); err != nil {
+		if err := p.kind(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (p *purge) sweepKind(ctx context.Context, s served) error {
-	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}, "limit": {strconv.Itoa(listPage)}}
-	for {
-		l, err := p.target.list(ctx, s.place, "", query, false)
-		if missingKind(err) {
-			return nil // it went meanwhile, with its objects
-		}
-		if err != nil {
-			return err
-		}
-		var ours []key.Object
-		for i := range l.Items {
-			m := &l.Items[i].Metadata
-			if space, ok := m.provesOurs(p.self(), s.kind); ok {
-				ours = append(ours, key.Object{
-					Space: space, Identity: key.Identity{Resource: s.Resource, Namespace: m.Namespace, Name: m.Name},
-				})
-			}
-		}
-		p.engine.adopt(s, ours)
-		if l.Metadata.Continue == "" {
-			return nil
-		}
-		query.Set("continue", l.Metadata.Continue)
-	}
-}
-
-// adopt makes items of objects that nothing else explains, so that their kind is
-// observed and they are removed.
-func (e *engine) adopt(s served, ours []key.Object) {
-	if len(ours) == 0 {
-		return
-	}
-	e.mu.Lock()
-	for _, o := range ours {
-		it, _ := e.item(o)
-		if !slices.Contains(it.spaces, o.Space) {
-			it.spaces = append(it.spaces, o.Space)
-		}
-		if k := it.kind; k.version == "" {
-			k.version, k.name = s.version, s.kind
-		}
-		e.queue.push(it)
-	}
-	e.wake.Broadcast()
-	e.mu.Unlock()
-	e.kindsChanged()
 }
 
 // status is how far the purge has come; nil: none is asked for, or it is not

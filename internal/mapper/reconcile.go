@@ -173,6 +173,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		t.status = append([]byte(nil), x.Bucket(statusBucket).Get([]byte(it.id))...)
 		return nil
 	})
+	t.view.mask(t.record != nil)
 	t.winner = choose(t.wants, t.record)
 	if t.record != nil && t.view.at.version == "" {
 		t.view.at.version, t.view.kind = t.record.Version, t.record.Kind
@@ -219,6 +220,9 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		if f.traced, err = r.trace(ctx, t); err != nil {
 			return r.refused(t, err)
 		}
+	}
+	if t.winner < 0 && t.record == nil && t.view.at.version != "" {
+		f.traced = true // the list will show what was made last before a kill
 	}
 	for range maxSteps {
 		d := decide(f)

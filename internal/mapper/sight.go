@@ -117,7 +117,9 @@ func (e *engine) lost(r key.Resource, why presence) {
 	k.sight = why
 	for _, it := range e.items {
 		if it.kind == k {
-			it.seen = observed{}
+			if why != blind || !it.found {
+				it.seen = observed{}
+			}
 			e.queue.push(it)
 		}
 	}

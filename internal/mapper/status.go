@@ -55,6 +55,10 @@ type Status struct {
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
 	States   map[wire.State]int `json:"states,omitempty"`
+	// Unswept says that the store is new, and that the target is yet to be searched for
+	// objects from before it; Unsearched are resources that could not be.
+	Unswept    bool     `json:"unswept,omitempty"`
+	Unsearched []string `json:"unsearched,omitempty"`
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
@@ -151,6 +155,14 @@ func (p *progress) known() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
+}
+
+// proves says that a session is open whose hub's log continues the one before, and
+// that the desired content is known.
+func (p *progress) proves() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready && p.proven
 }
 
 func (p *progress) fill(s *Status) {

@@ -222,7 +222,7 @@ func (s *store) prepare(location string) error {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	if !known {
-		m.Location = location
+		m.Location, m.Unswept = location, true
 		if err := s.db.Update(func(b *bolt.Tx) error {
 			for _, name := range [][]byte{
 				metaBucket, desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket,
