@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidwall/gjson"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -63,7 +64,7 @@ func newMachinery() (machinery, error) {
 	codecs := serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(),
 		serializer.WithStreamingCollectionEncodingToProtobuf())
-	stored := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{})
+	stored := json.NewSerializerWithOptions(storedMeta{}, scheme, scheme, json.SerializerOptions{})
 	return machinery{
 		scheme:     scheme,
 		noise:      noiseFinder{},
@@ -78,6 +79,26 @@ func newMachinery() (machinery, error) {
 			"*":                         clientschema.NewTypeConverter(scheme),
 		},
 	}, nil
+}
+
+// storedMeta finds the kind of a stored value where it is, at the beginning.
+// json.DefaultMetaFactory parses all of the value for it, twice, which is as much
+// work as decoding it is afterwards. That also finds what is wrong with a value.
+type storedMeta struct{}
+
+func (storedMeta) Interpret(value []byte) (*schema.GroupVersionKind, error) {
+	found := gjson.GetManyBytes(value, "apiVersion", "kind")
+	for _, f := range found {
+		if f.Exists() && f.Type != gjson.String {
+			return nil, fmt.Errorf("read the kind of a stored value: %s is not a string", f.Raw)
+		}
+	}
+	gv, err := schema.ParseGroupVersion(found[0].Str)
+	if err != nil {
+		return nil, fmt.Errorf("read the kind of a stored value: %w", err)
+	}
+	gvk := gv.WithKind(found[1].Str)
+	return &gvk, nil
 }
 
 // documentedSchema makes a schema of an OpenAPI document: apiextensions, other
