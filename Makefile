@@ -57,11 +57,11 @@ peers:
 	[ -z "$$missing" ] || { echo "installing$$missing, which system tests use"; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; }
 
-# An agent whose wall clock a test can move.
+# A hub and an agent whose wall clocks a test can move.
 .PHONY: clock
 clock: | $(BIN)
 	$(GO) run ./test/clock $(BIN)/clock
-	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -o $(BIN)/clock/ ./cmd/orrery-agent
+	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
 .PHONY: soak
 soak: build kube peers clock ## the system tests again and again, for SOAK (default 1h)

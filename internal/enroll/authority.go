@@ -171,7 +171,9 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 		return Pair{}, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = a.now().Add(-clockSkew), a.now().Add(certificateLife)
+	// They begin with the authority, so that what a hub issues whose clock is ahead is
+	// valid to those whose clocks are right.
+	template.NotBefore, template.NotAfter = a.cert.NotBefore, a.now().Add(certificateLife)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

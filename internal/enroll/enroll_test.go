@@ -43,6 +43,31 @@ func TestAuthoritySurvivesRestart(t *testing.T) {
 	}
 }
 
+// TestIssuedByAClockAhead shows that what is issued while the clock is a year ahead
+// is valid today, too.
+func TestIssuedByAClockAhead(t *testing.T) {
+	now := time.Now()
+	a, err := LoadOrCreate(t.TempDir(), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := now
+	now = now.Add(365 * 24 * time.Hour)
+	pair, err := a.Server([]string{"hub.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{today, now} {
+		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: a.Pool(), DNSName: "hub.example", CurrentTime: at}); err != nil {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
 func TestClientNamesUserAndGroups(t *testing.T) {
 	a, err := LoadOrCreate(t.TempDir(), time.Now)
 	if err != nil {

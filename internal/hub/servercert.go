@@ -10,7 +10,7 @@ import (
 )
 
 // serverCertificate is the hub's own certificate, which it makes anew in good
-// time before it ends, and when the clock was set back to before it begins. It is
+// time before it ends, and when the clock was set back to before it was made. It is
 // safe for concurrent use.
 type serverCertificate struct {
 	ca    *enroll.Authority
@@ -19,13 +19,16 @@ type serverCertificate struct {
 
 	mu   sync.Mutex
 	cert *tls.Certificate
+	// made is when cert was, and renewal when two thirds of its life are over.
+	made, renewal time.Time
 }
 
 // get is for tls.Config.GetCertificate.
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); s.cert != nil && now.Before(renewal(s.cert)) && !now.Before(s.cert.Leaf.NotBefore) {
+	now := s.now().Round(0) // by the wall clock, as whoever is shown it
+	if s.cert != nil && now.Before(s.renewal) && !now.Before(s.made) {
 		return s.cert, nil
 	}
 	pair, err := s.ca.Server(s.hosts)
@@ -36,12 +39,6 @@ func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if err != nil {
 		return nil, fmt.Errorf("use the server's certificate: %w", err)
 	}
-	s.cert = &cert
+	s.cert, s.made, s.renewal = &cert, now, now.Add(cert.Leaf.NotAfter.Sub(now)*2/3)
 	return s.cert, nil
-}
-
-// renewal is when two thirds of a certificate's life are over.
-func renewal(c *tls.Certificate) time.Time {
-	life := c.Leaf.NotAfter.Sub(c.Leaf.NotBefore)
-	return c.Leaf.NotBefore.Add(life * 2 / 3)
 }

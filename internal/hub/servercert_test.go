@@ -30,7 +30,14 @@ func TestServerCertificateIsRenewed(t *testing.T) {
 	}
 	now = now.Add(-48 * time.Hour)
 	right, err := s.get(nil)
-	if err != nil || right.Leaf.NotBefore.After(now) {
-		t.Fatalf("after the clock was set back it is not valid yet, %v", err)
+	if err != nil || right == next || right.Leaf.NotBefore.After(now) {
+		t.Fatalf("after the clock was set back it is the same, or not valid yet, %v", err)
+	}
+	for range 20 { // through the life of the authority: not made anew each time
+		now = now.Add(120 * 24 * time.Hour)
+		first, err := s.get(nil)
+		if again, err2 := s.get(nil); err != nil || err2 != nil || again != first {
+			t.Fatalf("at %s there are two: %v, %v", now, err, err2)
+		}
 	}
 }

@@ -1,9 +1,9 @@
-// Command clock makes an overlay for go build by which orrery-agent gets a wall
-// clock that a test can move: package time adds to it what a file says. All else
-// is as it ships, and so are timers, which no wall clock moves. What ships knows
-// nothing of it.
+// Command clock makes an overlay for go build by which orrery and orrery-agent get
+// a wall clock that a test can move: package time adds to it what a file says. All
+// else is as it ships, and so are timers, which no wall clock moves. What ships
+// knows nothing of it.
 //
-//	go run ./test/clock DIR; go build -overlay DIR/overlay.json ./cmd/orrery-agent
+//	go run ./test/clock DIR; go build -overlay DIR/overlay.json ./cmd/...
 package main
 
 import (
@@ -67,11 +67,13 @@ func write(dir string) error {
 	}
 	replace := map[string]string{file: filepath.Join(dir, "time.go")}
 	contents := map[string]string{"time.go": text, "follow.go": follow}
-	at, err := filepath.Abs(filepath.Join("cmd", "orrery-agent", "follow.go"))
-	if err != nil {
-		return err
+	for _, program := range []string{"orrery", "orrery-agent"} {
+		at, err := filepath.Abs(filepath.Join("cmd", program, "follow.go"))
+		if err != nil {
+			return err
+		}
+		replace[at] = filepath.Join(dir, "follow.go")
 	}
-	replace[at] = filepath.Join(dir, "follow.go")
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return err

@@ -12,8 +12,6 @@ type Agent struct {
 	Ready string
 
 	t T
-	// clock is the file that says by how much its own wall clock is moved.
-	clock string
 }
 
 // StartAgent starts an agent with an empty data directory of its own, for the

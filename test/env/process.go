@@ -27,6 +27,7 @@ type Process struct {
 	within []string // a command that runs another one
 	stdout string
 	stderr string
+	clock  string // the file that says by how much its own wall clock is moved
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has been waited for
