@@ -2,11 +2,7 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -55,16 +51,5 @@ func (r *reconciler) takeOver(ctx context.Context, t *turn, m objectMeta) (objec
 	}
 	fields := slices.Clone(m.ManagedFields)
 	fields[old].Manager = r.self().manager()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": fields,
-	}})
-	if err != nil {
-		return m, fmt.Errorf("encode managed fields: %w", err)
-	}
-	var o observation
-	err = r.target.do(ctx, request{
-		verb: "take over", method: http.MethodPatch, path: t.view.at.object(t.id), accept: smallAnswer, content: mergePatch, body: body,
-		query: url.Values{"fieldManager": {r.self().manager()}},
-	}, &o)
-	return o.Metadata, err
+	return r.target.setManagedFields(ctx, t.view.at, t.id, r.self(), m, fields)
 }

@@ -12,13 +12,24 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// apply applies the object to follow, with marks, as one request.
-func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, error) {
-	body, err := r.body(t, d.uid)
+// apply applies the object to follow, with marks, as one request, and sees to what
+// is released of it before or after.
+func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+	object, err := r.rendering(t)
 	if err != nil {
 		return outcome{}, err
 	}
 	if err := r.needNamespace(ctx, t.id.Namespace); err != nil {
+		return outcome{}, err
+	}
+	rest, fresh := object, d.uid == ""
+	if !fresh && t.releases(f) {
+		if rest, fresh, err = r.withoutReleased(ctx, t, object, d.uid); err != nil {
+			return outcome{}, err
+		}
+	}
+	body, err := r.dressed(t, rest, d.uid)
+	if err != nil {
 		return outcome{}, err
 	}
 	m, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
@@ -31,6 +42,9 @@ func (r *reconciler) apply(ctx context.Context, t *turn, d decision) (outcome, e
 			r.metrics.contested.Inc()
 		}
 		r.log.Info("repaired drift", "object", t.object().Path())
+	}
+	if p := t.want().object().Policy; fresh && p.Release != "" && !p.CreateOnly { // which is not applied again
+		return r.afterMaking(ctx, t, d, object, m)
 	}
 	return r.done(t, d, m), nil
 }
@@ -64,10 +78,7 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 	}
 	return outcome{
 		decision: applied(source), record: rec, changed: true, drifted: d.drift,
-		seen: &observed{
-			presence: present, uid: m.UID, revision: m.revision(), fields: rec.Fields,
-			terminating: m.DeletionTimestamp != "",
-		},
+		seen: m.observed(r.self()),
 	}
 }
 
@@ -82,15 +93,25 @@ func (t *turn) contested(o outcome) outcome {
 	return o
 }
 
-// body is the object to follow, dressed for the target.
-func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
-	var object []byte
-	if err := r.store.view(func(x *tx) error {
+// rendering is the object to follow, as it was written.
+func (r *reconciler) rendering(t *turn) (object []byte, err error) {
+	err = r.store.view(func(x *tx) error {
 		object = bytes.Clone(x.object(t.object().Path()))
 		return nil
-	}); err != nil {
+	})
+	return object, err
+}
+
+// body is all of the object to follow, dressed for the target.
+func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
+	object, err := r.rendering(t)
+	if err != nil {
 		return nil, err
 	}
+	return r.dressed(t, object, uid)
+}
+
+func (r *reconciler) dressed(t *turn, object []byte, uid string) ([]byte, error) {
 	body, err := dress(object, r.self(), t.object(), t.want().object().UID, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
@@ -107,10 +128,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	if err != nil {
 		return observed{}, err
 	}
-	o := observed{
-		presence: present, uid: m.UID, revision: m.revision(), fields: m.fields(r.self()),
-		terminating: m.DeletionTimestamp != "",
-	}
+	o := *m.observed(r.self())
 	if _, ours := m.provesOurs(r.self(), t.view.kind); ours {
 		return o, nil
 	}
@@ -119,7 +137,8 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 		if m, err = r.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
-		o.unmarked, o.revision, o.fields = true, m.revision(), m.fields(r.self())
+		o = *m.observed(r.self())
+		o.unmarked = true
 		return o, nil
 	}
 	o.presence = foreign

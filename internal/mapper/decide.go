@@ -30,11 +30,12 @@ type observed struct {
 	presence presence
 	// terminating, unmarked: the object is being deleted; it is ours by its UID
 	// only. taken: the last look found a foreign object; owned: which is not to be
-	// adopted, since a controller or another location has it.
-	terminating, unmarked, taken, owned bool
-	uid                                 string
-	revision                            uint64
-	fields                              fieldsHash
+	// adopted, since a controller or another location has it. released: it has
+	// fields of releasedManager.
+	terminating, unmarked, taken, owned, released bool
+	uid                                           string
+	revision                                      uint64
+	fields                                        fieldsHash
 }
 
 // action is what to do at the target.
@@ -180,10 +181,14 @@ func (f facts) replaced(s source) bool {
 }
 
 // changed says that what was applied last is not what is desired now. What was
-// left alone as long as it was CreateOnly may be anything.
+// left alone as long as it was CreateOnly, or released, may be anything.
 func (f facts) changed(s source) bool {
 	was := f.record
-	return was == nil || f.replaced(s) || was.Source.Digest != s.Digest || was.Source.Policy.CreateOnly && !s.Policy.CreateOnly
+	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
+		return true
+	}
+	p := was.Source.Policy
+	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.seen.released)
 }
 
 // decidePresent is about an object at the target that is ours.

@@ -235,6 +235,7 @@ var anyPolicy = rapid.Custom(func(t *rapid.T) wire.Policy {
 	return wire.Policy{
 		CreateOnly: rapid.Bool().Draw(t, "createOnly"), Adopt: rapid.Bool().Draw(t, "adopt"), Recreate: rapid.Bool().Draw(t, "recreate"),
 		Orphan: rapid.Bool().Draw(t, "orphan"), ReportDrift: rapid.Bool().Draw(t, "reportDrift"),
+		Release: rapid.SampledFrom([]string{"", "", "$.data.v", "$.data.w"}).Draw(t, "release"),
 	}
 })
 

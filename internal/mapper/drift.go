@@ -36,14 +36,11 @@ func (r *reconciler) note(t *turn, f facts, d decision) outcome {
 // inspect finds out which fields of an object are no longer as we left them, and
 // reports them. It changes nothing: the API server is asked what an apply would do.
 func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
-	body, err := r.body(t, d.uid)
+	now, err := r.getSame(ctx, t, d.uid)
 	if err != nil {
 		return outcome{}, err
 	}
-	now, err := r.target.get(ctx, t.view.at, t.id)
-	if missingObject(err, t.id) || err == nil && now.UID != d.uid {
-		return outcome{}, errLook
-	}
+	body, err := r.inspected(t, &now)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -70,6 +67,24 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 		o.retry = foreignRetry // the watch does not show it
 	}
 	return o, nil
+}
+
+// inspected is what an apply would apply to the object that m was read from.
+func (r *reconciler) inspected(t *turn, m *objectMeta) ([]byte, error) {
+	object, err := r.rendering(t)
+	if err != nil {
+		return nil, err
+	}
+	if release := t.want().object().Policy.Release; release != "" {
+		x, err := newLease(release, object, m, r.self(), nil)
+		if err != nil {
+			return nil, err
+		}
+		if object, err = x.rest(object); err != nil {
+			return nil, err
+		}
+	}
+	return r.dressed(t, object, m.UID)
 }
 
 func driftMessage(fields []string) string {
@@ -100,7 +115,7 @@ func (m *objectMeta) fieldSet(l identity) (*fieldpath.Set, error) {
 	set := &fieldpath.Set{}
 	for i := range m.ManagedFields {
 		f := &m.ManagedFields[i]
-		if f.Operation != applyOperation || f.Subresource != "" || f.Manager != l.manager() {
+		if !f.appliedBy(l.manager()) {
 			continue
 		}
 		if err := set.FromJSON(bytes.NewReader(f.FieldsV1)); err != nil {

@@ -76,7 +76,7 @@ func (t *turn) lingers(now time.Time) time.Duration {
 // letGo removes the location's marks and managed fields from the object that
 // m was read from, if that is still as it was, and changes nothing else.
 func (t *target) letGo(ctx context.Context, p place, id key.Identity, l identity, m objectMeta) (objectMeta, error) {
-	meta := map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": othersFields(m.ManagedFields, l)}
+	meta := map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": orNone(othersFields(m.ManagedFields, l))}
 	for field, names := range markNames {
 		gone := map[string]any{}
 		for _, name := range names {
@@ -96,19 +96,24 @@ func (t *target) letGo(ctx context.Context, p place, id key.Identity, l identity
 	return o.Metadata, err
 }
 
-// othersFields are the managed fields without the location's own. The API server
-// takes one empty entry for "none", and no entry for "as before".
+// othersFields are the managed fields without what the location has applied.
 func othersFields(all []managedFields, l identity) []managedFields {
 	var others []managedFields
 	for _, f := range all {
-		if f.Manager != l.manager() {
+		if f.Manager != l.manager() && !f.appliedBy(releasedManager) {
 			others = append(others, f)
 		}
 	}
-	if len(others) == 0 {
+	return others
+}
+
+// orNone are managed fields as an API server takes them: one empty entry for
+// none, and no entry for those that it has.
+func orNone(all []managedFields) []managedFields {
+	if len(all) == 0 {
 		return []managedFields{{}}
 	}
-	return others
+	return all
 }
 
 // anotherLocation says whether a label is that of a location of another name: one
@@ -126,9 +131,14 @@ func (m *objectMeta) cascades() bool { return m.Annotations[v1alpha1.CascadeAnno
 // before it ceased to be desired.
 func (t *tx) remember(id string, rec *record, was *want) error {
 	o := was.object()
-	if o == nil || o.Policy == rec.Source.Policy {
+	if o == nil {
 		return nil
 	}
-	rec.Source.Policy = o.Policy
+	policy := o.Policy
+	policy.Release = rec.Source.Policy.Release // what was released, not what would have been
+	if policy == rec.Source.Policy {
+		return nil
+	}
+	rec.Source.Policy = policy
 	return t.setRecord(id, rec)
 }

@@ -111,7 +111,7 @@ func (h *fieldsHash) UnmarshalText(b []byte) error {
 func (m *objectMeta) fields(l identity) fieldsHash {
 	for i := range m.ManagedFields {
 		f := &m.ManagedFields[i]
-		if f.Operation != applyOperation || f.Subresource != "" || f.Manager != l.manager() {
+		if !f.appliedBy(l.manager()) {
 			continue
 		}
 		h := sha256.New()
@@ -120,6 +120,14 @@ func (m *objectMeta) fields(l identity) fieldsHash {
 		return fieldsHash(binary.BigEndian.Uint64(h.Sum(nil)))
 	}
 	return 0
+}
+
+// observed is what the object is, if it is the agent's.
+func (m *objectMeta) observed(l identity) *observed {
+	return &observed{
+		presence: present, uid: m.UID, revision: m.revision(), fields: m.fields(l),
+		terminating: m.DeletionTimestamp != "", released: m.released(),
+	}
 }
 
 // revision is the object's resourceVersion; zero if it is not a number.

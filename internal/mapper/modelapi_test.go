@@ -377,7 +377,7 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 	if b.Metadata.UID != now.uid || b.Metadata.ResourceVersion != "" && b.Metadata.ResourceVersion != fmt.Sprint(now.revision) {
 		return failed(apierrors.NewConflict(gr, now.id.Name, errors.New("it is another object")))
 	}
-	change, verb := map[string]*string{}, "take over"
+	change, verb := map[string]*string{}, "hand over"
 	for kind, values := range map[string]map[string]*string{"labels": b.Metadata.Labels, "annotations": b.Metadata.Annotations} {
 		for name, v := range values {
 			verb = "let go"
@@ -399,10 +399,16 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 		if f.Manager == "" {
 			continue
 		}
-		for old, paths := range next.owners {
-			if string(fieldsV1(now.owners[old])) == string(f.FieldsV1) {
-				owners[owner{f.Manager, f.Operation}] = paths
+		owners[owner{f.Manager, f.Operation}] = pathsOf(f.FieldsV1)
+	}
+	for m, paths := range owners { // what is not there any more is owned by nobody
+		for p := range paths {
+			if _, ok := next.fields[p]; !ok {
+				delete(paths, p)
 			}
+		}
+		if len(paths) == 0 {
+			delete(owners, m)
 		}
 	}
 	next.owners = owners

@@ -306,6 +306,28 @@ func fieldsV1(paths map[string]bool) json.RawMessage {
 	return b
 }
 
+// pathsOf is the inverse of fieldsV1.
+func pathsOf(fields json.RawMessage) map[string]bool {
+	var tree map[string]any
+	if err := json.Unmarshal(fields, &tree); err != nil {
+		panic(err)
+	}
+	paths := map[string]bool{}
+	var walk func(at []string, tree map[string]any)
+	walk = func(at []string, tree map[string]any) {
+		for s, next := range tree {
+			in := append(slices.Clone(at), strings.TrimPrefix(s, "f:"))
+			if next := next.(map[string]any); len(next) > 0 {
+				walk(in, next)
+			} else {
+				paths[fieldPath(in...)] = true
+			}
+		}
+	}
+	walk(nil, tree)
+	return paths
+}
+
 func fieldPath(segments ...string) string {
 	for i, s := range segments {
 		segments[i] = strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
@@ -317,12 +339,13 @@ func unescape(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "~1", "/"), "~0", "~")
 }
 
-// flatten makes fields of a body, without what names the object.
+// flatten makes fields of a body, without what names the object; a map without
+// fields is none.
 func flatten(body map[string]any) map[string]string {
 	fields := map[string]string{}
 	var walk func(at []string, v any)
 	walk = func(at []string, v any) {
-		if m, ok := v.(map[string]any); ok && len(m) > 0 {
+		if m, ok := v.(map[string]any); ok {
 			for k, v := range m {
 				walk(append(slices.Clone(at), k), v)
 			}

@@ -37,8 +37,14 @@ func (w *world) judge(verb string, before, after *thing) {
 		if !w.unwanted(o.id) || !orphan && !w.forgot {
 			wrong("it is not to be let go")
 		}
+		if after.owners[releasedOwner] != nil {
+			wrong("something of it is still released")
+		}
 		after.foreign = true
-	case "take over":
+	case "hand over":
+		if !maps.Equal(before.fields, after.fields) || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
+			wrong("something else than managed fields of ours has changed")
+		}
 	case "mark":
 		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
 			return p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
@@ -50,7 +56,7 @@ func (w *world) judge(verb string, before, after *thing) {
 		switch {
 		case before.foreign:
 			wrong("it is not ours")
-		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.sources[p.Digest]) }):
+		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.enforced(p.Digest, p.Policy)) }):
 			wrong("nobody said that it is to go")
 		}
 		for _, x := range w.inside(o.id) {
@@ -61,6 +67,58 @@ func (w *world) judge(verb string, before, after *thing) {
 	default:
 		wrong("that is not to be done")
 	}
+}
+
+var releasedOwner = owner{releasedManager, "Apply"}
+
+// ownedBy is who owns what, or, with ours, what we own together.
+func (o *thing) ownedBy(ours bool) string {
+	var all []string
+	for m, paths := range o.owners {
+		for p := range paths {
+			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, managerPrefix); {
+			case ourselves && ours:
+				all = append(all, p)
+			case !ourselves && !ours:
+				all = append(all, m.manager+" "+m.operation+" "+p)
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "\n")
+}
+
+// releasedBy are the fields that a policy releases.
+func releasedBy(p wire.Policy) map[string]bool {
+	out := map[string]bool{}
+	for path, field := range map[string]string{
+		"$.data.v": fieldPath("data", "v"), "$.data['more']": fieldPath("data", "more"),
+		"$.data.fixed": fieldPath("data", "fixed"), "$.metadata.labels.l": fieldPath("metadata", "labels", "l"),
+	} {
+		if slices.Contains(strings.Split(p.Release, "\n"), path) {
+			out[field] = true
+		}
+	}
+	return out
+}
+
+// enforced are the fields of a rendering that are not released.
+func (w *world) enforced(d wire.Sum, p wire.Policy) map[string]string {
+	out := releasedBy(p)
+	rest := maps.Clone(w.sources[d])
+	maps.DeleteFunc(rest, func(p, _ string) bool { return out[p] })
+	return rest
+}
+
+// left says that the apply did not change what is released.
+func left(before, after *thing, p wire.Policy) bool {
+	for path := range releasedBy(p) {
+		was, had := before.fields[path]
+		if is, has := after.fields[path]; is != was || has != had {
+			return false
+		}
+	}
+	return true
 }
 
 // differs says that a fixed field is to change.
@@ -84,7 +142,8 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	foreign := before != nil && before.foreign
 	fits := false
 	for _, p := range wanted {
-		whole := maps.Equal(applied, w.sources[p.Digest])
+		whole := before == nil && maps.Equal(applied, w.sources[p.Digest]) ||
+			before != nil && maps.Equal(applied, w.enforced(p.Digest, p.Policy)) && left(before, after, p.Policy)
 		switch {
 		case foreign && !p.Policy.Adopt && !implied(before):
 		case foreign && (before.controlled || strings.HasPrefix(before.meta("labels", locationLabel), "rome.")):
@@ -296,14 +355,18 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 
 func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.State, string, error) {
 	s := x.object()
-	fields := w.sources[s.Digest]
-	bad := fields[fieldPath("data", "v")] == `"bad"`
+	rest, v := w.enforced(s.Digest, s.Policy), fieldPath("data", "v")
+	bad := w.sources[s.Digest][v] == `"bad"`
+	if bad && o != nil && rest[v] == "" && !differs(o, rest) {
+		// It is not applied, unless it takes a dry run to learn whether it can be released.
+		bad = !slices.ContainsFunc(slices.Collect(maps.Keys(o.fields)), func(p string) bool { return strings.HasPrefix(p, "data/") && o.ownedByAny(p) })
+	}
 	in := w.cluster.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
 	switch {
 	case !w.cluster.serves(id.Resource):
 		return wire.Unsupported, "NoSuchResource", nil
 	case r.Completed != "" && r.Digest == s.Digest && r.UID == s.UID && (o == nil || !o.foreign):
-		if o != nil && !s.Policy.CreateOnly && !w.equals(o, fields) {
+		if o != nil && !s.Policy.CreateOnly && !w.equals(o, s) {
 			return "", "", errors.New("what has ended is not as it was")
 		}
 		return wire.Applied, "*", nil
@@ -313,29 +376,31 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 		return wire.InConflict, "Exists", nil
 	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
 		return wire.Applied, reasonCreateOnly, nil
-	case bad && (o == nil || !w.equals(o, fields)):
+	case bad && (o == nil || !w.equals(o, s)):
 		return wire.Failed, "*", nil
 	case o == nil && (id.Namespace == "" || in == nil || !in.terminating):
 		return "", "", errors.New("it is missing")
 	case o == nil:
 		return "", "", errors.New("its namespace is being deleted")
-	case differs(o, fields) && !s.Policy.Recreate && !o.foreign:
+	case differs(o, rest) && !s.Policy.Recreate && !o.foreign:
 		return wire.Failed, "*", nil
 	case o.foreign:
 		return "", "", errors.New("it is not adopted")
 	case s.Policy.CreateOnly:
 		return wire.Applied, reasonCreateOnly, nil
-	case w.equals(o, fields):
+	case w.equals(o, s):
 		return wire.Applied, "", nil
 	case s.Policy.ReportDrift && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
 		return wire.Failed, "Drifted", nil
 	}
-	return "", "", fmt.Errorf("it is %v, not %v", o.fields, fields)
+	return "", "", fmt.Errorf("it is %v, not %v, and owned by %v", o.fields, rest, o.owners)
 }
 
 // equals says that an object has our marks and what is desired, and nothing that
-// is left of what was desired before.
-func (w *world) equals(o *thing, fields map[string]string) bool {
+// is left of what was desired before. What is released of it may be anything, and
+// is not ours.
+func (w *world) equals(o *thing, s *source) bool {
+	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
 	if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
 		return false
 	}
@@ -345,13 +410,16 @@ func (w *world) equals(o *thing, fields map[string]string) bool {
 		}
 	}
 	for p := range o.fields {
-		if _, ok := fields[p]; !ok && !isMark(p) && !o.ownedByAny(p) && p != fieldPath("data", "admitted") {
+		if _, ok := fields[p]; !ok && !out[p] && !isMark(p) && !o.ownedByAny(p) && p != fieldPath("data", "admitted") {
 			return false
 		}
 	}
 	for m, paths := range o.owners {
 		for p := range paths {
-			if _, ok := fields[p]; strings.HasPrefix(m.manager, managerPrefix) && !ok && !isMark(p) {
+			_, ok := fields[p]
+			switch ours := strings.HasPrefix(m.manager, managerPrefix); {
+			case ours && out[p] && s.Policy.ReportDrift: // an inspection changes nothing
+			case ours && !ok && !isMark(p), m == releasedOwner && !out[p]:
 				return false
 			}
 		}

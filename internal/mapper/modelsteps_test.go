@@ -133,6 +133,7 @@ func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
 	case 6:
 		policy.Adopt, policy.CreateOnly = true, true
 	}
+	policy.Release = []string{"", "", "$.data.v", "$.data.v\n$.data['more']", "$.data.fixed", "$.metadata.labels.l"}[b/11%6]
 	p := &wire.Put{Key: k, UID: uid, Generation: w.hub.revision, Digest: wire.SumOf(object), Policy: policy, Object: object}
 	w.cluster.mu.Lock()
 	w.sources[p.Digest] = flatten(body)
@@ -182,6 +183,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 	o := cl.objects[k]
 	in := cl.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
 	text := func(s string) *string { s = `"` + s + `"`; return &s }
+	field := []string{"v", "v", "v", "more"}[c%4]
 	switch {
 	case o == nil && !cl.serves(id.Resource), o == nil && id.Namespace != "" && (in == nil || in.terminating):
 	case o == nil:
@@ -216,11 +218,11 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		n.status = fmt.Sprintf(`{"observedGeneration":%d,"n":%d}`, n.generation, c%3)
 		cl.set(k, n)
 	case b%6 == 4:
-		w.tell("remove a field of %s", k)
-		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", "v"): nil}))
+		w.tell("remove %s of %s", field, k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", field): nil}))
 	default:
-		w.tell("edit %s at the cluster", k)
-		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", "v"): text("tampered" + fmt.Sprint(c%3))}))
+		w.tell("edit %s of %s at the cluster", field, k)
+		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", field): text("tampered" + fmt.Sprint(c%3))}))
 	}
 }
 

@@ -322,6 +322,7 @@ func sightOf(o *observation, of served, l identity) sighting {
 		ours:   ours,
 		seen: observed{
 			uid: m.UID, revision: m.revision(), fields: m.fields(l), terminating: m.DeletionTimestamp != "",
+			released: m.released(),
 		},
 	}
 }

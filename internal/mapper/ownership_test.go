@@ -125,7 +125,7 @@ func TestOthersFields(t *testing.T) {
 	if got := othersFields([]managedFields{ours, other}, self); len(got) != 1 || got[0].Manager != "kubectl" {
 		t.Errorf("got %+v", got)
 	}
-	b, err := json.Marshal(othersFields([]managedFields{ours}, self))
+	b, err := json.Marshal(orNone(othersFields([]managedFields{ours}, self)))
 	if err != nil || string(b) != "[{}]" {
 		t.Errorf("none is %s: %v", b, err)
 	}

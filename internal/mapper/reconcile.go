@@ -253,7 +253,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	}
 	switch d.do {
 	case doApply:
-		return r.apply(ctx, t, d)
+		return r.apply(ctx, t, f, d)
 	case doNote:
 		return r.note(t, f, d), nil
 	case doMark:
@@ -294,6 +294,10 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		return o
 	case errors.Is(err, errMalformed):
 		o.state, o.reason, o.message = wire.Failed, "Malformed", clip(err.Error())
+		return o
+	case errors.Is(err, errCannotRelease):
+		o.state, o.reason, o.message = wire.Failed, "CannotRelease", clip(err.Error())
+		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
 	}
 	r.trouble(err)

@@ -1,0 +1,345 @@
+package mapper
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"orrery.dev/orrery/internal/customize"
+)
+
+// Errors of a value that can't be released.
+var (
+	// errWhole is also said, at first, where nobody owns anything that would tell.
+	errWhole  = errors.New("the location keeps what it is in as one value")
+	errMember = errors.New("it is in a list whose elements are told apart by their whole value")
+	errListed = errors.New("a list tells its elements apart by it")
+	errTwice  = errors.New("more than one element of a list may be the one it is in")
+)
+
+// lease is what is released of one object: as it is written in its space, and as
+// it is at the target.
+type lease struct {
+	manager string
+	// mine are the fields of the location's manager, lent those of releasedManager,
+	// live those of anybody. known is live, and what the target has told besides.
+	mine, lent, live, known *fieldpath.Set
+	// released are the fields that releasedManager is to own of those two; out are
+	// the values to leave out of an apply.
+	released *fieldpath.Set
+	out      []customize.Location
+	// fresh says that something is released in an element that is not at the target
+	// yet, so that it is not left out.
+	fresh bool
+}
+
+// newLease finds what is released of an object as it was written, given what the
+// target has at m and, if that was asked for, how it would keep the whole object.
+func newLease(release string, object []byte, m *objectMeta, l identity, asked *fieldpath.Set) (*lease, error) {
+	x := &lease{
+		manager: l.manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
+	}
+	if err := x.read(m.ManagedFields); err != nil {
+		return nil, err
+	}
+	if x.known = x.live; asked != nil {
+		x.known = x.live.Union(asked)
+	}
+	if release == "" {
+		return x, nil
+	}
+	paths, err := customize.ParsePaths(release)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+	}
+	var written, whole map[string]any
+	if err := errors.Join(utiljson.Unmarshal(object, &written), utiljson.Unmarshal(object, &whole)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	// What was written once and is not any more is left alone like the rest.
+	grow(whole, x.mine.Union(x.lent))
+	for _, at := range slices.Concat(paths.Locate(written), paths.Locate(whole)) {
+		p, there, err := x.place(whole, at)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w %s: %w", errCannotRelease, pathText(at), err)
+		case !there:
+			x.fresh = true
+			continue
+		}
+		x.released.Insert(p)
+		x.out = append(x.out, at)
+	}
+	return x, nil
+}
+
+func pathText(l customize.Location) string {
+	p, err := fieldpath.MakePath(l...)
+	if err != nil { // locations consist of names and indexes
+		panic(err)
+	}
+	return "$" + p.String()
+}
+
+// appliedBy says whether the entry is the one by which a manager applies.
+func (f *managedFields) appliedBy(manager string) bool {
+	return f.Manager == manager && f.Operation == applyOperation && f.Subresource == ""
+}
+
+func (x *lease) read(all []managedFields) error {
+	for i := range all {
+		f, set := &all[i], fieldpath.NewSet()
+		if len(f.FieldsV1) == 0 {
+			continue
+		}
+		if err := set.FromJSON(bytes.NewReader(f.FieldsV1)); err != nil {
+			return fmt.Errorf("decode managed fields: %w", err)
+		}
+		x.live = x.live.Union(set)
+		switch {
+		case f.appliedBy(x.manager):
+			x.mine = x.mine.Union(set)
+		case f.appliedBy(releasedManager):
+			x.lent = x.lent.Union(set)
+		}
+	}
+	return nil
+}
+
+// entries are the managed fields as they are to be; false: as they are.
+func (x *lease) entries(all []managedFields) ([]managedFields, bool, error) {
+	both := x.mine.Union(x.lent)
+	mine := both.RecursiveDifference(x.released)
+	lent := both.Difference(mine)
+	if mine.Equals(x.mine) && lent.Equals(x.lent) {
+		return all, false, nil
+	}
+	var entries []managedFields
+	var like *managedFields // ours, if there is one, or else the other
+	for i := range all {
+		switch f := &all[i]; {
+		case f.appliedBy(x.manager), f.appliedBy(releasedManager) && like == nil:
+			like = f
+		case !f.appliedBy(releasedManager):
+			entries = append(entries, *f)
+		}
+	}
+	for manager, set := range map[string]*fieldpath.Set{x.manager: mine, releasedManager: lent} {
+		if set.Empty() {
+			continue
+		}
+		b, err := set.ToJSON()
+		if err != nil {
+			return nil, false, fmt.Errorf("encode managed fields: %w", err)
+		}
+		f := *like
+		f.Manager, f.FieldsV1 = manager, b
+		entries = append(entries, f)
+	}
+	return entries, true, nil
+}
+
+// place finds the field by which the target knows a location in the object; false:
+// it is in an element of a list that is not there yet.
+func (x *lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
+	known, live := x.known, x.live
+	for i, step := range l {
+		var pe fieldpath.PathElement
+		switch step := step.(type) {
+		case string:
+			if pe = fieldpath.FieldNameElement(step); !hasParts(known, isField) {
+				return nil, false, errWhole
+			}
+			fields, _ := object.(map[string]any)
+			object = fields[step]
+		case int:
+			list, _ := object.([]any)
+			object = list[step]
+			element, found, err := elementOf(known, list, step)
+			if err != nil {
+				return nil, false, err
+			}
+			if !found || !x.live.Empty() && !has(live, element) {
+				return nil, false, nil
+			}
+			if i+1 < len(l) && isKey(element, l[i+1]) {
+				return nil, false, errListed
+			}
+			pe = element
+		}
+		p, known, live = append(p, pe), known.WithPrefix(pe), live.WithPrefix(pe)
+	}
+	return p, true, nil
+}
+
+// parts are the fields or elements directly in what a set is of.
+func parts(s *fieldpath.Set) (all []fieldpath.PathElement) {
+	s.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
+	s.Children.Iterate(func(pe fieldpath.PathElement) {
+		if !s.Members.Has(pe) {
+			all = append(all, pe)
+		}
+	})
+	return all
+}
+
+func hasParts(s *fieldpath.Set, of func(fieldpath.PathElement) bool) bool {
+	return slices.ContainsFunc(parts(s), of)
+}
+
+func has(s *fieldpath.Set, pe fieldpath.PathElement) bool {
+	_, ok := s.Children.Get(pe)
+	return ok || s.Members.Has(pe)
+}
+
+func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
+
+func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
+
+// isKey says whether a field is one that names the element.
+func isKey(pe fieldpath.PathElement, field any) bool {
+	return slices.ContainsFunc(*pe.Key, func(f value.Field) bool { return f.Name == field })
+}
+
+// elementOf finds an element of a list among those of a set; false: it is not there.
+func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement, ok bool, err error) {
+	if !hasParts(s, isElement) {
+		if hasParts(s, func(pe fieldpath.PathElement) bool { return pe.Value != nil }) {
+			return found, false, errMember
+		}
+		return found, false, errWhole
+	}
+	n := 0
+	for _, pe := range parts(s) {
+		is, surely := matches(list[i], pe)
+		switch {
+		case surely:
+			return pe, true, nil
+		case !is, slices.ContainsFunc(list, func(other any) bool { _, surely := matches(other, pe); return surely }):
+		default:
+			found, n = pe, n+1
+		}
+	}
+	if n > 1 {
+		return found, false, errTwice
+	}
+	return found, n == 1, nil
+}
+
+// matches says whether an element as it was written may be the one that a key
+// names, with defaults perhaps, and whether it surely is.
+func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
+	fields, ok := element.(map[string]any)
+	if !ok || pe.Key == nil {
+		return false, false
+	}
+	surely = true
+	for _, f := range *pe.Key {
+		v, ok := fields[f.Name]
+		if ok && !value.Equals(value.NewValueInterface(v), f.Value) {
+			return false, false
+		}
+		surely = surely && ok
+	}
+	return true, surely
+}
+
+// grow adds to an object what is owned of it and is not in it, but no elements to
+// lists: those that are gone are to go, with what is released in them.
+func grow(v any, owned *fieldpath.Set) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			if pe, ok, err := elementOf(owned, v, i); ok && err == nil {
+				v[i] = grow(v[i], owned.WithPrefix(pe))
+			}
+		}
+		return v
+	case map[string]any:
+		for _, pe := range parts(owned) {
+			if isField(pe) {
+				v[*pe.FieldName] = grow(v[*pe.FieldName], owned.WithPrefix(pe))
+			}
+		}
+		return v
+	case nil:
+		if hasParts(owned, isField) {
+			return grow(map[string]any{}, owned)
+		}
+	}
+	return v
+}
+
+// rest is the object without what is released of it.
+func (x *lease) rest(object []byte) ([]byte, error) {
+	if len(x.out) == 0 {
+		return object, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(object))
+	dec.UseNumber() // numbers travel as they were written
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	for _, at := range x.out {
+		leaveOut(v, at)
+	}
+	b, err := json.Marshal(without(v))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return b, nil
+}
+
+// leftOut stands for a value that is left out, until all are found: without it the
+// elements after it would move.
+type leftOut struct{}
+
+func leaveOut(v any, l customize.Location) {
+	for i, step := range l {
+		last := i == len(l)-1
+		switch step := step.(type) {
+		case string:
+			fields, _ := v.(map[string]any)
+			next, ok := fields[step]
+			if last && ok {
+				fields[step] = leftOut{}
+			}
+			v = next
+		case int:
+			list, _ := v.([]any)
+			if step >= len(list) {
+				return
+			}
+			if v = list[step]; last {
+				list[step] = leftOut{}
+			}
+		}
+	}
+}
+
+func without(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, in := range v {
+			if in == (leftOut{}) {
+				delete(v, name)
+			} else {
+				v[name] = without(in)
+			}
+		}
+	case []any:
+		v = slices.DeleteFunc(v, func(in any) bool { return in == (leftOut{}) })
+		for i := range v {
+			v[i] = without(v[i])
+		}
+		return v
+	}
+	return v
+}

@@ -1,0 +1,172 @@
+package mapper
+
+// Values that a policy releases are written once, when the object is made, and
+// then left to whoever changes them at the location. What follows from that:
+//
+// Everything that the agent has applied of an object is owned by one of two
+// entries of its managed fields: that of the location's manager, which enforces,
+// or that of releasedManager, which never applies. The policy's paths say which.
+// Before each apply to an object that is there, the live object is read, and what
+// is in the wrong entry is moved (lease.entries), by a patch that changes no value
+// and holds for that very revision; the apply then leaves the released values out.
+// So it neither removes nor changes them, whoever wrote them last. What a rule no
+// longer releases is moved back in the same way, and the apply sets or removes it
+// like anything else. Nothing of this is remembered: whatever an agent was killed
+// in, or has forgotten, the managed fields tell.
+//
+// What is made is made in full, by one request, under the location's manager; its
+// released values are handed over right after. That holds for an object, and for an
+// element of an associative list that is not there yet: it could not be made
+// without them, and nobody has written them.
+//
+// Drift is a change of what the location's manager owns, so a released value, which
+// it does not own, is never drift.
+//
+// Only what the API server keeps as a value of its own can be released: not the
+// inside of an atomic map or list, a key of a list, or an element of a set, since
+// an apply without it would remove it. The managed fields show which maps and
+// lists have parts that are owned apart; where they show nothing, a dry run of the
+// whole object does. An object of which something cannot be released is not changed.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// releasedManager is the field manager of released values that nobody has changed.
+const releasedManager = "orrery-released"
+
+// errCannotRelease says that an object can't be applied without changing what is
+// to be left alone of it.
+var errCannotRelease = errors.New("cannot release")
+
+// released says whether the object has fields of releasedManager.
+func (m *objectMeta) released() bool {
+	for i := range m.ManagedFields {
+		if m.ManagedFields[i].appliedBy(releasedManager) {
+			return true
+		}
+	}
+	return false
+}
+
+// releases says whether something of the object is released, or was.
+func (t *turn) releases(f facts) bool {
+	return t.want().object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.seen.released
+}
+
+// withoutReleased hands over what is released of the object that has the UID, or
+// takes it back, and returns what to apply to it. fresh says that this has released
+// values in it, which are to be handed over afterwards.
+func (r *reconciler) withoutReleased(ctx context.Context, t *turn, object []byte, uid string) (rest []byte, fresh bool, err error) {
+	m, err := r.getSame(ctx, t, uid)
+	if err != nil {
+		return nil, false, err
+	}
+	x, _, err := r.handOver(ctx, t, object, m)
+	if err != nil {
+		return nil, false, err
+	}
+	rest, err = x.rest(object)
+	return rest, x.fresh, err
+}
+
+// afterMaking hands over what is released of what an apply has made. Should that
+// be impossible, it is recorded as an object of which nothing is released.
+func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, m objectMeta) (outcome, error) {
+	_, after, err := r.handOver(ctx, t, object, m)
+	if errors.Is(err, errCannotRelease) {
+		refused, o := r.refused(t, err), r.done(t, d, m)
+		o.decision, o.failed, o.record.Source.Policy.Release = refused.decision, true, ""
+		return o, nil
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return r.done(t, d, after), nil
+}
+
+// handOver moves fields of the object that m was read from between the location's
+// manager and that of released values, as the policy says, and returns what the
+// object is then. It makes no request if they are where they belong.
+func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m objectMeta) (*lease, objectMeta, error) {
+	var asked *fieldpath.Set
+	for range maxSteps {
+		x, err := newLease(t.want().object().Policy.Release, object, &m, r.self(), asked)
+		if errors.Is(err, errWhole) && asked == nil {
+			if asked, err = r.ask(ctx, t, m.UID); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, m, err
+		}
+		entries, changed, err := x.entries(m.ManagedFields)
+		if err != nil || !changed {
+			return x, m, err
+		}
+		after, err := r.target.setManagedFields(ctx, t.view.at, t.id, r.self(), m, entries)
+		if err == nil {
+			return x, after, nil
+		}
+		if !apierrors.IsConflict(err) && !missingObject(err, t.id) {
+			return nil, m, err
+		}
+		// Controllers write to what is new at once.
+		if m, err = r.getSame(ctx, t, m.UID); err != nil {
+			return nil, m, err
+		}
+	}
+	return nil, m, errLook
+}
+
+// getSame reads the object that has the UID.
+func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (objectMeta, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	if missingObject(err, t.id) || err == nil && m.UID != uid {
+		return m, errLook
+	}
+	return m, err
+}
+
+// ask finds out how the target keeps the parts of the whole object, by a dry run.
+func (r *reconciler) ask(ctx context.Context, t *turn, uid string) (*fieldpath.Set, error) {
+	body, err := r.body(t, uid)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.target.tryApply(ctx, t.view.at, t.id, r.self().manager(), body)
+	if apierrors.IsInvalid(err) && !preconditionFailed(err) { // it says nothing of what would be applied
+		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", errCannotRelease, statusOf(err).Message)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.fieldSet(r.self())
+}
+
+// setManagedFields replaces the managed fields of the object that m was read from,
+// if that is still as it was, and changes nothing else.
+func (t *target) setManagedFields(ctx context.Context, p place, id key.Identity, l identity, m objectMeta, fields []managedFields) (objectMeta, error) {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": orNone(fields),
+	}})
+	if err != nil {
+		return m, fmt.Errorf("encode managed fields: %w", err)
+	}
+	var o observation
+	err = t.do(ctx, request{
+		verb: "hand over", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {l.manager()}},
+	}, &o)
+	return o.Metadata, err
+}
