@@ -86,6 +86,17 @@ func Join(paths []string) string {
 	return strings.Join(slices.Compact(paths), "\n")
 }
 
+// Union is everything that is in one of two texts which Join wrote.
+func Union(a, b string) string {
+	switch {
+	case a == b || b == "":
+		return a
+	case a == "":
+		return b
+	}
+	return Join(slices.Concat(strings.Split(a, "\n"), strings.Split(b, "\n")))
+}
+
 // Locate gives the locations of what any of the paths selects, in order, without
 // those that are inside others.
 func (ps Paths) Locate(object any) []Location {

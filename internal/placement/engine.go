@@ -1,12 +1,13 @@
-// Package placement decides which objects go to which locations: Placements and
-// the annotations of direct assignment in, the Membership of every object out.
+// Package placement decides which objects go to which locations, and how they are
+// treated there: Placements, Customizers and the annotations of direct assignment
+// in, the Membership of every object out.
 //
 // It is pure: what it says is a function of the state of the table and of
 // nothing else. It keeps compiled policies and the claims on shared identities
 // only, and reads everything else from the table. It must never have a clock, a
 // goroutine, a client or a log, and never look into an object beyond its
 // metadata. The cost of a change follows what the change concerns: an object's
-// is that of the Placements of its space; a policy's, that of the objects it
+// is that of the policies of its space; a policy's, that of the objects it
 // may be about.
 package placement
 
@@ -19,7 +20,8 @@ import (
 // Engine computes memberships for one table, whose lock guards it: Reset and
 // Derive are called by the table only. Explain and StatusOf need no Engine.
 type Engine struct {
-	placements map[key.Space]placements
+	placements  map[key.Space]policies[*placement]
+	customizers map[key.Space]policies[*customizer]
 	// locations are those that are there, with their labels.
 	locations map[string]table.Labels
 	// direct has, by location, the keys of the objects whose annotation names it,
@@ -42,10 +44,11 @@ func New() *Engine {
 // Reset forgets everything.
 func (e *Engine) Reset() {
 	*e = Engine{
-		placements: map[key.Space]placements{},
-		locations:  map[string]table.Labels{},
-		direct:     map[string]map[string]struct{}{},
-		claims:     claims{},
+		placements:  map[key.Space]policies[*placement]{},
+		customizers: map[key.Space]policies[*customizer]{},
+		locations:   map[string]table.Labels{},
+		direct:      map[string]map[string]struct{}{},
+		claims:      claims{},
 	}
 }
 
@@ -94,5 +97,29 @@ func (e *Engine) evaluate(s subject) *Membership {
 	if len(sources) == 0 {
 		return nil
 	}
-	return e.memberships.of(sources, nil)
+	return e.memberships.of(sources, e.releasesOf(s), nil)
+}
+
+// scopes calls fn for all policies of all spaces.
+func (e *Engine) scopes(fn func(key.Space, *scope)) {
+	for space, all := range e.placements {
+		for _, p := range all {
+			fn(space, &p.scope)
+		}
+	}
+	for space, all := range e.customizers {
+		for _, c := range all {
+			fn(space, &c.scope)
+		}
+	}
+}
+
+// scopesOf calls fn for all policies of a space.
+func (e *Engine) scopesOf(space key.Space, fn func(*scope)) {
+	for _, p := range e.placements[space] {
+		fn(&p.scope)
+	}
+	for _, c := range e.customizers[space] {
+		fn(&c.scope)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -69,9 +70,11 @@ func checkEngine(t *testing.T, f focus) {
 					}
 					updates = append(updates, u)
 				}
+				before := tbl.Snapshot()
 				if err := tbl.Apply(rev, updates); err != nil {
 					t.Fatal(err)
 				}
+				checkSame(t, before, tbl.Snapshot())
 			},
 		})
 	})
@@ -85,7 +88,7 @@ func checkShared(t *rapid.T, tbl *table.Table) {
 		if !ok {
 			return true
 		}
-		k := membershipKey(m.sources, m.owners)
+		k := membershipKey(m.sources, m.releases, m.owners)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
@@ -110,9 +113,9 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if got, want := engine.claims.text(), fresh.claims.text(); !maps.Equal(got, want) {
 		t.Fatalf("claims: %v, from scratch %v", got, want)
 	}
-	if len(engine.placements) != len(fresh.placements) || len(engine.locations) != len(fresh.locations) {
-		t.Fatalf("%d spaces and %d locations, from scratch %d and %d",
-			len(engine.placements), len(engine.locations), len(fresh.placements), len(fresh.locations))
+	if len(engine.placements) != len(fresh.placements) || len(engine.customizers) != len(fresh.customizers) || len(engine.locations) != len(fresh.locations) {
+		t.Fatalf("%d and %d spaces and %d locations, from scratch %d and %d and %d",
+			len(engine.placements), len(engine.customizers), len(engine.locations), len(fresh.placements), len(fresh.customizers), len(fresh.locations))
 	}
 }
 
@@ -151,6 +154,7 @@ func checkExplain(t *rapid.T, tbl *table.Table, w world) {
 		if e.Placed && !strings.Contains(w.naiveMembership(o), fmt.Sprintf("{Location:%s Policy:%+v ", l, e.Policy)) {
 			t.Fatalf("%s at %s: policy %+v is not that of %s", o.Path(), l, e.Policy, w.naiveMembership(o))
 		}
+		checkCustomizers(t, e)
 		if want := slices.Contains(w.naiveLocationsOf(o), l); e.Placed != want || byPolicy != want {
 			t.Fatalf("%s at %s: placed is %v, by policy %v, in truth %v:\n%s", o.Path(), l, e.Placed, byPolicy, want, e)
 		}
@@ -165,10 +169,41 @@ func checkExplain(t *rapid.T, tbl *table.Table, w world) {
 			continue
 		}
 		spec, readable := p.spec.(v1alpha1.PlacementSpec)
-		if !slices.Equal(status.Locations, w.naiveSelected(spec)) || !readable && len(status.Problems) == 0 {
-			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSelected(spec))
+		if !slices.Equal(status.Locations, w.naiveSelected(spec.Locations)) || !readable && len(status.Problems) == 0 {
+			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSelected(spec.Locations))
 		}
 	}
+}
+
+// checkCustomizers sees that the Customizers of an explanation release what it says.
+func checkCustomizers(t *rapid.T, e Explanation) {
+	var released []string
+	for _, c := range e.Customizers {
+		if c.Applies {
+			released = append(released, c.Releases...)
+		}
+	}
+	if got := customize.Join(released); e.Placed && got != e.Policy.Release {
+		t.Fatalf("%q is released, of which the Customizers explain %q", e.Policy.Release, got)
+	}
+}
+
+// checkSame sees that of an object whose memberships before and after are the
+// same at a location nothing is different there.
+func checkSame(t *rapid.T, before, after *table.Snapshot) {
+	after.Ascend("o/", func(row *table.Row) bool {
+		was := before.Get(row.Key)
+		if was == nil || was.In == nil || row.In == nil {
+			return true
+		}
+		now := row.In.(*Membership)
+		for _, p := range now.Places() {
+			if q, ok := was.In.(*Membership).Place(p.Location); ok && p != q && now.SameAt(p.Location, was.In) {
+				t.Fatalf("%s: %+v is said to be the same as %+v", row.Key, p, q)
+			}
+		}
+		return true
+	})
 }
 
 // TestEngineForgets sees that what is no longer used does not stay.
@@ -199,6 +234,10 @@ func TestEngineForgets(t *testing.T) {
 			Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Names: []string{"x"}}}},
 		}
 		apply(next(), placementAt("s", name).Key(), &thing{spec: spec})
+		apply(next(), customizerAt("s", name).Key(), &thing{spec: v1alpha1.CustomizerSpec{
+			Match: []v1alpha1.ObjectTest{{Names: []string{"x"}}},
+			Rules: []v1alpha1.Rule{{Path: fmt.Sprintf("$.data.a%d", i), Release: true}},
+		}})
 		if i%100 == 99 {
 			runtime.GC()
 		}
@@ -214,8 +253,9 @@ func TestEngineForgets(t *testing.T) {
 	}
 	for i := range 50 {
 		apply(next(), placementAt("s", strings.Repeat("p", i+1)).Key(), nil)
+		apply(next(), customizerAt("s", strings.Repeat("p", i+1)).Key(), nil)
 	}
-	if len(engine.claims) != 0 || len(engine.placements) != 0 {
-		t.Errorf("claims %v and placements %v are left", engine.claims, engine.placements)
+	if len(engine.claims) != 0 || len(engine.placements) != 0 || len(engine.customizers) != 0 {
+		t.Errorf("claims %v, placements %v and customizers %v are left", engine.claims, engine.placements, engine.customizers)
 	}
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ type Explanation struct {
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
 	// Placements are all those of the object's space, by name.
 	Placements []PlacementExplanation `json:"placements,omitempty"`
+	// Customizers are all those of the object's space, by name.
+	Customizers []CustomizerExplanation `json:"customizers,omitempty"`
 }
 
 // AnnotationExplanation says what the annotation of direct assignment does.
@@ -45,16 +48,34 @@ type PlacementExplanation struct {
 	// location and one of its tests matches the object.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
+	Fit
+	// Policy is how it has the object treated, if a test matched.
+	Policy wire.Policy `json:"policy,omitzero"`
+}
+
+// CustomizerExplanation says what one Customizer does.
+type CustomizerExplanation struct {
+	Name string `json:"name"`
+	// Applies says that its rules are in force for the object at the location,
+	// provided that the object is placed there.
+	Applies bool `json:"applies"`
+	Fit
+	// Releases are the paths of the values that it leaves to others.
+	Releases []string `json:"releases,omitempty"`
+	// Problems are the entries of its spec that can't be used.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Fit says whether a policy is about a location and an object.
+type Fit struct {
 	// Selects says that it selects the location; if not, Locations has a finding
 	// for each entry.
 	Selects   bool      `json:"selects"`
 	Locations []Finding `json:"locations,omitempty"`
-	// Matched is the index of the downsync test that matched, -1 if none did;
+	// Matched is the index of the test that matched the object, -1 if none did;
 	// then Tests has a finding for each.
 	Matched int       `json:"matched"`
 	Tests   []Finding `json:"tests,omitempty"`
-	// Policy is how it has the object treated, if a test matched.
-	Policy wire.Policy `json:"policy,omitzero"`
 	// Nearest is the index of the test that came nearest to matching.
 	Nearest int `json:"nearest,omitempty"`
 }
@@ -86,22 +107,35 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	}
 	labels, _ := locationLabels(locationRow)
 	s := subject{object, row, state}
-	state.Ascend(key.ResourcePrefix(object.Space, key.Placements), func(row *table.Row) bool {
-		o, err := key.ParseObject(row.Key)
-		if err != nil {
-			return true
-		}
-		if p := compile(o.Name, row); p != nil {
+	for name, row := range policyRows(state, object.Space, key.Placements) {
+		if p := compile(name, row); p != nil {
 			e.Placements = append(e.Placements, p.explain(s, string(location), labels))
 		}
-		return true
-	})
+	}
+	for name, row := range policyRows(state, object.Space, key.Customizers) {
+		if c := compileCustomizer(name, row); c != nil {
+			e.Customizers = append(e.Customizers, c.explain(s, string(location), labels))
+		}
+	}
 	if len(e.Obstacles) > 0 {
 		for i := range e.Placements {
 			e.Placements[i].Places = false
 		}
+		for i := range e.Customizers {
+			e.Customizers[i].Applies = false
+		}
 	}
 	return e
+}
+
+// policyRows are the policies of a kind in a space, by name.
+func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq2[string, *table.Row] {
+	return func(yield func(string, *table.Row) bool) {
+		state.Ascend(key.ResourcePrefix(space, kind), func(row *table.Row) bool {
+			o, err := key.ParseObject(row.Key)
+			return err != nil || yield(o.Name, row)
+		})
+	}
 }
 
 // obstacles are what keeps any policy from placing an object at a location.
@@ -121,15 +155,30 @@ func obstacles(object key.Object, row *table.Row, location key.Location, locatio
 }
 
 func (p *placement) explain(s subject, location string, l table.Labels) PlacementExplanation {
-	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Matched: -1}
-	e.Selects = p.selects(location, l)
+	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Fit: p.fit(s, location, l)}
+	_, e.Policy = p.matches(s)
+	e.Places = e.Selects && e.Matched >= 0
+	return e
+}
+
+func (c *customizer) explain(s subject, location string, l table.Labels) CustomizerExplanation {
+	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, location, l), Problems: c.problems}
+	if c.releases != "" {
+		e.Releases = strings.Split(c.releases, "\n")
+	}
+	e.Applies = e.Selects && e.Matched >= 0
+	return e
+}
+
+func (p *scope) fit(s subject, location string, l table.Labels) Fit {
+	e := Fit{Matched: -1, Selects: p.selects(location, l)}
 	if !e.Selects {
 		for i := range p.locations {
 			e.Locations = append(e.Locations, p.locations[i].find(location, l))
 		}
 	}
-	for i := range p.downsync {
-		f := p.downsync[i].find(s)
+	for i := range p.tests {
+		f := p.tests[i].find(s)
 		if f.Field == "" {
 			e.Matched, e.Tests, e.Nearest = i, nil, 0
 			break
@@ -139,11 +188,9 @@ func (p *placement) explain(s subject, location string, l table.Labels) Placemen
 			e.Nearest = i
 		}
 	}
-	if len(p.problems) > 0 && len(p.locations)+len(p.downsync) == 0 { // no part of the spec could be read
+	if len(p.problems) > 0 && len(p.locations)+len(p.tests) == 0 { // no part of the spec could be read
 		e.Tests = append(e.Tests, Finding{fieldInvalid, p.problems[0]})
 	}
-	_, e.Policy = p.matches(s)
-	e.Places = e.Selects && e.Matched >= 0
 	return e
 }
 
@@ -246,6 +293,11 @@ func (e Explanation) String() string {
 	if len(e.Placements) == 0 && e.Annotation == nil {
 		line("  the space has no Placement")
 	}
+	if e.Placed { // or else it does not matter what Customizers say
+		for _, c := range e.Customizers {
+			c.describe(line)
+		}
+	}
 	return b.String()
 }
 
@@ -255,27 +307,51 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 		suspended = " (suspended)"
 	}
 	line("  Placement %s%s", p.Name, suspended)
-	switch {
-	case p.Matched >= 0:
-		line("    downsync[%d] matches the object", p.Matched)
+	p.describeObject("downsync", line)
+	if p.Matched >= 0 {
 		if how := describePolicy(p.Policy); how != "" {
 			line("    %s", how)
 		}
-	case len(p.Tests) == 0:
-		line("    it has no downsync")
-	case len(p.Tests) == 1:
-		line("    downsync[0] does not match the object: %s", p.Tests[0])
-	default:
-		line("    no downsync matches the object, downsync[%d] comes nearest: %s", p.Nearest, p.Tests[p.Nearest])
 	}
-	if p.Selects {
+	p.describeLocation(line)
+}
+
+func (c CustomizerExplanation) describe(line func(string, ...any)) {
+	line("  Customizer %s", c.Name)
+	c.describeObject("match", line)
+	c.describeLocation(line)
+	if c.Applies && len(c.Releases) > 0 {
+		line("    it leaves to others the values at %s", strings.Join(c.Releases, ", "))
+	}
+	for _, p := range c.Problems {
+		line("    not used: %s", p)
+	}
+}
+
+// describeObject tells whether one of the tests, which are in a field of the
+// policy's spec, matches the object.
+func (f Fit) describeObject(field string, line func(string, ...any)) {
+	switch {
+	case f.Matched >= 0:
+		line("    %s[%d] matches the object", field, f.Matched)
+	case len(f.Tests) == 0:
+		line("    it has no %s", field)
+	case len(f.Tests) == 1:
+		line("    %s[0] does not match the object: %s", field, f.Tests[0])
+	default:
+		line("    no %s matches the object, %s[%d] comes nearest: %s", field, field, f.Nearest, f.Tests[f.Nearest])
+	}
+}
+
+func (f Fit) describeLocation(line func(string, ...any)) {
+	if f.Selects {
 		line("    it selects the location")
 		return
 	}
-	if len(p.Locations) == 0 {
+	if len(f.Locations) == 0 {
 		line("    it selects no location")
 	}
-	for i, f := range p.Locations {
+	for i, f := range f.Locations {
 		line("    locations[%d] does not select the location: %s", i, f)
 	}
 }

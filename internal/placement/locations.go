@@ -81,7 +81,7 @@ func union(of []*locationSet) []string {
 	return all
 }
 
-// locationTest is one compiled entry of a Placement's locations.
+// locationTest is one compiled entry of a policy's locations.
 type locationTest struct {
 	names    sets.Set[string] // nil: any
 	selector labels.Selector  // nil: any

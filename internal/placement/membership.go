@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -14,8 +15,10 @@ import (
 // concurrent use.
 type Membership struct {
 	sources []Source
-	members []string
-	owners  []owner
+	// releases are what Customizers release, also where no source places the object.
+	releases []release
+	members  []string
+	owners   []owner
 	// statusFrom is the only location that the sources which ask for status name.
 	statusFrom string
 	asked      bool
@@ -28,7 +31,7 @@ var _ table.Membership = (*Membership)(nil)
 type Source struct {
 	// Placement is the Placement's name; empty for the annotation.
 	Placement string
-	// Policy is how the source has the object treated.
+	// Policy is how the source has the object treated; it releases nothing.
 	Policy wire.Policy
 	// Suspended sources hold what they match where it is, as it is.
 	Suspended bool
@@ -45,8 +48,8 @@ func (s Source) Selects(location string) bool { return s.locations.has(location)
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
 	Location string
-	// Policy is how the object is treated there, by the word of all sources that
-	// select the location.
+	// Policy is how the object is treated there, by the word of all sources and
+	// Customizers that select the location.
 	Policy wire.Policy
 	// Held is why the location is to keep what it has; empty: it is not held.
 	Held string
@@ -72,7 +75,7 @@ func (m *Membership) Has(location string) bool {
 // a location, in the same way.
 func (m *Membership) SameAt(location string, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.ownerAt(location) != o.ownerAt(location) {
+	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) {
 		return false
 	}
 	theirs := o.sources
@@ -107,6 +110,17 @@ func (m *Membership) ownerAt(location string) string {
 	return ""
 }
 
+// releasedAt are the paths of what is released at a location, as a wire.Policy
+// has them.
+func (m *Membership) releasedAt(location string) (paths string) {
+	for _, r := range m.releases {
+		if r.at(location) {
+			paths = customize.Union(paths, r.paths)
+		}
+	}
+	return paths
+}
+
 // Place is what the policies say of one location; ok is false if they don't
 // assign the object to it.
 func (m *Membership) Place(location string) (p Place, ok bool) {
@@ -133,6 +147,7 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 	if !held {
 		p.Held = ""
 	}
+	p.Policy.Release = m.releasedAt(location)
 	p.Owner = m.ownerAt(location)
 	return p, true
 }
@@ -172,10 +187,11 @@ func (m *Membership) StatusFrom() (location string, asked bool) { return m.statu
 // memberships makes each Membership once.
 type memberships struct{ pool pool[Membership] }
 
-// of gives the Membership for some sources, which are in order, and owners.
-func (ms *memberships) of(sources []Source, owners []owner) *Membership {
-	return ms.pool.get(membershipKey(sources, owners), func() *Membership {
-		m := &Membership{sources: slices.Clone(sources), owners: owners}
+// of gives the Membership for some sources and releases, which are in order, and
+// owners.
+func (ms *memberships) of(sources []Source, releases []release, owners []owner) *Membership {
+	return ms.pool.get(membershipKey(sources, releases, owners), func() *Membership {
+		m := &Membership{sources: slices.Clone(sources), releases: releases, owners: owners}
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
@@ -197,10 +213,10 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(m.sources, owners)
+	return ms.of(m.sources, m.releases, owners)
 }
 
-func membershipKey(sources []Source, owners []owner) string {
+func membershipKey(sources []Source, releases []release, owners []owner) string {
 	var b []byte
 	text := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
@@ -211,6 +227,11 @@ func membershipKey(sources []Source, owners []owner) string {
 		text(s.Placement)
 		b = binary.AppendUvarint(b, s.locations.id)
 		b = append(b, policyBits(s.Policy), bit(s.Suspended))
+	}
+	b = binary.AppendUvarint(b, uint64(len(releases)))
+	for _, r := range releases {
+		text(r.paths)
+		b = binary.AppendUvarint(b, r.id())
 	}
 	for _, o := range owners {
 		text(o.location)

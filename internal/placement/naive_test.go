@@ -95,6 +95,7 @@ func (w world) naiveMembership(o key.Object) string {
 			}
 		}
 		p.Policy = naivePolicy(words)
+		p.Policy.Release = w.naiveReleased(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
 			if slices.Contains(s.locations, l) && !free {
@@ -135,7 +136,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		if !ok {
 			continue
 		}
-		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSelected(spec)}
+		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSelected(spec.Locations)}
 		matched := false
 		for _, d := range spec.Downsync {
 			if w.naiveMatches(d.ObjectTest, o, x) {
@@ -154,17 +155,41 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	return sources
 }
 
+// naiveReleased are the paths that any Customizer releases of an object at a location.
+func (w world) naiveReleased(o key.Object, location string) string {
+	released := map[string]bool{}
+	for _, name := range []string{"p", "r"} {
+		c := w[customizerAt(o.Space, name).Key()]
+		if c == nil || c.deleting {
+			continue
+		}
+		spec, ok := c.spec.(v1alpha1.CustomizerSpec)
+		if !ok || spec.Locations != nil && !slices.Contains(w.naiveSelected(spec.Locations), location) {
+			continue
+		}
+		if !slices.ContainsFunc(spec.Match, func(test v1alpha1.ObjectTest) bool { return w.naiveMatches(test, o, w[o.Key()]) }) {
+			continue
+		}
+		for _, r := range spec.Rules {
+			if r.Release && slices.Contains(worldPaths, r.Path) {
+				released[r.Path] = true
+			}
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(released)), "\n")
+}
+
 func (w world) naiveLocationIsThere(l string) bool {
 	x := w[locationAt(l).Key()]
 	return x != nil && !x.deleting
 }
 
-func (w world) naiveSelected(spec v1alpha1.PlacementSpec) (names []string) {
+func (w world) naiveSelected(entries []v1alpha1.LocationSelector) (names []string) {
 	for _, l := range worldLocations {
 		if !w.naiveLocationIsThere(l) {
 			continue
 		}
-		for _, e := range spec.Locations {
+		for _, e := range entries {
 			if e.Selector == nil && e.Names == nil || e.Names != nil && !slices.Contains(e.Names, l) ||
 				e.Selector != nil && !naiveAny([]metav1.LabelSelector{*e.Selector}, w[locationAt(l).Key()].labels) {
 				continue

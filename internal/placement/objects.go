@@ -20,8 +20,8 @@ const fieldInvalid = "invalid"
 // wildcard in apiGroup and resources matches everything.
 const wildcard = "*"
 
-// objectTest is one compiled entry of a Placement's downsync. A nil field was
-// not given.
+// objectTest is one compiled entry of a Placement's downsync or a Customizer's
+// match. A nil field was not given.
 type objectTest struct {
 	group              *string // as in keys
 	resources          sets.Set[string]

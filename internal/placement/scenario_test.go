@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	places             what is expected to be placed where
 //	why PATH LOCATION  the expected explanation
 //	status SPACE NAME  the expected status of a Placement
+//	used SPACE NAME    what of a Customizer can't be used, and why
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -71,6 +72,8 @@ func runScenario(t *testing.T, file string) {
 			got = s.why(args[0], key.Location(args[1]))
 		case "status":
 			got = s.status(key.Space(args[0]), args[1])
+		case "used":
+			got = s.problems(key.Space(args[0]), args[1])
 		default:
 			t.Fatalf("unknown step %q", f.Name)
 		}
@@ -95,6 +98,7 @@ var scenarioKinds = map[string]key.Resource{
 	"ClusterRole": {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	"Location":    key.Locations,
 	"Placement":   key.Placements,
+	"Customizer":  key.Customizers,
 }
 
 func (s *scenario) applyYAML(space key.Space, data []byte) {
@@ -218,4 +222,12 @@ func (s *scenario) status(space key.Space, name string) string {
 		text += p + "\n"
 	}
 	return text
+}
+
+func (s *scenario) problems(space key.Space, name string) string {
+	problems, ok := ProblemsOf(s.table.Snapshot(), space, name)
+	if !ok {
+		return "gone\n"
+	}
+	return strings.Join(append(problems, ""), "\n")
 }

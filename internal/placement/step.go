@@ -18,6 +18,7 @@ type step struct {
 	// What changed, by what it means to the engine.
 	objects    []change
 	placed     []change // Placements
+	customized []change // Customizers
 	located    []change // Locations
 	namespaces []change
 	reports    []table.Change
@@ -57,6 +58,8 @@ func (s *step) sort(changes []table.Change) {
 				s.located = append(s.located, change{o, c})
 			case o.Resource == key.Placements:
 				s.placed = append(s.placed, change{o, c})
+			case o.Resource == key.Customizers:
+				s.customized = append(s.customized, change{o, c})
 			case o.Resource == key.Namespaces:
 				s.namespaces = append(s.namespaces, change{o, c})
 			}
@@ -68,23 +71,21 @@ func (s *step) sort(changes []table.Change) {
 // objects that may concern.
 func (s *step) updatePolicies() {
 	moved := s.updateLocations()
-	compiled := s.updatePlacements()
-	for _, l := range moved {
-		for space, all := range s.placements {
-			for _, p := range all {
-				if !compiled[p] {
-					s.moveLocation(space, p, l)
-				}
+	compiled := map[*scope]bool{}
+	updateKind(s, s.placed, s.placements, compile, compiled)
+	updateKind(s, s.customized, s.customizers, compileCustomizer, compiled)
+	if len(moved) > 0 {
+		s.scopes(func(space key.Space, p *scope) {
+			if !compiled[p] && !p.everywhere {
+				s.moveLocations(space, p, moved)
 			}
-		}
+		})
 	}
 	for _, c := range s.namespaces {
 		if c.Prev != nil && c.Cur != nil && slices.Equal(c.Prev.Meta.Labels, c.Cur.Meta.Labels) {
 			continue
 		}
-		for _, p := range s.placements[c.Space] {
-			p.reachByNamespace(c.Space, c.Name, s.reaches)
-		}
+		s.scopesOf(c.Space, func(p *scope) { p.reachByNamespace(c.Space, c.Name, s.reaches) })
 	}
 }
 
@@ -114,38 +115,37 @@ func (s *step) updateLocations() []string {
 	return moved
 }
 
-// updatePlacements returns the Placements that were compiled.
-func (s *step) updatePlacements() map[*placement]bool {
-	compiled := map[*placement]bool{}
-	for _, c := range s.placed {
-		all := s.placements[c.Space]
-		var was *placement
+// updateKind compiles the policies of a kind that changed, and adds them to compiled.
+func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P], compile func(string, *table.Row) P, compiled map[*scope]bool) {
+	for _, c := range changes {
+		all := of[c.Space]
 		if i, ok := all.find(c.Name); ok {
-			was = all[i]
-		}
-		if was != nil && c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) {
-			continue
-		}
-		now := compile(c.Name, c.Cur)
-		if was != nil {
+			was := all[i].base()
+			if c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) {
+				continue
+			}
 			was.reach(c.Space, s.reaches)
 		}
-		if now != nil {
-			now.set = s.sets.of(s.selected(now))
-			now.reach(c.Space, s.reaches)
-			compiled[now] = true
+		var none P
+		now := compile(c.Name, c.Cur)
+		if now != none {
+			p := now.base()
+			if !p.everywhere {
+				p.set = s.sets.of(s.selected(p))
+			}
+			p.reach(c.Space, s.reaches)
+			compiled[p] = true
 		}
 		if all = all.set(c.Name, now); len(all) > 0 {
-			s.placements[c.Space] = all
+			of[c.Space] = all
 		} else {
-			delete(s.placements, c.Space)
+			delete(of, c.Space)
 		}
 	}
-	return compiled
 }
 
-// selected are the names of the locations that a placement selects, in order.
-func (e *Engine) selected(p *placement) []string {
+// selected are the names of the locations that a policy selects, in order.
+func (e *Engine) selected(p *scope) []string {
 	var names []string
 	for name, l := range e.locations {
 		if p.selects(name, l) {
@@ -156,12 +156,14 @@ func (e *Engine) selected(p *placement) []string {
 	return names
 }
 
-// moveLocation brings a placement's locations up to date with one of them.
-func (s *step) moveLocation(space key.Space, p *placement, name string) {
-	l, there := s.locations[name]
-	set := s.sets.with(p.set, name, there && p.selects(name, l))
-	if set != p.set {
-		p.set = set
+// moveLocations brings a policy's locations up to date with some of them.
+func (s *step) moveLocations(space key.Space, p *scope, moved []string) {
+	was := p.set
+	for _, name := range moved {
+		l, there := s.locations[name]
+		p.set = s.sets.with(p.set, name, there && p.selects(name, l))
+	}
+	if p.set != was {
 		p.reach(space, s.reaches)
 	}
 }

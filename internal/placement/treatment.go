@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -28,10 +29,11 @@ func combine(a, b wire.Policy) wire.Policy {
 		Recreate:     a.Recreate || b.Recreate,
 		Orphan:       a.Orphan || b.Orphan,
 		ReportDrift:  a.ReportDrift && b.ReportDrift,
+		Release:      customize.Union(a.Release, b.Release),
 	}
 }
 
-// policyBits is a different number for each policy.
+// policyBits is a different number for each policy that releases nothing.
 func policyBits(p wire.Policy) byte {
 	return bit(p.ReturnStatus) | bit(p.CreateOnly)<<1 | bit(p.Adopt)<<2 |
 		bit(p.Recreate)<<3 | bit(p.Orphan)<<4 | bit(p.ReportDrift)<<5
@@ -55,5 +57,11 @@ func describePolicy(p wire.Policy) string {
 			all = append(all, t.text)
 		}
 	}
+	if p.Release != "" {
+		all = append(all, "it is made with the values at "+describePaths(p.Release)+", which are then left to others")
+	}
 	return strings.Join(all, "; ")
 }
+
+// describePaths lists what a wire.Policy has on lines.
+func describePaths(lines string) string { return strings.ReplaceAll(lines, "\n", ", ") }

@@ -6,27 +6,31 @@ import (
 
 	"pgregory.net/rapid"
 
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// policies have every field drawn, also those that are added later.
-var policies = rapid.Custom(func(t *rapid.T) wire.Policy {
+// drawnPolicies have every field drawn, also those that are added later.
+var drawnPolicies = rapid.Custom(func(t *rapid.T) wire.Policy {
 	var p wire.Policy
 	v := reflect.ValueOf(&p).Elem()
 	for i := range v.NumField() {
-		v.Field(i).SetBool(rapid.Bool().Draw(t, v.Type().Field(i).Name))
+		if name := v.Type().Field(i).Name; name != "Release" {
+			v.Field(i).SetBool(rapid.Bool().Draw(t, name))
+		}
 	}
+	p.Release = customize.Join(rapid.SliceOf(rapid.SampledFrom(worldPaths)).Draw(t, "Release"))
 	return p
 })
 
 // What several say must not depend on the order in which they are asked.
 func TestCombine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := policies.Draw(t, "a"), policies.Draw(t, "b"), policies.Draw(t, "c")
+		a, b, c := drawnPolicies.Draw(t, "a"), drawnPolicies.Draw(t, "b"), drawnPolicies.Draw(t, "c")
 		if combine(a, a) != a || combine(a, b) != combine(b, a) || combine(combine(a, b), c) != combine(a, combine(b, c)) {
 			t.Errorf("%+v, %+v, %+v", a, b, c)
 		}
-		if (a == b) != (policyBits(a) == policyBits(b)) {
+		if (a == b) != (policyBits(a) == policyBits(b) && a.Release == b.Release) {
 			t.Errorf("%+v and %+v have the numbers %d and %d", a, b, policyBits(a), policyBits(b))
 		}
 		a.ReturnStatus = false

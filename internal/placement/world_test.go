@@ -71,10 +71,15 @@ func placementAt(space key.Space, name string) key.Object {
 	return objectAt(space, v1alpha1.Group, "placements", "", name)
 }
 
+func customizerAt(space key.Space, name string) key.Object {
+	return objectAt(space, v1alpha1.Group, "customizers", "", name)
+}
+
 // The universe of the random tests: small, so that things meet.
 var (
 	worldSpaces    = []key.Space{"s1", "s2", "s3"}
 	worldLocations = []string{"a", "b", "c"}
+	worldPaths     = []string{"$.data.x", "$.data", "$.spec[*].x", "$.spec['x']"}
 )
 
 // focus is what happens in a world: everything, or mostly spaces that compete.
@@ -86,7 +91,7 @@ type focus struct {
 }
 
 func everything() focus {
-	return focus{[]string{locating, placing, placing, reporting, writing, writing}, worldObjects(), 1}
+	return focus{[]string{locating, placing, placing, customizing, reporting, writing, writing}, worldObjects(), 1}
 }
 
 func competition() focus {
@@ -98,10 +103,11 @@ func competition() focus {
 }
 
 const (
-	locating  = "location"
-	placing   = "placement"
-	reporting = "report"
-	writing   = "object"
+	locating    = "location"
+	placing     = "placement"
+	customizing = "customizer"
+	reporting   = "report"
+	writing     = "object"
 )
 
 func worldObjects() (all []key.Object) {
@@ -161,27 +167,50 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	spec.OnImmutable = rapid.SampledFrom([]v1alpha1.OnImmutable{"", "Fail", "Recreate"}).Draw(t, "onImmutable")
 	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan"}).Draw(t, "onRemove")
 	spec.OnDrift = rapid.SampledFrom([]v1alpha1.OnDrift{"", "Repair", "Report"}).Draw(t, "onDrift")
+	spec.Locations = drawLocations(t)
+	for range rapid.IntRange(0, 2).Draw(t, "tests") {
+		d := v1alpha1.Downsync{ObjectTest: drawTest(t)}
+		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
+		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
+		spec.Downsync = append(spec.Downsync, d)
+	}
+	return spec
+}
+
+func drawLocations(t *rapid.T) (entries []v1alpha1.LocationSelector) {
 	for range rapid.IntRange(0, 2).Draw(t, "location entries") {
 		entry := v1alpha1.LocationSelector{Names: drawSome(t, "location names", append(worldLocations, "none")...)}
 		if rapid.Bool().Draw(t, "by selector") {
 			selector := drawSelector(t)
 			entry.Selector = &selector
 		}
-		spec.Locations = append(spec.Locations, entry)
+		entries = append(entries, entry)
 	}
+	return entries
+}
+
+func drawTest(t *rapid.T) (test v1alpha1.ObjectTest) {
+	if group := rapid.SampledFrom([]string{"absent", "absent", "", "apps", "*"}).Draw(t, "apiGroup"); group != "absent" {
+		test.APIGroup = &group
+	}
+	test.Resources = drawSome(t, "resources", "configmaps", "deployments", "namespaces", "events", "*")
+	test.Namespaces = drawSome(t, "namespaces", "n1", "n2")
+	test.Names = drawSome(t, "names", "x", "n1")
+	test.NamespaceSelectors = drawSelectors(t, "namespaceSelectors")
+	test.LabelSelectors = drawSelectors(t, "labelSelectors")
+	return test
+}
+
+func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
+	spec := v1alpha1.CustomizerSpec{Locations: drawLocations(t)}
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
-		var d v1alpha1.Downsync
-		if group := rapid.SampledFrom([]string{"absent", "absent", "", "apps", "*"}).Draw(t, "apiGroup"); group != "absent" {
-			d.APIGroup = &group
-		}
-		d.Resources = drawSome(t, "resources", "configmaps", "deployments", "namespaces", "events", "*")
-		d.Namespaces = drawSome(t, "namespaces", "n1", "n2")
-		d.Names = drawSome(t, "names", "x", "n1")
-		d.NamespaceSelectors = drawSelectors(t, "namespaceSelectors")
-		d.LabelSelectors = drawSelectors(t, "labelSelectors")
-		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
-		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
-		spec.Downsync = append(spec.Downsync, d)
+		spec.Match = append(spec.Match, drawTest(t))
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "rules") {
+		spec.Rules = append(spec.Rules, v1alpha1.Rule{
+			Path:    rapid.SampledFrom(append(slices.Clone(worldPaths), "$", "bad")).Draw(t, "path"),
+			Release: rapid.IntRange(0, 4).Draw(t, "release") > 0,
+		})
 	}
 	return spec
 }
@@ -212,6 +241,13 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		next.spec = drawSpec(t)
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"locations": "everywhere"}
+		}
+	case customizing:
+		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
+		k = customizerAt(space, rapid.SampledFrom([]string{"p", "r"}).Draw(t, "customizer")).Key()
+		next.spec = drawCustomizer(t)
+		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
+			next.spec = map[string]any{"rules": "none"}
 		}
 	case reporting:
 		o := rapid.SampledFrom(f.objects).Draw(t, "reported object")

@@ -1,0 +1,108 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// scope is what compiled policies have in common: which objects of their space
+// they are about, and at which locations.
+type scope struct {
+	name string
+	spec string // as it is in the log, to see that a status write changes nothing
+	// tests match the objects: one that fits is enough.
+	tests []objectTest
+	// locations select the locations: one that fits is enough.
+	locations []locationTest
+	// everywhere selects all locations, also those that are yet to come.
+	everywhere bool
+	// problems are what is wrong with the spec; a broken entry selects nothing.
+	problems []string
+	// set is what the location tests select; nil: everywhere.
+	set *locationSet
+}
+
+func (s *scope) base() *scope { return s }
+
+// note notes the problems of the tests.
+func (s *scope) note() {
+	for _, t := range s.locations {
+		if t.problem != "" {
+			s.problems = append(s.problems, t.problem)
+		}
+	}
+	for _, t := range s.tests {
+		if t.problem != "" {
+			s.problems = append(s.problems, t.problem)
+		}
+	}
+}
+
+// specOf copies the spec out of a value, so that it does not keep it alive.
+func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
+
+// selects says whether a location is one of the policy's.
+func (s *scope) selects(name string, l table.Labels) bool {
+	return s.everywhere || slices.ContainsFunc(s.locations, func(t locationTest) bool { return t.fails(name, l) == "" })
+}
+
+// reach calls fn for the parts of a space that hold all objects the policy may
+// match.
+func (s *scope) reach(space key.Space, fn func(reach)) {
+	for i := range s.tests {
+		s.tests[i].reach(space, "", fn)
+	}
+}
+
+// reachByNamespace is reach for the objects that it matches, or not, by the
+// labels of a namespace.
+func (s *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
+	for i := range s.tests {
+		if s.tests[i].namespaceSelectors != nil {
+			s.tests[i].reach(space, namespace, fn)
+		}
+	}
+}
+
+// policy is a compiled Placement or Customizer.
+type policy interface {
+	comparable
+	base() *scope
+}
+
+// policies are those of one kind in one space, in the order of their names.
+type policies[P policy] []P
+
+func (ps policies[P]) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(ps, name, func(p P, name string) int { return strings.Compare(p.base().name, name) })
+}
+
+// set replaces the policy of a name; nil removes it.
+func (ps policies[P]) set(name string, p P) policies[P] {
+	i, found := ps.find(name)
+	var none P
+	switch {
+	case p == none && found:
+		return slices.Delete(ps, i, i+1)
+	case p == none:
+		return ps
+	case found:
+		ps[i] = p
+		return ps
+	}
+	return slices.Insert(ps, i, p)
+}
+
+// locationLabels are the labels of a location's row; ok is false if it is gone
+// or going.
+func locationLabels(row *table.Row) (l table.Labels, ok bool) {
+	if row == nil || row.Meta.Deleting {
+		return nil, false
+	}
+	return row.Meta.Labels, true
+}
