@@ -16,6 +16,9 @@ const (
 	SourceNamespaceAnnotation = "orrery.dev/source-namespace"
 	SourceNameAnnotation      = "orrery.dev/source-name"
 	SourceUIDAnnotation       = "orrery.dev/source-uid"
+	// OnRemoveAnnotation with value "Orphan" is on what was made to stay when it is no
+	// longer assigned, for an agent that knows nothing else of it any more.
+	OnRemoveAnnotation = "orrery.dev/on-remove"
 	// ImpliedAnnotation is on Namespaces that an agent made for what is in them
 	// only; its value is as that of LocationLabel.
 	ImpliedAnnotation = "orrery.dev/implied"

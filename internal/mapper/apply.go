@@ -112,7 +112,7 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (r *reconciler) dressed(t *turn, object []byte, uid string) ([]byte, error) {
-	body, err := dress(object, r.self(), t.object(), t.want().object().UID, uid)
+	body, err := dress(object, r.self(), t.object(), t.want().object(), uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
@@ -211,13 +211,17 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		}
 		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}
+	orphan := m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
+	if said := t.before[space]; said != nil {
+		orphan = said.Orphan // which knows of later changes of the policy
+	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &record{
 			Space: space, UID: m.UID,
 			Source: source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
-				Policy: wire.Policy{Orphan: t.before[space] != nil && t.before[space].Orphan},
+				Policy: wire.Policy{Orphan: orphan},
 			},
 			Version: t.view.at.version, Kind: t.view.kind,
 		},

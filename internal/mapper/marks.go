@@ -21,6 +21,7 @@ const (
 	locationLabel  = v1alpha1.LocationLabel
 	impliedMark    = v1alpha1.ImpliedAnnotation
 	managerPrefix  = "orrery/"
+	onRemoveOrphan = "Orphan"
 	applyOperation = "Apply"
 	shortUIDLength = 8
 	// neverAVersion is a resourceVersion that no object has: etcd's first revision
@@ -142,7 +143,7 @@ func (m *objectMeta) revision() uint64 {
 // dress makes the body of an apply: the rendering with the marks, and with what
 // must hold of the object at the target. uid is the UID it must have; empty: it
 // must not exist. The rest of the object stays as it was written, unread.
-func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]byte, error) {
+func dress(object []byte, l identity, o key.Object, of *source, uid string) ([]byte, error) {
 	old := gjson.GetBytes(object, "metadata")
 	if !old.IsObject() {
 		return nil, errors.New("object: there is no metadata")
@@ -165,8 +166,11 @@ func dress(object []byte, l identity, o key.Object, sourceUID, uid string) ([]by
 		return nil, err
 	}
 	labels[locationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
-	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), sourceUID
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.UID
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
+	if of.Policy.Orphan {
+		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
+	}
 	delete(meta, "managedFields")
 	delete(meta, "uid")
 	delete(meta, "resourceVersion")

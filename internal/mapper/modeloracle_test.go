@@ -58,6 +58,8 @@ func (w *world) judge(verb string, before, after *thing) {
 			wrong("it is not ours")
 		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.enforced(p.Digest, p.Policy)) }):
 			wrong("nobody said that it is to go")
+		case w.stays(before) && w.unwanted(o.id):
+			wrong("it is to be let go")
 		}
 		for _, x := range w.inside(o.id) {
 			if x.foreign && x.created <= w.cluster.listed[x.id.Resource] && !x.controlled {
@@ -119,6 +121,20 @@ func left(before, after *thing, p wire.Policy) bool {
 		}
 	}
 	return true
+}
+
+// stays says that an object was always to stay when it is not desired any more.
+func (w *world) stays(o *thing) bool {
+	known := false
+	for _, p := range w.puts {
+		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || p.Key != o.meta("labels", v1alpha1.SpaceLabel)+"/"+o.id.String() {
+			continue
+		}
+		if known = true; !p.Policy.Orphan {
+			return false
+		}
+	}
+	return known
 }
 
 // differs says that a fixed field is to change.

@@ -14,31 +14,35 @@ import (
 // one, which the hub drops meanwhile. It is found and removed, once that may be; a
 // store that has been swept costs no request any more.
 func TestModelSweep(t *testing.T) {
+	const usual, orphaned = 7, 14 // by what edit makes of it
 	job := identities[6]
 	path := key.Object{Space: "s", Identity: job}.Path()
 	for name, c := range map[string]struct {
-		// before and after are done to the world before the agent starts anew, and
-		// after it has been left alone for a while.
+		// put is how the Job is placed.
+		put int
+		// before is done to the world before the agent starts anew. If something keeps
+		// the sweep from being made then, after ends that.
 		before, after func(*world)
-		// searched says that the Job can be found at all.
-		searched bool
+		// closed says that the Job cannot be found at all.
+		closed bool
 	}{
-		"at once": {func(*world) {}, func(*world) {}, true},
+		"removed": {put: usual},
+		"let go":  {put: orphaned},
 		"paused": {
-			func(w *world) { w.hub.settings.Halt = "paused" },
-			func(w *world) { w.change(8, 0) }, true,
+			put:    usual,
+			before: func(w *world) { w.hub.settings.Halt = "paused" }, after: func(w *world) { w.change(8, 0) },
 		},
-		"a hub that is away": {
-			func(w *world) { w.hub.mood = mood{away: true} },
-			func(w *world) { w.heal() }, true,
+		"away": {
+			put:    usual,
+			before: func(w *world) { w.hub.mood = mood{away: true} }, after: func(w *world) { w.heal() },
 		},
-		"broken discovery": {
-			func(w *world) { w.cluster.weather = weather{hollow: true} },
-			func(w *world) { w.calm() }, true,
+		"broken": {
+			put:    usual,
+			before: func(w *world) { w.cluster.weather = weather{hollow: true} }, after: func(w *world) { w.calm() },
 		},
-		"forbidden": {
-			func(w *world) { w.cluster.closed[job.Resource] = true },
-			func(*world) {}, false,
+		"closed": {
+			put:    usual,
+			before: func(w *world) { w.cluster.closed[job.Resource] = true }, closed: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +50,7 @@ func TestModelSweep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 1, dir)
 				defer w.stop(true)
-				w.edit(job, 7, 1)
+				w.edit(job, c.put, 1)
 				w.edit(identities[2], 7, 1)
 				if err := w.settle(false); err != nil {
 					t.Fatal(err)
@@ -56,7 +60,9 @@ func TestModelSweep(t *testing.T) {
 					w.hub.write(del(path, wire.Unassigned))
 					w.cluster.mu.Lock()
 					defer w.cluster.mu.Unlock()
-					c.before(w)
+					if c.before != nil {
+						c.before(w)
+					}
 				})
 				lists := func() int {
 					synctest.Wait()
@@ -66,16 +72,18 @@ func TestModelSweep(t *testing.T) {
 				}
 				before := lists()
 				<-time.After(2 * time.Minute)
-				if n := lists() - before; name != "at once" && c.searched && n > 0 {
-					t.Errorf("Jobs were listed %d times", n)
+				if c.after != nil {
+					if n := lists() - before; n > 0 {
+						t.Errorf("Jobs were listed %d times", n)
+					}
+					c.after(w)
+					<-time.After(2 * time.Minute)
 				}
-				c.after(w)
-				<-time.After(2 * time.Minute)
-				if err := w.settle(c.searched); (err == nil) != c.searched {
-					t.Errorf("the Job was found: %v, want %v: %v", err == nil, c.searched, err)
+				if err := w.settle(!c.closed); (err != nil) != c.closed {
+					t.Errorf("the Job was found: %v, want %v: %v", err == nil, !c.closed, err)
 				}
 				s := w.agent.Status()
-				if s.Unswept || slices.Contains(s.Unsearched, job.Resource.String()) == c.searched {
+				if s.Unswept || slices.Contains(s.Unsearched, job.Resource.String()) != c.closed {
 					t.Errorf("the agent says that it is yet to search: %v, that it can't: %v", s.Unswept, s.Unsearched)
 				}
 				before = lists()
@@ -84,7 +92,7 @@ func TestModelSweep(t *testing.T) {
 				if n := lists() - before; n > 0 {
 					t.Errorf("Jobs were listed %d times after all was done", n)
 				}
-				if s := w.agent.Status(); s.Unswept || slices.Contains(s.Unsearched, job.Resource.String()) == c.searched {
+				if s := w.agent.Status(); s.Unswept || slices.Contains(s.Unsearched, job.Resource.String()) != c.closed {
 					t.Errorf("started anew, the agent says that it is yet to search: %v, that it can't: %v", s.Unswept, s.Unsearched)
 				}
 			})

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -184,7 +185,7 @@ func TestMarksOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := dress([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
-		"edge.0a1b2c3d", o, "u", "f")
+		"edge.0a1b2c3d", o, &source{UID: "u", Policy: wire.Policy{Orphan: true}}, "f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +199,9 @@ func TestMarksOnly(t *testing.T) {
 	}
 	if _, ours := got.Metadata.provesOurs("edge.0a1b2c3d", "ConfigMap"); !ours || len(got.Metadata.Labels) != 2 || got.Metadata.UID != "f" || len(all) != 3 {
 		t.Errorf("got %s", body)
+	}
+	if got.Metadata.Annotations[v1alpha1.OnRemoveAnnotation] != onRemoveOrphan {
+		t.Errorf("it does not say that it is to stay: %s", body)
 	}
 }
 
