@@ -105,7 +105,13 @@ func (s *store) run(ctx context.Context) {
 	var last, again time.Time
 	linger := commitLinger
 	for {
+		var probe <-chan time.Time
+		if s.failing.Load() != nil { // and perhaps nobody has anything to write
+			probe = time.After(storeRetry)
+		}
 		select {
+		case <-probe:
+			s.group(ctx, &commit{do: func(*tx) error { return nil }, urgent: true}, time.Now())
 		case c := <-s.work:
 			now := time.Now()
 			if why := s.failing.Load(); why != nil && now.Before(again) {
