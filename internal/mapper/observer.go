@@ -353,7 +353,7 @@ func (w *observer) show(ctx context.Context, seen []sighting, objects []observat
 	return w.store.submit(ctx, &commit{
 		do: func(t *tx) error {
 			for n, i := range changed {
-				if err := t.Bucket(statusBucket).Put([]byte(ids[n]), objects[i].Status); err != nil {
+				if err := t.put(statusBucket, ids[n], objects[i].Status); err != nil {
 					return err
 				}
 			}

@@ -141,7 +141,7 @@ func (t *tx) unguard(id string) error {
 	}
 	now := t.meta.Guarded[g.Space]
 	t.meta.Guarded = t.meta.Guarded.with(g.Space, guardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
-	return t.Bucket(guardBucket).Delete([]byte(id))
+	return t.remove(guardBucket, id)
 }
 
 // confirm lets go what the settings confirm of the removals that wait.

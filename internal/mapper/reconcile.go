@@ -358,7 +358,7 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 	switch {
 	case o.forget:
 		if err := errors.Join(
-			x.setRecord(id, nil), x.unguard(id), x.Bucket(statusBucket).Delete([]byte(id)),
+			x.setRecord(id, nil), x.unguard(id), x.remove(statusBucket, id),
 		); err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ const (
 
 // The store's buckets.
 var (
-	metaBucket    = []byte("meta")    // one value: meta
+	metaBucket    = []byte("meta")    // one value: meta, and its sum
 	desiredBucket = []byte("desired") // object path -> want and object
 	recordBucket  = []byte("record")  // identity -> record
 	reportBucket  = []byte("reports") // object path -> newest report
@@ -51,6 +51,8 @@ type meta struct {
 	// Root and Count describe the bucket of desired content, always.
 	Root  wire.Sum `json:"root"`
 	Count int      `json:"count"`
+	// Written is the sum of all values in the other buckets, always.
+	Written wire.Sum `json:"written"`
 	// Deferred counts entries that wait for proof of lineage.
 	Deferred int `json:"deferred,omitempty"`
 	// Unsent counts reports that the hub does not have yet.
@@ -232,7 +234,7 @@ func (s *store) update(batch []*commit) (bad int, err error) {
 				}
 			}
 			bad = -1
-			return t.putJSON(metaBucket, string(metaKey), next)
+			return t.putMeta()
 		})
 	})
 	if bad >= 0 || errors.Is(err, errCorrupt) {

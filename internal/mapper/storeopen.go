@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,11 +144,11 @@ func (s *store) inspect() error {
 
 // inspectValues decodes all values and compares meta with them.
 func inspectValues(b *bolt.Tx) error {
-	var m meta
-	if err := json.Unmarshal(b.Bucket(metaBucket).Get(metaKey), &m); err != nil {
-		return fmt.Errorf("decode meta: %w", err)
+	m, err := readMeta(b)
+	if err != nil {
+		return err
 	}
-	var root wire.Sum
+	var root, written wire.Sum
 	count, deferred, unsent := 0, 0, 0
 	for name, check := range map[string]func(k, v []byte) error{
 		string(desiredBucket): func(k, v []byte) error {
@@ -182,6 +183,7 @@ func inspectValues(b *bolt.Tx) error {
 			if err := check(k, v); err != nil {
 				return fmt.Errorf("%s of %q: %w", name, k, err)
 			}
+			written = written.Add(writtenSum([]byte(name), string(k), v))
 			return nil
 		}); err != nil {
 			return err
@@ -189,6 +191,9 @@ func inspectValues(b *bolt.Tx) error {
 	}
 	if m.Root != root || m.Count != count || m.Deferred != deferred || m.Unsent != unsent {
 		return fmt.Errorf("meta says %d entries with sum %s, there are %d with %s", m.Count, m.Root, count, root)
+	}
+	if m.Written != written {
+		return fmt.Errorf("meta says that the sum of what was written is %s, it is %s", m.Written, written)
 	}
 	return nil
 }
@@ -208,21 +213,42 @@ func inspectWant(k string, v []byte) (want, error) {
 	return w, nil
 }
 
+// putMeta writes meta, which is in no sum but its own.
+func (t *tx) putMeta() error {
+	b, err := json.Marshal(t.meta)
+	if err != nil {
+		return fmt.Errorf("encode meta: %w", err)
+	}
+	return t.Bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", wire.SumOf(b)))
+}
+
+// readMeta reads meta and compares it with its sum.
+func readMeta(b *bolt.Tx) (*meta, error) {
+	text, sum, _ := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+	if string(sum) != wire.SumOf(text).String() {
+		return nil, errors.New("meta does not have its sum")
+	}
+	m := &meta{}
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("decode meta: %w", err)
+	}
+	return m, nil
+}
+
 // prepare makes what a new store lacks. It writes nothing to one that is
 // complete, so that a full disk does not keep an agent from starting.
 func (s *store) prepare(location string) error {
-	m := &meta{}
-	known := false
+	var m *meta
 	if err := s.db.View(func(b *bolt.Tx) (err error) {
 		if b.Bucket(metaBucket) != nil {
-			known, err = (&tx{Tx: b}).getJSON(metaBucket, string(metaKey), m)
+			m, err = readMeta(b)
 		}
 		return err
 	}); err != nil {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
-	if !known {
-		m.Location, m.Unswept = location, true
+	if m == nil {
+		m = &meta{Location: location, Unswept: true}
 		if err := s.db.Update(func(b *bolt.Tx) error {
 			for _, name := range [][]byte{
 				metaBucket, desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket,
@@ -231,7 +257,7 @@ func (s *store) prepare(location string) error {
 					return err
 				}
 			}
-			return (&tx{Tx: b}).putJSON(metaBucket, string(metaKey), m)
+			return (&tx{Tx: b, meta: m}).putMeta()
 		}); err != nil {
 			return err
 		}

@@ -23,7 +23,39 @@ func (t *tx) putJSON(bucket []byte, k string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", bucket, err)
 	}
-	return t.Bucket(bucket).Put([]byte(k), b)
+	return t.put(bucket, k, b)
+}
+
+// put sets a value. With remove it is the only way by which values change: together
+// they keep meta.Written equal to the sum of what is there.
+func (t *tx) put(bucket []byte, k string, v []byte) error {
+	t.unwrite(bucket, k)
+	t.meta.Written = t.meta.Written.Add(writtenSum(bucket, k, v))
+	return t.Bucket(bucket).Put([]byte(k), v)
+}
+
+// remove deletes a value, if there is one.
+func (t *tx) remove(bucket []byte, k string) error {
+	t.unwrite(bucket, k)
+	return t.Bucket(bucket).Delete([]byte(k))
+}
+
+func (t *tx) unwrite(bucket []byte, k string) {
+	if old := t.Bucket(bucket).Get([]byte(k)); old != nil {
+		t.meta.Written = t.meta.Written.Sub(writtenSum(bucket, k, old))
+	}
+}
+
+// writtenSum is a value's part of meta.Written. A desired object has a digest of
+// its own.
+func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
+	if bytes.Equal(bucket, desiredBucket) {
+		v, _, _ = bytes.Cut(v, []byte("\n"))
+	}
+	b := make([]byte, 0, len(bucket)+len(k)+len(v)+binary.MaxVarintLen64+1)
+	b = append(append(b, bucket...), '/')
+	b = append(binary.AppendUvarint(b, uint64(len(k))), k...)
+	return wire.SumOf(append(b, v...))
 }
 
 // getJSON reads a value into v; false if there is none.
@@ -74,13 +106,13 @@ func (t *tx) setWant(k string, old *want, w want, object []byte) error {
 	if err != nil {
 		return err
 	}
-	return t.Bucket(desiredBucket).Put([]byte(k), b)
+	return t.put(desiredBucket, k, b)
 }
 
 // dropWant removes the desired entry of a key, old being the present one.
 func (t *tx) dropWant(k string, old *want) error {
 	t.forgetSum(k, old)
-	return t.Bucket(desiredBucket).Delete([]byte(k))
+	return t.remove(desiredBucket, k)
 }
 
 func (t *tx) forgetSum(k string, old *want) {
@@ -104,7 +136,7 @@ func (t *tx) record(id string) (*record, error) {
 // setRecord replaces what is recorded of an identity; nil removes it.
 func (t *tx) setRecord(id string, r *record) error {
 	if r == nil {
-		return t.Bucket(recordBucket).Delete([]byte(id))
+		return t.remove(recordBucket, id)
 	}
 	return t.putJSON(recordBucket, id, r)
 }
@@ -126,7 +158,7 @@ func (t *tx) setReport(k string, r *wire.Report) error {
 		if t.Bucket(reportBucket).Get([]byte(k)) == nil {
 			return nil
 		}
-		if err := t.Bucket(reportBucket).Delete([]byte(k)); err != nil {
+		if err := t.remove(reportBucket, k); err != nil {
 			return err
 		}
 	} else if err := t.putJSON(reportBucket, k, r); err != nil {
@@ -145,16 +177,15 @@ func (t *tx) markUnsent(k string) error {
 	if err != nil {
 		return err
 	}
-	return b.Put([]byte(k), binary.BigEndian.AppendUint64(nil, seq))
+	return t.put(unsentBucket, k, binary.BigEndian.AppendUint64(nil, seq))
 }
 
 // sent notes that the hub has the report of a key as it was when it had that
 // number; there may be something newer.
 func (t *tx) sent(k string, seq []byte) error {
-	b := t.Bucket(unsentBucket)
-	if !bytes.Equal(b.Get([]byte(k)), seq) {
+	if !bytes.Equal(t.Bucket(unsentBucket).Get([]byte(k)), seq) {
 		return nil
 	}
 	t.meta.Unsent--
-	return b.Delete([]byte(k))
+	return t.remove(unsentBucket, k)
 }
