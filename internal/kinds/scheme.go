@@ -89,7 +89,7 @@ type storedMeta struct{}
 func (storedMeta) Interpret(value []byte) (*schema.GroupVersionKind, error) {
 	found := gjson.GetManyBytes(value, "apiVersion", "kind")
 	for _, f := range found {
-		if f.Exists() && f.Type != gjson.String {
+		if f.Type != gjson.String && f.Type != gjson.Null { // which is what is missing, too
 			return nil, fmt.Errorf("read the kind of a stored value: %s is not a string", f.Raw)
 		}
 	}

@@ -53,3 +53,33 @@ func BenchmarkList(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkProtobufList reads a list of 10,000 objects that has to be converted.
+func BenchmarkProtobufList(b *testing.B) {
+	f := newFixture(b, func(_ *Config, tc *table.Config) { tc.Deriver = nil })
+	var updates []table.Update
+	for i := range 10000 {
+		o := cm("s", fmt.Sprint("x", i), strings.Repeat("a", 1800))
+		updates = append(updates, table.Update{Key: o.key(), Value: o.value()})
+	}
+	f.apply(updates...)
+	s := f.serve()
+	b.ReportAllocs()
+	for b.Loop() {
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.URL+"/spaces/s/api/v1/configmaps", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(n)
+		resp.Body.Close()
+	}
+}

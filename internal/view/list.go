@@ -44,6 +44,16 @@ func (l *list) GetObject() runtime.Object {
 
 // CacheEncode is what it is for an object.
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	buffer := l.reader.server.buffers.get()
+	defer l.reader.server.buffers.put(buffer)
+	p := &pieces{to: w, buffer: buffer}
+	if err := l.encode(id, encode, p); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	switch e := l.reader.shape.catalog[id]; e.form {
 	case formJSON:
 		return l.writeJSON(encode, w)
