@@ -28,7 +28,8 @@ func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Explain why an object is, or is not, at a location",
 		Long: `Explain why an object of a space is, or is not, at a location: which Placement
 and which of its tests matched, or which came nearest and the first thing that
-did not fit, and what the location last reported.
+did not fit, which Customizers have a say in it, and what the location last
+reported.
 
 ` + objectHelp + `.
 ` + exitCodes,

@@ -18,6 +18,7 @@ func (h *Hub) loops() []func(context.Context) error {
 		h.crdLoop,
 		h.namesLoop,
 		h.placementLoop,
+		h.customizerLoop,
 		h.locationLoop,
 		h.returnLoop,
 	}

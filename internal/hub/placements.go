@@ -118,7 +118,7 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 		st.ObservedGeneration = row.Meta.Generation
 		st.Locations = int64(len(resolved.Locations))
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
-		h.condition(&st.Conditions, row, accepted(resolved.Problems))
+		h.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		h.condition(&st.Conditions, row, synced(counts.Counts))
 		return pl.Status, nil
 	})
@@ -131,8 +131,9 @@ func (h *Hub) condition(all *[]metav1.Condition, row *table.Row, c metav1.Condit
 	meta.SetStatusCondition(all, c)
 }
 
-func accepted(problems []string) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "every selector and test can be used"}
+// accepted says whether all of a policy can be used; sound is the message if so.
+func accepted(problems []string, sound string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: sound}
 	if len(problems) > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(problems, "; ")
 	}

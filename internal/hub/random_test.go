@@ -67,7 +67,7 @@ func (l *life) act() string {
 	name, ctx := l.pick("c1", "c2", "c3", "c4"), l.r.t.Context()
 	var err error
 	var what string
-	switch l.rng.IntN(9) {
+	switch l.rng.IntN(12) {
 	case 0, 1, 2:
 		what = "create " + name
 		labels := map[string]string{"what": l.pick("a", "b", "none")}
@@ -95,6 +95,21 @@ func (l *life) act() string {
 		what = "relabel a location"
 		body := fmt.Sprintf(`{"metadata":{"labels":{"where":%q}}}`, l.pick("x", "y"))
 		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, l.pick("l1", "l2", "l3"), types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	case 9, 10:
+		customizer := l.pick("z1", "z2")
+		what = "customize " + customizer
+		spec := map[string]any{
+			"match": []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": l.pick("a", "b")}}}}},
+			"rules": []any{map[string]any{"path": "$.data." + l.pick("k", "l"), "release": true}},
+		}
+		if where := l.pick("x", "y", ""); where != "" {
+			spec["locations"] = []any{map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"where": where}}}}
+		}
+		u := object("orrery.dev/v1alpha1", "Customizer", "", customizer, nil, map[string]any{"spec": spec})
+		_, err = space.Resource(customizersGVR).Apply(ctx, customizer, u, metav1.ApplyOptions{FieldManager: "life", Force: true})
+	case 11:
+		what = "do not customize"
+		err = space.Resource(customizersGVR).Delete(ctx, l.pick("z1", "z2"), metav1.DeleteOptions{})
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 		l.r.t.Fatalf("%s: %v", what, err)
@@ -160,6 +175,23 @@ func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, 
 		}
 	}
 	return placed, active
+}
+
+// released are the paths that the Customizers of a space release of a ConfigMap
+// at a location.
+func (tr truth) released(s key.Space, cm map[string]any, l key.Location) string {
+	where := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where")
+	paths := map[string]bool{}
+	for _, z := range tr.below("o/" + string(s) + "/orrery.dev/customizers/") {
+		test := dig(z, "spec", "match").([]any)[0].(map[string]any)["labelSelectors"].([]any)[0].(map[string]any)
+		at, limited := dig(z, "spec", "locations").([]any)
+		if limited && dig(at[0].(map[string]any), "selector", "matchLabels", "where") != where ||
+			dig(test, "matchLabels", "what") != dig(cm, "metadata", "labels", "what") {
+			continue
+		}
+		paths[dig(z, "spec", "rules").([]any)[0].(map[string]any)["path"].(string)] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(paths)), "\n")
 }
 
 // content is what a location is to have, object by object: JSON without what
@@ -324,7 +356,17 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	}
 	s.close()
 	rows, _ := l.r.table.Members(string(name))
-	if root, _ := (content{location: name, renderer: l.r.Hub}).total(rows); f.have.root() != root {
+	is := content{location: name, renderer: l.r.Hub}
+	for _, row := range rows {
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := is.entry(row); e.held == "" && e.owner == "" && e.policy.Release != tr.released(o.Space, tr.objects[row.Key], name) {
+			t.Fatalf("step %d (%s): %q of %s is released at %s, etcd says %q", step, what, e.policy.Release, row.Key, name, tr.released(o.Space, tr.objects[row.Key], name))
+		}
+	}
+	if root, _ := is.total(rows); f.have.root() != root {
 		t.Fatalf("step %d (%s): the agent of %s has %v", step, what, name, slices.Sorted(maps.Keys(f.have)))
 	}
 }

@@ -116,10 +116,11 @@ func (r *running) space(s key.Space) dynamic.Interface {
 }
 
 var (
-	spacesGVR     = v1alpha1.GroupVersion.WithResource("spaces")
-	locationsGVR  = v1alpha1.GroupVersion.WithResource("locations")
-	placementsGVR = v1alpha1.GroupVersion.WithResource("placements")
-	configMapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	spacesGVR      = v1alpha1.GroupVersion.WithResource("spaces")
+	locationsGVR   = v1alpha1.GroupVersion.WithResource("locations")
+	placementsGVR  = v1alpha1.GroupVersion.WithResource("placements")
+	customizersGVR = v1alpha1.GroupVersion.WithResource("customizers")
+	configMapsGVR  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
 func object(apiVersion, kind, namespace, name string, labels map[string]string, fields map[string]any) *unstructured.Unstructured {

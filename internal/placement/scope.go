@@ -27,18 +27,18 @@ type scope struct {
 	set *locationSet
 }
 
-func (s *scope) base() *scope { return s }
+func (p *scope) base() *scope { return p }
 
 // note notes the problems of the tests.
-func (s *scope) note() {
-	for _, t := range s.locations {
+func (p *scope) note() {
+	for _, t := range p.locations {
 		if t.problem != "" {
-			s.problems = append(s.problems, t.problem)
+			p.problems = append(p.problems, t.problem)
 		}
 	}
-	for _, t := range s.tests {
+	for _, t := range p.tests {
 		if t.problem != "" {
-			s.problems = append(s.problems, t.problem)
+			p.problems = append(p.problems, t.problem)
 		}
 	}
 }
@@ -47,24 +47,24 @@ func (s *scope) note() {
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 
 // selects says whether a location is one of the policy's.
-func (s *scope) selects(name string, l table.Labels) bool {
-	return s.everywhere || slices.ContainsFunc(s.locations, func(t locationTest) bool { return t.fails(name, l) == "" })
+func (p *scope) selects(name string, l table.Labels) bool {
+	return p.everywhere || slices.ContainsFunc(p.locations, func(t locationTest) bool { return t.fails(name, l) == "" })
 }
 
 // reach calls fn for the parts of a space that hold all objects the policy may
 // match.
-func (s *scope) reach(space key.Space, fn func(reach)) {
-	for i := range s.tests {
-		s.tests[i].reach(space, "", fn)
+func (p *scope) reach(space key.Space, fn func(reach)) {
+	for i := range p.tests {
+		p.tests[i].reach(space, "", fn)
 	}
 }
 
 // reachByNamespace is reach for the objects that it matches, or not, by the
 // labels of a namespace.
-func (s *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
-	for i := range s.tests {
-		if s.tests[i].namespaceSelectors != nil {
-			s.tests[i].reach(space, namespace, fn)
+func (p *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
+	for i := range p.tests {
+		if p.tests[i].namespaceSelectors != nil {
+			p.tests[i].reach(space, namespace, fn)
 		}
 	}
 }
