@@ -49,6 +49,10 @@ func TestOwnership(t *testing.T) {
 		{"Rollout", (*suite).rollout},
 		{"Ended", (*suite).ended},
 		{"Service", (*suite).service},
+		{"Released", (*suite).released},
+		{"Proof", (*suite).proof},
+		{"Swept", (*suite).swept}, // of what Proof has left
+		{"Redefined", (*suite).redefined},
 		{"InUse", (*suite).inUse}, // the last: it leaves something behind
 	} {
 		t.Run(part.name, func(t *testing.T) {
