@@ -376,7 +376,6 @@ func FuzzValues(f *testing.F) {
 	f.Add(uint8(1), "core/configmaps/n/a", []byte(`{"space":"s","fields":"zz"}`))
 	f.Add(uint8(2), name(1), []byte(`{"state":1}`))
 	f.Add(uint8(3), "meta", []byte(`{"location":"paris","root":"00"}`))
-	buckets := [][]byte{desiredBucket, recordBucket, reportBucket, metaBucket, unsentBucket, guardBucket, statusBucket}
 	f.Fuzz(func(t *testing.T, bucket uint8, k string, v []byte) {
 		if k == "" || len(k) > 1000 {
 			return

@@ -46,12 +46,8 @@ func (t *tx) unwrite(bucket []byte, k string) {
 	}
 }
 
-// writtenSum is a value's part of meta.Written. A desired object has a digest of
-// its own.
+// writtenSum is a value's part of meta.Written.
 func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
-	if bytes.Equal(bucket, desiredBucket) {
-		v, _, _ = bytes.Cut(v, []byte("\n"))
-	}
 	b := make([]byte, 0, len(bucket)+len(k)+len(v)+binary.MaxVarintLen64+1)
 	b = append(append(b, bucket...), '/')
 	b = append(binary.AppendUvarint(b, uint64(len(k))), k...)
