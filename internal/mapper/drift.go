@@ -40,7 +40,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if err != nil {
 		return outcome{}, err
 	}
-	body, err := r.inspected(t, &now)
+	body, err := r.inspected(ctx, t, &now)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -70,13 +70,13 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 }
 
 // inspected is what an apply would apply to the object that m was read from.
-func (r *reconciler) inspected(t *turn, m *objectMeta) ([]byte, error) {
+func (r *reconciler) inspected(ctx context.Context, t *turn, m *objectMeta) ([]byte, error) {
 	object, err := r.rendering(t)
 	if err != nil {
 		return nil, err
 	}
-	if release := t.want().object().Policy.Release; release != "" {
-		x, err := newLease(release, object, m, r.self(), nil)
+	if t.want().object().Policy.Release != "" {
+		x, err := r.lease(ctx, t, object, m)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"orrery.dev/orrery/internal/customize"
 )
@@ -21,7 +20,17 @@ var (
 	errMember = errors.New("it is in a list whose elements are told apart by their whole value")
 	errListed = errors.New("a list tells its elements apart by it")
 	errTwice  = errors.New("more than one element of a list may be the one it is in")
+	// errUnowned says that nobody owns an element of a list, which may be there all
+	// the same.
+	errUnowned = errors.New("nobody owns the element of a list that it is in")
 )
+
+// answers are what the target was asked of an object besides its metadata.
+type answers struct {
+	// whole is what an apply of the whole object would own; object is that at the target.
+	whole  *fieldpath.Set
+	object map[string]any
+}
 
 // lease is what is released of one object: as it is written in its space, and as
 // it is at the target.
@@ -30,6 +39,7 @@ type lease struct {
 	// mine are the fields of the location's manager, lent those of releasedManager,
 	// live those of anybody. known is live, and what the target has told besides.
 	mine, lent, live, known *fieldpath.Set
+	answers
 	// released are the fields that releasedManager is to own of those two; out are
 	// the values to leave out of an apply.
 	released *fieldpath.Set
@@ -40,16 +50,17 @@ type lease struct {
 }
 
 // newLease finds what is released of an object as it was written, given what the
-// target has at m and, if that was asked for, how it would keep the whole object.
-func newLease(release string, object []byte, m *objectMeta, l identity, asked *fieldpath.Set) (*lease, error) {
+// target has at m and what else it was asked for.
+func newLease(release string, object []byte, m *objectMeta, l identity, told answers) (*lease, error) {
 	x := &lease{
 		manager: l.manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
+		answers: told,
 	}
 	if err := x.read(m.ManagedFields); err != nil {
 		return nil, err
 	}
-	if x.known = x.live; asked != nil {
-		x.known = x.live.Union(asked)
+	if x.known = x.live; told.whole != nil {
+		x.known = x.live.Union(told.whole)
 	}
 	if release == "" {
 		return x, nil
@@ -143,137 +154,6 @@ func (x *lease) entries(all []managedFields) ([]managedFields, bool, error) {
 		entries = append(entries, f)
 	}
 	return entries, true, nil
-}
-
-// place finds the field by which the target knows a location in the object; false:
-// it is in an element of a list that is not there yet.
-func (x *lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
-	known, live := x.known, x.live
-	for i, step := range l {
-		var pe fieldpath.PathElement
-		switch step := step.(type) {
-		case string:
-			if pe = fieldpath.FieldNameElement(step); !hasParts(known, isField) {
-				return nil, false, errWhole
-			}
-			fields, _ := object.(map[string]any)
-			object = fields[step]
-		case int:
-			list, _ := object.([]any)
-			object = list[step]
-			element, found, err := elementOf(known, list, step)
-			if err != nil {
-				return nil, false, err
-			}
-			if !found || !x.live.Empty() && !has(live, element) {
-				return nil, false, nil
-			}
-			if i+1 < len(l) && isKey(element, l[i+1]) {
-				return nil, false, errListed
-			}
-			pe = element
-		}
-		p, known, live = append(p, pe), known.WithPrefix(pe), live.WithPrefix(pe)
-	}
-	return p, true, nil
-}
-
-// parts are the fields or elements directly in what a set is of.
-func parts(s *fieldpath.Set) (all []fieldpath.PathElement) {
-	s.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
-	s.Children.Iterate(func(pe fieldpath.PathElement) {
-		if !s.Members.Has(pe) {
-			all = append(all, pe)
-		}
-	})
-	return all
-}
-
-func hasParts(s *fieldpath.Set, of func(fieldpath.PathElement) bool) bool {
-	return slices.ContainsFunc(parts(s), of)
-}
-
-func has(s *fieldpath.Set, pe fieldpath.PathElement) bool {
-	_, ok := s.Children.Get(pe)
-	return ok || s.Members.Has(pe)
-}
-
-func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
-
-func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
-
-// isKey says whether a field is one that names the element.
-func isKey(pe fieldpath.PathElement, field any) bool {
-	return slices.ContainsFunc(*pe.Key, func(f value.Field) bool { return f.Name == field })
-}
-
-// elementOf finds an element of a list among those of a set; false: it is not there.
-func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement, ok bool, err error) {
-	if !hasParts(s, isElement) {
-		if hasParts(s, func(pe fieldpath.PathElement) bool { return pe.Value != nil }) {
-			return found, false, errMember
-		}
-		return found, false, errWhole
-	}
-	n := 0
-	for _, pe := range parts(s) {
-		is, surely := matches(list[i], pe)
-		switch {
-		case surely:
-			return pe, true, nil
-		case !is, slices.ContainsFunc(list, func(other any) bool { _, surely := matches(other, pe); return surely }):
-		default:
-			found, n = pe, n+1
-		}
-	}
-	if n > 1 {
-		return found, false, errTwice
-	}
-	return found, n == 1, nil
-}
-
-// matches says whether an element as it was written may be the one that a key
-// names, with defaults perhaps, and whether it surely is.
-func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
-	fields, ok := element.(map[string]any)
-	if !ok || pe.Key == nil {
-		return false, false
-	}
-	surely = true
-	for _, f := range *pe.Key {
-		v, ok := fields[f.Name]
-		if ok && !value.Equals(value.NewValueInterface(v), f.Value) {
-			return false, false
-		}
-		surely = surely && ok
-	}
-	return true, surely
-}
-
-// grow adds to an object what is owned of it and is not in it, but no elements to
-// lists: those that are gone are to go, with what is released in them.
-func grow(v any, owned *fieldpath.Set) any {
-	switch v := v.(type) {
-	case []any:
-		for i := range v {
-			if pe, ok, err := elementOf(owned, v, i); ok && err == nil {
-				v[i] = grow(v[i], owned.WithPrefix(pe))
-			}
-		}
-		return v
-	case map[string]any:
-		for _, pe := range parts(owned) {
-			if isField(pe) {
-				v[*pe.FieldName] = grow(v[*pe.FieldName], owned.WithPrefix(pe))
-			}
-		}
-		return v
-	case nil:
-		if hasParts(owned, isField) {
-			return grow(map[string]any{}, owned)
-		}
-	}
-	return v
 }
 
 // rest is the object without what is released of it.

@@ -80,7 +80,7 @@ func TestLeaseMoves(t *testing.T) {
 					all = append(all, entryOf(manager, applyOperation, fields))
 				}
 			}
-			x, err := newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: all}, leased, nil)
+			x, err := newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: all}, leased, answers{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestLeaseMoves(t *testing.T) {
 			if string(entries[0].FieldsV1) != string(other.FieldsV1) {
 				t.Errorf("another's entry is %s", entries[0].FieldsV1)
 			}
-			if x, err = newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: entries}, leased, nil); err != nil {
+			if x, err = newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: entries}, leased, answers{}); err != nil {
 				t.Fatal(err)
 			}
 			if _, changed, err := x.entries(entries); changed || err != nil {
@@ -105,10 +105,10 @@ func TestLeaseMoves(t *testing.T) {
 	}
 }
 
-func podLease(t *testing.T, release, spec string, asked *fieldpath.Set, entries ...managedFields) (*lease, string, error) {
+func podLease(t *testing.T, release, spec string, told answers, entries ...managedFields) (*lease, string, error) {
 	t.Helper()
 	object := []byte(podHead + spec + podTail)
-	x, err := newLease(release, object, &objectMeta{ManagedFields: entries}, leased, asked)
+	x, err := newLease(release, object, &objectMeta{ManagedFields: entries}, leased, told)
 	if err != nil {
 		return nil, "", err
 	}
@@ -138,7 +138,7 @@ func TestLeaseElements(t *testing.T) {
 		containers + "[0].ports[?!@.protocol]":       `{"k:{\"name\":\"a\"}":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}`,
 		containers + "[0].ports[?@.protocol=='UDP']": `{"k:{\"name\":\"a\"}":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"UDP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}}}}`,
 	} {
-		x, _, err := podLease(t, release, podSpec, nil, entry)
+		x, _, err := podLease(t, release, podSpec, answers{}, entry)
 		if err != nil {
 			t.Errorf("%s: %v", release, err)
 			continue
@@ -158,12 +158,26 @@ func TestLeaseElementsComeAndGo(t *testing.T) {
 	const release = "$.spec.template.spec.containers[*].resources"
 	mine := entryOf(leased.manager(), applyOperation, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}}}`)
 	lent := entryOf(releasedManager, applyOperation, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{}}}}}}}`)
-	x, rest, err := podLease(t, release, `{"containers":[{"name":"b","resources":1},{"name":"a","resources":2}]}`, nil, mine, lent)
+	const added, replaced = `{"containers":[{"name":"b","resources":1},{"name":"a","resources":2}]}`, `{"containers":[{"name":"b","resources":1}]}`
+	if _, _, err := podLease(t, release, added, answers{}, mine, lent); !errors.Is(err, errUnowned) {
+		t.Errorf("it is not asked for a new element: %v", err)
+	}
+	live := func(containers ...any) answers {
+		return answers{object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}}
+	}
+	a, b := map[string]any{"name": "a"}, map[string]any{"name": "b"}
+	both := live(a, b)
+	both.whole = setOf(t, podFields)
+	x, rest, err := podLease(t, release, added, both, mine, lent)
+	if err != nil || x.fresh || rest != `{"containers":[{"name":"b"},{"name":"a"}]}` {
+		t.Errorf("an element that nobody owns: %s: %v", rest, err)
+	}
+	x, rest, err = podLease(t, release, added, live(a), mine, lent)
 	if err != nil || !x.fresh || rest != `{"containers":[{"name":"b","resources":1},{"name":"a"}]}` {
 		t.Errorf("a new element: %s: %v", rest, err)
 	}
-	x, rest, err = podLease(t, release, `{"containers":[{"name":"b","resources":1}]}`, nil, mine, lent)
-	if err != nil || !x.fresh || rest != `{"containers":[{"name":"b","resources":1}]}` {
+	x, rest, err = podLease(t, release, replaced, live(a), mine, lent)
+	if err != nil || !x.fresh || rest != replaced {
 		t.Errorf("a replaced element: %s: %v", rest, err)
 	}
 	entries, changed, err := x.entries([]managedFields{mine, lent})
@@ -186,16 +200,16 @@ func TestCannotRelease(t *testing.T) {
 		"$.spec.template.spec.nodeSelector.missing":                nil,
 		"$.spec.template.spec.containers[?@.name=='missing'].name": nil,
 	} {
-		_, _, err := podLease(t, release, podSpec, fieldpath.NewSet(), entry)
+		_, _, err := podLease(t, release, podSpec, answers{whole: fieldpath.NewSet()}, entry)
 		if !errors.Is(err, want) || want != nil && !errors.Is(err, errCannotRelease) {
 			t.Errorf("%s: %v, want %v", release, err, want)
 		}
 	}
-	_, _, err := podLease(t, "$.spec.template.spec.nodeSelector.zone", podSpec, nil, entry)
+	_, _, err := podLease(t, "$.spec.template.spec.nodeSelector.zone", podSpec, answers{}, entry)
 	if want := "cannot release $.spec.template.spec.nodeSelector.zone: the location keeps what it is in as one value"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, _, err := podLease(t, "$.spec[", podSpec, nil, entry); !errors.Is(err, errCannotRelease) {
+	if _, _, err := podLease(t, "$.spec[", podSpec, answers{}, entry); !errors.Is(err, errCannotRelease) {
 		t.Errorf("a bad path: %v", err)
 	}
 	// A set, and an element that two keys may name.
@@ -205,7 +219,7 @@ func TestCannotRelease(t *testing.T) {
 	} {
 		fields := entryOf("kubectl", "Update", `{"f:spec":{"f:set":{"v:\"a\"":{},"v:\"b\"":{}},"f:ports":{
 			"k:{\"port\":53,\"protocol\":\"TCP\"}":{".":{}},"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{}}}}}`)
-		if _, err := newLease("$.spec.*[0]", []byte(object), &objectMeta{ManagedFields: []managedFields{fields}}, leased, nil); !errors.Is(err, want) {
+		if _, err := newLease("$.spec.*[0]", []byte(object), &objectMeta{ManagedFields: []managedFields{fields}}, leased, answers{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", object, err, want)
 		}
 	}
@@ -215,16 +229,11 @@ func TestCannotRelease(t *testing.T) {
 func TestLeaseAsks(t *testing.T) {
 	mine := entryOf(leased.manager(), applyOperation, `{"f:metadata":{"f:labels":{"f:l":{}}}}`)
 	const release = "$.spec.replicas"
-	if _, _, err := podLease(t, release, podSpec, nil, mine); !errors.Is(err, errWhole) {
+	if _, _, err := podLease(t, release, podSpec, answers{}, mine); !errors.Is(err, errWhole) {
 		t.Errorf("it is not asked for: %v", err)
 	}
-	if _, _, err := podLease(t, release, podSpec, setOf(t, podFields), mine); err != nil {
+	if _, _, err := podLease(t, release, podSpec, answers{whole: setOf(t, podFields)}, mine); err != nil {
 		t.Errorf("the answer: %v", err)
-	}
-	// Without managed fields nothing tells that an element is not there.
-	x, rest, err := podLease(t, "$.spec.template.spec.containers[*].resources", `{"containers":[{"name":"a","resources":2}]}`, setOf(t, podFields))
-	if err != nil || x.fresh || rest != `{"containers":[{"name":"a"}]}` {
-		t.Errorf("without managed fields: %s: %v", rest, err)
 	}
 }
 

@@ -204,6 +204,7 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.Response {
 	q, gr := r.URL.Query(), schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
 	now := l.objects[id.String()]
+	l.asked[id]++
 	switch {
 	case r.Method == http.MethodGet && q.Get("watch") != "":
 		return l.openWatch(r, id.Resource)

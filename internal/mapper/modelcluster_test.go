@@ -34,6 +34,8 @@ type cluster struct {
 	judge func(verb string, before, after *thing)
 	// listed are the revisions at which a resource was last listed as a whole.
 	listed map[key.Resource]uint64
+	// asked counts the requests for single objects.
+	asked  map[key.Identity]int
 	writes int
 	// lists counts lists by resource; closed are those that nobody may list.
 	lists  map[key.Resource]int
@@ -92,7 +94,7 @@ var widgetsCRD = key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}
 func newCluster(rng *rand.Rand) *cluster {
 	return &cluster{
 		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
-		judge: func(string, *thing, *thing) {}, listed: map[key.Resource]uint64{},
+		judge: func(string, *thing, *thing) {}, listed: map[key.Resource]uint64{}, asked: map[key.Identity]int{},
 		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{},
 	}
 }

@@ -26,7 +26,8 @@ package mapper
 // inside of an atomic map or list, a key of a list, or an element of a set, since
 // an apply without it would remove it. The managed fields show which maps and
 // lists have parts that are owned apart; where they show nothing, a dry run of the
-// whole object does. An object of which something cannot be released is not changed.
+// whole object does. (They do not show what is there: nobody need own that. Whether
+// an element is new is seen in the object itself.) An object of which something cannot be released is not changed.
 
 import (
 	"context"
@@ -99,14 +100,8 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, objec
 // manager and that of released values, as the policy says, and returns what the
 // object is then. It makes no request if they are where they belong.
 func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m objectMeta) (*lease, objectMeta, error) {
-	var asked *fieldpath.Set
 	for range maxSteps {
-		x, err := newLease(t.want().object().Policy.Release, object, &m, r.self(), asked)
-		if errors.Is(err, errWhole) && asked == nil {
-			if asked, err = r.ask(ctx, t, m.UID); err == nil {
-				continue
-			}
-		}
+		x, err := r.lease(ctx, t, object, &m)
 		if err != nil {
 			return nil, m, err
 		}
@@ -129,6 +124,32 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m obj
 	return nil, m, errLook
 }
 
+// lease finds what is released of an object that m was read from, and asks the
+// target for as much as that takes: mostly nothing.
+func (r *reconciler) lease(ctx context.Context, t *turn, object []byte, m *objectMeta) (*lease, error) {
+	var told answers
+	for {
+		x, err := newLease(t.want().object().Policy.Release, object, m, r.self(), told)
+		switch {
+		case errors.Is(err, errWhole) && told.whole == nil:
+			told.whole, err = r.ask(ctx, t, m.UID)
+		case errors.Is(err, errUnowned) && told.object == nil:
+			told.object, err = r.target.getAll(ctx, t.view.at, t.id)
+			if err == nil && fieldOf(fieldOf(told.object, "metadata"), "uid") != m.UID {
+				return nil, errLook
+			}
+		default:
+			return x, err
+		}
+		if missingObject(err, t.id) {
+			return nil, errLook
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // getSame reads the object that has the UID.
 func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (objectMeta, error) {
 	m, err := r.target.get(ctx, t.view.at, t.id)
@@ -136,6 +157,12 @@ func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (objectMe
 		return m, errLook
 	}
 	return m, err
+}
+
+// getAll reads all of an object.
+func (t *target) getAll(ctx context.Context, p place, id key.Identity) (object map[string]any, err error) {
+	err = t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, &object)
+	return object, err
 }
 
 // ask finds out how the target keeps the parts of the whole object, by a dry run.

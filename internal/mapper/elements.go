@@ -1,0 +1,192 @@
+package mapper
+
+import (
+	"slices"
+
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"orrery.dev/orrery/internal/customize"
+)
+
+// place finds the field by which the target knows a location in the object; false:
+// it is in an element of a list that is not there yet.
+func (x *lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
+	known, owned, live := x.known, x.live, any(x.object)
+	for i, step := range l {
+		var pe fieldpath.PathElement
+		switch step := step.(type) {
+		case string:
+			if pe = fieldpath.FieldNameElement(step); !hasParts(known, isField) {
+				return nil, false, errWhole
+			}
+			object, live = fieldOf(object, step), fieldOf(live, step)
+		case int:
+			list, _ := object.([]any)
+			object = list[step]
+			element, found, err := elementOf(known, list, step)
+			if err != nil {
+				return nil, false, err
+			}
+			if i+1 < len(l) && isKey(known, l[i+1]) {
+				return nil, false, errListed
+			}
+			if pe = element; !found || !has(owned, element) {
+				if x.object == nil {
+					return nil, false, errUnowned
+				}
+				if pe, found = elementLike(known, live, object); !found {
+					return nil, false, nil
+				}
+			}
+			live = elementAt(live, pe)
+		}
+		p, known, owned = append(p, pe), known.WithPrefix(pe), owned.WithPrefix(pe)
+	}
+	return p, true, nil
+}
+
+func fieldOf(v any, name string) any {
+	fields, _ := v.(map[string]any)
+	return fields[name]
+}
+
+// elementLike finds an element of a list at the target that has the keys of one as
+// it was written, or defaults for them; false: there is none.
+func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement, ok bool) {
+	elements, _ := list.([]any)
+	names := keys(s)
+	for _, element := range elements {
+		var key []any
+		for _, name := range names {
+			key = append(key, name, fieldOf(element, name))
+		}
+		pe := fieldpath.PathElement{Key: fieldpath.KeyByFields(key...)}
+		if is, _ := matches(like, pe); is {
+			return pe, true
+		}
+	}
+	return found, false
+}
+
+// elementAt is the element of a list that has a key; nil: there is none.
+func elementAt(list any, pe fieldpath.PathElement) any {
+	elements, _ := list.([]any)
+	for _, element := range elements {
+		if _, is := matches(element, pe); is {
+			return element
+		}
+	}
+	return nil
+}
+
+// parts are the fields or elements directly in what a set is of.
+func parts(s *fieldpath.Set) (all []fieldpath.PathElement) {
+	s.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
+	s.Children.Iterate(func(pe fieldpath.PathElement) {
+		if !s.Members.Has(pe) {
+			all = append(all, pe)
+		}
+	})
+	return all
+}
+
+func hasParts(s *fieldpath.Set, of func(fieldpath.PathElement) bool) bool {
+	return slices.ContainsFunc(parts(s), of)
+}
+
+func has(s *fieldpath.Set, pe fieldpath.PathElement) bool {
+	_, ok := s.Children.Get(pe)
+	return ok || s.Members.Has(pe)
+}
+
+func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
+
+func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
+
+// keys are the names of the fields that name the elements of a list.
+func keys(s *fieldpath.Set) (names []string) {
+	for _, pe := range parts(s) {
+		if isElement(pe) && names == nil {
+			for _, f := range *pe.Key {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	return names
+}
+
+// isKey says whether a field is one that names the elements of a list.
+func isKey(s *fieldpath.Set, field any) bool {
+	name, ok := field.(string)
+	return ok && slices.Contains(keys(s), name)
+}
+
+// elementOf finds an element of a list among those of a set; false: it is not there.
+func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement, ok bool, err error) {
+	if !hasParts(s, isElement) {
+		if hasParts(s, func(pe fieldpath.PathElement) bool { return pe.Value != nil }) {
+			return found, false, errMember
+		}
+		return found, false, errWhole
+	}
+	n := 0
+	for _, pe := range parts(s) {
+		is, surely := matches(list[i], pe)
+		switch {
+		case surely:
+			return pe, true, nil
+		case !is, slices.ContainsFunc(list, func(other any) bool { _, surely := matches(other, pe); return surely }):
+		default:
+			found, n = pe, n+1
+		}
+	}
+	if n > 1 {
+		return found, false, errTwice
+	}
+	return found, n == 1, nil
+}
+
+// matches says whether an element as it was written may be the one that a key
+// names, with defaults perhaps, and whether it surely is.
+func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
+	fields, ok := element.(map[string]any)
+	if !ok || pe.Key == nil {
+		return false, false
+	}
+	surely = true
+	for _, f := range *pe.Key {
+		v, ok := fields[f.Name]
+		if ok && !value.Equals(value.NewValueInterface(v), f.Value) {
+			return false, false
+		}
+		surely = surely && ok
+	}
+	return true, surely
+}
+
+// grow adds to an object what is owned of it and is not in it, but no elements to
+// lists: those that are gone are to go, with what is released in them.
+func grow(v any, owned *fieldpath.Set) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			if pe, ok, err := elementOf(owned, v, i); ok && err == nil {
+				v[i] = grow(v[i], owned.WithPrefix(pe))
+			}
+		}
+		return v
+	case map[string]any:
+		for _, pe := range parts(owned) {
+			if isField(pe) {
+				v[*pe.FieldName] = grow(v[*pe.FieldName], owned.WithPrefix(pe))
+			}
+		}
+		return v
+	case nil:
+		if hasParts(owned, isField) {
+			return grow(map[string]any{}, owned)
+		}
+	}
+	return v
+}
