@@ -133,7 +133,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 		return o, nil
 	}
 	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(r.self())
-	if implied || t.record != nil && t.record.UID == m.UID {
+	if implied || t.record != nil && t.record.UID == m.UID || m.made(r.self(), t.view.kind) {
 		if m, err = r.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
@@ -206,8 +206,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if !ours || m.UID != t.view.seen.uid { // which is newer than what any list showed
 		now := observed{presence: absent, taken: !ours, revision: m.revision()}
 		if ours {
-			now = sightOf(&observation{Metadata: m}, served{t.view.at, t.view.kind}, r.self()).seen
-			now.presence = present
+			now = *m.observed(r.self())
 		}
 		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}

@@ -225,10 +225,12 @@ func decideForeign(seen observed, s source) decision {
 	}
 	d := decision{
 		state: wire.InConflict, reason: "Exists", retry: foreignRetry,
-		message: "an object of this name that Orrery did not make is at the location",
+		message: "an object of this name that Orrery did not make is at the location; ",
 	}
 	if s.Policy.Adopt {
-		d.message += "; it is not adopted, since a controller or another location has it"
+		d.message += "it is not adopted, since a controller or another location has it"
+	} else {
+		d.message += "it is left alone until it is deleted there, or onConflict of the Placement is Adopt"
 	}
 	return d
 }

@@ -46,6 +46,7 @@ type objectMeta struct {
 	UID               string            `json:"uid"`
 	ResourceVersion   string            `json:"resourceVersion"`
 	Generation        int64             `json:"generation"`
+	CreationTimestamp string            `json:"creationTimestamp"`
 	DeletionTimestamp string            `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`

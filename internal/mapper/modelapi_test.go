@@ -401,6 +401,7 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 			continue
 		}
 		owners[owner{f.Manager, f.Operation}] = pathsOf(f.FieldsV1)
+		next.times[owner{f.Manager, f.Operation}] = f.Time
 	}
 	for m, paths := range owners { // what is not there any more is owned by nobody
 		for p := range paths {

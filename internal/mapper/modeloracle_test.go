@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -51,7 +52,7 @@ func (w *world) judge(verb string, before, after *thing) {
 		}) {
 			wrong("it is not to be marked")
 		}
-		after.foreign = false
+		after.foreign, after.stray = false, false
 	case "delete":
 		switch {
 		case before.foreign:
@@ -170,7 +171,26 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	if !fits {
 		wrong("%v is not what is desired, or not to be applied to that", applied)
 	}
-	after.foreign = false
+	after.foreign, after.stray, after.made = false, false, after.made || before == nil
+}
+
+// provable says that an object's managed fields show that the agent made it: it has
+// written nothing since, and owns what it owns alone.
+func (o *thing) provable() bool {
+	ours := owner{managerPrefix + "paris.11111111", "Apply"}
+	if !o.made || o.controlled || len(o.owners[ours]) == 0 {
+		return false
+	}
+	for m, paths := range o.owners {
+		for p := range paths {
+			if m != ours && m != releasedOwner && o.owners[ours][p] {
+				return false
+			}
+		}
+	}
+	born, err := time.Parse(time.RFC3339, o.birth)
+	wrote, werr := time.Parse(time.RFC3339, o.times[ours])
+	return err == nil && werr == nil && born.Sub(wrote) == 0
 }
 
 // implied says that an object is a namespace that the agent made for what is in it.
@@ -460,10 +480,13 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 		}
 		return nil // what is there stays
 	}
+	if o != nil && o.stray && !w.recorded(o) {
+		return nil // nothing finds it
+	}
 	if o != nil && !o.foreign {
 		used := false
 		for _, x := range w.inside(id) {
-			used = used || x.foreign && !x.controlled
+			used = used || (x.foreign || x.stray) && !x.controlled
 		}
 		for k := range desired {
 			x, err := key.ParsePath(k)
@@ -483,6 +506,9 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 			return fmt.Errorf("it is in use, and reported %q", state)
 		}
 		return nil
+	}
+	if w.recordOf(id) != nil {
+		return errors.New("there is still a record of it")
 	}
 	for _, k := range spaceKeys(id) {
 		if r, ok := reports[k]; ok {

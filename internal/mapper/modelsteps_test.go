@@ -194,19 +194,24 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		if c%5 == 0 {
 			n.fields[fieldPath("metadata", "labels", locationLabel)] = `"paris.11111111"` // a copy of our label
 		}
+		if ours := (owner{managerPrefix + "paris.11111111", "Apply"}); c%6 == 0 { // restored from a backup
+			n.owners = map[owner]map[string]bool{ours: maps.Clone(n.owners[owner{"kubectl", "Update"}])}
+			n.times[ours] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+		} else if c%6 == 1 { // made of a copy
+			n.owners[ours] = maps.Clone(n.owners[owner{"kubectl", "Update"}])
+			n.times[ours] = stamp()
+		}
 		cl.set(k, n)
 	case o.terminating:
 	case b%6 == 0 || o.foreign && b%2 == 0:
 		w.tell("delete %s at the cluster", k)
 		cl.remove(k)
 	case o.foreign:
-	case (b%6 == 1 || b%6 == 2) && !w.recorded(o): // nothing would prove it to be ours
+	case (b%6 == 1 || b%6 == 2) && !w.recorded(o) && !o.provable(): // nothing would prove it to be ours
 	case b%6 == 1:
-		w.tell("strip the label of %s", k)
-		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("metadata", "labels", locationLabel): nil}))
+		w.strip(o, fieldPath("metadata", "labels", locationLabel))
 	case b%6 == 2:
-		w.tell("strip an annotation of %s", k)
-		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation): nil}))
+		w.strip(o, fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation))
 	case b%6 == 3 && id.Resource.Resource == "jobs":
 		w.tell("%s completes", k)
 		n := o.copy()
@@ -226,16 +231,29 @@ func (w *world) tamper(id key.Identity, b, c int) {
 	}
 }
 
+// strip takes a mark from an object.
+func (w *world) strip(o *thing, mark string) {
+	w.tell("strip %s of %s", mark, o.id)
+	n := o.edit("kubectl", map[string]*string{mark: nil})
+	n.stray = !w.recorded(o)
+	w.cluster.set(o.id.String(), n)
+}
+
 // recorded says that the agent knows the object by its UID.
-func (w *world) recorded(o *thing) (is bool) {
-	if err := w.agent.store.view(func(x *tx) error {
-		r, err := x.record(o.id.String())
-		is = r != nil && r.UID == o.uid
+func (w *world) recorded(o *thing) bool {
+	r := w.recordOf(o.id)
+	return r != nil && r.UID == o.uid
+}
+
+// recordOf is what the agent's store has on record of an identity.
+func (w *world) recordOf(id key.Identity) (r *record) {
+	if err := w.agent.store.view(func(x *tx) (err error) {
+		r, err = x.record(id.String())
 		return err
 	}); err != nil {
 		w.t.Fatal(err)
 	}
-	return is
+	return r
 }
 
 // change changes how the hub answers.
@@ -340,9 +358,9 @@ func (w *world) lose(meanwhile func()) {
 	w.stop(false)
 	w.lives++
 	w.cluster.mu.Lock()
-	for _, o := range w.cluster.objects { // nothing proves it to be ours any more
+	for _, o := range w.cluster.objects {
 		if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
-			o.foreign = true
+			o.foreign, o.stray = o.foreign || !o.provable(), o.provable()
 		}
 	}
 	w.forgot, w.believed = true, map[string]want{}

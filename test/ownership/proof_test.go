@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,7 +36,15 @@ func (s *suite) proof() {
 	manager := s.manager()
 
 	// As an agent makes it, which dies, and as it is without its marks.
-	s.thereIn(configMap("proof", "made", "old"), "apply", "--server-side", "--field-manager", manager, "-f", "-")
+	s.eventually("it is made within a second", func() error {
+		s.thereIn(configMap("proof", "made", "old"), "apply", "--server-side", "--field-manager", manager, "-f", "-")
+		born := s.there("-n", "proof", "get", "cm", "made", "-o", "jsonpath={.metadata.creationTimestamp}")
+		if wrote := s.managedFields("made")[0].Time.UTC().Format(time.RFC3339); wrote != born {
+			s.there("-n", "proof", "delete", "cm", "made")
+			return fmt.Errorf("it was made at %s and at %s", wrote, born)
+		}
+		return nil
+	})
 	uid := s.there("-n", "proof", "get", "cm", "made", "-o", "jsonpath={.metadata.uid}")
 	s.write(configMap("proof", "made", "new"))
 	s.reports("core/configmaps/proof/made", "Applied", "")
@@ -46,6 +55,7 @@ func (s *suite) proof() {
 	// A copy with all managed fields, and what a backup restores: made, then given
 	// the fields of what it was.
 	fields := s.managedFields("any")
+	<-time.After(time.Until(fields[0].Time.Add(2 * time.Second))) // no backup is restored when it is made
 	copied := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "theirs"},
 		"metadata": map[string]any{"name": "copied", "namespace": "proof"},
