@@ -137,6 +137,9 @@ func (s *sweep) step(ctx context.Context) (err error) {
 		pause(ctx, sweepLook)
 		return err
 	}
+	if len(s.closed) > 0 {
+		s.log.Warn("some resources cannot be listed, so objects of them from before the store was made are not found", "resources", s.closed)
+	}
 	return s.store.write(ctx, func(t *tx) error {
 		t.meta.Unswept, t.meta.Unsearched = false, s.closed
 		return nil
@@ -154,8 +157,6 @@ func (s *sweep) next(ctx context.Context) error {
 	pause(ctx, sweepPause)
 	switch err := s.kind(ctx, of); {
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		s.log.Warn("a resource cannot be listed, so objects of it from before the store was made are not found",
-			"resource", of.Resource.String(), "error", err)
 		s.closed = append(s.closed, of.Resource.String())
 	case err != nil:
 		s.left = append(s.left, of)
