@@ -151,7 +151,8 @@ func (s *sweep) step(ctx context.Context) (err error) {
 func (s *sweep) next(ctx context.Context) error {
 	of := s.left[0]
 	s.left = s.left[1:]
-	if of.Resource == eventsResource || s.engine.lists(of.Resource) {
+	// Events are never sent by a hub, and there may be very many.
+	if of.Resource == key.NewResource("", "events") || s.engine.lists(of.Resource) {
 		return nil
 	}
 	pause(ctx, sweepPause)
@@ -180,9 +181,6 @@ func (s *sweep) open() (open bool, err error) {
 	})
 	return open, err
 }
-
-// eventsResource is of what no hub sends, and of which there may be very many.
-var eventsResource = key.NewResource("", "events")
 
 // lists says whether all objects of ours of a resource are known.
 func (e *engine) lists(r key.Resource) bool {

@@ -22,9 +22,9 @@ func (s *suite) manager() string {
 }
 
 // thereIn runs kubectl as somebody at the location, with YAML or JSON as input.
-func (s *suite) thereIn(input string, args ...string) string {
+func (s *suite) thereIn(input string, args ...string) {
 	s.Helper()
-	return env.KubectlIn(s, s.site.Cluster.Kubeconfig, input, args...)
+	env.KubectlIn(s, s.site.Cluster.Kubeconfig, input, args...)
 }
 
 // proof: what the agent made and could not record, since it was killed, is its own
