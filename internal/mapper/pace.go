@@ -36,7 +36,8 @@ const (
 // Each refusal takes away one: what else is under way is what the target takes.
 // So there are as many refusals as increases, and few of those after a refusal.
 // Only the object that was refused waits for as long as the target said, since
-// others are served meanwhile. All wait when even one at a time is refused.
+// others are served meanwhile. All wait when one at a time is refused, and the one
+// after it.
 //
 // It is safe for concurrent use.
 type pace struct {
@@ -48,6 +49,8 @@ type pace struct {
 	care float64
 	// used are workers that have been let in, busy those of them with an object.
 	used, busy int
+	// barren says that nothing was answered since the last refusal.
+	barren bool
 	// best and usual are the shortest and the average time of an answer.
 	best, usual time.Duration
 	cut         time.Time // the last time that limit was cut for slowness
@@ -119,6 +122,7 @@ func (p *pace) answered(took time.Duration, err error) {
 	case err != nil && statusOf(err) == nil:
 		return // cancelled, or an answer that could not be read
 	}
+	p.barren = false
 	p.measure(took)
 	switch {
 	case p.usual > max(slowFloor, slowFactor*p.best):
@@ -132,13 +136,15 @@ func (p *pace) answered(took time.Duration, err error) {
 }
 
 // refused takes note of a refusal by a target that wants to be left alone for a
-// time. What was allowed and not used says nothing of what the target takes.
+// time. What was allowed and not used says nothing of what the target takes. That
+// a single request is refused may be for what it is about, such as a kind with a
+// limit of its own.
 func (p *pace) refused(now time.Time, rest time.Duration) {
-	alone := int(p.limit) == 1 && p.busy <= 1
-	p.reduce(max(1, min(int(p.limit), p.busy)-1))
-	if until := now.Add(rest); alone && until.After(p.until) {
+	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.busy <= 1 && until.After(p.until) {
 		p.until = until
 	}
+	p.reduce(max(1, min(int(p.limit), p.busy)-1))
+	p.barren = true
 }
 
 func (p *pace) reduce(to int) { p.limit, p.care = float64(to), carefully }

@@ -161,6 +161,19 @@ func TestPaceRecovers(t *testing.T) {
 	})
 }
 
+// TestPaceWithAKindRefused shows that what a target refuses for good does not keep
+// it from being asked for the rest.
+func TestPaceWithAKindRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := &server{takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
+		drive(t, newPace(mostPace), s, time.Minute)
+		if s.done < 60*100*7/10 {
+			t.Errorf("%d were done, %d refused", s.done, s.refused)
+		}
+	})
+}
+
 // TestPacesShare shows that one who comes late to a full target gets a share of it.
 func TestPacesShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -215,6 +228,9 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 		begins(0)
 		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
 		begins(7 * time.Second)
+		p.answered(time.Millisecond, nil) // others are served
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		begins(0)
 		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
 		begins(0)
 		p.answered(time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
