@@ -25,7 +25,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func open(t rapid.TB, dir string) *store {
 	t.Helper()
 	// No test cuts the power.
-	s, err := openStoreWith(bolt.Options{NoSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
+	s, err := openStoreWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

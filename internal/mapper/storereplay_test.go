@@ -2,7 +2,9 @@ package mapper
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 )
+
+// replayTime is how long TestStoreReplay makes inputs.
+const replayTime = time.Second
 
 // script is an input of a fuzz test: what it says is done one after the other.
 type script []byte
@@ -37,7 +42,7 @@ func (s *script) rest(n int) []byte {
 // dumped is all that a store's file holds, by bucket and key.
 func dumped(t testing.TB, file string) map[string]string {
 	t.Helper()
-	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, Timeout: time.Millisecond})
+	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +82,13 @@ func differences(a, b map[string]string) (all []string) {
 // furnished is the file of a store with some of everything in it: objects, what
 // was applied of them, a removal under way, some that wait for a confirmation,
 // reports, statuses. Its agent was killed.
-var furnished = sync.OnceValues(func() ([]byte, error) {
+var furnished = sync.OnceValues(func() (file []byte, err error) {
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	s, err := openStoreWith(bolt.Options{NoSync: true}, dir, "paris", quiet)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := openStoreWith(bolt.Options{NoSync: true, NoGrowSync: true}, dir, "paris", quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -111,47 +116,73 @@ var furnished = sync.OnceValues(func() ([]byte, error) {
 // that forgets or mixes up, and starts an agent on it: it has exactly what was
 // committed, or the store is set aside and the agent begins with nothing, of which
 // nothing follows.
-func FuzzStoreReplay(f *testing.F) {
-	f.Fuzz(func(t *testing.T, text []byte) {
-		genuine, err := furnished()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		file := filepath.Join(dir, storeFile)
-		if err := os.WriteFile(file, genuine, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		before := dumped(t, file)
-		harm := script(text)
-		garble(t, file, &harm)
-		garbled := dumped(t, file)
+func FuzzStoreReplay(f *testing.F) { f.Fuzz(garbledStore) }
 
-		s, err := openStoreWith(bolt.Options{NoSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
-		if err != nil {
-			t.Fatal(err)
+// FuzzStoreKilled does transactions to a store and kills the agent in one of them,
+// at any of its writes: the next agent has all of those before, and of this one all
+// or nothing.
+func FuzzStoreKilled(f *testing.F) { f.Fuzz(killedStore) }
+
+// TestStoreReplay is the fuzz tests with random inputs, as many as the time allows:
+// without the instruments of a fuzz test they take a few milliseconds each.
+func TestStoreReplay(t *testing.T) {
+	end := time.Now().Add(replayTime)
+	r, n := rand.New(rand.NewPCG(11, 12)), 0
+	for ; time.Now().Before(end); n++ {
+		text := make([]byte, 1+r.IntN(200))
+		for i := range text {
+			text[i] = byte(r.Uint32())
 		}
-		defer func() {
-			if err := s.close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		for k := range garbled { // what else is beside meta is nobody's
-			if strings.HasPrefix(k, "meta ") && k != "meta meta" {
-				delete(garbled, k)
-			}
-		}
-		whole := len(differences(before, garbled)) == 0
-		if aside := len(asides(t, dir)); aside != 0 == whole {
-			t.Fatalf("%d set aside, with these differences: %v", aside, differences(before, garbled))
-		}
-		if !whole {
-			if m := s.meta.Load(); m.Count != 0 || m.Revision != 0 || !m.Unswept || holds(t, s, recordBucket) != 0 {
-				t.Errorf("a new store knows %+v", m)
+		run := func(name string, of func(*testing.T, []byte), text []byte) {
+			if !t.Run(name, func(t *testing.T) { of(t, text) }) {
+				t.Fatalf("the input was %q", text)
 			}
 		}
-		lives(t, s)
-	})
+		run("killed", killedStore, text)
+		run("garbled", garbledStore, text[:min(len(text), 1+r.IntN(30))])
+	}
+	t.Logf("%d inputs", n)
+}
+
+func garbledStore(t *testing.T, text []byte) {
+	genuine, err := furnished()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, storeFile)
+	if err := os.WriteFile(file, genuine, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := dumped(t, file)
+	harm := script(text)
+	garble(t, file, &harm)
+	garbled := dumped(t, file)
+
+	s, err := openStoreWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for k := range garbled { // what else is beside meta is nobody's
+		if other, ok := strings.CutPrefix(k, string(metaBucket)+" "); ok && other != string(metaKey) {
+			delete(garbled, k)
+		}
+	}
+	whole := len(differences(before, garbled)) == 0
+	if aside := len(asides(t, dir)); aside != 0 == whole {
+		t.Fatalf("%d set aside, with these differences: %v", aside, differences(before, garbled))
+	}
+	if !whole {
+		if m := s.meta.Load(); m.Count != 0 || m.Revision != 0 || !m.Unswept || holds(t, s, recordBucket) != 0 {
+			t.Errorf("a new store knows %+v", m)
+		}
+	}
+	lives(t, s)
 }
 
 // lives shows that an agent can go on with a store: it loads it, sends reports,
@@ -200,7 +231,7 @@ func holds(t testing.TB, s *store, bucket []byte) (n int) {
 // garble does to the content of a store's file what the input says.
 func garble(t testing.TB, file string, harm *script) {
 	t.Helper()
-	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, Timeout: time.Millisecond})
+	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
