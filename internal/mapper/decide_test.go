@@ -34,6 +34,9 @@ func recordWith(p wire.Policy) *record {
 
 func TestDecide(t *testing.T) {
 	here := observed{presence: present, uid: "target-uid", fields: 7, revision: 3}
+	released := here
+	released.released = true
+	releases := wire.Policy{Release: "$.data.a"}
 	with := func(f func(*observed)) observed {
 		o := here
 		f(&o)
@@ -200,6 +203,21 @@ func TestDecide(t *testing.T) {
 		{
 			name: "ran, gone", facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}},
 			state: wire.Applied, reason: "Completed",
+		},
+		{
+			name:  "released, written by another",
+			facts: facts{want: treated("a", releases), record: recordWith(releases), seen: here}, state: wire.Applied,
+		},
+		{name: "released now", facts: facts{want: treated("a", releases), record: applied, seen: here}, do: doApply, uid: "target-uid"},
+		{name: "released no more", facts: facts{want: wanted, record: recordWith(releases), seen: here}, do: doApply, uid: "target-uid"},
+		{
+			name:  "released before, by its fields",
+			facts: facts{want: wanted, record: applied, seen: released}, do: doApply, uid: "target-uid",
+		},
+		{
+			name:  "released before, created only",
+			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: recordWith(wire.Policy{CreateOnly: true}), seen: released},
+			state: wire.Applied, reason: reasonCreateOnly,
 		},
 		{
 			name: "ran, lost store", facts: facts{want: wanted, completed: "Complete", seen: observed{presence: absent}},
