@@ -17,19 +17,19 @@ const (
 	cpu             = containers + "[0].resources.requests.cpu"
 )
 
-// sized is a Deployment with values that a site may want to set for itself.
-func sized(name, image string, replicas int, cpu string) string {
+// sized is the Deployment web, with values that a site may want to set for itself.
+func sized(image string, replicas int, cpu string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: %s, namespace: loose}
+metadata: {name: web, namespace: loose}
 spec:
   replicas: %d
-  selector: {matchLabels: {app: %s}}
+  selector: {matchLabels: {app: web}}
   template:
-    metadata: {labels: {app: %s}}
+    metadata: {labels: {app: web}}
     spec: {containers: [{name: c, image: %q, resources: {requests: {cpu: %s}}}]}
-`, name, replicas, name, name, image, cpu)
+`, replicas, image, cpu)
 }
 
 // releases has a Customizer release a value of all Deployments of the namespace.
@@ -100,7 +100,7 @@ func (s *suite) released() {
 	const web = "apps/deployments/loose/web"
 	s.namespace("loose")
 	s.releases("replicas", "$.spec.replicas")
-	s.write(sized("web", "x:one", 2, "100m"))
+	s.write(sized("x:one", 2, "100m"))
 	s.place("loose", "", "")
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", replicas, "2")
@@ -124,19 +124,19 @@ func (s *suite) released() {
 // replicas, and through restarts of the agent with its store and without.
 func (s *suite) scaled(web string) {
 	s.Helper()
-	s.write(sized("web", "x:two", 2, "100m"))
+	s.write(sized("x:two", 2, "100m"))
 	s.has("loose", "deploy/web", containers+"[0].image", "x:two")
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", replicas, "5")
-	s.write(sized("web", "x:two", 3, "100m"))
+	s.write(sized("x:two", 3, "100m"))
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", replicas, "5")
 	s.site.Agent.Stop()
-	s.write(sized("web", "x:three", 3, "100m"))
+	s.write(sized("x:three", 3, "100m"))
 	s.site.Agent.Start()
 	s.has("loose", "deploy/web", containers+"[0].image", "x:three")
 	s.loseStore()
-	s.write(sized("web", "x:four", 3, "100m"))
+	s.write(sized("x:four", 3, "100m"))
 	s.has("loose", "deploy/web", containers+"[0].image", "x:four")
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", replicas, "5")
@@ -191,7 +191,7 @@ func (s *suite) resized(web string) {
 		s.Errorf("a Customizer changed what was there: %s, and now %s", before, after)
 	}
 	s.there("-n", "loose", "set", "resources", "deploy/web", "-c", "c", "--requests=cpu=250m")
-	s.write(sized("web", "x:five", 3, "400m"))
+	s.write(sized("x:five", 3, "400m"))
 	s.has("loose", "deploy/web", containers+"[0].image", "x:five")
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", cpu, "250m")
