@@ -265,7 +265,7 @@ func decideRemoval(f facts) decision {
 		return decision{}
 	case seen.presence == unserved:
 		return decision{do: doVerifyKind}
-	case seen.presence == present && seen.uid == rec.UID && seen.terminating:
+	case seen.presence == present && seen.uid == rec.UID && seen.terminating && !seen.unmarked: // or the watch won't show it go
 		return decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
 	case rec.Source.Policy.Orphan:
 		return decision{do: doLetGo, uid: rec.UID}

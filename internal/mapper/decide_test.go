@@ -128,6 +128,11 @@ func TestDecide(t *testing.T) {
 			facts: facts{record: applied, seen: with(func(o *observed) { o.terminating = true })},
 			state: wire.Removing, reason: "Terminating",
 		},
+		{
+			name:  "removed, on its way without marks, so that nobody sees it go",
+			facts: facts{record: applied, seen: with(func(o *observed) { o.terminating, o.unmarked = true, true })},
+			do:    doRemove, uid: "target-uid",
+		},
 		{name: "removed, not served", facts: facts{record: applied, seen: observed{presence: unserved}}, do: doVerifyKind},
 		{name: "nothing left", facts: facts{seen: observed{presence: absent}}, do: doForget},
 		{name: "a stray", facts: facts{settled: true, seen: here}, do: doClaim, uid: "target-uid"},
