@@ -205,7 +205,10 @@ func (e *engine) learn(it *item, w *want) bool {
 	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
-	asks := w.object() != nil && (w.object().Policy.ReturnStatus || runsOnce(k.resource))
+	if w.object() == nil { // another space's entry, which has one, says
+		return changed
+	}
+	asks := w.object().Policy.ReturnStatus || runsOnce(k.resource)
 	if asks == it.status {
 		return changed
 	}
