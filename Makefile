@@ -61,7 +61,7 @@ peers:
 .PHONY: clock
 clock: | $(BIN)
 	$(GO) run ./test/clock $(BIN)/clock
-	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
+	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
 .PHONY: soak
 soak: build kube peers clock ## the system tests again and again, for SOAK (default 1h)
