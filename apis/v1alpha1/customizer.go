@@ -40,7 +40,7 @@ type CustomizerSpec struct {
 	// are in force together.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=16
 	Rules []Rule `json:"rules"`
 }
 
@@ -50,22 +50,25 @@ type CustomizerSpec struct {
 type Rule struct {
 	// Path selects the values: a JSONPath (RFC 9535), for example
 	// $.spec.replicas or $.spec.template.spec.containers[*].resources. It begins
-	// with the name of a field, has one selector in each pair of brackets and ".."
-	// at most once, and its filters look at single values. Of metadata it can
-	// select single labels and annotations only.
+	// with the name of a field and goes on by names, indexes, [*] and filters for
+	// one string, such as [?@.name=="app"]. Of metadata it can select single labels
+	// and annotations only.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=256
 	Path string `json:"path"`
 	// Release leaves the values to others: a location gets them when the object is
 	// made there, and what becomes of them afterwards is neither changed nor
-	// repaired, also when they change in the space.
+	// repaired, also when they change in the space. An object of which a path
+	// selects something that can't be owned by itself, such as an element of an
+	// atomic list, is not changed, and reported as Failed with reason CannotRelease.
 	// +optional
 	Release bool `json:"release,omitempty"`
 }
 
 // CustomizerStatus says whether the rules are in force.
 type CustomizerStatus struct {
-	// Conditions has Accepted: the tests, the selectors and the paths could be read.
+	// Conditions has Accepted: all tests, selectors and paths could be read. Those
+	// that could not be have no effect, the others have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -2,6 +2,7 @@ package customize
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,30 +13,69 @@ import (
 // of fields (string) and the indexes in lists (int).
 type Location []any
 
-// Locate gives the locations of what the path selects in an object, in order and
-// each once; none if the object has nothing there. The object is as encoding/json
-// or apimachinery decode it; a filter does not see a json.Number as a number.
-func (p Path) Locate(object any) []Location {
-	nodes := p.query.SelectLocated(object)
-	locations := make([]Location, len(nodes))
-	for i, n := range nodes {
-		locations[i] = locationOf(n.Path)
-	}
-	slices.SortFunc(locations, compare)
-	return slices.CompactFunc(locations, func(a, b Location) bool { return compare(a, b) == 0 })
+// maxSteps bounds how many elements and fields of an object [*] and filters look at,
+// to follow all rules.
+const maxSteps = 100_000
+
+// ErrTooLarge says that an object has more values than rules may look at.
+var ErrTooLarge = fmt.Errorf("the paths lead through more than %d elements of the object", maxSteps)
+
+// walk follows paths through one object.
+type walk struct {
+	steps int
+	found []Location
 }
 
-func locationOf(path spec.NormalizedPath) Location {
-	l := make(Location, len(path))
-	for i, step := range path {
-		switch step := step.(type) {
-		case spec.Name:
-			l[i] = string(step)
-		case spec.Index:
-			l[i] = int(step)
+// follow adds the locations of what the rest of a path selects in a value, which
+// is at a location.
+func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
+	if len(path) == 0 {
+		w.found = append(w.found, slices.Clone(at))
+		return nil
+	}
+	selector, path := path[0].Selectors()[0], path[1:]
+	fields, _ := value.(map[string]any)
+	elements, _ := value.([]any)
+	switch s := selector.(type) {
+	case spec.Name:
+		if below, ok := fields[string(s)]; ok {
+			return w.follow(path, below, append(at, string(s)))
+		}
+		return nil
+	case spec.Index:
+		i := int(s)
+		if i < 0 {
+			i += len(elements)
+		}
+		if i < 0 || i >= len(elements) {
+			return nil
+		}
+		return w.follow(path, elements[i], append(at, i))
+	}
+	filter, _ := selector.(*spec.FilterSelector) // or else [*]
+	for name, below := range fields {
+		if err := w.choose(filter, path, below, append(at, name)); err != nil {
+			return err
 		}
 	}
-	return l
+	for i, below := range elements {
+		if err := w.choose(filter, path, below, append(at, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose follows a path into one of several values, if the filter lets it or there
+// is none.
+func (w *walk) choose(filter *spec.FilterSelector, path []*spec.Segment, value any, at Location) error {
+	if w.steps++; w.steps > maxSteps {
+		return ErrTooLarge
+	}
+	if filter == nil || filter.Eval(value, nil) {
+		return w.follow(path, value, at)
+	}
+	return nil
 }
 
 // compare orders locations, a value before what is in it.
@@ -98,12 +138,16 @@ func Union(a, b string) string {
 }
 
 // Locate gives the locations of what any of the paths selects, in order, without
-// those that are inside others.
-func (ps Paths) Locate(object any) []Location {
-	var all []Location
+// those that are inside others; none if the object has nothing there. The object
+// is as encoding/json or apimachinery decode it. The only error is ErrTooLarge.
+func (ps Paths) Locate(object any) ([]Location, error) {
+	var w walk
 	for _, p := range ps {
-		all = append(all, p.Locate(object)...)
+		if err := w.follow(p.query.Query().Segments(), object, nil); err != nil {
+			return nil, err
+		}
 	}
+	all := w.found
 	slices.SortFunc(all, compare)
 	outermost := all[:0]
 	for _, l := range all {
@@ -111,5 +155,5 @@ func (ps Paths) Locate(object any) []Location {
 			outermost = append(outermost, l)
 		}
 	}
-	return outermost
+	return outermost, nil
 }

@@ -18,11 +18,13 @@ import (
 )
 
 // maxPath bounds the text of a path.
-const maxPath = 1024
+const maxPath = 256
 
-// Path says which values of an object a rule is about. It is a JSONPath (RFC
-// 9535) that begins with the name of a field, and whose cost is bounded by the
-// size of the object, since users write paths that agents evaluate.
+// Path says which values of an object a rule is about. It is a part of JSONPath
+// (RFC 9535), small enough that following it costs no more than the values that it
+// looks at, since users write paths that agents follow: it begins with the name of
+// a field, and goes on by names, indexes, [*] and filters for one string, such as
+// [?@.name=="app"].
 type Path struct {
 	text  string
 	query *jsonpath.Path
@@ -32,7 +34,7 @@ type Path struct {
 func (p Path) String() string { return p.text }
 
 // Parse reads a path and refuses one that no rule may have: it is no JSONPath,
-// or costs too much, or may select what makes the object the one it is.
+// or more of one than rules have, or may select what makes the object the one it is.
 func Parse(text string) (Path, error) {
 	if len(text) > maxPath {
 		return Path{}, fmt.Errorf("may not be longer than %d bytes", maxPath)
@@ -45,7 +47,7 @@ func Parse(text string) (Path, error) {
 		return Path{}, fmt.Errorf("not a JSONPath (RFC 9535): %w", err)
 	}
 	segments := query.Query().Segments()
-	if err := bounded(segments); err != nil {
+	if err := simple(segments); err != nil {
 		return Path{}, err
 	}
 	if err := allowed(segments); err != nil {
@@ -54,32 +56,29 @@ func Parse(text string) (Path, error) {
 	return Path{text, query}, nil
 }
 
-var (
-	stringLiteral = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-	// severalNodes is what only queries have that may select several values, in
-	// the library's own spelling, without strings. RFC 9535 has them in filters
-	// for tests of existence and for functions.
-	severalNodes = regexp.MustCompile(`\.\.|[*:]|.\?|\[[^\]\[(]*,`)
-)
+// oneString is a filter that compares one value in an element with a string, in the
+// library's own spelling.
+var oneString = regexp.MustCompile(`^\?@(\["(\\.|[^"\\])*"\])+ == "(\\.|[^"\\])*"$`)
 
-// bounded refuses what may select a value many times, and thereby cost far more
-// than the object is large.
-func bounded(segments []*spec.Segment) error {
-	descendants := 0
+// simple lets through what costs no more than the values it looks at, and which
+// can't select one of them twice.
+func simple(segments []*spec.Segment) error {
 	for _, s := range segments {
-		if len(s.Selectors()) != 1 {
+		switch {
+		case s.IsDescendant():
+			return errors.New(`may not have ".."`)
+		case len(s.Selectors()) != 1:
 			return errors.New("may have one selector only in each pair of brackets")
 		}
-		if s.IsDescendant() {
-			descendants++
+		switch selector := s.Selectors()[0].(type) {
+		case spec.Name, spec.Index, spec.WildcardSelector:
+		case *spec.FilterSelector:
+			if !oneString.MatchString(selector.String()) {
+				return errors.New(`may have filters only that compare one value with a string, as in [?@.name=="app"]`)
+			}
+		default:
+			return errors.New("may have names, indexes, [*] and filters only in brackets")
 		}
-		filter, ok := s.Selectors()[0].(*spec.FilterSelector)
-		if ok && severalNodes.MatchString(stringLiteral.ReplaceAllString(filter.String(), "")) {
-			return errors.New("a filter may look at single values only, not at several")
-		}
-	}
-	if descendants > 1 {
-		return errors.New(`may have ".." only once`)
 	}
 	return nil
 }
@@ -118,7 +117,7 @@ func allowed(segments []*spec.Segment) error {
 // name is that of the field which the i-th segment selects; ok is false if it may
 // select anything else.
 func name(segments []*spec.Segment, i int) (field string, ok bool) {
-	if i >= len(segments) || segments[i].IsDescendant() {
+	if i >= len(segments) {
 		return "", false
 	}
 	n, ok := segments[i].Selectors()[0].(spec.Name)

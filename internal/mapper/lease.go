@@ -75,7 +75,15 @@ func newLease(release string, object []byte, m *objectMeta, l identity, told ans
 	}
 	// What was written once and is not any more is left alone like the rest.
 	grow(whole, x.mine.Union(x.lent))
-	for _, at := range slices.Concat(paths.Locate(written), paths.Locate(whole)) {
+	inWritten, err := paths.Locate(written)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+	}
+	inWhole, err := paths.Locate(whole)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+	}
+	for _, at := range slices.Concat(inWritten, inWhole) {
 		p, there, err := x.place(whole, at)
 		switch {
 		case err != nil:
