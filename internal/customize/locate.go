@@ -119,22 +119,15 @@ func ParsePaths(lines string) (Paths, error) {
 	return all, nil
 }
 
+// MaxJoined bounds, in bytes, what all rules release of one object at one location:
+// it goes to the location with the object.
+const MaxJoined = 16 << 10
+
 // Join writes paths as a wire.Policy has them: in order, each once, on a line of
 // its own.
 func Join(paths []string) string {
 	paths = slices.Sorted(slices.Values(paths))
 	return strings.Join(slices.Compact(paths), "\n")
-}
-
-// Union is everything that is in one of two texts which Join wrote.
-func Union(a, b string) string {
-	switch {
-	case a == b || b == "":
-		return a
-	case a == "":
-		return b
-	}
-	return Join(slices.Concat(strings.Split(a, "\n"), strings.Split(b, "\n")))
 }
 
 // Locate gives the locations of what any of the paths selects, in order, without

@@ -189,7 +189,7 @@ func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p pl
 	case p.Owner != "":
 		ps.State, ps.Reason, ps.Message = string(wire.InConflict), "OtherSpace", "the location has "+p.Owner+" in its place"
 	case p.Held != "":
-		ps.State, ps.Reason, ps.Message = string(wire.Held), "Suspended", p.Held
+		ps.State, ps.Reason, ps.Message = string(wire.Held), p.HeldFor, p.Held
 	case !ok || report.UID != row.Meta.UID:
 	default:
 		digest, err := h.Digest(row, l)

@@ -95,6 +95,49 @@ func BenchmarkLocationJoinsAll(b *testing.B) {
 	}
 }
 
+// BenchmarkCustomizerEdit is an edit of one of 20 Customizers that are about all
+// 50,000 objects of a space at one location.
+func BenchmarkCustomizerEdit(b *testing.B) {
+	spec := func(i int, first string) v1alpha1.CustomizerSpec {
+		c := v1alpha1.CustomizerSpec{
+			Match:     []v1alpha1.ObjectTest{{Resources: []string{"deployments"}}},
+			Locations: []v1alpha1.LocationSelector{{Names: []string{"l"}}},
+		}
+		for _, field := range []string{first, "b", "c", "d"} {
+			c.Rules = append(c.Rules, v1alpha1.Rule{Path: fmt.Sprintf("$.data.%s%d", field, i), Release: true})
+		}
+		return c
+	}
+	w := world{}
+	add := func(o key.Object, x *thing) {
+		x.createRev, x.uid = 1, o.Path()
+		w[o.Key()] = x
+	}
+	add(locationAt("l"), &thing{})
+	add(placementAt("s", "p"), &thing{spec: v1alpha1.PlacementSpec{
+		Locations: []v1alpha1.LocationSelector{{Names: []string{"l"}}},
+		Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Resources: []string{"deployments"}}}},
+	}})
+	for i := range benchSpaces * benchObjects {
+		add(objectAt("s", "apps", "deployments", "default", fmt.Sprintf("web-%d", i)), &thing{})
+	}
+	for i := range 20 {
+		add(customizerAt("s", fmt.Sprint("c", i)), &thing{spec: spec(i, "a")})
+	}
+	t := table.New(table.Config{Deriver: New(), WindowSteps: 1000, WindowBytes: 64 << 20})
+	t.Reset(1, w.updates(1))
+	reader, err := t.Subscribe(table.Of("l"), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer reader.Close()
+	rev := int64(1)
+	for b.Loop() {
+		rev++
+		apply(b, t, rev, customizerAt("s", "c7"), &thing{spec: spec(7, fmt.Sprint("a", rev))})
+	}
+}
+
 // BenchmarkReset is the start of a hub.
 func BenchmarkReset(b *testing.B) {
 	for b.Loop() {

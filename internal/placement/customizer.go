@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,8 +18,8 @@ import (
 type customizer struct {
 	scope
 	// releases are the paths of the values that it releases, as a wire.Policy has
-	// them.
-	releases string
+	// them; key is short, and the same for the same paths.
+	releases, key string
 }
 
 // compileCustomizer reads a Customizer's row, which names it by its key; nil if
@@ -41,15 +42,17 @@ func compileCustomizer(name string, row *table.Row) *customizer {
 		c.tests = append(c.tests, compileTest(fmt.Sprintf("match[%d]", i), test))
 	}
 	c.note()
-	var released []string
+	var paths []string
 	for i, rule := range spec.Rules {
 		if _, err := customize.Parse(rule.Path); err != nil {
 			c.problems = append(c.problems, fmt.Sprintf("rules[%d].path: %v", i, err))
 		} else if rule.Release {
-			released = append(released, rule.Path)
+			paths = append(paths, rule.Path)
 		}
 	}
-	c.releases = customize.Join(released)
+	c.releases = customize.Join(paths)
+	sum := sha256.Sum256([]byte(c.releases))
+	c.key = string(sum[:])
 	return c
 }
 
@@ -61,10 +64,9 @@ func (c *customizer) matches(s subject) bool {
 // release is what is released of an object at some locations.
 type release struct {
 	paths     string       // as a wire.Policy has them
+	key       string       // short, and the same for the same paths
 	locations *locationSet // nil: everywhere
 }
-
-func (r release) at(location string) bool { return r.locations == nil || r.locations.has(location) }
 
 // id is a different number for each set of locations.
 func (r release) id() uint64 {
@@ -80,13 +82,58 @@ func (e *Engine) releasesOf(s subject) []release {
 	var all []release
 	for _, c := range e.customizers[s.Space] {
 		if c.releases != "" && c.matches(s) {
-			all = append(all, release{c.releases, c.set})
+			all = append(all, release{c.releases, c.key, c.set})
 		}
 	}
 	slices.SortFunc(all, func(a, b release) int {
-		return cmp.Or(strings.Compare(a.paths, b.paths), cmp.Compare(a.id(), b.id()))
+		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.id(), b.id()))
 	})
 	return slices.Compact(all)
+}
+
+// released adds up releases at each of some locations; each is nil if it is the
+// same at all. It is done once for many objects, and so that locations with the
+// same releases share a text.
+func released(releases []release, locations []string) (all string, each []string) {
+	var everywhere, some []release
+	for _, r := range releases {
+		if r.locations == nil {
+			everywhere = append(everywhere, r)
+		} else {
+			some = append(some, r)
+		}
+	}
+	all = join(everywhere)
+	if len(some) == 0 {
+		return all, nil
+	}
+	each = make([]string, len(locations))
+	texts := map[string]string{}
+	in, there := make([]byte, len(some)), []release(nil)
+	for i, l := range locations {
+		there = append(there[:0], everywhere...)
+		for j, r := range some {
+			has := r.locations.has(l)
+			if in[j] = bit(has); has {
+				there = append(there, r)
+			}
+		}
+		text, ok := texts[string(in)]
+		if !ok {
+			text = join(there)
+			texts[string(in)] = text
+		}
+		each[i] = text
+	}
+	return "", each
+}
+
+func join(all []release) string {
+	var paths []string
+	for _, r := range all {
+		paths = append(paths, strings.Split(r.paths, "\n")...)
+	}
+	return customize.Join(paths)
 }
 
 // ProblemsOf are the entries of a Customizer's spec that can't be used, and why;

@@ -1,88 +1,56 @@
 package placement
 
 import (
-	"slices"
+	"fmt"
+	"strings"
 	"testing"
 
-	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/customize"
 )
 
-// What changes by a Customizer is told to the locations that it is in force at, of
-// the objects that it matches, and of nothing else.
-func TestCustomizerIsToldWhereItMatters(t *testing.T) {
-	_, tbl := newTable()
-	rev := int64(0)
-	apply := func(k string, x *thing) {
-		t.Helper()
-		rev++
-		u := table.Update{Key: k, ModRev: rev, CreateRev: 1}
-		if x != nil {
-			u.Value = x.value()
-		}
-		if err := tbl.Apply(rev, []table.Update{u}); err != nil {
-			t.Fatal(err)
+// What is released at a location is what all say there, whoever else says what
+// elsewhere.
+func TestReleased(t *testing.T) {
+	set := func(names ...string) *locationSet { return &locationSet{names: names} }
+	x, y, both := release{paths: "$.x"}, release{paths: "$.y"}, release{paths: "$.x\n$.z"}
+	at := func(r release, s *locationSet) release {
+		r.locations = s
+		return r
+	}
+	for name, c := range map[string]struct {
+		releases []release
+		all      string
+		each     []string
+	}{
+		"nothing":    {},
+		"everywhere": {releases: []release{both, y}, all: "$.x\n$.y\n$.z"},
+		"somewhere":  {releases: []release{at(x, set("b")), at(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
+		"more there": {releases: []release{x, at(both, set("a")), at(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
+	} {
+		all, each := released(c.releases, []string{"a", "b", "c"})
+		if all != c.all || fmt.Sprintf("%q", each) != fmt.Sprintf("%q", c.each) {
+			t.Errorf("%s: %q %q, want %q %q", name, all, each, c.all, c.each)
 		}
 	}
-	matched, other := objectAt("s", "apps", "deployments", "n", "x").Key(), objectAt("s", "", "configmaps", "n", "x").Key()
-	for _, l := range []string{"a", "b"} {
-		apply(locationAt(l).Key(), &thing{})
-	}
-	apply(matched, &thing{})
-	apply(other, &thing{})
-	apply(placementAt("s", "p").Key(), &thing{spec: v1alpha1.PlacementSpec{
-		Locations: []v1alpha1.LocationSelector{{Names: []string{"a", "b"}}},
-		Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Namespaces: []string{"n"}}}},
-	}})
-	told := map[string]*table.Subscription{}
-	for _, l := range []string{"a", "b"} {
-		sub, err := tbl.Subscribe(table.Of(l), rev)
-		if err != nil {
-			t.Fatal(err)
+}
+
+// An object of which more is released than goes to a location with it keeps what
+// the location has, and says so.
+func TestTooManyRules(t *testing.T) {
+	var ms memberships
+	sources := []Source{{Placement: "p", locations: &locationSet{names: []string{"a", "b"}}}}
+	few := release{paths: "$.x", key: "few"}
+	many := release{paths: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []string{"b"}}}
+	m := ms.of(sources, []release{few, many}, nil)
+	for location, want := range map[string]Place{
+		"a": {Location: "a"},
+		"b": {Location: "b", Held: fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), HeldFor: "TooManyRules"},
+	} {
+		if want.Held == "" {
+			want.Policy.Release = "$.x"
 		}
-		defer sub.Close()
-		told[l] = sub
-	}
-	check := func(what string, want map[string][]string) {
-		t.Helper()
-		for l, sub := range told {
-			steps, _, err := sub.Poll()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var keys []string
-			for _, step := range steps {
-				for _, c := range step.Changes {
-					keys = append(keys, c.Row().Key)
-				}
-			}
-			if !slices.Equal(keys, want[l]) {
-				t.Errorf("%s: location %s is told of %v, want %v", what, l, keys, want[l])
-			}
+		if got, ok := m.Place(location); !ok || got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	customizer := func(paths ...string) *thing {
-		spec := v1alpha1.CustomizerSpec{
-			Match:     []v1alpha1.ObjectTest{{Resources: []string{"deployments"}}},
-			Locations: []v1alpha1.LocationSelector{{Names: []string{"a"}}},
-		}
-		for _, p := range paths {
-			spec.Rules = append(spec.Rules, v1alpha1.Rule{Path: p, Release: true})
-		}
-		return &thing{spec: spec}
-	}
-	ofA := map[string][]string{"a": {matched}}
-	k := customizerAt("s", "c").Key()
-	apply(k, customizer("$.spec.x"))
-	check("created", ofA)
-	apply(k, customizer("$.spec.x", "$.spec.y"))
-	check("edited", ofA)
-	apply(k, customizer("$.spec.y", "$.spec.x"))
-	check("edited without a difference", nil)
-	apply(customizerAt("s", "d").Key(), customizer("$.spec.y"))
-	check("another one says the same", nil)
-	apply(k, nil)
-	check("deleted", ofA)
-	apply(customizerAt("other", "d").Key(), customizer("$.spec.y"))
-	check("another space's", nil)
 }

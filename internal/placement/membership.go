@@ -2,6 +2,7 @@ package placement
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,6 +20,10 @@ type Membership struct {
 	releases []release
 	members  []string
 	owners   []owner
+	// released are the paths of what is released at each of the members, as a
+	// wire.Policy has them; nil: everywhere the same, which is releasedAll.
+	released    []string
+	releasedAll string
 	// statusFrom is the only location that the sources which ask for status name.
 	statusFrom string
 	asked      bool
@@ -51,8 +56,9 @@ type Place struct {
 	// Policy is how the object is treated there, by the word of all sources and
 	// Customizers that select the location.
 	Policy wire.Policy
-	// Held is why the location is to keep what it has; empty: it is not held.
-	Held string
+	// Held is why the location is to keep what it has, HeldFor the reason in one
+	// word; both empty: it is not held.
+	Held, HeldFor string
 	// Owner is the path (key.Object.Path) of another space's object of the same
 	// identity, which the location has instead; empty: this one.
 	Owner string
@@ -110,15 +116,16 @@ func (m *Membership) ownerAt(location string) string {
 	return ""
 }
 
-// releasedAt are the paths of what is released at a location, as a wire.Policy
-// has them.
-func (m *Membership) releasedAt(location string) (paths string) {
-	for _, r := range m.releases {
-		if r.at(location) {
-			paths = customize.Union(paths, r.paths)
-		}
+// releasedAt are the paths of what is released at one of the members, as a
+// wire.Policy has them.
+func (m *Membership) releasedAt(location string) string {
+	if m.released == nil {
+		return m.releasedAll
 	}
-	return paths
+	if i, ok := slices.BinarySearch(m.members, location); ok {
+		return m.released[i]
+	}
+	return ""
 }
 
 // Place is what the policies say of one location; ok is false if they don't
@@ -141,16 +148,25 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 		if !s.Suspended {
 			held = false
 		} else if p.Held == "" {
-			p.Held = "suspended by Placement " + s.Placement
+			p.Held, p.HeldFor = "suspended by Placement "+s.Placement, heldSuspended
 		}
 	}
 	if !held {
-		p.Held = ""
+		p.Held, p.HeldFor = "", ""
 	}
-	p.Policy.Release = m.releasedAt(location)
+	if p.Policy.Release = m.releasedAt(location); len(p.Policy.Release) > customize.MaxJoined {
+		p.Policy.Release = ""
+		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), heldTooManyRules
+	}
 	p.Owner = m.ownerAt(location)
 	return p, true
 }
+
+// Reasons for which a location keeps what it has.
+const (
+	heldSuspended    = "Suspended"
+	heldTooManyRules = "TooManyRules"
+)
 
 func compareOwner(o owner, location string) int { return strings.Compare(o.location, location) }
 
@@ -201,6 +217,7 @@ func (ms *memberships) of(sources []Source, releases []release, owners []owner) 
 			}
 		}
 		m.members = union(all)
+		m.releasedAll, m.released = released(releases, m.members)
 		if from := union(asking); len(from) == 1 {
 			m.statusFrom = from[0]
 		}
@@ -230,7 +247,7 @@ func membershipKey(sources []Source, releases []release, owners []owner) string 
 	}
 	b = binary.AppendUvarint(b, uint64(len(releases)))
 	for _, r := range releases {
-		text(r.paths)
+		text(r.key)
 		b = binary.AppendUvarint(b, r.id())
 	}
 	for _, o := range owners {

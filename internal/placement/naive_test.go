@@ -99,7 +99,7 @@ func (w world) naiveMembership(o key.Object) string {
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
 			if slices.Contains(s.locations, l) && !free {
-				p.Held = "suspended by Placement " + s.placement
+				p.Held, p.HeldFor = "suspended by Placement "+s.placement, "Suspended"
 			}
 		}
 		if winner := w.naiveWinner(o.Identity, l); winner != o.Space {
@@ -158,7 +158,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 // naiveReleased are the paths that any Customizer releases of an object at a location.
 func (w world) naiveReleased(o key.Object, location string) string {
 	released := map[string]bool{}
-	for _, name := range []string{"p", "r"} {
+	for _, name := range worldCustomizers {
 		c := w[customizerAt(o.Space, name).Key()]
 		if c == nil || c.deleting {
 			continue

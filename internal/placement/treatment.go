@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -18,7 +17,7 @@ func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 	}
 }
 
-// combine is how an object is treated that two have a say in. It is
+// combine is how an object is treated that two sources have a say in. It is
 // commutative and associative. What takes something from the location is done
 // if any says so, except that of several who let go at once any can keep it.
 func combine(a, b wire.Policy) wire.Policy {
@@ -29,7 +28,6 @@ func combine(a, b wire.Policy) wire.Policy {
 		Recreate:     a.Recreate || b.Recreate,
 		Orphan:       a.Orphan || b.Orphan,
 		ReportDrift:  a.ReportDrift && b.ReportDrift,
-		Release:      customize.Union(a.Release, b.Release),
 	}
 }
 

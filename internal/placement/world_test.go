@@ -77,9 +77,10 @@ func customizerAt(space key.Space, name string) key.Object {
 
 // The universe of the random tests: small, so that things meet.
 var (
-	worldSpaces    = []key.Space{"s1", "s2", "s3"}
-	worldLocations = []string{"a", "b", "c"}
-	worldPaths     = []string{"$.data.x", "$.data", "$.spec[*].x", "$.spec['x']"}
+	worldSpaces      = []key.Space{"s1", "s2", "s3"}
+	worldLocations   = []string{"a", "b", "c"}
+	worldCustomizers = []string{"p", "r", "s", "t"}
+	worldPaths       = []string{"$.data.x", "$.data", "$.spec[*].x", "$.spec['x']"}
 )
 
 // focus is what happens in a world: everything, or mostly spaces that compete.
@@ -244,7 +245,7 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		}
 	case customizing:
 		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
-		k = customizerAt(space, rapid.SampledFrom([]string{"p", "r"}).Draw(t, "customizer")).Key()
+		k = customizerAt(space, rapid.SampledFrom(worldCustomizers).Draw(t, "customizer")).Key()
 		next.spec = drawCustomizer(t)
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"rules": "none"}
