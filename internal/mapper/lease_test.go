@@ -135,7 +135,7 @@ func TestLeaseElements(t *testing.T) {
 		containers + "[*].resources":                 `{"k:{\"name\":\"a\"}":{"f:resources":{"f:limits":{"f:cpu":{}}}},"k:{\"name\":\"b\"}":{"f:resources":{"f:limits":{"f:cpu":{}}}}}`,
 		containers + "[?@.name=='b'].image":          `{"k:{\"name\":\"b\"}":{"f:image":{}}}`,
 		containers + "[1]":                           `{"k:{\"name\":\"b\"}":{".":{},"f:name":{},"f:image":{},"f:resources":{"f:limits":{"f:cpu":{}}}}}`,
-		containers + "[0].ports[?!@.protocol]":       `{"k:{\"name\":\"a\"}":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}`,
+		containers + "[0].ports[0]":                  `{"k:{\"name\":\"a\"}":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}`,
 		containers + "[0].ports[?@.protocol=='UDP']": `{"k:{\"name\":\"a\"}":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"UDP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}}}}`,
 	} {
 		x, _, err := podLease(t, release, podSpec, answers{}, entry)
