@@ -26,8 +26,11 @@ import (
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour
-	// clockSkew lets a certificate be used by peers whose clocks are behind.
+	// clockSkew lets the authority be used by peers whose clocks are behind.
 	clockSkew = 5 * time.Minute
+	// clockAhead is how far ahead a hub's clock may be when it issues a certificate.
+	// With certificateLife it is less than the 825 days that some verifiers allow.
+	clockAhead = 400 * 24 * time.Hour
 )
 
 // Authority is a certificate authority. It is safe for concurrent use.
@@ -171,9 +174,12 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 		return Pair{}, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.SerialNumber = serial
-	// They begin with the authority, so that what a hub issues whose clock is ahead is
-	// valid to those whose clocks are right.
-	template.NotBefore, template.NotAfter = a.cert.NotBefore, a.now().Add(certificateLife)
+	// They begin long ago, so that what a hub issues whose clock is ahead is valid to
+	// those whose clocks are right; but not before the authority.
+	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(certificateLife)
+	if template.NotBefore.Before(a.cert.NotBefore) {
+		template.NotBefore = a.cert.NotBefore
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -61,6 +62,9 @@ type PlaceStatus struct {
 	Stale bool `json:"stale,omitempty"`
 }
 
+// statusPiece is how much of a SpaceStatus is sent at once, in bytes.
+const statusPiece = 64 << 10
+
 // Pending is the state of an object that a location has yet to report.
 const Pending = "Pending"
 
@@ -117,21 +121,21 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// Objects come last: they are put between the two brackets that end the rest.
-	// A client that is gone needs no answer.
 	const end = "]}"
-	_, err = w.Write(bytes.TrimSuffix(head, []byte(end)))
+	out := bufio.NewWriterSize(w, statusPiece)
+	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // Flush says what went wrong
 	separator := ""
 	for status := range h.objectStatuses(snapshot, s, object) {
+		one, err := json.Marshal(status)
 		if err != nil || ctx.Err() != nil {
-			return
+			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 		}
-		var one []byte
-		if one, err = json.Marshal(status); err == nil {
-			_, err = w.Write(append([]byte(separator), one...))
-		}
+		_, _ = out.WriteString(separator)
+		_, _ = out.Write(one)
 		separator = ","
 	}
-	_, _ = w.Write([]byte(end + "\n"))
+	_, _ = out.WriteString(end + "\n")
+	_ = out.Flush() // a client that is gone needs no answer
 }
 
 // objectStatuses are those of the placed objects of a space, or of the one that is
