@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -69,12 +68,6 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	}
 	if s.Guarded > 0 {
 		row("Guarded", "%d removals wait for: orrery location confirm-prune %s --digest %s", s.Guarded, s.Location, s.PruneDigest)
-	}
-	switch {
-	case s.Unswept:
-		row("Search", "what was made before the store was is yet to be searched for")
-	case len(s.Unsearched) > 0:
-		row("Search", "what was made before the store was is not found of: %s", strings.Join(s.Unsearched, ", "))
 	}
 	row("Revision", "%d", s.Revision)
 	row("Objects", "%d desired, %d queued, %d deferred", s.Desired, s.Queued, s.Deferred)

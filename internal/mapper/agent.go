@@ -75,7 +75,6 @@ type Agent struct {
 	reporter  *reporter
 	announcer *announcer
 	purge     *purge
-	sweep     *sweep
 	watchers  *observers
 	progress  progress
 	self      atomic.Pointer[identity]
@@ -162,10 +161,10 @@ func (a *Agent) build() {
 		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
 		served: make(chan struct{}, 1), began: make(chan struct{}, 1),
 	}
-	all := search{engine: a.engine, target: a.target, self: a.identity}
-	a.purge = &purge{search: all, store: a.store, log: a.log}
-	a.sweep = &sweep{search: all, store: a.store, log: a.log, trouble: a.gate.trouble, may: a.maySweep}
+	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
+	a.purge.reset()
 	a.progress.opened = func() {
+		a.engine.pushStrays()
 		a.reporter.changed()
 		a.announcer.sessionBegan()
 	}
@@ -185,7 +184,7 @@ func (a *Agent) work(ctx context.Context) {
 
 	r := &reconciler{
 		store: a.store, engine: a.engine, target: a.target, log: a.log, self: a.identity, trouble: a.gate.trouble,
-		changed: a.reporter.changed, metrics: a.metrics, namespaces: map[string]struct{}{},
+		changed: a.reporter.changed, proven: a.progress.proves, metrics: a.metrics, namespaces: map[string]struct{}{},
 	}
 	for range a.config.Workers {
 		parts.Go(func() { r.work(ctx) })
@@ -201,7 +200,6 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
-	parts.Go(func() { a.sweep.run(ctx) })
 	close(a.ready)
 }
 
@@ -235,13 +233,6 @@ func (a *Agent) landed(all []touched) {
 	a.engine.touch(all)
 }
 
-// maySweep says that all that is desired and was reported is known, in proven
-// lineage, and that nothing keeps the agent from changing the target.
-func (a *Agent) maySweep() bool {
-	m := a.store.meta.Load()
-	return m.Revision > 0 && m.Deferred == 0 && m.ReportsAgreed && a.progress.proves() && a.gate.why() == ""
-}
-
 // announcement is what the hub is told of the agent.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.meta.Load()
@@ -273,7 +264,6 @@ func (a *Agent) Status() Status {
 	if g := m.Guarded.total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.digest()
 	}
-	s.Unswept, s.Unsearched = m.Unswept, m.Unsearched
 	s.Pace = a.target.pace.now()
 	if why := a.store.failing.Load(); why != nil {
 		s.StoreError = clip((*why).Error())

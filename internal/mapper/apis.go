@@ -124,7 +124,7 @@ func apisDigest(all []wire.API) string {
 }
 
 // removable is every resource whose objects can be listed and deleted, each in
-// the version to prefer. It fails rather than return a part of them.
+// the version to prefer. An error says that there may be more.
 func (t *target) removable(ctx context.Context) ([]served, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *target) removable(ctx context.Context) ([]served, error) {
 		known := map[string]bool{}
 		for _, v := range g.Versions { // in the order of preference
 			if v.Freshness != current {
-				return nil, fmt.Errorf("discover %q: what it serves is not known now", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"))
+				err = fmt.Errorf("discover %q: what it serves is not known now", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"))
 			}
 			for _, r := range v.Resources {
 				if known[r.Resource] || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") {
@@ -149,5 +149,5 @@ func (t *target) removable(ctx context.Context) ([]served, error) {
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }

@@ -28,11 +28,14 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 			return outcome{}, err
 		}
 	}
-	body, err := r.dressed(t, rest, d.uid)
+	body, err := r.dressed(t, rest, t.want().object(), d.uid)
 	if err != nil {
 		return outcome{}, err
 	}
 	m, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
+	if err == nil && d.uid != "" && m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan && !t.want().object().Policy.Orphan {
+		m, err = r.putMarks(ctx, t, body) // another write of ours has set it
+	}
 	if err != nil {
 		return outcome{}, err
 	}
@@ -56,14 +59,20 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, er
 	if err != nil {
 		return outcome{}, err
 	}
-	if body, err = marksOnly(body); err != nil {
-		return outcome{}, err
-	}
-	m, err := r.target.mark(ctx, t.view.at, t.id, r.self().manager(), body)
+	m, err := r.putMarks(ctx, t, body)
 	if err != nil {
 		return outcome{}, err
 	}
 	return r.done(t, d, m), nil
+}
+
+// putMarks writes the marks of the body of an apply, and nothing else of it.
+func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (objectMeta, error) {
+	marks, err := marksOnly(body)
+	if err != nil {
+		return objectMeta{}, err
+	}
+	return r.target.mark(ctx, t.view.at, t.id, r.self().manager(), marks)
 }
 
 // done is the outcome of a write that made the object at the target m.
@@ -108,11 +117,11 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.dressed(t, object, uid)
+	return r.dressed(t, object, t.want().object(), uid)
 }
 
-func (r *reconciler) dressed(t *turn, object []byte, uid string) ([]byte, error) {
-	body, err := dress(object, r.self(), t.object(), t.want().object(), uid)
+func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
+	body, err := dress(object, r.self(), t.object(), of, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
@@ -133,7 +142,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 		return o, nil
 	}
 	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(r.self())
-	if implied || t.record != nil && t.record.UID == m.UID || m.made(r.self(), t.view.kind) {
+	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
@@ -210,9 +219,13 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		}
 		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}
-	orphan := m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
+	if alias, err := r.alias(t, &m); alias || err != nil {
+		return outcome{forget: true, seen: &observed{presence: absent, revision: m.revision()}}, err
+	}
+	orphan, waits := m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan, false
 	if said := t.before[space]; said != nil {
 		orphan = said.Orphan // which knows of later changes of the policy
+		waits = said.State == wire.Removing && said.Reason == reasonGuarded
 	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
@@ -224,6 +237,27 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 			},
 			Version: t.view.at.version, Kind: t.view.kind,
 		},
-		changed: true, claim: true, keep: true, decision: decision{retry: 1},
+		changed: true, claim: true, waits: waits, keep: true, decision: decision{retry: 1},
 	}, nil
+}
+
+// alias says that an object of ours that has neither record nor desired entry is
+// there under another identity: it was written as one of another group, or what is
+// recorded or desired has its UID.
+func (r *reconciler) alias(t *turn, m *objectMeta) (is bool, err error) {
+	if !m.writtenAs(r.self(), t.id.Resource) {
+		return true, nil
+	}
+	others, is := r.engine.namesakes(t.id, m.UID)
+	err = r.store.view(func(x *tx) error {
+		for _, id := range others {
+			rec, err := x.record(id)
+			if err != nil {
+				return err
+			}
+			is = is || rec != nil && rec.UID == m.UID
+		}
+		return nil
+	})
+	return is, err
 }

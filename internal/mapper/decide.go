@@ -77,12 +77,15 @@ const (
 	reasonCreateOnly = "CreateOnly"
 	// reasonContested: it is applied, and has to be again and again.
 	reasonContested = "Contested"
+	// reasonGuarded: it is to go, and waits for a confirmation.
+	reasonGuarded = "PruneGuard"
 )
 
 // retries of what no event announces.
 const (
 	foreignRetry     = time.Minute
 	terminatingRetry = 30 * time.Second
+	strayRetry       = time.Minute
 )
 
 // decision is what to do about one identity, and what to report of it if
@@ -123,7 +126,8 @@ type facts struct {
 	traced bool
 	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration
-	// settled says that the desired content is known: what is not in it is not desired.
+	// settled says that a session has proved that what is not in the desired content is
+	// not desired.
 	settled bool
 }
 
@@ -163,8 +167,10 @@ func decideObject(f facts, s source) decision {
 		}
 	case seen.presence == foreign:
 		return decideForeign(seen, s)
-	case seen.presence == blind && !changed:
+	case seen.presence == blind && !changed && !f.unsaid(s):
 		return decision{state: wire.Applied}
+	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.unsaid(s):
+		return decision{do: doMark, uid: rec.UID}
 	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
 		return decision{do: doNote, uid: rec.UID}
 	case seen.presence == blind && rec != nil:
@@ -191,6 +197,11 @@ func (f facts) changed(s source) bool {
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.seen.released)
 }
 
+// unsaid says that the mark of what is to stay at the target is not, or no more, true.
+func (f facts) unsaid(s source) bool {
+	return f.record != nil && f.record.Source.Policy.Orphan != s.Policy.Orphan
+}
+
 // decidePresent is about an object at the target that is ours.
 func decidePresent(f facts, s source, changed bool) decision {
 	seen, rec := f.seen, f.record
@@ -201,10 +212,14 @@ func decidePresent(f facts, s source, changed bool) decision {
 		switch {
 		case seen.unmarked: // the watch does not show it, so nobody would see it go
 			return decision{do: doMark, uid: seen.uid, drift: known && !changed}
+		case known && f.unsaid(s):
+			return decision{do: doMark, uid: seen.uid}
 		case !known || changed:
 			return decision{do: doNote, uid: seen.uid}
 		}
 		return applied(s)
+	case same && !changed && f.unsaid(s):
+		return decision{do: doApply, uid: seen.uid}
 	case same && !changed && f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}
 	case same && !changed:
@@ -250,15 +265,15 @@ func decideRemoval(f facts) decision {
 		return decision{retry: f.lingers}
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
-	case rec == nil && seen.presence == present:
-		return decision{}
+	case rec == nil && seen.presence == present: // nobody knows whether it is
+		return decision{retry: strayRetry}
 	case rec == nil && seen.presence == unseen && f.traced:
 		return decision{} // the list that is on its way comes back to this
 	case rec == nil:
 		return decision{do: doForget}
 	case f.guarded && !rec.Source.Policy.Orphan:
 		return decision{
-			state: wire.Removing, reason: "PruneGuard",
+			state: wire.Removing, reason: reasonGuarded,
 			message: "more removals than the location allows at once; this one waits for a confirmation",
 		}
 	case seen.presence == unseen:

@@ -108,6 +108,31 @@ func TestDecide(t *testing.T) {
 			name:  "blind, edited",
 			facts: facts{want: putWant("u", "b"), record: applied, seen: observed{presence: blind}}, do: doApply, uid: "target-uid",
 		},
+		{
+			name:  "blind, to stay from now on",
+			facts: facts{want: treated("a", wire.Policy{Orphan: true}), record: applied, seen: observed{presence: blind}},
+			do:    doApply, uid: "target-uid",
+		},
+		{
+			name:  "to stay from now on",
+			facts: facts{want: treated("a", wire.Policy{Orphan: true}), record: applied, seen: here}, do: doApply, uid: "target-uid",
+		},
+		{
+			name: "to stay from now on, created only",
+			facts: facts{
+				want:   treated("a", wire.Policy{CreateOnly: true, Orphan: true}),
+				record: recordWith(wire.Policy{CreateOnly: true}), seen: here,
+			},
+			do: doMark, uid: "target-uid",
+		},
+		{
+			name: "to stay no more, reported drift",
+			facts: facts{
+				want:   treated("a", wire.Policy{ReportDrift: true}),
+				record: recordWith(wire.Policy{ReportDrift: true, Orphan: true}), seen: with(func(o *observed) { o.fields++ }),
+			},
+			do: doInspect, uid: "target-uid",
+		},
 		{name: "held, applied before", facts: facts{want: held, record: applied, seen: here}, state: wire.Applied},
 		{name: "held, repaired", facts: facts{want: held, record: applied, seen: observed{presence: absent}}, do: doApply, drift: true},
 		{

@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/sjson"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -54,6 +55,9 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	}
 	f.seen.fields = now.fields(r.self())
 	o := r.note(t, f, d)
+	if f.unsaid(o.record.Source) { // and can be said when there is no drift
+		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
+	}
 	if len(fields) == 0 {
 		return o, nil // another has said the same
 	}
@@ -84,7 +88,11 @@ func (r *reconciler) inspected(ctx context.Context, t *turn, m *objectMeta) ([]b
 			return nil, err
 		}
 	}
-	return r.dressed(t, object, m.UID)
+	of := *t.want().object()
+	if t.record != nil {
+		of.Policy.Orphan = t.record.Source.Policy.Orphan // whose mark nobody has changed
+	}
+	return r.dressed(t, object, &of, m.UID)
 }
 
 func driftMessage(fields []string) string {
@@ -145,8 +153,7 @@ func (t *target) mark(ctx context.Context, p place, id key.Identity, manager str
 	return o.Metadata, err
 }
 
-// marksOnly is the body of an apply without all that is not needed to name and
-// mark the object.
+// marksOnly is a patch that makes the marks of an object those of the body of an apply.
 func marksOnly(body []byte) ([]byte, error) {
 	var err error
 	only := []byte(`{}`)
@@ -161,6 +168,11 @@ func marksOnly(body []byte) ([]byte, error) {
 			if only, err = sjson.SetRawBytes(only, path, []byte(v.Raw)); err != nil {
 				return nil, fmt.Errorf("make body of marks: %w", err)
 			}
+		}
+	}
+	if stays := "metadata.annotations." + strings.ReplaceAll(v1alpha1.OnRemoveAnnotation, ".", `\.`); !gjson.GetBytes(only, stays).Exists() {
+		if only, err = sjson.SetRawBytes(only, stays, []byte("null")); err != nil {
+			return nil, fmt.Errorf("make body of marks: %w", err)
 		}
 	}
 	return only, nil

@@ -27,10 +27,8 @@ type item struct {
 	// wanted says that some space has a desired entry, status that one asks for status.
 	wanted, status bool
 	seen           observed
-	// found says that a search showed the object, before any list of its kind did.
-	found      bool
-	statusHash uint64
-	state      wire.State // as last reported, for the winner
+	statusHash     uint64
+	state          wire.State // as last reported, for the winner
 
 	queue    queueState
 	due      time.Time
@@ -110,6 +108,18 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 		e.wake.Wait()
 	}
 	return nil, false
+}
+
+// pushStrays queues what is at the target and is not desired.
+func (e *engine) pushStrays() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		if !it.wanted && it.seen.presence == present {
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
 }
 
 // alarm makes ready what is due and sees to it that somebody wakes for the rest
@@ -234,17 +244,6 @@ type view struct {
 	// object yet counts as one that another writer wants otherwise.
 	calm, contested time.Duration
 	ending          ending
-	// sight is what can be said of the kind; found is the item's.
-	sight presence
-	found bool
-}
-
-// mask takes back what was seen of single objects of a kind of which that is not
-// known. What a search found is known until it is recorded.
-func (v *view) mask(recorded bool) {
-	if v.sight != absent && (recorded || !v.found || v.seen.presence != present) {
-		v.seen.presence = v.sight
-	}
 }
 
 // view copies what the engine knows of an item that a worker has.
@@ -256,7 +255,9 @@ func (e *engine) view(it *item) view {
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
-		sight: it.kind.sight, found: it.found,
+	}
+	if it.kind.sight != absent { // nothing can be said of single objects
+		v.seen.presence = it.kind.sight
 	}
 	return v
 }
@@ -267,6 +268,21 @@ func (e *engine) awaits(id key.Identity) bool {
 	defer e.mu.Unlock()
 	it, ok := e.items[id.String()]
 	return ok && it.wanted && it.state == ""
+}
+
+// namesakes are the identities of the same name in other resources; desired says that
+// one of them is, and is the object that has the UID.
+func (e *engine) namesakes(id key.Identity, uid string) (all []string, desired bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r := range e.kinds {
+		other := key.Identity{Resource: r, Namespace: id.Namespace, Name: id.Name}.String()
+		if it, ok := e.items[other]; ok && r != id.Resource {
+			all = append(all, other)
+			desired = desired || it.wanted && it.seen.presence == present && it.seen.uid == uid
+		}
+	}
+	return all, desired
 }
 
 // within counts the items in a namespace, or of a resource: those that are desired

@@ -46,7 +46,6 @@ type objectMeta struct {
 	UID               string            `json:"uid"`
 	ResourceVersion   string            `json:"resourceVersion"`
 	Generation        int64             `json:"generation"`
-	CreationTimestamp string            `json:"creationTimestamp"`
 	DeletionTimestamp string            `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
@@ -91,6 +90,18 @@ func (m *objectMeta) provesOurs(l identity, kind string) (key.Space, bool) {
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
 		!m.controlled()
 	return space, ours
+}
+
+// writtenAs says that the location wrote the object as one of the resource's group.
+// An API server may serve the same object in two groups.
+func (m *objectMeta) writtenAs(l identity, r key.Resource) bool {
+	return slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool {
+		group, _, found := strings.Cut(f.APIVersion, "/")
+		if !found {
+			group = ""
+		}
+		return f.Manager == l.manager() && f.Subresource == "" && group == r.APIGroup()
+	})
 }
 
 // fieldsHash is a hash of the fields that the agent's manager owns in an

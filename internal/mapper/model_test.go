@@ -145,7 +145,12 @@ type world struct {
 	believed map[string]want
 	// forgot says that the memory of what is to be orphaned may be lost.
 	forgot bool
-	seq    int
+	// lost says that the store was lost once, and with it perhaps what neither
+	// desired content nor reports tell.
+	lost bool
+	// settling is since when it is waited for that all settles.
+	settling time.Time
+	seq      int
 }
 
 func newWorld(t *testing.T, seed int, dir string) *world {
@@ -330,6 +335,7 @@ func (w *world) settle(long bool) error {
 	}
 	w.tell("settle")
 	start := time.Now()
+	w.settling = start
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		synctest.Wait()
 		err := w.check()

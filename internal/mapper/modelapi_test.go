@@ -133,6 +133,9 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 		id.Namespace, p = p[1], p[2:]
 	}
 	id.Resource = key.NewResource(group, p[0])
+	if group == aliasGroup { // the same objects once more
+		id.Resource = key.NewResource("", p[0])
+	}
 	if len(p) > 1 {
 		id.Name = p[1]
 	}
@@ -158,6 +161,9 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 			byGroup[s.APIGroup()] = append(byGroup[s.APIGroup()], s)
 		}
 	}
+	if l.aliased {
+		byGroup[aliasGroup] = []kindOf{{aliasMaps, "v1", "ConfigMap", true}}
+	}
 	verbs := []string{"get", "list", "watch", "create", "patch", "delete"}
 	group := ""
 	if p[0] == "apis" && len(p) == 3 {
@@ -171,6 +177,9 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 				continue
 			}
 			d := groupDiscovery{Versions: []versionDiscovery{{Version: "v1", Freshness: current}}}
+			if g != "" && g == l.stale {
+				d.Versions[0].Freshness = "Stale"
+			}
 			d.Metadata.Name = g
 			for _, s := range byGroup[g] {
 				r := resourceDiscovery{Resource: s.Resource.Resource, Verbs: verbs}
@@ -381,7 +390,9 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 	change, verb := map[string]*string{}, "hand over"
 	for kind, values := range map[string]map[string]*string{"labels": b.Metadata.Labels, "annotations": b.Metadata.Annotations} {
 		for name, v := range values {
-			verb = "let go"
+			if verb == "hand over" {
+				verb = "let go"
+			}
 			if v != nil {
 				verb = "mark"
 				quoted := strconv.Quote(*v)
@@ -401,7 +412,6 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 			continue
 		}
 		owners[owner{f.Manager, f.Operation}] = pathsOf(f.FieldsV1)
-		next.times[owner{f.Manager, f.Operation}] = f.Time
 	}
 	for m, paths := range owners { // what is not there any more is owned by nobody
 		for p := range paths {

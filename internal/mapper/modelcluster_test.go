@@ -40,6 +40,10 @@ type cluster struct {
 	// lists counts lists by resource; closed are those that nobody may list.
 	lists  map[key.Resource]int
 	closed map[key.Resource]bool
+	// aliased says that ConfigMaps are served in another group, too; stale is a group
+	// of which discovery does not know now what it serves; empty: none.
+	aliased bool
+	stale   string
 }
 
 // thing is an object at the cluster.
@@ -57,14 +61,8 @@ type thing struct {
 	foreign bool
 	fields  map[string]string // path, segments parted by "/" in places of "\x00", to JSON
 	owners  map[owner]map[string]bool
-	// times are those of the owners' last writes, birth that when the object was made.
-	times map[owner]string
-	birth string
-	// made says that the agent made it; stray that it lost its marks before it was
-	// recorded, so that nothing but its managed fields tells of it.
-	made, stray bool
-	status      string
-	json        []byte // as it is encoded without its status
+	status  string
+	json    []byte // as it is encoded without its status
 }
 
 type owner struct{ manager, operation string }
@@ -123,7 +121,6 @@ func (c *cluster) set(id string, after *thing) *thing {
 		if before == nil {
 			c.born++
 			after.uid, after.created = fmt.Sprintf("uid-%d", c.born), c.revision
-			after.birth = stamp()
 		}
 		after.json = after.encode()
 		c.objects[id] = after
@@ -143,17 +140,13 @@ func (c *cluster) set(id string, after *thing) *thing {
 // copy is a copy to be changed.
 func (o *thing) copy() *thing {
 	n := *o
-	n.fields, n.owners, n.times = map[string]string{}, map[owner]map[string]bool{}, map[owner]string{}
+	n.fields, n.owners = map[string]string{}, map[owner]map[string]bool{}
 	maps.Copy(n.fields, o.fields)
-	maps.Copy(n.times, o.times)
 	for m, f := range o.owners {
 		n.owners[m] = maps.Clone(f)
 	}
 	return &n
 }
-
-// stamp is the time as API servers note it.
-func stamp() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // disown takes fields from all managers but one.
 func (o *thing) disown(path string, but owner) {
@@ -196,9 +189,6 @@ func (o *thing) apply(m owner, fields map[string]string) *thing {
 		mine[path] = true
 	}
 	n.owners[m] = mine
-	if !o.same(n) {
-		n.times[m] = stamp()
-	}
 	if n.content() != o.content() {
 		n.generation++
 	}
@@ -220,7 +210,6 @@ func (o *thing) edit(manager string, fields map[string]*string) *thing {
 				n.owners[m] = map[string]bool{}
 			}
 			n.owners[m][path] = true
-			n.times[m] = stamp()
 		}
 	}
 	if n.content() != o.content() {
@@ -262,10 +251,13 @@ func (o *thing) meta(kind, name string) string {
 
 // encode is the object in JSON, without what an agent never reads.
 func (o *thing) encode() []byte {
+	version := "v1"
+	if g := o.id.APIGroup(); g != "" {
+		version = g + "/v1"
+	}
 	m := objectMeta{
 		Name: o.id.Name, Namespace: o.id.Namespace, UID: o.uid, ResourceVersion: fmt.Sprint(o.revision), Generation: o.generation,
-		CreationTimestamp: o.birth,
-		Labels:            map[string]string{}, Annotations: map[string]string{},
+		Labels: map[string]string{}, Annotations: map[string]string{},
 	}
 	for p := range o.fields {
 		s := strings.Split(p, "/")
@@ -285,8 +277,7 @@ func (o *thing) encode() []byte {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(o.owners), func(a, b owner) int { return strings.Compare(a.manager+a.operation, b.manager+b.operation) }) {
 		m.ManagedFields = append(m.ManagedFields, managedFields{
-			Manager: k.manager, Operation: k.operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: fieldsV1(o.owners[k]),
-			Time: o.times[k],
+			Manager: k.manager, Operation: k.operation, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: fieldsV1(o.owners[k]),
 		})
 	}
 	b, err := json.Marshal(map[string]any{"kind": o.kind, "metadata": m})

@@ -108,7 +108,6 @@ func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
 		version = g + "/v1"
 	}
 	body := map[string]any{"apiVersion": version, "kind": s.kind, "metadata": meta, "data": inside}
-	object := canonical(body)
 	uid := "u-" + k[:1]
 	if was.Put != nil && b%10 > 0 {
 		uid = was.Put.UID
@@ -134,6 +133,12 @@ func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
 		policy.Adopt, policy.CreateOnly = true, true
 	}
 	policy.Release = []string{"", "", "$.data.v", "$.data.v\n$.data['more']", "$.data.fixed", "$.metadata.labels.l"}[b/11%6]
+	w.offer(k, uid, was, body, policy)
+}
+
+// offer has the hub put an object where was is now.
+func (w *world) offer(k, uid string, was wire.Frame, body map[string]any, policy wire.Policy) {
+	object := canonical(body)
 	p := &wire.Put{Key: k, UID: uid, Generation: w.hub.revision, Digest: wire.SumOf(object), Policy: policy, Object: object}
 	w.cluster.mu.Lock()
 	w.sources[p.Digest] = flatten(body)
@@ -196,10 +201,8 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		}
 		if ours := (owner{managerPrefix + "paris.11111111", "Apply"}); c%6 == 0 { // restored from a backup
 			n.owners = map[owner]map[string]bool{ours: maps.Clone(n.owners[owner{"kubectl", "Update"}])}
-			n.times[ours] = time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 		} else if c%6 == 1 { // made of a copy
 			n.owners[ours] = maps.Clone(n.owners[owner{"kubectl", "Update"}])
-			n.times[ours] = stamp()
 		}
 		cl.set(k, n)
 	case o.terminating:
@@ -207,7 +210,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		w.tell("delete %s at the cluster", k)
 		cl.remove(k)
 	case o.foreign:
-	case (b%6 == 1 || b%6 == 2) && !w.recorded(o) && !o.provable(): // nothing would prove it to be ours
+	case (b%6 == 1 || b%6 == 2) && !w.recorded(o): // nothing would prove it to be ours
 	case b%6 == 1:
 		w.strip(o, fieldPath("metadata", "labels", locationLabel))
 	case b%6 == 2:
@@ -235,7 +238,6 @@ func (w *world) tamper(id key.Identity, b, c int) {
 func (w *world) strip(o *thing, mark string) {
 	w.tell("strip %s of %s", mark, o.id)
 	n := o.edit("kubectl", map[string]*string{mark: nil})
-	n.stray = !w.recorded(o)
 	w.cluster.set(o.id.String(), n)
 }
 
@@ -360,10 +362,10 @@ func (w *world) lose(meanwhile func()) {
 	w.cluster.mu.Lock()
 	for _, o := range w.cluster.objects {
 		if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
-			o.foreign, o.stray = o.foreign || !o.provable(), o.provable()
+			o.foreign = true // nothing proves it to be ours any more
 		}
 	}
-	w.forgot, w.believed = true, map[string]want{}
+	w.forgot, w.lost, w.believed = true, true, map[string]want{}
 	w.cluster.mu.Unlock()
 	w.hub.mu.Lock()
 	meanwhile()

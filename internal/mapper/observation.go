@@ -49,8 +49,6 @@ func (m *objectMeta) read(from gjson.Result) {
 			m.ResourceVersion = text(v)
 		case "generation":
 			m.Generation = v.Int()
-		case "creationTimestamp":
-			m.CreationTimestamp = text(v)
 		case "deletionTimestamp":
 			m.DeletionTimestamp = text(v)
 		case "labels":

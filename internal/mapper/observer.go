@@ -313,24 +313,18 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 	}
 }
 
-// sightOf is what the metadata of an observation means.
-func sightOf(o *observation, of served, l identity) sighting {
+// sight is what an observation means.
+func (w *observer) sight(o *observation, gone bool) sighting {
 	m := &o.Metadata
-	space, ours := m.provesOurs(l, of.kind)
-	return sighting{
-		object: key.Object{Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name}},
-		ours:   ours,
+	space, ours := m.provesOurs(w.self(), w.kind)
+	s := sighting{
+		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
+		ours:   ours, gone: gone,
 		seen: observed{
-			uid: m.UID, revision: m.revision(), fields: m.fields(l), terminating: m.DeletionTimestamp != "",
+			uid: m.UID, revision: m.revision(), fields: m.fields(w.self()), terminating: m.DeletionTimestamp != "",
 			released: m.released(),
 		},
 	}
-}
-
-// sight is what an observation means.
-func (w *observer) sight(o *observation, gone bool) sighting {
-	s := sightOf(o, served{w.place, w.kind}, w.self())
-	s.gone = gone
 	if len(o.Status) > 0 {
 		h := fnv.New64a()
 		h.Write(o.Status) // a hash takes every write

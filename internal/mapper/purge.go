@@ -2,10 +2,17 @@ package mapper
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/url"
 	"slices"
+	"strconv"
 	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -13,11 +20,18 @@ import (
 // agent knows everything it made: also what neither store nor hub remember. The
 // removal itself is like any other: the hub's content is empty.
 type purge struct {
-	search
-	store *store
-	log   *slog.Logger
+	engine *engine
+	target *target
+	store  *store
+	log    *slog.Logger
+	self   func() identity
 
 	swept atomic.Bool // since the purge was asked for
+	// listed are the resources that have been, closed those that nobody lets the agent
+	// list. What is left is tried again at again, later each time.
+	listed, closed map[key.Resource]struct{}
+	again          time.Time
+	failures       uint8
 }
 
 // asked says whether everything is to go and the hub has said so: its content
@@ -27,35 +41,104 @@ func (p *purge) asked() bool {
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
 }
 
-// run sweeps the target once for each time a purge is asked for, until ctx ends.
+// reset begins anew.
+func (p *purge) reset() {
+	p.swept.Store(false)
+	p.listed, p.closed = map[key.Resource]struct{}{}, map[key.Resource]struct{}{}
+	p.again, p.failures = time.Time{}, 0
+}
+
+// run sweeps the target each time a purge is asked for, until ctx ends.
 func (p *purge) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch {
 		case !p.asked():
-			p.swept.Store(false)
-		case !p.swept.Load():
+			p.reset()
+		case (!p.swept.Load() || len(p.closed) > 0) && !time.Now().Before(p.again):
 			if err := p.sweep(ctx); err != nil {
 				p.log.Info("what is to be removed cannot be found out now", "error", err)
 			} else {
 				p.swept.Store(true)
 			}
+			p.again = time.Now().Add(backoff(p.failures, announceEvery, blindRetry))
+			p.failures = min(p.failures+1, maxFailures)
 		}
 		pause(ctx, announceEvery)
 	}
 }
 
-// sweep finds all objects at the target that have our label, of whatever kind.
+// sweep finds all objects at the target that have our label, of whatever kind. What
+// can't be listed now does not keep it from finding the rest.
 func (p *purge) sweep(ctx context.Context) error {
 	all, err := p.target.removable(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
-		if err := p.kind(ctx, s); err != nil {
-			return err
+	for _, of := range all {
+		if _, done := p.listed[of.Resource]; done {
+			continue
+		}
+		switch e := p.sweepKind(ctx, of); {
+		case apierrors.IsForbidden(e), apierrors.IsMethodNotSupported(e):
+			if _, known := p.closed[of.Resource]; !known {
+				p.log.Warn("a resource cannot be listed, so what neither store nor hub know of it is not removed", "resource", of.String(), "error", e)
+			}
+			p.closed[of.Resource] = struct{}{}
+		case e != nil:
+			err = errors.Join(err, e)
+		default:
+			p.listed[of.Resource] = struct{}{}
+			delete(p.closed, of.Resource)
 		}
 	}
-	return nil
+	return err
+}
+
+// sweepKind makes items of all objects of a resource that prove to be ours.
+func (p *purge) sweepKind(ctx context.Context, of served) error {
+	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}, "limit": {strconv.Itoa(listPage)}}
+	for {
+		l, err := p.target.list(ctx, of.place, "", query, false)
+		if missingKind(err) {
+			return nil // it went meanwhile, with its objects
+		}
+		if err != nil {
+			return err
+		}
+		var ours []key.Object
+		for i := range l.Items {
+			m := &l.Items[i].Metadata
+			if space, ok := m.provesOurs(p.self(), of.kind); ok && m.writtenAs(p.self(), of.Resource) {
+				ours = append(ours, key.Object{
+					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
+				})
+			}
+		}
+		p.engine.adopt(of, ours)
+		if l.Metadata.Continue == "" {
+			return nil
+		}
+		query.Set("continue", l.Metadata.Continue)
+	}
+}
+
+// adopt makes items of objects that nothing else explains, so that their kind is
+// observed and they are removed.
+func (e *engine) adopt(of served, ours []key.Object) {
+	if len(ours) == 0 {
+		return
+	}
+	e.mu.Lock()
+	for _, o := range ours {
+		it, _ := e.item(o)
+		if !slices.Contains(it.spaces, o.Space) {
+			it.spaces = append(it.spaces, o.Space)
+		}
+		if k := it.kind; k.version == "" {
+			k.version, k.name = of.version, of.kind
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	e.kindsChanged()
 }
 
 // status is how far the purge has come; nil: none is asked for, or it is not

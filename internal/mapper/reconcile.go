@@ -42,6 +42,8 @@ type reconciler struct {
 	self    func() identity
 	trouble func(error)
 	changed func() // there are reports to send
+	// proven says that the desired content is known to be what the hub has.
+	proven  func() bool
 	metrics *metrics
 
 	making     singleflight.Group // of namespaces
@@ -84,6 +86,7 @@ type outcome struct {
 	forget  bool // nothing is left at the target
 	letGo   bool // what is recorded is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
+	waits   bool // so it did before the record of that was lost
 	keep    bool // there is nothing to report
 	seen    *observed
 	failed  bool
@@ -169,11 +172,10 @@ func (r *reconciler) read(it *item) (*turn, error) {
 			}
 		}
 		t.guarded = x.guarded(it.id)
-		t.settled = x.meta.Revision > 0
+		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
 		t.status = append([]byte(nil), x.Bucket(statusBucket).Get([]byte(it.id))...)
 		return nil
 	})
-	t.view.mask(t.record != nil)
 	t.winner = choose(t.wants, t.record)
 	if t.record != nil && t.view.at.version == "" {
 		t.view.at.version, t.view.kind = t.record.Version, t.record.Kind
@@ -370,7 +372,7 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 		if err := errors.Join(x.setRecord(id, o.record), x.unguard(id)); err != nil {
 			return err
 		}
-		if o.claim && !o.record.Source.Policy.Orphan && !x.mayRemove(now) {
+		if o.claim && !o.record.Source.Policy.Orphan && (o.waits && !x.meta.Settings.Purge || !x.mayRemove(now)) {
 			if err := x.guard(id, wire.Walked); err != nil {
 				return err
 			}

@@ -117,9 +117,7 @@ func (e *engine) lost(r key.Resource, why presence) {
 	k.sight = why
 	for _, it := range e.items {
 		if it.kind == k {
-			if why != blind || !it.found {
-				it.seen = observed{}
-			}
+			it.seen = observed{}
 			e.queue.push(it)
 		}
 	}

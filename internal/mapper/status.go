@@ -55,10 +55,6 @@ type Status struct {
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
 	States   map[wire.State]int `json:"states,omitempty"`
-	// Unswept says that the store is new, and that the target is yet to be searched for
-	// objects from before it; Unsearched are resources that could not be.
-	Unswept    bool     `json:"unswept,omitempty"`
-	Unsearched []string `json:"unsearched,omitempty"`
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`

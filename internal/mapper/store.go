@@ -61,10 +61,6 @@ type meta struct {
 	Prune    pruneWindow   `json:"prune,omitempty"`
 	// Guarded describes the bucket of removals that wait for a confirmation, always.
 	Guarded guardSums `json:"guarded,omitempty"`
-	// Unswept says that the store is new, and that the target is yet to be searched for
-	// objects from before it; Unsearched are resources that could not be.
-	Unswept    bool     `json:"unswept,omitempty"`
-	Unsearched []string `json:"unsearched,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the
 	// hub wrote ReportsMarker, at its start.
 	ReportsAgreed bool   `json:"reportsAgreed,omitempty"`

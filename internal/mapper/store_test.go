@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/sjson"
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
@@ -389,6 +391,53 @@ func TestStoreIsForOneLocationAndOneAgent(t *testing.T) {
 	if _, err := openStore(dir, "rome", quiet); err == nil {
 		t.Error("another location's store was opened")
 	}
+}
+
+// TestStoreOfTheFirstAgents opens a store without sums, however it was left.
+func TestStoreOfTheFirstAgents(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		if err := write(s, func(x *tx) error {
+			x.meta.Revision = 7
+			return errors.Join(x.setRecord("core/configmaps/n/a", &record{UID: "u"}), x.put(statusBucket, "core/configmaps/n/a", []byte("{}")))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.db.Update(func(b *bolt.Tx) error {
+			text, _, _ := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+			old, err := sjson.DeleteBytes(bytes.Clone(text), "written")
+			return errors.Join(err, b.Bucket(metaBucket).Put(metaKey, old))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for round := range 3 {
+			s.unsound.Store(!clean)
+			if err := s.close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, dir)
+			if m := s.meta.Load(); m.Revision != 7 || m.Written == (wire.Sum{}) {
+				t.Errorf("%v, %d: the store has %+v", clean, round, m)
+			}
+			if all, err := filepath.Glob(filepath.Join(dir, "*corrupt*")); err != nil || len(all) > 0 {
+				t.Errorf("%v, %d: set aside: %v %v", clean, round, all, err)
+			}
+			if round == 1 {
+				if err := write(s, func(x *tx) error { return x.setRecord("core/configmaps/n/b", &record{UID: "u"}) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func write(s *store, do func(*tx) error) error {
+	_, err := s.update([]*commit{{do: do}})
+	return err
 }
 
 func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {

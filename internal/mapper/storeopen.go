@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidwall/gjson"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
@@ -222,17 +223,46 @@ func (t *tx) putMeta() error {
 	return t.Bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", wire.SumOf(b)))
 }
 
-// readMeta reads meta and compares it with its sum.
+// readMeta reads meta and compares it with its sum. The first agents wrote no sums: a
+// store of theirs has the sum of what is there, which is written with the next change.
 func readMeta(b *bolt.Tx) (*meta, error) {
-	text, sum, _ := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+	text, sum, summed := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+	m := &meta{}
+	if !summed && !gjson.GetBytes(text, "written").Exists() {
+		if err := json.Unmarshal(text, m); err != nil {
+			return nil, fmt.Errorf("decode meta: %w", err)
+		}
+		return m, sumValues(b, m)
+	}
 	if string(sum) != wire.SumOf(text).String() {
 		return nil, errors.New("meta does not have its sum")
 	}
-	m := &meta{}
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("decode meta: %w", err)
 	}
 	return m, nil
+}
+
+// sumValues makes the sum of what is written, of all values.
+func sumValues(b *bolt.Tx, m *meta) error {
+	for _, name := range valueBuckets() {
+		bucket := b.Bucket(name)
+		if bucket == nil {
+			return fmt.Errorf("%s is missing", name)
+		}
+		if err := bucket.ForEach(func(k, v []byte) error {
+			m.Written = m.Written.Add(writtenSum(name, string(k), v))
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueBuckets are all buckets but that of meta.
+func valueBuckets() [][]byte {
+	return [][]byte{desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket}
 }
 
 // prepare makes what a new store lacks. It writes nothing to one that is
@@ -248,11 +278,9 @@ func (s *store) prepare(location string) error {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	if m == nil {
-		m = &meta{Location: location, Unswept: true}
+		m = &meta{Location: location}
 		if err := s.db.Update(func(b *bolt.Tx) error {
-			for _, name := range [][]byte{
-				metaBucket, desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket,
-			} {
+			for _, name := range append(valueBuckets(), metaBucket) {
 				if _, err := b.CreateBucketIfNotExists(name); err != nil {
 					return err
 				}

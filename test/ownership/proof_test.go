@@ -3,8 +3,6 @@ package ownership
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,35 +25,19 @@ func (s *suite) thereIn(input string, args ...string) {
 	env.KubectlIn(s, s.site.Cluster.Kubeconfig, input, args...)
 }
 
-// proof: what the agent made and could not record, since it was killed, is its own
-// by the marks, and if somebody has taken those, by what the API server has noted.
-// Neither marks nor managed fields can be brought along.
+// proof: managed fields of ours, which anybody may bring along, do not make an object
+// the agent's: not what an agent made that was killed before it recorded it, if
+// somebody has taken its marks; not a copy; and not what a backup restores.
 func (s *suite) proof() {
 	s.namespace("proof")
 	s.place("proof", "", "")
 	manager := s.manager()
 
-	// As an agent makes it, which dies, and as it is without its marks.
-	s.eventually("it is made within a second", func() error {
-		s.thereIn(configMap("proof", "made", "old"), "apply", "--server-side", "--field-manager", manager, "-f", "-")
-		born := s.there("-n", "proof", "get", "cm", "made", "-o", "jsonpath={.metadata.creationTimestamp}")
-		if wrote := s.managedFields("made")[0].Time.UTC().Format(time.RFC3339); wrote != born {
-			s.there("-n", "proof", "delete", "cm", "made")
-			return fmt.Errorf("it was made at %s and at %s", wrote, born)
-		}
-		return nil
-	})
-	uid := s.there("-n", "proof", "get", "cm", "made", "-o", "jsonpath={.metadata.uid}")
-	s.write(configMap("proof", "made", "new"))
-	s.reports("core/configmaps/proof/made", "Applied", "")
-	s.has("proof", "cm/made", ".data.v", "new")
-	s.has("proof", "cm/made", `.metadata.labels.orrery\.dev/space`, space)
-	s.has("proof", "cm/made", ".metadata.uid", uid)
+	s.thereIn(configMap("proof", "made", "theirs"), "apply", "--server-side", "--field-manager", manager, "-f", "-")
 
 	// A copy with all managed fields, and what a backup restores: made, then given
 	// the fields of what it was.
 	fields := s.managedFields("any")
-	<-time.After(time.Until(fields[0].Time.Add(2 * time.Second))) // no backup is restored when it is made
 	copied := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "theirs"},
 		"metadata": map[string]any{"name": "copied", "namespace": "proof"},
@@ -65,12 +47,17 @@ func (s *suite) proof() {
 	s.there("-n", "proof", "create", "cm", "restored", "--from-literal=v=theirs")
 	patch := map[string]any{"metadata": map[string]any{"managedFields": fields}}
 	s.there("-n", "proof", "patch", "cm", "restored", "--type=merge", "-p", encode(s, patch))
-	for _, name := range []string{"copied", "restored"} {
+	for _, name := range []string{"made", "copied", "restored"} {
 		if !carries(s.managedFields(name), manager) {
 			s.Errorf("an API server does not keep managed fields that %s brings along: %v", name, s.managedFields(name))
 		}
 		s.write(configMap("proof", name, "ours"))
 		s.reports("core/configmaps/proof/"+name, "Conflict", "Exists")
+		s.has("proof", "cm/"+name, ".data.v", "theirs")
+	}
+	s.unplace("proof")
+	s.gone("proof", "cm/any")
+	for _, name := range []string{"made", "copied", "restored"} {
 		s.has("proof", "cm/"+name, ".data.v", "theirs")
 	}
 }
@@ -101,34 +88,6 @@ func carries(fields []metav1.ManagedFieldsEntry, manager string) bool {
 		}
 	}
 	return false
-}
-
-// swept: what the agent made and could not report before it lost its store is found
-// and removed when the hub has dropped it, also if nothing else of its kind is desired.
-func (s *suite) swept() {
-	label := strings.TrimPrefix(s.manager(), "orrery/")
-	s.thereIn(fmt.Sprintf(`
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata:
-  name: forgotten
-  namespace: proof
-  labels: {orrery.dev/location: %s, orrery.dev/space: %s}
-  annotations:
-    orrery.dev/source-kind: PodDisruptionBudget
-    orrery.dev/source-namespace: proof
-    orrery.dev/source-name: forgotten
-    orrery.dev/source-uid: 6d1f6b5c-0000-0000-0000-000000000000
-spec: {minAvailable: 1, selector: {matchLabels: {app: any}}}
-`, label, space), "apply", "--server-side", "--field-manager", "orrery/"+label, "-f", "-")
-	s.stop()
-	s.site.Agent.Start()
-	s.gone("proof", "pdb/forgotten")
-	s.unplace("proof")
-	s.gone("proof", "cm/any")
-	for _, name := range []string{"copied", "restored"} {
-		s.has("proof", "cm/"+name, ".data.v", "theirs")
-	}
 }
 
 // redefined: a definition that gives way to another of its name, which the location

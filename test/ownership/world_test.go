@@ -51,7 +51,6 @@ func TestOwnership(t *testing.T) {
 		{"Service", (*suite).service},
 		{"Released", (*suite).released},
 		{"Proof", (*suite).proof},
-		{"Swept", (*suite).swept}, // of what Proof has left
 		{"Redefined", (*suite).redefined},
 		{"InUse", (*suite).inUse}, // the last: it leaves something behind
 	} {
