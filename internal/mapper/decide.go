@@ -71,7 +71,7 @@ const (
 	doClaim
 )
 
-// Reasons of what is applied, and yet not compared or not left so.
+// Reasons of what is applied, and yet not compared or not left so, and of what waits.
 const (
 	reasonCompleted  = "Completed"
 	reasonCreateOnly = "CreateOnly"
@@ -265,7 +265,7 @@ func decideRemoval(f facts) decision {
 		return decision{retry: f.lingers}
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
-	case rec == nil && seen.presence == present: // nobody knows whether it is
+	case rec == nil && seen.presence == present: // it may be desired, as the hub knows
 		return decision{retry: strayRetry}
 	case rec == nil && seen.presence == unseen && f.traced:
 		return decision{} // the list that is on its way comes back to this

@@ -87,6 +87,33 @@ func TestModelRolledBack(t *testing.T) {
 	})
 }
 
+// TestWrittenAs is about the group in which an object was written.
+func TestWrittenAs(t *testing.T) {
+	const self identity = "edge.0a1b2c3d"
+	in := func(manager, version, subresource string) *objectMeta {
+		return &objectMeta{ManagedFields: []managedFields{{Manager: manager, APIVersion: version, Subresource: subresource}}}
+	}
+	maps, roles := key.NewResource("", "configmaps"), key.NewResource("rbac.authorization.k8s.io", "roles")
+	for i, c := range []struct {
+		meta *objectMeta
+		as   key.Resource
+		want bool
+	}{
+		{in(self.manager(), "v1", ""), maps, true},
+		{in(self.manager(), "v1", ""), aliasMaps, false},
+		{in(self.manager(), "rbac.authorization.k8s.io/v1", ""), roles, true},
+		{in(self.manager(), "rbac.authorization.k8s.io/v1beta1", ""), roles, true},
+		{in(self.manager(), "authorization.openshift.io/v1", ""), roles, false},
+		{in("kubectl", "v1", ""), maps, false},
+		{in(self.manager(), "v1", "status"), maps, false},
+		{&objectMeta{}, maps, false},
+	} {
+		if got := c.meta.writtenAs(self, c.as); got != c.want {
+			t.Errorf("%d: %v, want %v", i, got, c.want)
+		}
+	}
+}
+
 // TestModelAlias shows an agent what it made under the name of another group.
 func TestModelAlias(t *testing.T) {
 	dir := t.TempDir()
@@ -153,7 +180,7 @@ func TestModelPurge(t *testing.T) {
 					f(w)
 				}
 				do(c.before)
-				w.lose(func() {}) // or it would know without a search
+				w.lose(func() { clear(w.hub.reports) }) // or it would know without a search
 				w.purge(identities[2])
 				<-time.After(time.Hour)
 				if uid := w.there(identities[2]); uid != "" {

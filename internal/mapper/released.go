@@ -27,7 +27,8 @@ package mapper
 // an apply without it would remove it. The managed fields show which maps and
 // lists have parts that are owned apart; where they show nothing, a dry run of the
 // whole object does. (They do not show what is there: nobody need own that. Whether
-// an element is new is seen in the object itself.) An object of which something cannot be released is not changed.
+// an element is new is seen in the object itself.) An object of which something
+// cannot be released is not changed.
 
 import (
 	"context"
