@@ -23,13 +23,21 @@ var aliasMaps = key.NewResource(aliasGroup, "configmaps")
 
 // there is the UID of the object at the cluster; empty: there is none.
 func (w *world) there(id key.Identity) string {
+	uid := ""
+	w.at(func(c *cluster) {
+		if o := c.objects[id.String()]; o != nil {
+			uid = o.uid
+		}
+	})
+	return uid
+}
+
+// at does something to the cluster.
+func (w *world) at(f func(*cluster)) {
 	synctest.Wait()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
-	if o := w.cluster.objects[id.String()]; o != nil {
-		return o.uid
-	}
-	return ""
+	f(w.cluster)
 }
 
 // TestModelUnseen has an agent die between the making of a Job and the record of it.
@@ -42,14 +50,14 @@ func TestModelUnseen(t *testing.T) {
 			defer w.stop(true)
 			w.edit(identities[2], usual, 1)
 			<-time.After(10 * time.Second)
-			w.line.last = 1
+			w.at(func(*cluster) { w.line.last = 1 })
 			w.edit(identities[6], usual, 1)
 			<-time.After(time.Second)
 			if !w.line.dead.Load() {
 				t.Fatal("the agent is alive")
 			}
 			w.drop(identities[6], 0, 1)
-			w.cluster.weather = weather{slow: 5 * time.Second}
+			w.at(func(c *cluster) { c.weather = weather{slow: 5 * time.Second} })
 			w.start(w.stop(false))
 			<-time.After(30 * time.Second)
 			if err := w.settle(true); err != nil {
@@ -120,7 +128,7 @@ func TestModelAlias(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, dir)
 		defer w.stop(true)
-		w.cluster.aliased = true
+		w.at(func(c *cluster) { c.aliased = true })
 		id := identities[2]
 		w.edit(id, usual, 1)
 		<-time.After(30 * time.Second)
@@ -159,12 +167,12 @@ func (w *world) purge(id key.Identity) {
 func TestModelPurge(t *testing.T) {
 	jobs := key.NewResource("batch", "jobs")
 	for name, c := range map[string]struct {
-		before, after func(*world)
+		before, after func(*cluster)
 	}{
-		"closed": {before: func(w *world) { w.cluster.closed[jobs] = true }},
+		"closed": {before: func(c *cluster) { c.closed[jobs] = true }},
 		"stale": {
-			before: func(w *world) { w.cluster.stale = "batch" },
-			after:  func(w *world) { w.cluster.stale = "" },
+			before: func(c *cluster) { c.stale = "batch" },
+			after:  func(c *cluster) { c.stale = "" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,12 +182,7 @@ func TestModelPurge(t *testing.T) {
 				defer w.stop(true)
 				w.edit(identities[2], usual, 1)
 				<-time.After(30 * time.Second)
-				do := func(f func(*world)) {
-					w.cluster.mu.Lock()
-					defer w.cluster.mu.Unlock()
-					f(w)
-				}
-				do(c.before)
+				w.at(c.before)
 				w.lose(func() { clear(w.hub.reports) }) // or it would know without a search
 				w.purge(identities[2])
 				<-time.After(time.Hour)
@@ -190,15 +193,17 @@ func TestModelPurge(t *testing.T) {
 					if s := w.agent.purge.status(); s != nil {
 						t.Errorf("it is not known what there is, and the purge has come to %+v", s)
 					}
-					do(c.after)
+					w.at(c.after)
 					<-time.After(10 * time.Minute)
 				}
 				if s := w.agent.purge.status(); s == nil || s.Left > 0 {
 					t.Errorf("the purge has come to %+v", s)
 				}
-				if n := w.cluster.lists[jobs]; n > 40 {
-					t.Errorf("Jobs were listed %d times in an hour", n)
-				}
+				w.at(func(c *cluster) {
+					if n := c.lists[jobs]; n > 40 {
+						t.Errorf("Jobs were listed %d times in an hour", n)
+					}
+				})
 			})
 		})
 	}
@@ -259,16 +264,14 @@ func TestModelOnRemove(t *testing.T) {
 					w.offer(key.Object{Space: "s", Identity: id}.Path(), "u-s1", wire.Frame{}, body, wire.Policy{CreateOnly: createOnly, Orphan: stays})
 					w.hub.mu.Unlock()
 					<-time.After(2 * time.Minute)
-					synctest.Wait()
-					w.cluster.mu.Lock()
-					o, before := w.cluster.objects[id.String()], writes
-					writes = w.cluster.writes
-					w.cluster.mu.Unlock()
-					want := ""
+					got, want, before := "", "", writes
+					w.at(func(c *cluster) {
+						got, writes = c.objects[id.String()].meta("annotations", v1alpha1.OnRemoveAnnotation), c.writes
+					})
 					if stays {
 						want = onRemoveOrphan
 					}
-					if got := o.meta("annotations", v1alpha1.OnRemoveAnnotation); got != want {
+					if got != want {
 						t.Errorf("%d: the mark is %q, want %q", i, got, want)
 					}
 					if n := writes - before; i > 0 && n != 1 && i != 2 || i == 2 && n != 0 {
