@@ -72,7 +72,7 @@ func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (object
 	if err != nil {
 		return objectMeta{}, err
 	}
-	return r.target.mark(ctx, t.view.at, t.id, r.self().manager(), marks)
+	return r.target.merge(ctx, "mark", t.view.at, t.id, r.self(), marks)
 }
 
 // done is the outcome of a write that made the object at the target m.

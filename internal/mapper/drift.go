@@ -143,12 +143,13 @@ func (t *target) tryApply(ctx context.Context, p place, id key.Identity, manager
 	return o.Metadata, err
 }
 
-// mark merges marks into an object that has the UID in the body.
-func (t *target) mark(ctx context.Context, p place, id key.Identity, manager string, body []byte) (objectMeta, error) {
+// merge merges a patch into an object that is as the patch says. The verb names what
+// that is for.
+func (t *target) merge(ctx context.Context, verb string, p place, id key.Identity, l identity, body []byte) (objectMeta, error) {
 	var o observation
 	err := t.do(ctx, request{
-		verb: "mark", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
-		query: url.Values{"fieldManager": {manager}},
+		verb: verb, method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {l.manager()}},
 	}, &o)
 	return o.Metadata, err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -88,12 +86,7 @@ func (t *target) letGo(ctx context.Context, p place, id key.Identity, l identity
 	if err != nil {
 		return objectMeta{}, fmt.Errorf("encode what lets go: %w", err)
 	}
-	var o observation
-	err = t.do(ctx, request{
-		verb: "let go", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
-		query: url.Values{"fieldManager": {l.manager()}},
-	}, &o)
-	return o.Metadata, err
+	return t.merge(ctx, "let go", p, id, l, body)
 }
 
 // othersFields are the managed fields without what the location has applied.

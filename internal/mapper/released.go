@@ -36,7 +36,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -191,10 +190,5 @@ func (t *target) setManagedFields(ctx context.Context, p place, id key.Identity,
 	if err != nil {
 		return m, fmt.Errorf("encode managed fields: %w", err)
 	}
-	var o observation
-	err = t.do(ctx, request{
-		verb: "hand over", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
-		query: url.Values{"fieldManager": {l.manager()}},
-	}, &o)
-	return o.Metadata, err
+	return t.merge(ctx, "hand over", p, id, l, body)
 }

@@ -1,0 +1,216 @@
+package mapper
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// judge looks at a change that the agent is about to make, with the cluster's lock.
+func (w *world) judge(verb string, before, after *thing) {
+	o := after
+	if o == nil {
+		o = before
+	}
+	wrong := func(format string, args ...any) {
+		w.bad = append(w.bad, fmt.Sprintf("%s %s: ", verb, o.id)+fmt.Sprintf(format, args...))
+	}
+	w.tell("    agent: %s %s", verb, o.id)
+	if w.frozen {
+		wrong("while paused")
+	}
+	wanted, orphan := w.options(o.id)
+	switch verb {
+	case "apply":
+		w.judgeApply(before, after, wanted, wrong)
+	case "create": // a namespace that nobody placed
+		after.foreign = true
+	case "let go":
+		if !w.unwanted(o.id) || !orphan && !w.forgot {
+			wrong("it is not to be let go")
+		}
+		if after.owners[releasedOwner] != nil {
+			wrong("something of it is still released")
+		}
+		after.foreign = true
+	case "hand over":
+		if !maps.Equal(before.fields, after.fields) || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
+			wrong("something else than managed fields of ours has changed")
+		}
+	case "mark":
+		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
+			return p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
+		}) {
+			wrong("it is not to be marked")
+		}
+		after.foreign = false
+	case "delete":
+		switch {
+		case before.foreign:
+			wrong("it is not ours")
+		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.enforced(p.Digest, p.Policy)) }):
+			wrong("nobody said that it is to go")
+		case w.stays(before) && w.unwanted(o.id):
+			wrong("it is to be let go")
+		}
+		for _, x := range w.inside(o.id) {
+			if x.foreign && x.created <= w.cluster.listed[x.id.Resource] && !x.controlled {
+				wrong("%s is in it", x.id)
+			}
+		}
+	default:
+		wrong("that is not to be done")
+	}
+}
+
+var releasedOwner = owner{releasedManager, "Apply"}
+
+// ownedBy is who owns what, or, with ours, what we own together.
+func (o *thing) ownedBy(ours bool) string {
+	var all []string
+	for m, paths := range o.owners {
+		for p := range paths {
+			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, managerPrefix); {
+			case ourselves && ours:
+				all = append(all, p)
+			case !ourselves && !ours:
+				all = append(all, m.manager+" "+m.operation+" "+p)
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "\n")
+}
+
+// releasedBy are the fields that a policy releases.
+func releasedBy(p wire.Policy) map[string]bool {
+	out := map[string]bool{}
+	for path, field := range map[string]string{
+		"$.data.v": fieldPath("data", "v"), "$.data['more']": fieldPath("data", "more"),
+		"$.data.fixed": fieldPath("data", "fixed"), "$.metadata.labels.l": fieldPath("metadata", "labels", "l"),
+	} {
+		if slices.Contains(strings.Split(p.Release, "\n"), path) {
+			out[field] = true
+		}
+	}
+	return out
+}
+
+// enforced are the fields of a rendering that are not released.
+func (w *world) enforced(d wire.Sum, p wire.Policy) map[string]string {
+	out := releasedBy(p)
+	rest := maps.Clone(w.sources[d])
+	maps.DeleteFunc(rest, func(p, _ string) bool { return out[p] })
+	return rest
+}
+
+// left says that the apply did not change what is released.
+func left(before, after *thing, p wire.Policy) bool {
+	for path := range releasedBy(p) {
+		was, had := before.fields[path]
+		if is, has := after.fields[path]; is != was || has != had {
+			return false
+		}
+	}
+	return true
+}
+
+// stays says that an object was always to stay when it is not desired any more.
+func (w *world) stays(o *thing) bool {
+	known := false
+	for _, p := range w.puts {
+		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || p.Key != o.meta("labels", v1alpha1.SpaceLabel)+"/"+o.id.String() {
+			continue
+		}
+		if known = true; !p.Policy.Orphan {
+			return false
+		}
+	}
+	return known
+}
+
+// differs says that a fixed field is to change.
+func differs(o *thing, fields map[string]string) bool {
+	p := fieldPath("data", "fixed")
+	return o.fields[p] != "" && fields[p] != "" && o.fields[p] != fields[p]
+}
+
+func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(string, ...any)) {
+	var applied map[string]string
+	for m, paths := range after.owners {
+		if strings.HasPrefix(m.manager, managerPrefix) && m.operation == "Apply" {
+			applied = map[string]string{}
+			for p := range paths {
+				if !isMark(p) {
+					applied[p] = after.fields[p]
+				}
+			}
+		}
+	}
+	foreign := before != nil && before.foreign
+	fits := false
+	for _, p := range wanted {
+		whole := before == nil && maps.Equal(applied, w.sources[p.Digest]) ||
+			before != nil && maps.Equal(applied, w.enforced(p.Digest, p.Policy)) && left(before, after, p.Policy)
+		switch {
+		case foreign && !p.Policy.Adopt && !implied(before):
+		case foreign && (before.controlled || strings.HasPrefix(before.meta("labels", locationLabel), "rome.")):
+		case whole:
+			fits = true
+		}
+	}
+	if !fits {
+		wrong("%v is not what is desired, or not to be applied to that", applied)
+	}
+	after.foreign = false
+}
+
+// implied says that an object is a namespace that the agent made for what is in it.
+func implied(o *thing) bool { return o.meta("annotations", impliedMark) != "" }
+
+func isMark(p string) bool {
+	return strings.HasPrefix(p, "metadata/labels/orrery.dev") || strings.HasPrefix(p, "metadata/annotations/orrery.dev")
+}
+
+// options are the puts that may be followed of an identity.
+func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
+	for _, k := range spaceKeys(id) {
+		for sum := range w.allowed[k] {
+			if p := w.puts[sum]; p != nil {
+				all, orphan = append(all, p), orphan || p.Policy.Orphan
+			}
+		}
+	}
+	for sum, p := range w.puts { // what was orphaned before it ceased to be desired
+		_ = sum
+		if o, err := key.ParsePath(p.Key); err == nil && o.Identity == id && p.Policy.Orphan {
+			orphan = true
+		}
+	}
+	return all, orphan
+}
+
+// unwanted says that the location need not have an identity.
+func (w *world) unwanted(id key.Identity) bool {
+	for _, k := range spaceKeys(id) {
+		if _, known := w.allowed[k]; known && !w.gone[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// inside are the objects in a namespace or of a definition.
+func (w *world) inside(id key.Identity) (all []*thing) {
+	for _, o := range w.cluster.objects {
+		if id.Resource == key.Namespaces && o.id.Namespace == id.Name || id == widgetsCRD && o.id.APIGroup() == "example.com" {
+			all = append(all, o)
+		}
+	}
+	return all
+}
