@@ -17,8 +17,8 @@ type Location []any
 // to follow all rules.
 const maxSteps = 100_000
 
-// ErrTooLarge says that an object has more values than rules may look at.
-var ErrTooLarge = fmt.Errorf("the paths lead through more than %d elements of the object", maxSteps)
+// errTooLarge says that an object has more values than rules may look at.
+var errTooLarge = fmt.Errorf("the paths lead through more than %d elements of the object", maxSteps)
 
 // walk follows paths through one object.
 type walk struct {
@@ -70,7 +70,7 @@ func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
 // is none.
 func (w *walk) choose(filter *spec.FilterSelector, path []*spec.Segment, value any, at Location) error {
 	if w.steps++; w.steps > maxSteps {
-		return ErrTooLarge
+		return errTooLarge
 	}
 	if filter == nil || filter.Eval(value, nil) {
 		return w.follow(path, value, at)
@@ -132,11 +132,12 @@ func Join(paths []string) string {
 
 // Locate gives the locations of what any of the paths selects, in order, without
 // those that are inside others; none if the object has nothing there. The object
-// is as encoding/json or apimachinery decode it. The only error is ErrTooLarge.
+// is as encoding/json or apimachinery decode it. The only error says that it
+// is too large.
 func (ps Paths) Locate(object any) ([]Location, error) {
 	var w walk
 	for _, p := range ps {
-		if err := w.follow(p.query.Query().Segments(), object, nil); err != nil {
+		if err := w.follow(p.segments, object, nil); err != nil {
 			return nil, err
 		}
 	}

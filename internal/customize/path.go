@@ -25,13 +25,7 @@ const maxPath = 256
 // looks at, since users write paths that agents follow: it begins with the name of
 // a field, and goes on by names, indexes, [*] and filters for one string, such as
 // [?@.name=="app"].
-type Path struct {
-	text  string
-	query *jsonpath.Path
-}
-
-// String is the path as it was written.
-func (p Path) String() string { return p.text }
+type Path struct{ segments []*spec.Segment }
 
 // Parse reads a path and refuses one that no rule may have: it is no JSONPath,
 // or more of one than rules have, or may select what makes the object the one it is.
@@ -53,7 +47,7 @@ func Parse(text string) (Path, error) {
 	if err := allowed(segments); err != nil {
 		return Path{}, err
 	}
-	return Path{text, query}, nil
+	return Path{segments}, nil
 }
 
 // oneString is a filter that compares one value in an element with a string, in the
