@@ -110,9 +110,11 @@ func (s *suite) released() {
 		s.Errorf("orrery why says %s", out)
 	}
 
-	// As a HorizontalPodAutoscaler does, by the subresource.
-	s.there("-n", "loose", "scale", "deploy", "web", "--replicas=5")
+	// Below its least, a HorizontalPodAutoscaler needs no metrics to scale up.
+	s.there("-n", "loose", "autoscale", "deploy", "web", "--min=5", "--max=7")
+	s.has("loose", "deploy/web", replicas, "5")
 	s.scaled(web)
+	s.there("-n", "loose", "delete", "hpa", "web")
 	s.remade(web)
 	s.resized(web)
 	s.returned(web)
@@ -140,7 +142,7 @@ func (s *suite) scaled(web string) {
 	s.has("loose", "deploy/web", containers+"[0].image", "x:four")
 	s.reports(web, "Applied", "")
 	s.has("loose", "deploy/web", replicas, "5")
-	s.owned("kubectl", "web", "f:spec", "f:replicas")
+	s.owned("kube-controller-manager", "web", "f:spec", "f:replicas")
 	s.owned(s.ours(), "web", "f:spec", "f:template", "f:spec", "f:containers", `k:{"name":"c"}`, "f:image")
 	s.quiet("loose")
 }
