@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -26,8 +27,9 @@ func (h *Hub) loops() []func(context.Context) error {
 
 // compactLoop forgets history that nobody can resume from any more.
 func (h *Hub) compactLoop(ctx context.Context) error {
-	return h.log.Compact(ctx, h.config.CompactEvery, func() int64 {
-		return h.table.Rev() - int64(h.config.WindowRevisions)
+	return h.log.Keep(ctx, store.Keeping{
+		Every: h.config.CompactEvery,
+		Floor: func() int64 { return h.table.Rev() - int64(h.config.WindowRevisions) },
 	})
 }
 

@@ -165,11 +165,3 @@ func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (re
 	}
 	return r.Header.Revision, r.Succeeded, nil
 }
-
-// compact forgets history below a revision.
-func (l *Log) compact(ctx context.Context, rev int64) error {
-	if _, err := l.client.Compact(ctx, rev); err != nil {
-		return fmt.Errorf("compact the log at revision %d: %w", rev, err)
-	}
-	return nil
-}

@@ -179,27 +179,3 @@ func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
 		start = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	}
 }
-
-// Compact keeps the log's history no longer than the window that readers
-// resume from: at every tick it compacts to what floor returns.
-func (l *Log) Compact(ctx context.Context, every time.Duration, floor func() int64) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	last := int64(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		rev := floor()
-		if rev <= last {
-			continue
-		}
-		if err := l.compact(ctx, rev); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-			l.logger.Warn("compact the log", "error", err)
-			continue
-		}
-		last = rev
-	}
-}
