@@ -19,6 +19,10 @@ const (
 	// OnRemoveAnnotation with value "Orphan" is on what was made to stay when it is no
 	// longer assigned, for an agent that knows nothing else of it any more.
 	OnRemoveAnnotation = "orrery.dev/on-remove"
+	// LogAnnotation says by what the object was written: MARKER.REVISION, the place in
+	// the hub's log at which it was delivered. By it an agent that has lost its store
+	// finds out whether the hub's log continues that one.
+	LogAnnotation = "orrery.dev/log"
 	// ImpliedAnnotation is on Namespaces that an agent made for what is in them
 	// only; its value is as that of LocationLabel.
 	ImpliedAnnotation = "orrery.dev/implied"

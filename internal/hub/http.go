@@ -244,6 +244,8 @@ func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Locat
 		h.serveWalk(w, r, walkOf{location: l})
 	case rest == "fetch" && r.Method == http.MethodPost:
 		h.serveFetch(w, r, l)
+	case rest == "lineage" && r.Method == http.MethodPost:
+		h.serveLineage(w, r)
 	case rest == "status" && r.Method == http.MethodPost:
 		h.serveAgentStatus(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:

@@ -30,6 +30,8 @@ type session struct {
 	root  wire.Sum
 	count int
 	at    int64
+	// marker is that of the hello.
+	marker string
 	// uid is the location's; settings are the last ones sent; poke says that the location changed.
 	uid      string
 	settings wire.Settings
@@ -112,9 +114,9 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}
 	defer s.sub.Close()
 
-	name := s.hub.lineage.at(rev)
+	s.marker = s.hub.lineage.at(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
-		UID: uid, Marker: name, Revision: rev, Root: s.root, Count: s.count,
+		UID: uid, Marker: s.marker, Revision: rev, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
 	}}); err != nil {
 		return err
@@ -167,6 +169,7 @@ func (s *session) poll(mark *bool) error {
 			if !ok {
 				continue
 			}
+			s.hub.lineage.deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {
 				return err
 			}

@@ -154,6 +154,7 @@ func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out 
 		row := state.Get(string(key.Objects) + "/" + f.Key)
 		if e := c.entry(row); e != nil {
 			frame = c.frame(row, e)
+			h.lineage.deliver(frame.Put, state.Rev, "")
 			size += len(row.Value)
 		}
 		if err := out.add(frame); err != nil {

@@ -96,6 +96,10 @@ type Put struct {
 	Policy Policy `json:"policy"`
 	// Object is the rendered object in canonical JSON, without marks.
 	Object json.RawMessage `json:"object"`
+	// Revision and Marker are the place in the log at which the object is delivered
+	// like this; an empty Marker is that of the hello. They are part of no digest.
+	Revision int64  `json:"revision,omitempty"`
+	Marker   string `json:"marker,omitempty"`
 }
 
 // Policy is how the agent treats one object. It is part of the object's leaf, so
