@@ -51,7 +51,7 @@ func (r *reporter) load(ctx context.Context, keys []string) error {
 		}
 		if err := r.store.write(ctx, func(t *tx) error {
 			for _, l := range lines {
-				if l.Report == nil || t.Bucket(reportBucket).Get([]byte(l.Key)) != nil {
+				if l.Report == nil || t.has(reportBucket, l.Key) {
 					continue
 				}
 				if err := t.putJSON(reportBucket, l.Key, l.Report); err != nil {
@@ -116,8 +116,8 @@ func (r *reporter) agree(ctx context.Context) error {
 		if err := r.store.write(ctx, func(t *tx) error {
 			lack = lack[:0]
 			for _, k := range page {
-				wanted := t.Bucket(desiredBucket).Get([]byte(k)) != nil
-				if wanted && t.Bucket(reportBucket).Get([]byte(k)) == nil {
+				wanted := t.has(desiredBucket, k)
+				if wanted && !t.has(reportBucket, k) {
 					lack = append(lack, k)
 					continue
 				}
@@ -151,8 +151,8 @@ func (r *reporter) review() error {
 		if err != nil {
 			return err
 		}
-		wanted := t.Bucket(desiredBucket).Get([]byte(k)) != nil
-		if !wanted && t.Bucket(recordBucket).Get([]byte(o.Identity.String())) == nil {
+		wanted := t.has(desiredBucket, k)
+		if !wanted && !t.has(recordBucket, o.Identity.String()) {
 			left = append(left, touched{object: o})
 		}
 		return nil

@@ -203,6 +203,9 @@ func (w *world) start(dir string) {
 	}, dir, "paris", log); err != nil {
 		w.t.Fatal(err)
 	}
+	if set := asides(w.t, dir); len(set) > 0 {
+		w.bad = append(w.bad, "a store that nothing has harmed was set aside")
+	}
 	w.full = false
 	a.build()
 	if err := a.load(); err != nil {
@@ -348,6 +351,9 @@ func (w *world) settle(long bool) error {
 		<-time.After(wait)
 	}
 	w.tell("settled after %s", time.Since(start))
+	if err := w.agent.store.inspect(); err != nil { // as after a kill
+		return err
+	}
 	<-time.After(2 * time.Second)
 	synctest.Wait()
 	if err := w.check(); err != nil {

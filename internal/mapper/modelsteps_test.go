@@ -218,8 +218,14 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		n.status = `{"conditions":[{"type":"Complete","status":"True"}]}`
 		cl.set(k, n)
 	case b%6 == 3:
-		w.tell("status of %s", k)
 		n := o.copy()
+		if c%4 == 3 { // it goes and comes at once
+			w.tell("no status of %s", k)
+			n.status = ""
+			cl.set(k, n)
+			n = n.copy()
+		}
+		w.tell("status of %s", k)
 		n.status = fmt.Sprintf(`{"observedGeneration":%d,"n":%d}`, n.generation, c%3)
 		cl.set(k, n)
 	case b%6 == 4:

@@ -118,7 +118,7 @@ func (all guardSums) with(s key.Space, g guardSum) guardSums {
 }
 
 // guarded says whether the removal of an identity waits for a confirmation.
-func (t *tx) guarded(id string) bool { return t.Bucket(guardBucket).Get([]byte(id)) != nil }
+func (t *tx) guarded(id string) bool { return t.has(guardBucket, id) }
 
 // guard makes the removal of a recorded identity wait for a confirmation.
 func (t *tx) guard(id string, cause wire.Cause) error {

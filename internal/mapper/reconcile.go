@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -173,7 +174,8 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		}
 		t.guarded = x.guarded(it.id)
 		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
-		t.status = append([]byte(nil), x.Bucket(statusBucket).Get([]byte(it.id))...)
+		status, _ := x.get(statusBucket, it.id)
+		t.status = bytes.Clone(status)
 		return nil
 	})
 	t.winner = choose(t.wants, t.record)

@@ -405,7 +405,8 @@ func TestStoreOfTheFirstAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.db.Update(func(b *bolt.Tx) error {
-			text, _, _ := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+			value, _ := (&tx{Tx: b}).get(metaBucket, string(metaKey))
+			text, _, _ := bytes.Cut(value, []byte("\n"))
 			old, err := sjson.DeleteBytes(bytes.Clone(text), "written")
 			return errors.Join(err, b.Bucket(metaBucket).Put(metaKey, old))
 		}); err != nil {

@@ -75,6 +75,9 @@ func (r *replay) operation(x *tx, text *script) error {
 		}
 		return x.setReport(k, &wire.Report{UID: uid, State: wire.Applied, Completed: []string{"", "Complete"}[n%2], Status: json.RawMessage(`{"n":1}`)})
 	case 8:
+		if n%3 == 0 { // the object has no status any more
+			return x.put(statusBucket, identity, nil)
+		}
 		return x.put(statusBucket, identity, []byte(`{"v":"`+content+`"}`))
 	case 9:
 		s := wire.Settings{PruneMaxPercent: n % 100, Purge: n%16 == 0}

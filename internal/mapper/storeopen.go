@@ -226,7 +226,8 @@ func (t *tx) putMeta() error {
 // readMeta reads meta and compares it with its sum. The first agents wrote no sums: a
 // store of theirs has the sum of what is there, which is written with the next change.
 func readMeta(b *bolt.Tx) (*meta, error) {
-	text, sum, summed := bytes.Cut(b.Bucket(metaBucket).Get(metaKey), []byte("\n"))
+	value, _ := (&tx{Tx: b}).get(metaBucket, string(metaKey))
+	text, sum, summed := bytes.Cut(value, []byte("\n"))
 	m := &meta{}
 	if !summed && !gjson.GetBytes(text, "written").Exists() {
 		if err := json.Unmarshal(text, m); err != nil {

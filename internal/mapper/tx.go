@@ -18,6 +18,23 @@ type tx struct {
 	meta *meta
 }
 
+// get returns the value of a key, which is valid until the transaction ends, and
+// whether there is one. It is the only way by which values are looked up: of one that
+// is empty and was put in this transaction bbolt's Get returns nil, as of none.
+func (t *tx) get(bucket []byte, k string) (v []byte, ok bool) {
+	found, v := t.Bucket(bucket).Cursor().Seek([]byte(k))
+	if found == nil || string(found) != k {
+		return nil, false
+	}
+	return v, true
+}
+
+// has says whether a key has a value.
+func (t *tx) has(bucket []byte, k string) bool {
+	_, ok := t.get(bucket, k)
+	return ok
+}
+
 func (t *tx) putJSON(bucket []byte, k string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -41,7 +58,7 @@ func (t *tx) remove(bucket []byte, k string) error {
 }
 
 func (t *tx) unwrite(bucket []byte, k string) {
-	if old := t.Bucket(bucket).Get([]byte(k)); old != nil {
+	if old, ok := t.get(bucket, k); ok {
 		t.meta.Written = t.meta.Written.Sub(writtenSum(bucket, k, old))
 	}
 }
@@ -56,8 +73,8 @@ func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
 
 // getJSON reads a value into v; false if there is none.
 func (t *tx) getJSON(bucket []byte, k string, v any) (bool, error) {
-	b := t.Bucket(bucket).Get([]byte(k))
-	if b == nil {
+	b, ok := t.get(bucket, k)
+	if !ok {
 		return false, nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
@@ -69,8 +86,8 @@ func (t *tx) getJSON(bucket []byte, k string, v any) (bool, error) {
 // want returns the desired entry of a key and the object's bytes, which are
 // valid until the transaction ends; nil if there is none.
 func (t *tx) want(k string) (*want, []byte, error) {
-	b := t.Bucket(desiredBucket).Get([]byte(k))
-	if b == nil {
+	b, ok := t.get(desiredBucket, k)
+	if !ok {
 		return nil, nil, nil
 	}
 	w, object, err := decodeWant(b)
@@ -84,7 +101,8 @@ func (t *tx) want(k string) (*want, []byte, error) {
 // entry, which is a twentieth of a full sync. They are valid until the transaction
 // ends.
 func (t *tx) object(k string) []byte {
-	_, object, _ := bytes.Cut(t.Bucket(desiredBucket).Get([]byte(k)), []byte("\n"))
+	entry, _ := t.get(desiredBucket, k)
+	_, object, _ := bytes.Cut(entry, []byte("\n"))
 	return object
 }
 
@@ -151,7 +169,7 @@ func (t *tx) report(k string) (*wire.Report, error) {
 // does not have it yet.
 func (t *tx) setReport(k string, r *wire.Report) error {
 	if r == nil {
-		if t.Bucket(reportBucket).Get([]byte(k)) == nil {
+		if !t.has(reportBucket, k) {
 			return nil
 		}
 		if err := t.remove(reportBucket, k); err != nil {
@@ -165,11 +183,10 @@ func (t *tx) setReport(k string, r *wire.Report) error {
 
 // markUnsent notes that the hub is to be told the report of a key, or its absence.
 func (t *tx) markUnsent(k string) error {
-	b := t.Bucket(unsentBucket)
-	if b.Get([]byte(k)) == nil {
+	if !t.has(unsentBucket, k) {
 		t.meta.Unsent++
 	}
-	seq, err := b.NextSequence()
+	seq, err := t.Bucket(unsentBucket).NextSequence()
 	if err != nil {
 		return err
 	}
@@ -179,7 +196,7 @@ func (t *tx) markUnsent(k string) error {
 // sent notes that the hub has the report of a key as it was when it had that
 // number; there may be something newer.
 func (t *tx) sent(k string, seq []byte) error {
-	if !bytes.Equal(t.Bucket(unsentBucket).Get([]byte(k)), seq) {
+	if now, ok := t.get(unsentBucket, k); !ok || !bytes.Equal(now, seq) {
 		return nil
 	}
 	t.meta.Unsent--

@@ -252,7 +252,7 @@ func TestWalkCut(t *testing.T) {
 
 func (s *session) has(t *testing.T, k string) (has bool) {
 	t.Helper()
-	if err := s.store.view(func(x *tx) error { has = x.Bucket(desiredBucket).Get([]byte(k)) != nil; return nil }); err != nil {
+	if err := s.store.view(func(x *tx) error { has = x.has(desiredBucket, k); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return has

@@ -1,0 +1,32 @@
+package mapper
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// TestModelStatus has an object's status go and come again faster than the store
+// commits, and kills the agent: its store makes sense.
+func TestModelStatus(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer func() { w.stop(true) }()
+		settled := func(what string) {
+			t.Helper()
+			if err := w.settle(true); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		const returnStatus, status = 16, 9
+		id := identities[2]
+		w.edit(id, returnStatus, 1)
+		settled("placed")
+		for _, c := range []int{2, 3, 7} { // a status; none and another one, twice
+			w.tamper(id, status, c)
+		}
+		settled("its status has changed")
+		w.start(w.stop(false))
+		settled("killed")
+	})
+}
