@@ -1,14 +1,13 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -22,24 +21,20 @@ const (
 	maxReportsBytes = 8 << 20
 	// maxReport is what a report may take in the log; a status above it is refused.
 	maxReport = 512 << 10
-	// reportLinger is how long a report waits for others to share its
-	// transaction, which keeps one change at many locations at few transactions.
-	reportLinger = 100 * time.Millisecond
-	reportQueue  = 1000
 )
 
 // serveReports takes a batch of reports into the log.
 func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
-	// What is reported of a location that is removed meanwhile is not kept.
-	location, _ := h.table.Get(locationKey(l))
-	if location == nil {
-		h.refuse(w, r, notFound(r.URL.Path))
+	guard, err := h.whileThere(l)
+	if err != nil {
+		h.refuse(w, r, err)
 		return
 	}
-	guard := store.Guard{Key: location.Key, CreateRev: location.CreateRev}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
+	// What is newer than the request's beginning is not replaced by it.
+	seen := h.table.Snapshot()
 	var answer wire.ReportsAnswer
-	var ops []store.Op
+	var changes []store.Change
 	for {
 		var line wire.ReportLine
 		err := body.Decode(&line)
@@ -47,7 +42,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 			break
 		}
 		if err != nil {
-			h.refuse(w, r, badRequest("report %d: %v", len(ops), err))
+			h.refuse(w, r, badRequest("report %d: %v", len(changes), err))
 			return
 		}
 		op, err := h.reportOp(l, line)
@@ -55,14 +50,10 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})
 			continue
 		}
-		if row, _ := h.table.Get(op.Key); row == nil && op.Value == nil || row != nil && slices.Equal(row.Value, op.Value) {
-			continue
-		}
-		ops = append(ops, op)
+		changes = append(changes, changeOf(op, seen.Get(op.Key)))
 	}
-	answer.Revision = h.table.Rev()
-	if len(ops) > 0 {
-		rev, err := h.reports.write(r.Context(), guard, ops)
+	if answer.Revision = h.table.Rev(); len(changes) > 0 {
+		rev, err := h.reports.write(r.Context(), guard, changes)
 		if err != nil {
 			h.refuse(w, r, err)
 			return
@@ -70,6 +61,42 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 		answer.Revision = rev
 	}
 	writeJSON(w, answer)
+}
+
+// whileThere is the condition that a location is still there: what is reported of
+// one that is removed meanwhile is not kept.
+func (h *Hub) whileThere(l key.Location) (store.Guard, error) {
+	location, _ := h.table.Get(locationKey(l))
+	if location == nil {
+		return store.Guard{}, notFound(agentPrefix + string(l))
+	}
+	return store.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
+}
+
+// settleReports makes the table show the reports of a location that are under way,
+// also of requests that have ended: who compares must not find what is replaced
+// right after.
+func (h *Hub) settleReports(ctx context.Context, l key.Location) error {
+	guard, err := h.whileThere(l)
+	if err != nil {
+		return err
+	}
+	if moved, err := h.reports.settle(ctx, guard); err != nil || !moved {
+		return err
+	}
+	return h.waitCommitted(ctx)
+}
+
+// changeOf makes a change of a write: nothing is written again that is there, but
+// it is made sure, in turn with what else is to be written, that it stays.
+func changeOf(op store.Op, seen *table.Row) store.Change {
+	c := store.Change{Op: op}
+	if seen == nil {
+		c.Keep = op.Value == nil
+		return c
+	}
+	c.Seen, c.Keep = seen.ModRev, op.Value != nil && bytes.Equal(seen.Value, op.Value)
+	return c
 }
 
 // reportOp checks one line and makes it a write. A location can only ever
@@ -157,108 +184,4 @@ func (h *Hub) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Lo
 			return
 		}
 	}
-}
-
-// reportWriter puts the reports of many agents into shared transactions.
-type reportWriter struct {
-	log    *store.Log
-	linger time.Duration
-	queue  chan reportBatch
-}
-
-type reportBatch struct {
-	guard store.Guard
-	ops   []store.Op
-	done  chan<- reportResult
-}
-
-type reportResult struct {
-	rev int64
-	err error
-}
-
-func newReportWriter(log *store.Log) *reportWriter {
-	return &reportWriter{log: log, linger: reportLinger, queue: make(chan reportBatch, reportQueue)}
-}
-
-// write returns the revision that holds the reports.
-func (w *reportWriter) write(ctx context.Context, guard store.Guard, ops []store.Op) (int64, error) {
-	done := make(chan reportResult, 1)
-	select {
-	case w.queue <- reportBatch{guard, ops, done}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	select {
-	case r := <-done:
-		return r.rev, r.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// run writes until the context ends.
-func (w *reportWriter) run(ctx context.Context) error {
-	for {
-		select {
-		case first := <-w.queue:
-			w.flush(ctx, w.collect(ctx, first))
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// collect waits for more until a transaction is full or the first has waited long enough.
-func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportBatch {
-	const full = 100
-	batches, n := []reportBatch{first}, len(first.ops)
-	timer := time.NewTimer(w.linger)
-	defer timer.Stop()
-	for n < full {
-		select {
-		case b := <-w.queue:
-			batches, n = append(batches, b), n+len(b.ops)
-		case <-timer.C:
-			return batches
-		case <-ctx.Done():
-			return batches
-		}
-	}
-	return batches
-}
-
-// flush writes batches together, or, if that fails, each by itself: what is
-// wrong with one must not keep out the others.
-func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
-	rev, err := w.together(ctx, batches)
-	for _, b := range batches {
-		if err != nil && len(batches) > 1 {
-			rev, err := w.together(ctx, []reportBatch{b})
-			b.done <- reportResult{rev, err}
-			continue
-		}
-		b.done <- reportResult{rev, err}
-	}
-}
-
-func (w *reportWriter) together(ctx context.Context, batches []reportBatch) (int64, error) {
-	var ops []store.Op
-	var guards []store.Guard
-	at := map[string]int{}
-	for _, b := range batches {
-		if !slices.Contains(guards, b.guard) {
-			guards = append(guards, b.guard)
-		}
-		for _, op := range b.ops {
-			// etcd refuses a key twice in one transaction; the newest counts.
-			if i, ok := at[op.Key]; ok {
-				ops[i] = op
-				continue
-			}
-			at[op.Key] = len(ops)
-			ops = append(ops, op)
-		}
-	}
-	return w.log.Write(ctx, ops, guards...)
 }

@@ -99,6 +99,12 @@ func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
+	if of.reports && walk.At == 0 {
+		if err := h.settleReports(r.Context(), of.location); err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+	}
 	index, err := h.indexAt(of, walk.At)
 	if err != nil {
 		h.refuse(w, r, err)

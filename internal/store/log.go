@@ -9,7 +9,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -92,65 +91,6 @@ func (l *Log) Committed(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
 	}
 	return r.Header.Revision, nil
-}
-
-// Op is one write of a batch. A nil Value deletes.
-type Op struct {
-	Key   string
-	Value []byte
-}
-
-// Guard is a condition of a batch: a key exists and was made at a revision, or,
-// with revision 0, it does not exist.
-type Guard struct {
-	Key       string
-	CreateRev int64
-}
-
-// ErrGuard says that a guard of a batch did not hold.
-var ErrGuard = errors.New("what the write depends on has changed")
-
-const (
-	maxBatchOps   = 100
-	maxBatchBytes = 1 << 20
-)
-
-// Write makes writes in as few transactions as the limits on their size allow,
-// in order, and returns the revision that holds the last one. It stops with
-// ErrGuard at the first transaction for which a guard does not hold.
-//
-// Only keys whose readers resume by position within a revision may share one:
-// objects are written alone, by Put.
-func (l *Log) Write(ctx context.Context, ops []Op, guards ...Guard) (int64, error) {
-	conditions := make([]clientv3.Cmp, 0, len(guards))
-	for _, g := range guards {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(Prefix+g.Key), "=", g.CreateRev))
-	}
-	var rev int64
-	for len(ops) > 0 {
-		n, size := 0, 0
-		for n < len(ops) && n < maxBatchOps && (n == 0 || size+len(ops[n].Key)+len(ops[n].Value) <= maxBatchBytes) {
-			size += len(ops[n].Key) + len(ops[n].Value)
-			n++
-		}
-		txn := make([]clientv3.Op, 0, n)
-		for _, op := range ops[:n] {
-			if op.Value == nil {
-				txn = append(txn, clientv3.OpDelete(Prefix+op.Key))
-			} else {
-				txn = append(txn, clientv3.OpPut(Prefix+op.Key, string(op.Value)))
-			}
-		}
-		r, err := l.client.Txn(ctx).If(conditions...).Then(txn...).Commit()
-		if err != nil {
-			return rev, fmt.Errorf("write %d keys from %.200q on: %w", n, ops[0].Key, err)
-		}
-		if !r.Succeeded {
-			return rev, ErrGuard
-		}
-		rev, ops = r.Header.Revision, ops[n:]
-	}
-	return rev, nil
 }
 
 // Put writes one key if it was last written at a revision (0: if it does not

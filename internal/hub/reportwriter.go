@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/store"
+)
+
+const (
+	// reportLinger is how long a report waits for others to share its
+	// transaction, which keeps one change at many locations at few transactions.
+	reportLinger = 100 * time.Millisecond
+	reportQueue  = 1000
+	// fullReports is how many reports are worth no more waiting for others.
+	fullReports = 100
+)
+
+// reportWriter puts the reports of many agents into shared transactions, in the
+// order in which they arrive. What a location no longer says is not written: a
+// batch whose request has ended is dropped, and a report that somebody else has
+// written since its request began is not replaced.
+type reportWriter struct {
+	log    *store.Log
+	linger time.Duration
+	queue  chan reportBatch
+
+	mu sync.Mutex
+	// under counts the batches that are under way, by the key of their location.
+	under map[string]int
+}
+
+type reportBatch struct {
+	// request is whose end drops the batch.
+	request context.Context
+	guard   store.Guard
+	changes []store.Change
+	done    chan<- reportResult
+}
+
+type reportResult struct {
+	rev int64
+	err error
+}
+
+func newReportWriter(log *store.Log) *reportWriter {
+	return &reportWriter{log: log, linger: reportLinger, queue: make(chan reportBatch, reportQueue), under: map[string]int{}}
+}
+
+// errStaleReports says that the reports of a batch are older than what is there.
+func errStaleReports() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Message: "another report of the same object was written meanwhile: send what is true now",
+	}}
+}
+
+// write returns the revision that holds the changes, which are reports of one
+// location.
+func (w *reportWriter) write(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
+	done := make(chan reportResult, 1)
+	w.count(guard, 1)
+	select {
+	case w.queue <- reportBatch{ctx, guard, changes, done}:
+	case <-ctx.Done():
+		w.count(guard, -1)
+		return 0, ctx.Err()
+	}
+	select {
+	case r := <-done:
+		return r.rev, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// settle waits until nothing of a location is under way that was when it was called.
+// moved says that something was, so that the log has perhaps gone on.
+func (w *reportWriter) settle(ctx context.Context, guard store.Guard) (moved bool, err error) {
+	w.mu.Lock()
+	quiet := w.under[guard.Key] == 0
+	w.mu.Unlock()
+	if quiet {
+		return false, nil
+	}
+	_, err = w.write(ctx, guard, nil)
+	return true, err
+}
+
+func (w *reportWriter) count(guard store.Guard, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.under[guard.Key] += n; w.under[guard.Key] == 0 {
+		delete(w.under, guard.Key)
+	}
+}
+
+// run writes until the context ends.
+func (w *reportWriter) run(ctx context.Context) error {
+	for {
+		select {
+		case first := <-w.queue:
+			w.flush(ctx, w.collect(ctx, first))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// collect waits for more until a transaction is full or the first has waited long enough.
+func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportBatch {
+	batches, n := []reportBatch{first}, len(first.changes)
+	timer := time.NewTimer(w.linger)
+	defer timer.Stop()
+	for n < fullReports {
+		select {
+		case b := <-w.queue:
+			batches, n = append(batches, b), n+len(b.changes)
+		case <-timer.C:
+			return batches
+		case <-ctx.Done():
+			return batches
+		}
+	}
+	return batches
+}
+
+// flush writes batches together, or, if that fails, each by itself: what is
+// wrong with one must not keep out the others.
+func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
+	results := w.together(ctx, batches)
+	for i, b := range batches {
+		if results[i].err != nil && len(batches) > 1 {
+			results[i] = w.together(ctx, batches[i:i+1])[0]
+		}
+		b.done <- results[i]
+		w.count(b.guard, -1)
+	}
+}
+
+// together writes those batches that somebody waits for still.
+func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []reportResult {
+	var changes []store.Change
+	var guards []store.Guard
+	at := map[string]int{}
+	for _, b := range batches {
+		if b.request.Err() != nil || len(b.changes) == 0 {
+			continue
+		}
+		if !slices.Contains(guards, b.guard) {
+			guards = append(guards, b.guard)
+		}
+		for _, c := range b.changes {
+			// etcd refuses a key twice in one transaction; the newest counts.
+			if i, ok := at[c.Key]; ok {
+				changes[i] = c
+				continue
+			}
+			at[c.Key] = len(changes)
+			changes = append(changes, c)
+		}
+	}
+	rev, stale, err := w.log.WriteChanges(ctx, changes, guards...)
+	isStale := func(c store.Change) bool { return slices.Contains(stale, c.Key) }
+	results := make([]reportResult, len(batches))
+	for i, b := range batches {
+		switch results[i] = (reportResult{rev, err}); {
+		case b.request.Err() != nil: // nobody waits for the answer
+			results[i].err = nil
+		case err == nil && slices.ContainsFunc(b.changes, isStale):
+			results[i].err = errStaleReports()
+		}
+	}
+	return results
+}

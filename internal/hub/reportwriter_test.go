@@ -1,0 +1,189 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+)
+
+// reporting is a hub with a location whose reports tests write themselves, in an
+// order that they choose.
+type reporting struct {
+	*running
+	guard store.Guard
+	key   string
+}
+
+func newReporting(t *testing.T) *reporting {
+	t.Helper()
+	r := fixture(t)
+	guard, err := r.whileThere("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "one"}}
+	return &reporting{r, guard, key.Report{Location: "a", Origin: key.Placed, Object: object}.Key()}
+}
+
+// says is the change that a request makes that begins now; empty removes the report.
+func (r *reporting) says(value string) []store.Change {
+	r.t.Helper()
+	if err := r.waitCommitted(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	op := store.Op{Key: r.key}
+	if value != "" {
+		op.Value = []byte(value)
+	}
+	row, _ := r.table.Get(r.key)
+	return []store.Change{changeOf(op, row)}
+}
+
+// has fails unless the log has this report.
+func (r *reporting) has(want string) {
+	r.t.Helper()
+	if err := r.waitCommitted(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	got := ""
+	if row, _ := r.table.Get(r.key); row != nil {
+		got = string(row.Value)
+	}
+	if got != want {
+		r.t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
+// writer is a writer that does not write yet, as that of another hub would be.
+func (r *reporting) writer() (w *reportWriter, begin func()) {
+	r.t.Helper()
+	w = newReportWriter(r.log)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	begun := false
+	r.t.Cleanup(func() {
+		if cancel(); begun {
+			<-done
+		}
+	})
+	return w, func() {
+		begun = true
+		go func() { done <- w.run(ctx) }()
+	}
+}
+
+// queued puts a batch into a writer's queue, and returns what becomes of it.
+func queued(t *testing.T, ctx context.Context, w *reportWriter, guard store.Guard, changes []store.Change) <-chan error { //nolint:revive // t is first in helpers
+	t.Helper()
+	before, result := len(w.queue), make(chan error, 1)
+	go func() {
+		_, err := w.write(ctx, guard, changes)
+		result <- err
+	}()
+	for deadline := time.Now().Add(patience); len(w.queue) == before; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the batch is not in the queue")
+		}
+	}
+	return result
+}
+
+// TestCancelledReportsAreDropped shows that what a request wanted that has ended
+// is not written when its turn comes.
+func TestCancelledReportsAreDropped(t *testing.T) {
+	r := newReporting(t)
+	w, begin := r.writer()
+	ctx, cancel := context.WithCancel(t.Context())
+	old := queued(t, ctx, w, r.guard, r.says(`{"state":"Failed"}`))
+	cancel()
+	if err := <-old; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the cancelled request ended with %v", err)
+	}
+	moved := make(chan error, 1)
+	go func() {
+		_, err := w.settle(t.Context(), r.guard)
+		moved <- err
+	}()
+	begin()
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	r.has("")
+	if _, err := w.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.has(`{"state":"Applied"}`)
+}
+
+// TestReportsAreWrittenInOrder shows that the last one that an agent sent counts,
+// also if it says what is in the log when it is sent.
+func TestReportsAreWrittenInOrder(t *testing.T) {
+	for _, last := range []string{"", `{"state":"Applied"}`} {
+		t.Run("last "+last, func(t *testing.T) {
+			r := newReporting(t)
+			if last != "" {
+				if _, err := r.reports.write(t.Context(), r.guard, r.says(last)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, begin := r.writer()
+			older := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
+			newer := queued(t, t.Context(), w, r.guard, r.says(last))
+			begin()
+			if err := errors.Join(<-older, <-newer); err != nil {
+				t.Fatal(err)
+			}
+			r.has(last)
+		})
+	}
+}
+
+// TestReportsOfTwoHubs shows that what waited at one hub, be it that it has not
+// noticed that the agent is gone, does not replace what the agent told another.
+func TestReportsOfTwoHubs(t *testing.T) {
+	r := newReporting(t)
+	w, begin := r.writer()
+	stale := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
+	if _, err := r.reports.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+		t.Fatal(err)
+	}
+	begin()
+	if err := <-stale; !apierrors.IsConflict(err) {
+		t.Errorf("the stale batch ended with %v", err)
+	}
+	r.has(`{"state":"Applied"}`)
+}
+
+// TestStaleReportsKeepNobodyElseOut shows that only the batch that is stale fails.
+func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
+	r := newReporting(t)
+	w, begin := r.writer()
+	stale := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
+	var group errgroup.Group
+	const others = 120
+	for i := range others {
+		group.Go(func() error {
+			change := store.Change{Op: store.Op{Key: r.key + strconv.Itoa(i), Value: []byte(`{}`)}}
+			_, err := w.write(t.Context(), r.guard, []store.Change{change})
+			return err
+		})
+	}
+	if _, err := r.reports.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+		t.Fatal(err)
+	}
+	begin()
+	if err := group.Wait(); err != nil {
+		t.Errorf("another batch: %v", err)
+	}
+	if err := <-stale; !apierrors.IsConflict(err) {
+		t.Errorf("the stale batch ended with %v", err)
+	}
+}
