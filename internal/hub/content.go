@@ -26,8 +26,6 @@ func (h *Hub) contentOf(l key.Location) content {
 
 // renderer makes of a row what its locations get.
 type renderer interface {
-	// spaceExists says whether a space is there and not being deleted.
-	spaceExists(s key.Space) bool
 	// Digest is the digest of what Render returns, kept with the row's bytes.
 	Digest(row *table.Row, l key.Location) (wire.Sum, error)
 	Render(row *table.Row, l key.Location) (view.Rendered, error)
@@ -109,23 +107,21 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 	case before == nil && after == nil:
 		return f, nil, nil, false
 	case after == nil:
-		return wire.Frame{Del: &wire.Del{Key: before.key, UID: before.uid, Cause: c.causeOf(ch)}}, before, nil, true
+		return wire.Frame{Del: c.del(ch, before)}, before, nil, true
 	case before != nil && before.sum() == after.sum():
 		return f, before, after, false
 	}
 	return c.frame(ch.Cur, after), before, after, true
 }
 
-// causeOf tells a user's deletion of an object, also by way of its namespace,
-// from one that follows from policy. The deletion of a whole space is policy.
-func (c content) causeOf(ch table.Change) wire.Cause {
-	if ch.Cur != nil && !ch.Cur.Meta.Deleting {
-		return wire.Unassigned
+// del is what the location is told of a row that it no longer is to have.
+func (c content) del(ch table.Change, was *entry) *wire.Del {
+	by, named := placement.LetGo(ch, string(c.location))
+	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: by}
+	if named {
+		d.Cause = wire.Deleted
 	}
-	if o, err := key.ParseObject(ch.Row().Key); err == nil && !c.renderer.spaceExists(o.Space) {
-		return wire.Unassigned
-	}
-	return wire.Deleted
+	return d
 }
 
 // total is the root and the size of the content that rows make.

@@ -105,7 +105,7 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 	snapshot := h.table.Snapshot()
 	row := snapshot.Get(placementKey(p))
 	resolved, ok := placement.StatusOf(snapshot, p.Space, p.Name)
-	if row == nil || !ok {
+	if row == nil || !ok || !h.spaceExists(p.Space) {
 		return nil
 	}
 	counts := h.tally.Placement(p)

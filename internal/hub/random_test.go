@@ -21,6 +21,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // TestRandomLife lets users do random things in two spaces with three
@@ -37,9 +38,18 @@ func TestRandomLife(t *testing.T) {
 		r.addLocation(name, map[string]string{"where": "x"})
 		l.agents[name] = &follower{agent: r.join(name), have: holding{}}
 	}
+	before := readTruth(t, r)
 	for step := range 150 {
-		what := l.act()
+		what, cause := l.act()
 		truth := readTruth(t, r)
+		for name, f := range l.agents {
+			for k := range before.assigned(name) {
+				if !truth.assigned(name)[k] {
+					f.causes = append(f.causes, k+" "+string(cause))
+				}
+			}
+		}
+		before = truth
 		for s, w := range l.watches {
 			l.checkSpace(step, what, s, truth, w)
 		}
@@ -59,15 +69,17 @@ type life struct {
 // pick chooses one of some words.
 func (l *life) pick(words ...string) string { return words[l.rng.IntN(len(words))] }
 
-// act does something that a user might; that it is refused is fine.
-func (l *life) act() string {
+// act does something that a user might; that it is refused is fine. What goes
+// thereby goes for the cause.
+func (l *life) act() (did string, cause wire.Cause) {
+	cause = wire.Unassigned
 	s := key.Space(l.pick("s1", "s2"))
 	space := l.r.space(s)
 	configMaps := space.Resource(configMapsGVR).Namespace("default")
 	name, ctx := l.pick("c1", "c2", "c3", "c4"), l.r.t.Context()
 	var err error
 	var what string
-	switch l.rng.IntN(12) {
+	switch l.rng.IntN(13) {
 	case 0, 1, 2:
 		what = "create " + name
 		labels := map[string]string{"what": l.pick("a", "b", "none")}
@@ -77,7 +89,7 @@ func (l *life) act() string {
 		body := fmt.Sprintf(`{"data":{"k":"%d"},"metadata":{"labels":{"what":%q}}}`, l.rng.IntN(3), l.pick("a", "b", "none"))
 		_, err = configMaps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 	case 5:
-		what = "delete " + name
+		what, cause = "delete "+name, wire.Deleted
 		err = configMaps.Delete(ctx, name, metav1.DeleteOptions{})
 	case 6:
 		placement := l.pick("p1", "p2")
@@ -89,7 +101,7 @@ func (l *life) act() string {
 		}})
 		_, err = space.Resource(placementsGVR).Apply(ctx, placement, u, metav1.ApplyOptions{FieldManager: "life", Force: true})
 	case 7:
-		what = "unplace"
+		what, cause = "unplace", wire.Deleted
 		err = space.Resource(placementsGVR).Delete(ctx, l.pick("p1", "p2"), metav1.DeleteOptions{})
 	case 8:
 		what = "relabel a location"
@@ -110,11 +122,37 @@ func (l *life) act() string {
 	case 11:
 		what = "do not customize"
 		err = space.Resource(customizersGVR).Delete(ctx, l.pick("z1", "z2"), metav1.DeleteOptions{})
+	case 12:
+		what = "make the space again"
+		l.makeAgain(s)
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 		l.r.t.Fatalf("%s: %v", what, err)
 	}
-	return string(s) + ": " + what
+	return string(s) + ": " + what, cause
+}
+
+// makeAgain deletes a space and, once it can be had again, makes it anew.
+func (l *life) makeAgain(s key.Space) {
+	l.r.t.Helper()
+	spaces := l.r.space(key.Root).Resource(spacesGVR)
+	if err := spaces.Delete(l.r.t.Context(), string(s), metav1.DeleteOptions{}); err != nil {
+		l.r.t.Fatal(err)
+	}
+	l.r.eventually(func() string {
+		if _, err := spaces.Get(l.r.t.Context(), string(s), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return "the space is still there"
+		}
+		return ""
+	})
+	l.r.addSpace(s)
+	l.r.eventually(func() string { // its loop has not seen it
+		if _, err := l.r.space(s).Resource(namespacesGVR).Get(l.r.t.Context(), "default", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	l.watches[s] = &watcher{seen: map[string]string{}}
 }
 
 // truth is what etcd holds, read without any of the hub's own code.
@@ -192,6 +230,20 @@ func (tr truth) released(s key.Space, cm map[string]any, l key.Location) string 
 		paths[dig(z, "spec", "rules").([]any)[0].(map[string]any)["path"].(string)] = true
 	}
 	return strings.Join(slices.Sorted(maps.Keys(paths)), "\n")
+}
+
+// assigned are the ConfigMaps that the placements of their spaces place at a
+// location, also those that are held there or another space's is in place of.
+func (tr truth) assigned(l key.Location) map[string]bool {
+	all := map[string]bool{}
+	for _, s := range []key.Space{"s1", "s2"} {
+		for name, cm := range tr.below("o/" + string(s) + "/core/configmaps/default/") {
+			if placed, _ := tr.placed(s, cm, l); placed {
+				all[string(s)+"/core/configmaps/default/"+name] = true
+			}
+		}
+	}
+	return all
 }
 
 // content is what a location is to have, object by object: JSON without what
@@ -313,6 +365,8 @@ type follower struct {
 	have   holding
 	rev    int64
 	marker string
+	// causes are those of what has gone since, in order, as "KEY CAUSE".
+	causes []string
 }
 
 func (l *life) checkLocation(step int, what string, name key.Location, tr truth, f *follower) {
@@ -346,7 +400,12 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	case hello.Hello == nil:
 		t.Fatalf("step %d: %s got %+v", step, name, hello)
 	case hello.Hello.Resumed:
-		mark := f.have.toMark(s, hello.Hello.Revision)
+		mark, causes := f.have.causes(s, hello.Hello.Revision)
+		slices.Sort(causes)
+		slices.Sort(f.causes)
+		if !slices.Equal(causes, f.causes) {
+			t.Fatalf("step %d (%s): %s hears %q, want %q", step, what, name, causes, f.causes)
+		}
 		f.rev, f.marker = mark.Revision, mark.Marker
 	case f.have.root() != hello.Hello.Root:
 		_, mark := f.agent.walk(f.have)
@@ -355,6 +414,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 		f.rev, f.marker = hello.Hello.Revision, hello.Hello.Marker
 	}
 	s.close()
+	f.causes = nil
 	rows, _ := l.r.table.Members(string(name))
 	is := content{location: name, renderer: l.r.Hub}
 	for _, row := range rows {

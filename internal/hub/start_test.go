@@ -120,6 +120,7 @@ var (
 	locationsGVR   = v1alpha1.GroupVersion.WithResource("locations")
 	placementsGVR  = v1alpha1.GroupVersion.WithResource("placements")
 	customizersGVR = v1alpha1.GroupVersion.WithResource("customizers")
+	namespacesGVR  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	configMapsGVR  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
@@ -309,12 +310,22 @@ func (h holding) apply(f wire.Frame) {
 // mark's root and count on the way.
 func (h holding) toMark(s *stream, rev int64) wire.Mark {
 	s.t.Helper()
+	mark, _ := h.causes(s, rev)
+	return mark
+}
+
+// causes is toMark, and lists what goes as "KEY CAUSE".
+func (h holding) causes(s *stream, rev int64) (mark wire.Mark, causes []string) {
+	s.t.Helper()
 	for {
 		f, ok := s.next()
 		if !ok {
 			s.t.Fatal("the stream ended")
 		}
 		h.apply(f)
+		if f.Del != nil {
+			causes = append(causes, f.Del.Key+" "+string(f.Del.Cause))
+		}
 		if f.Mark == nil {
 			continue
 		}
@@ -322,7 +333,7 @@ func (h holding) toMark(s *stream, rev int64) wire.Mark {
 			s.t.Fatalf("at revision %d the agent has %d objects with root %s, the hub says %d with %s", f.Mark.Revision, len(h), root, f.Mark.Count, f.Mark.Root)
 		}
 		if f.Mark.Revision >= rev {
-			return *f.Mark
+			return *f.Mark, causes
 		}
 	}
 }

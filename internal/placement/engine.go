@@ -24,6 +24,9 @@ type Engine struct {
 	customizers map[key.Space]policies[*customizer]
 	// locations are those that are there, with their labels.
 	locations map[string]table.Labels
+	// going are the spaces that are being deleted: nothing of them is placed any
+	// more, so that what is left of them goes without anybody hearing of it.
+	going map[key.Space]struct{}
 	// direct has, by location, the keys of the objects whose annotation names it,
 	// whether or not the location is there.
 	direct      map[string]map[string]struct{}
@@ -47,6 +50,7 @@ func (e *Engine) Reset() {
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
 		locations:   map[string]table.Labels{},
+		going:       map[key.Space]struct{}{},
 		direct:      map[string]map[string]struct{}{},
 		claims:      claims{},
 	}
@@ -58,6 +62,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		Engine:    e,
 		state:     state,
 		recheck:   map[reach]struct{}{},
+		ended:     map[key.Space][]string{},
 		evaluated: map[string]struct{}{},
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
@@ -74,7 +79,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 // evaluate gives the Membership of an object without regard to other spaces;
 // nil if nothing places it.
 func (e *Engine) evaluate(s subject) *Membership {
-	if stays(s.Object, s.row) != "" {
+	if _, going := e.going[s.Space]; going || stays(s.Object, s.row) != "" {
 		return nil
 	}
 	var sources []Source

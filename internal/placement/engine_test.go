@@ -59,7 +59,7 @@ func checkEngine(t *testing.T, f focus) {
 			"change": func(t *rapid.T) {
 				rev++
 				var updates []table.Update
-				seen := map[string]bool{}
+				seen, was := map[string]bool{}, maps.Clone(w)
 				for range rapid.IntRange(1, 6).Draw(t, "changes") {
 					seen[w.drawChange(t, f, rev)] = true
 				}
@@ -75,9 +75,38 @@ func checkEngine(t *testing.T, f focus) {
 					t.Fatal(err)
 				}
 				checkSame(t, before, tbl.Snapshot())
+				if got, want := letGo(t, tbl, rev), was.naiveLetGo(w); !maps.Equal(got, want) {
+					t.Fatalf("let go:\n got %v\nwant %v", got, want)
+				}
 			},
 		})
 	})
+}
+
+// letGo says why locations no longer have what they had before a revision, which is
+// the last.
+func letGo(t *rapid.T, tbl *table.Table, rev int64) map[string]string {
+	all := map[string]string{}
+	for _, l := range worldLocations {
+		sub, err := tbl.Subscribe(table.Of(l), rev-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, _, err := sub.Poll()
+		if sub.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range steps {
+			for _, ch := range step.Changes {
+				here := func(r *table.Row) bool { return r != nil && r.In != nil && r.In.Has(l) }
+				if here(ch.Prev) && !here(ch.Cur) {
+					by, named := LetGo(ch, l)
+					all[ch.Row().Key+" at "+l] = fmt.Sprintf("by %q, named %v", by, named)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // checkShared sees that equal memberships are one.

@@ -93,7 +93,8 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	e := Explanation{Object: object.Path(), Location: string(location)}
 	row := state.Get(object.Key())
 	locationRow := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(location)}}.Key())
-	e.Obstacles = obstacles(object, row, location, locationRow)
+	space := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(object.Space)}}.Key())
+	e.Obstacles = obstacles(space != nil && space.Meta.Deleting, object, row, location, locationRow)
 	if row == nil {
 		return e
 	}
@@ -139,8 +140,11 @@ func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq
 }
 
 // obstacles are what keeps any policy from placing an object at a location.
-func obstacles(object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
+func obstacles(going bool, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
 	var all []string
+	if going {
+		all = append(all, fmt.Sprintf("space %q is being deleted", object.Space))
+	}
 	if row == nil {
 		all = append(all, fmt.Sprintf("space %q has no such object", object.Space))
 	} else if why := stays(object, row); why != "" {

@@ -114,7 +114,7 @@ func (w world) naiveMembership(o key.Object) string {
 func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	x := w[o.Key()]
 	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
-	if x == nil || x.deleting || x.report != nil || o.Group == v1alpha1.Group || isEvent {
+	if x == nil || x.deleting || w.naiveGoing(o.Space) || x.report != nil || o.Group == v1alpha1.Group || isEvent {
 		return nil
 	}
 	var names []string
@@ -177,6 +177,40 @@ func (w world) naiveReleased(o key.Object, location string) string {
 		}
 	}
 	return strings.Join(slices.Sorted(maps.Keys(released)), "\n")
+}
+
+func (w world) naiveGoing(s key.Space) bool {
+	x := w[spaceAt(s).Key()]
+	return x != nil && x.deleting
+}
+
+// naiveLetGo says, of everything that the next world no longer has where this one
+// had it, by which Placement that was and whether somebody has said so by name.
+func (w world) naiveLetGo(next world) map[string]string {
+	gone := func(k string) bool { return next[k] == nil || next[k].deleting }
+	all := map[string]string{}
+	for k := range w {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			continue
+		}
+		for _, l := range w.naiveLocationsOf(o) {
+			if slices.Contains(next.naiveLocationsOf(o), l) {
+				continue
+			}
+			var by []string
+			ended := true
+			for _, s := range w.naiveSources(o) {
+				if slices.Contains(s.locations, l) {
+					by = append(by, s.placement)
+					ended = ended && s.placement != "" && gone(placementAt(o.Space, s.placement).Key()) && !next.naiveGoing(o.Space)
+				}
+			}
+			by = append(slices.DeleteFunc(by, func(s string) bool { return s == "" }), "")
+			all[k+" at "+l] = fmt.Sprintf("by %q, named %v", by[0], ended || gone(k))
+		}
+	}
+	return all
 }
 
 func (w world) naiveLocationIsThere(l string) bool {

@@ -20,9 +20,12 @@ type step struct {
 	placed     []change // Placements
 	customized []change // Customizers
 	located    []change // Locations
+	spaces     []change // Spaces
 	namespaces []change
 	reports    []table.Change
 
+	// ended are the names of the Placements whose own deletion ended them, by space.
+	ended map[key.Space][]string
 	// recheck are the parts of spaces whose objects have to be evaluated again.
 	recheck map[reach]struct{}
 	// evaluated are the keys of the objects that have been, in this step.
@@ -56,6 +59,8 @@ func (s *step) sort(changes []table.Change) {
 			switch {
 			case o.Resource == key.Locations && o.Space == key.Root:
 				s.located = append(s.located, change{o, c})
+			case o.Resource == key.Spaces && o.Space == key.Root:
+				s.spaces = append(s.spaces, change{o, c})
 			case o.Resource == key.Placements:
 				s.placed = append(s.placed, change{o, c})
 			case o.Resource == key.Customizers:
@@ -70,7 +75,9 @@ func (s *step) sort(changes []table.Change) {
 // updatePolicies brings the compiled policies to the new state and notes which
 // objects that may concern.
 func (s *step) updatePolicies() {
+	s.updateSpaces()
 	moved := s.updateLocations()
+	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, compile, compiled)
 	updateKind(s, s.customized, s.customizers, compileCustomizer, compiled)
@@ -90,6 +97,36 @@ func (s *step) updatePolicies() {
 }
 
 func (s *step) reaches(r reach) { s.recheck[r] = struct{}{} }
+
+// updateSpaces notes which spaces are being deleted.
+func (s *step) updateSpaces() {
+	for _, c := range s.spaces {
+		space := key.Space(c.Name)
+		_, was := s.going[space]
+		going := c.Cur != nil && c.Cur.Meta.Deleting
+		switch {
+		case going == was:
+			continue
+		case going:
+			s.going[space] = struct{}{}
+		default:
+			delete(s.going, space)
+		}
+		s.reaches(reach{prefix: key.SpacePrefix(space)})
+	}
+}
+
+// noteEnded notes the Placements that somebody has deleted, in order. One that goes
+// with its space is not among them: nobody has named it.
+func (s *step) noteEnded() {
+	for _, c := range s.placed {
+		_, there := s.placements[c.Space].find(c.Name)
+		_, going := s.going[c.Space]
+		if there && !going && (c.Cur == nil || c.Cur.Meta.Deleting) {
+			s.ended[c.Space] = append(s.ended[c.Space], c.Name)
+		}
+	}
+}
 
 // updateLocations returns the names of those that came, went, or have other labels.
 func (s *step) updateLocations() []string {
@@ -274,11 +311,11 @@ func (s *step) settle() []table.Assignment {
 		if row == nil {
 			continue
 		}
-		a := table.Assignment{Key: k}
+		a := table.Assignment{Key: k, Ended: s.ended[o.Space]}
 		if m := s.claims.as(o); m != nil {
 			a.In = s.memberships.owned(m, s.ownersOf(o, m))
 		}
-		if a.In != row.In {
+		if a.In != row.In || a.Ended != nil {
 			assignments = append(assignments, a)
 		}
 	}

@@ -67,6 +67,10 @@ func locationAt(name string) key.Object {
 	return objectAt(key.Root, v1alpha1.Group, "locations", "", name)
 }
 
+func spaceAt(s key.Space) key.Object {
+	return objectAt(key.Root, v1alpha1.Group, "spaces", "", string(s))
+}
+
 func placementAt(space key.Space, name string) key.Object {
 	return objectAt(space, v1alpha1.Group, "placements", "", name)
 }
@@ -92,11 +96,11 @@ type focus struct {
 }
 
 func everything() focus {
-	return focus{[]string{locating, placing, placing, customizing, reporting, writing, writing}, worldObjects(), 1}
+	return focus{[]string{spacing, locating, placing, placing, customizing, reporting, writing, writing}, worldObjects(), 1}
 }
 
 func competition() focus {
-	f := focus{[]string{locating, reporting, reporting, reporting, writing, writing, writing}, nil, 3}
+	f := focus{[]string{spacing, locating, reporting, reporting, reporting, writing, writing, writing}, nil, 3}
 	for _, s := range worldSpaces {
 		f.objects = append(f.objects, objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "namespaces", "", "n1"))
 	}
@@ -104,6 +108,7 @@ func competition() focus {
 }
 
 const (
+	spacing     = "space"
 	locating    = "location"
 	placing     = "placement"
 	customizing = "customizer"
@@ -233,6 +238,8 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	var k string
 	next := thing{createRev: rev, uid: fmt.Sprintf("u%d", rev)}
 	switch rapid.SampledFrom(f.kinds).Draw(t, "kind of change") {
+	case spacing:
+		k = spaceAt(rapid.SampledFrom(worldSpaces).Draw(t, "space")).Key()
 	case locating:
 		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
 		next.labels = drawLabels(t)

@@ -90,7 +90,7 @@ func (d *testDeriver) Derive(state Reader, changes []Change) []Assignment {
 			in = d.made[names]
 		}
 		if changed[row.Key] && in != nil || !changed[row.Key] && in != row.In {
-			all = append(all, Assignment{row.Key, in})
+			all = append(all, Assignment{Key: row.Key, In: in})
 		}
 		return true
 	})

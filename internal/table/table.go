@@ -59,6 +59,9 @@ type Membership interface {
 // Cur when it went. A change of membership alone shares the Entry.
 type Change struct {
 	Prev, Cur *Row
+	// Ended are the policies that ended in this revision by their own deletion and
+	// may have been what the row belonged by, as the Deriver names them; nil: none.
+	Ended []string
 }
 
 // Row is the current row, or the last one of a row that went.
@@ -98,6 +101,9 @@ type Reader interface {
 type Assignment struct {
 	Key string
 	In  Membership
+	// Ended is what the Change is to say of how that came about. It says nothing of
+	// the state, and nil is right where the state before is not known.
+	Ended []string
 }
 
 // Deriver computes memberships. It is called by the one goroutine that applies
@@ -247,7 +253,7 @@ func (t *Table) derive(changes []Change) []Change {
 				continue
 			}
 			if i, ok := slices.BinarySearchFunc(values, a.Key, func(c Change, k string) int { return strings.Compare(c.Row().Key, k) }); ok {
-				values[i].Cur.In = a.In
+				values[i].Cur.In, values[i].Ended = a.In, a.Ended
 				continue
 			}
 			if row.In == a.In {
@@ -255,7 +261,7 @@ func (t *Table) derive(changes []Change) []Change {
 			}
 			cur := &Row{Entry: row.Entry, In: a.In}
 			t.rows.Set(a.Key, cur)
-			changes = append(changes, Change{Prev: row, Cur: cur})
+			changes = append(changes, Change{Prev: row, Cur: cur, Ended: a.Ended})
 		}
 		slices.SortFunc(changes[len(values):], compareKeys)
 	}

@@ -151,9 +151,9 @@ type Conflict struct {
 type Cause string
 
 const (
-	// Deleted: the source object itself was deleted.
+	// Deleted: the source object itself was deleted, or the Placement that placed it.
 	Deleted Cause = "deleted"
-	// Unassigned: a placement, selector, label or space changed.
+	// Unassigned: a selector or label changed, or the space is being deleted.
 	Unassigned Cause = "unassigned"
 	// Walked: a completed walk found that the location is not to have it.
 	Walked Cause = "walked"
@@ -164,6 +164,9 @@ type Del struct {
 	Key   string `json:"key"`
 	UID   string `json:"uid,omitempty"`
 	Cause Cause  `json:"cause"`
+	// Placement is the name of the one that had placed it, the first of several;
+	// empty: none had, or it is not known.
+	Placement string `json:"placement,omitempty"`
 }
 
 // Mark says that everything up to a revision has been sent, and what the
