@@ -47,6 +47,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address to serve on, HOST:PORT; port 0 chooses one")
 	flags.StringVar(&config.Advertise, "advertise", "", "URL under which clients and agents reach the hub (default made from --listen)")
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
+	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "how large the log may become, in bytes (default 8 GiB; of an external etcd what it says)")
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "how often agents hear from the hub on a quiet session")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "how long without a session until a location counts as disconnected")
 	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "how many requests that read are worked on at once; the rest waits, space by space")

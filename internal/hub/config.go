@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"orrery.dev/orrery/internal/store"
 )
 
 // Config is how a hub runs.
@@ -39,6 +41,12 @@ type Config struct {
 	WindowBytes int
 	// CompactEvery is how often history that left the window is forgotten.
 	CompactEvery time.Duration
+	// Quota is how large the log may become, in bytes; 0 for 8 GiB if it is embedded, else
+	// for what etcd says.
+	Quota int64
+	// Quiet is for how long nothing was written when an embedded log gives free space
+	// back to the disk.
+	Quiet time.Duration
 	// MaxReads and MaxWrites are how many requests that read, or write, are
 	// worked on at once; the rest waits for its turn, space by space.
 	MaxReads, MaxWrites int
@@ -64,6 +72,7 @@ func DefaultConfig() Config {
 		WindowRevisions: 20000,
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
+		Quiet:           30 * time.Second,
 		MaxReads:        200,
 		MaxWrites:       100,
 		Logger:          slog.New(slog.DiscardHandler),
@@ -93,6 +102,9 @@ func (c Config) Validate() error {
 	}
 	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
 		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)
+	}
+	if c.Quota != 0 && c.Quota < store.MinQuota {
+		return fmt.Errorf("quota of %d bytes: want at least %d", c.Quota, store.MinQuota)
 	}
 	if c.MaxReads <= 0 || c.MaxWrites <= 0 {
 		return fmt.Errorf("%d reads and %d writes at once: want both above 0", c.MaxReads, c.MaxWrites)

@@ -143,7 +143,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	if h.log, err = store.Open(ctx, store.Config{
-		DataDir: config.DataDir, Servers: config.EtcdServers, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
+		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
 	}); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,11 @@ func (h *Hub) loops() []func(context.Context) error {
 func (h *Hub) compactLoop(ctx context.Context) error {
 	return h.log.Keep(ctx, store.Keeping{
 		Every: h.config.CompactEvery,
-		Floor: func() int64 { return h.table.Rev() - int64(h.config.WindowRevisions) },
+		Floor: func() int64 {
+			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest())
+		},
+		Reached: h.table.Rev,
+		Quiet:   h.config.Quiet,
 	})
 }
 

@@ -18,8 +18,11 @@ import (
 )
 
 const (
-	// backendQuota is what etcd recommends as the largest size of its database.
-	backendQuota = 8 << 30
+	// snapshotCount is after how many writes what replays them is no longer kept. Each
+	// may have more than a MiB.
+	snapshotCount = 1000
+	// overQuota is how far etcd's own quota is above the log's.
+	overQuota = 64 << 20
 	// catchUp is how many entries etcd keeps in memory for members that lag behind,
 	// of which there are none. An entry is as large as what was written.
 	catchUp = 100
@@ -29,7 +32,7 @@ const (
 
 // startEmbedded runs etcd in this process. It listens nowhere: the client
 // calls it directly, so nobody else can reach the log.
-func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.Client, error) {
+func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd, *clientv3.Client, error) {
 	dir := filepath.Join(config.DataDir, "etcd")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the log's directory: %w", err)
@@ -39,7 +42,8 @@ func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.C
 	c.Dir = dir
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
-	c.QuotaBackendBytes = backendQuota
+	c.QuotaBackendBytes = quota
+	c.SnapshotCount = snapshotCount
 	c.SnapshotCatchUpEntries = catchUp
 	c.UnsafeNoFsync = config.UnsafeNoFsync
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(config.Logger))
@@ -60,6 +64,16 @@ func startEmbedded(ctx context.Context, config Config) (*embed.Etcd, *clientv3.C
 	}
 	server.Close()
 	return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
+}
+
+// hardQuota is the quota that etcd itself is to enforce, above the log's: its file may be
+// larger for a moment, or its quota was lowered. Log.Admit keeps the log below its quota;
+// etcd would refuse its start and the ends of deletions as well.
+func hardQuota(dataDir string, quota int64) int64 {
+	if file, err := os.Stat(filepath.Join(dataDir, "etcd", "member", "snap", "db")); err == nil {
+		quota = max(quota, file.Size())
+	}
+	return quota + overQuota
 }
 
 // LockDir makes this process the only user of a data directory until it ends.

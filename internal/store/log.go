@@ -8,6 +8,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,9 @@ type Config struct {
 	Servers []string
 	// UnsafeNoFsync makes tests and demos faster at the price of durability.
 	UnsafeNoFsync bool
+	// Quota is how large the log may become, in bytes; 0: DefaultQuota if it is embedded,
+	// else what etcd says.
+	Quota int64
 	// Logger receives what etcd has to say: errors, and warnings as debug.
 	Logger *slog.Logger
 }
@@ -40,11 +44,17 @@ type Log struct {
 	client *kubernetes.Client
 	server *embed.Etcd
 	logger *slog.Logger
+	// quota is the one that was asked for, hardQuota that of an embedded etcd.
+	quota, hardQuota int64
+	members          members
+	room             *room
+	history          *history
+	defragmentations durations
 }
 
 // Open opens the log; an embedded etcd is ready when it returns.
 func Open(ctx context.Context, config Config) (*Log, error) {
-	l := &Log{logger: config.Logger}
+	l := &Log{logger: config.Logger, quota: config.Quota, history: newHistory()}
 	if len(config.Servers) > 0 {
 		c, err := clientv3.New(clientv3.Config{Endpoints: config.Servers, DialTimeout: 10 * time.Second, Context: ctx})
 		if err != nil {
@@ -54,14 +64,37 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 		if _, err := l.Committed(ctx); err != nil {
 			return nil, fmt.Errorf("read from etcd at %q: %w", config.Servers, err)
 		}
-		return l, nil
+		return l, l.openRoom(ctx)
 	}
-	server, client, err := startEmbedded(ctx, config)
+	l.quota = cmp.Or(l.quota, DefaultQuota)
+	l.hardQuota = hardQuota(config.DataDir, l.quota)
+	server, client, err := startEmbedded(ctx, config, l.hardQuota)
 	if err != nil {
 		return nil, err
 	}
 	l.server, l.client = server, wrap(client)
+	if err := l.openRoom(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	return l, nil
+}
+
+// openRoom finds out how much room there is, and ends an alarm from before if there is
+// some: what a start has to write comes before anything else.
+func (l *Log) openRoom(ctx context.Context) error {
+	size, err := l.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if done, err := l.disarm(ctx, size); err != nil {
+		return err
+	} else if done {
+		size.Alarm = false
+	}
+	l.room = newRoom(size.Quota, l.server == nil)
+	l.history.bound(size.Quota / historyPart)
+	l.room.end(size, true)
+	return nil
 }
 
 func wrap(c *clientv3.Client) *kubernetes.Client {

@@ -155,7 +155,7 @@ func TestCompactedStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.compact(t.Context(), rev, nil); err != nil {
+	if err := l.compact(t.Context(), rev, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	to := tail(t, l, 1000)

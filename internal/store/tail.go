@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,13 +70,15 @@ func (l *Log) tailOnce(ctx context.Context, to Applier, window int64, replay boo
 	}
 	state, err := l.load(ctx, from)
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		from = now
-		state, err = l.load(ctx, from)
+		if from, err = l.oldest(ctx); err == nil {
+			state, err = l.load(ctx, from)
+		}
 	}
 	if err != nil {
 		return err
 	}
 	to.Reset(from, state)
+	l.history.reset(from)
 	if from == now {
 		loaded()
 		loaded = nil
@@ -96,7 +99,7 @@ func (l *Log) tailOnce(ctx context.Context, to Applier, window int64, replay boo
 			if err := r.Err(); err != nil {
 				return fmt.Errorf("watch the log from revision %d: %w", to.Rev()+1, err)
 			}
-			if err := applyEvents(to, r); err != nil {
+			if err := l.applyEvents(to, r); err != nil {
 				return err
 			}
 		case <-idle.C:
@@ -128,7 +131,7 @@ func (l *Log) progress(ctx context.Context, to Applier) error {
 
 // applyEvents hands over the events of a response one revision at a time; etcd
 // never splits a revision over two responses of a watch that is not fragmented.
-func applyEvents(to Applier, r clientv3.WatchResponse) error {
+func (l *Log) applyEvents(to Applier, r clientv3.WatchResponse) error {
 	if r.IsProgressNotify() {
 		to.Progress(r.Header.Revision)
 		return nil
@@ -149,6 +152,7 @@ func applyEvents(to Applier, r clientv3.WatchResponse) error {
 		if err := to.Apply(rev, updates); err != nil {
 			return err
 		}
+		l.history.add(rev, events[:n])
 		events = events[n:]
 	}
 	return nil
@@ -159,6 +163,19 @@ func update(kv *mvccpb.KeyValue) table.Update {
 		Key: string(kv.Key[len(Prefix):]), Value: kv.Value,
 		CreateRev: kv.CreateRevision, ModRev: kv.ModRevision,
 	}
+}
+
+// oldest is the oldest revision that can be read: the one of the last compaction.
+func (l *Log) oldest(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for r := range l.client.Watch(ctx, Prefix, clientv3.WithRev(1)) {
+		if r.CompactRevision > 0 {
+			return r.CompactRevision, nil
+		}
+		return 0, fmt.Errorf("find the log's oldest revision: %w", cmp.Or(r.Err(), errors.New("it was not compacted")))
+	}
+	return 0, errors.New("find the log's oldest revision: the watch ended")
 }
 
 // load reads every key as of a revision.

@@ -335,6 +335,17 @@ func (t *Table) Floor(topic Topic) int64 {
 	return t.windows[topic.window()].floor
 }
 
+// Oldest is the oldest revision from which anything can still be resumed.
+func (t *Table) Oldest() int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	oldest := t.windows[0].floor
+	for i := range t.windows {
+		oldest = min(oldest, t.windows[i].floor)
+	}
+	return oldest
+}
+
 // locked reads the rows while the table's lock is held.
 type locked struct{ t *Table }
 

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultQuota is what etcd recommends as the largest size of its database.
+	DefaultQuota = 8 << 30
+	// MinQuota is the smallest quota that the reserves below make sense with.
+	MinQuota = 16 << 20
+	// unknownQuota is etcd's own default, for a cluster that does not say its quota.
+	unknownQuota = 2 << 30
+	// growthPart and upkeepPart are how much of the quota, in percent, may be in use for
+	// a write of that need to be admitted. The rest is for the ends of deletions.
+	growthPart = 80
+	upkeepPart = 90
+	// reservePart is which part of the quota etcd's file must not come nearer to the
+	// quota than, and minReserve what that is at least: etcd refuses by its file's size,
+	// and then everything.
+	reservePart = 50
+	minReserve  = 4 << 20
+	// roomPatience bounds how long a write waits until room is made for it.
+	roomPatience = 20 * time.Second
+)
+
+// ErrFull says that the log has no room for a write: what is there can be read, deleted
+// and made smaller.
+var ErrFull = errors.New("the log is out of space")
+
+// Need says what a write is for: the less it can wait, the more of the log it may use.
+type Need int
+
+const (
+	// Growth is what users and locations add.
+	Growth Need = iota
+	// Upkeep is what takes the place of something as large, and what the hub says itself.
+	Upkeep
+	// Ending is a step of a deletion, which makes room. It is never refused.
+	Ending
+)
+
+// Size is how large the log is.
+type Size struct {
+	// Quota is how large it may become.
+	Quota int64
+	// File is the size of etcd's database, InUse what of it is not free to be used again.
+	// Of several members it is the largest.
+	File, InUse int64
+	// Alarm says that etcd refuses every put.
+	Alarm bool
+}
+
+// reserve is how much of the quota is kept free of all but the ends of deletions.
+func (s Size) reserve() int64 { return max(s.Quota/reservePart, minReserve) }
+
+// takes says whether there is room for a write if more is in use than was measured.
+func (s Size) takes(need Need, more, bytes int64) bool {
+	if s.Alarm {
+		return false
+	}
+	limit := s.Quota
+	switch need {
+	case Growth:
+		limit = s.Quota / 100 * growthPart
+	case Upkeep:
+		limit = s.Quota / 100 * upkeepPart
+	case Ending:
+		return true
+	}
+	used := s.InUse + more
+	return used+bytes <= limit && max(s.File, used)+bytes <= s.Quota-s.reserve()
+}
+
+// describe says why there is no room, and what to do.
+func (s Size) describe(external bool) string {
+	text := fmt.Sprintf("%d MiB are in use of a quota of %d MiB", s.InUse>>20, s.Quota>>20)
+	switch {
+	case external && s.InUse <= s.Quota/100*growthPart:
+		return text + fmt.Sprintf(", and etcd's file has %d MiB: defragment etcd", s.File>>20)
+	case s.Alarm:
+		text += ", and etcd's alarm is raised"
+	}
+	return text + ": delete what is not needed"
+}
+
+// room knows how much the log holds, and admits writes. What is being written counts,
+// so concurrent writers can't pass a limit together. It is safe for concurrent use.
+type room struct {
+	external bool
+
+	mu   sync.Mutex
+	size Size
+	// flying is being written; landed was, since the last measurement began; carried
+	// before that, and the measurement may not show it.
+	flying, landed, carried int64
+	// full says that nothing is left to be forgotten, and that there is no room for growth.
+	full bool
+	// begun and ended count the times that room was made.
+	begun, ended int
+	refused      int64
+	// measured is closed and replaced with each measurement.
+	measured chan struct{}
+	// short wakes who makes room.
+	short chan struct{}
+}
+
+func newRoom(quota int64, external bool) *room {
+	return &room{external: external, size: Size{Quota: quota}, measured: make(chan struct{}), short: make(chan struct{}, 1)}
+}
+
+// admit waits until there is room for a write, or fails with ErrFull if none can be
+// made. done must be called when the write has ended.
+func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), err error) {
+	patience := time.NewTimer(roomPatience)
+	defer patience.Stop()
+	asked := -1
+	for {
+		r.mu.Lock()
+		if asked < 0 {
+			asked = r.begun
+		}
+		tried := r.full || r.begun > asked && r.ended == r.begun
+		if r.size.takes(need, r.flying+r.landed+r.carried, bytes) || need == Ending && tried {
+			r.flying += bytes
+			r.mu.Unlock()
+			return func() { r.land(bytes) }, nil
+		}
+		if tried {
+			r.refused++
+			err := fmt.Errorf("%w: %s", ErrFull, r.size.describe(r.external))
+			r.mu.Unlock()
+			return nil, err
+		}
+		measured := r.measured
+		r.mu.Unlock()
+		r.press()
+		select {
+		case <-measured:
+		case <-patience.C:
+			return nil, fmt.Errorf("%w: no room was made in time", ErrFull)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *room) land(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flying -= bytes
+	r.landed += bytes
+}
+
+// press wakes who makes room.
+func (r *room) press() {
+	select {
+	case r.short <- struct{}{}:
+	default:
+	}
+}
+
+// begin begins a measurement; making says that room is made first.
+func (r *room) begin(making bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.carried, r.landed = r.landed, 0
+	if making {
+		r.begun++
+	}
+}
+
+// end publishes a measurement. exact says that it shows all that landed before it began.
+func (r *room) end(size Size, exact bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.size = size
+	if exact {
+		r.carried = 0
+	}
+	r.ended = r.begun
+	fits := size.takes(Growth, r.flying+r.landed+r.carried, 0)
+	if fits || exact {
+		r.full = !fits
+	}
+	close(r.measured)
+	r.measured = make(chan struct{})
+}
+
+// state is the last measurement, whether the log is out of space, and how many writes were refused.
+func (r *room) state() (size Size, full bool, refused int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.size, r.full, r.refused
+}

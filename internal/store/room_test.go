@@ -1,0 +1,292 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+const (
+	smallQuota = 32 << 20
+	large      = 1400 << 10
+)
+
+// kept is a log that is kept within a small quota while it is tailed.
+type kept struct {
+	*Log
+	t     *testing.T
+	table *table.Table
+	stop  func()
+}
+
+func keepLog(t *testing.T, dir string, quota int64) *kept {
+	t.Helper()
+	l, err := Open(t.Context(), Config{DataDir: dir, Quota: quota, UnsafeNoFsync: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := table.New(table.Config{WindowSteps: 10000, WindowBytes: 1 << 26})
+	k := &kept{Log: l, t: t, table: to}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, loaded := make(chan struct{}), make(chan struct{})
+	tailed := make(chan struct{})
+	go func() {
+		defer close(tailed)
+		_ = l.Tail(ctx, to, 20000, func(is bool) {
+			if is {
+				close(loaded)
+			}
+		})
+	}()
+	<-loaded
+	go func() {
+		defer close(done)
+		_ = l.Keep(ctx, Keeping{Every: time.Minute, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour})
+	}()
+	stopped := false
+	k.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		<-done
+		<-tailed
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(k.stop)
+	return k
+}
+
+// put writes a value of a size if there is room for it.
+func (k *kept) put(need Need, name string, size int) error {
+	done, err := k.Admit(k.t.Context(), need, size)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = k.Write(k.t.Context(), []Op{{Key: "o/s/core/configmaps/default/" + name, Value: bytes.Repeat([]byte("x"), size)}})
+	return err
+}
+
+func (k *kept) drop(name string) {
+	k.t.Helper()
+	if _, err := k.Write(k.t.Context(), []Op{{Key: "o/s/core/configmaps/default/" + name}}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// fill writes objects until there is no room and returns how many there are.
+func (k *kept) fill() int {
+	k.t.Helper()
+	for i := range 1000 {
+		err := k.put(Growth, fmt.Sprint("fill-", i), large)
+		if errors.Is(err, ErrFull) {
+			k.t.Logf("full at %d: %v", i, err)
+			return i
+		}
+		if err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	k.t.Fatal("the log never gets full")
+	return 0
+}
+
+// TestHistoryIsBoundedByBytes shows that endless updates, for many times the quota,
+// are taken without an end, and never make etcd's file larger than the quota.
+func TestHistoryIsBoundedByBytes(t *testing.T) {
+	k := keepLog(t, t.TempDir(), smallQuota)
+	for i := range 400 { // 17 times the quota
+		if err := k.put(Growth, "one", large); err != nil {
+			t.Fatalf("update %d: %v", i, err)
+		}
+		if err := k.put(Growth, fmt.Sprint("small-", i%100), 300); err != nil {
+			t.Fatalf("small update %d: %v", i, err)
+		}
+		status, err := k.client.Status(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.DbSize > smallQuota {
+			t.Fatalf("update %d: the file has %d bytes, %d in use", i, status.DbSize, status.DbSizeInUse)
+		}
+	}
+	t.Logf("%+v", k.Usage())
+	same(t, k.Log, k.table)
+}
+
+// TestFullLog shows that a full log can be read, deleted from, marked and started, and
+// that it takes growth again when there is room.
+func TestFullLog(t *testing.T) {
+	dir := t.TempDir()
+	k := keepLog(t, dir, smallQuota)
+	n := k.fill()
+	if err := k.put(Upkeep, "small", 300); err != nil {
+		t.Errorf("upkeep of a full log: %v", err)
+	}
+	if u := k.Usage(); !u.Full && u.InUse < smallQuota/2 || u.Alarm {
+		t.Errorf("a full log says %+v", u)
+	}
+	k.stop()
+	k = keepLog(t, dir, smallQuota)
+	if _, _, err := k.AppendMarker(t.Context(), time.Now()); err != nil {
+		t.Fatalf("start of a full log: %v", err)
+	}
+	if err := k.put(Growth, "more", large); !errors.Is(err, ErrFull) {
+		t.Fatalf("growth of a full log after a restart: %v", err)
+	}
+	for i := range n / 2 {
+		k.drop(fmt.Sprint("fill-", i))
+	}
+	eventually(t, func() error { return k.put(Growth, "more", large) })
+	same(t, k.Log, k.table)
+}
+
+// TestAlarm shows that a log of which etcd refused every put starts, and recovers when
+// something is deleted: also one whose quota was lowered below what it holds.
+func TestAlarm(t *testing.T) {
+	dir := t.TempDir()
+	k := keepLog(t, dir, smallQuota)
+	n := 0
+	for ; ; n++ { // nobody asks for room
+		_, err := k.Write(t.Context(), []Op{{Key: fmt.Sprint("o/s/core/configmaps/default/fill-", n), Value: make([]byte, large)}})
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.stop()
+	for _, quota := range []int64{smallQuota, MinQuota} {
+		k = keepLog(t, dir, quota)
+		if _, _, err := k.AppendMarker(t.Context(), time.Now()); err != nil {
+			t.Fatalf("start with a quota of %d: %v", quota, err)
+		}
+		if err := k.put(Growth, "more", large); !errors.Is(err, ErrFull) {
+			t.Fatalf("growth of a full log after a restart: %v", err)
+		}
+		if u := k.Usage(); !u.Full || u.Why == "" {
+			t.Errorf("a full log says %+v", u)
+		}
+		k.stop()
+	}
+	k = keepLog(t, dir, MinQuota)
+	for i := range n - 3 {
+		k.drop(fmt.Sprint("fill-", i))
+	}
+	eventually(t, func() error { return k.put(Growth, "more", large) })
+	if u := k.Usage(); u.File > MinQuota || u.Full {
+		t.Errorf("after deletions: %+v", u)
+	}
+	same(t, k.Log, k.table)
+}
+
+// TestFilledPast shows that a running log whose alarm was raised gets over it.
+func TestFilledPast(t *testing.T) {
+	k := keepLog(t, t.TempDir(), smallQuota)
+	n := 0
+	for ; ; n++ {
+		if _, err := k.Write(t.Context(), []Op{{Key: fmt.Sprint("o/s/core/configmaps/default/fill-", n), Value: make([]byte, large)}}); err != nil {
+			break
+		}
+	}
+	k.RefusedByEtcd()
+	for i := range n - 3 {
+		k.drop(fmt.Sprint("fill-", i))
+	}
+	eventually(t, func() error { return k.put(Growth, "more", large) })
+}
+
+func eventually(t *testing.T, ok func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+}
+
+// TestStartAtTheOldestRevision shows that a hub whose history was compacted by bytes
+// starts with all the history that there is.
+func TestStartAtTheOldestRevision(t *testing.T) {
+	dir := t.TempDir()
+	k := keepLog(t, dir, smallQuota)
+	for range 30 {
+		if err := k.put(Growth, "one", large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	oldest, err := k.oldest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.stop()
+	k = keepLog(t, dir, smallQuota)
+	if now := k.table.Rev(); oldest >= now {
+		t.Fatalf("the oldest of revisions up to %d is %d", now, oldest)
+	}
+	if got := k.table.Oldest(); got != oldest {
+		t.Fatalf("the table begins at revision %d, the log at %d", got, oldest)
+	}
+	same(t, k.Log, k.table)
+}
+
+// TestHistory compares what is known of the bytes of history with a recount.
+func TestHistory(t *testing.T) {
+	h := newHistory()
+	h.bound(64 << 10)
+	h.reset(100)
+	value := make([]byte, 1024-putOverhead)
+	for rev := int64(101); rev <= 164; rev++ {
+		h.add(rev, []*clientv3.Event{{Kv: &mvccpb.KeyValue{Value: value}}})
+	}
+	if h.exceeds() || h.kept() != 64<<10 {
+		t.Fatalf("64 KiB: kept %d, exceeds %v", h.kept(), h.exceeds())
+	}
+	h.add(165, []*clientv3.Event{{Kv: &mvccpb.KeyValue{Value: value}}})
+	if !h.exceeds() || h.half() != 133 {
+		t.Fatalf("65 KiB: exceeds %v, half %d", h.exceeds(), h.half())
+	}
+	select {
+	case <-h.over:
+	default:
+		t.Error("nobody is woken")
+	}
+	h.forget(h.half())
+	if h.kept() != 32<<10 || h.exceeds() {
+		t.Fatalf("after a compaction: kept %d", h.kept())
+	}
+	for rev := int64(200); rev < 100_000; rev++ { // nobody compacts
+		h.add(rev, []*clientv3.Event{{Kv: &mvccpb.KeyValue{Value: value}}})
+	}
+	if len(h.marks) > historyMarks || h.kept() != (32+100_000-200)<<10 {
+		t.Errorf("without compactions: %d marks, %d bytes", len(h.marks), h.kept())
+	}
+	h.forget(1 << 40)
+	if h.kept() != 0 {
+		t.Errorf("all forgotten: %d bytes", h.kept())
+	}
+}

@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// statusTimeout bounds a question about the log's size.
+const statusTimeout = 5 * time.Second
+
+// members are the sizes that the members of an etcd cluster said last.
+type members struct {
+	mu  sync.Mutex
+	all map[uint64]Size
+}
+
+// note returns the largest of all, of those that it was told of one.
+func (m *members) note(id uint64, said Size) Size {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[uint64]Size{}
+	}
+	m.all[id] = said
+	for _, other := range m.all {
+		said.File, said.InUse = max(said.File, other.File), max(said.InUse, other.InUse)
+		said.Quota = min(said.Quota, other.Quota)
+	}
+	return said
+}
+
+// measure asks etcd for its size; of a cluster another member each time.
+func (l *Log) measure(ctx context.Context) (Size, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	status, err := l.status(ctx)
+	if err != nil {
+		return Size{}, fmt.Errorf("ask etcd for its size: %w", err)
+	}
+	size := Size{Quota: l.quota, File: status.DbSize, InUse: status.DbSizeInUse}
+	if l.server == nil {
+		size.Quota = externalQuota(l.quota, status.DbSizeQuota)
+	}
+	for _, said := range status.Errors {
+		size.Alarm = size.Alarm || strings.Contains(said, pb.AlarmType_NOSPACE.String())
+	}
+	return l.members.note(status.Header.MemberId, size), nil
+}
+
+func (l *Log) status(ctx context.Context) (*pb.StatusResponse, error) {
+	if l.server == nil { // Client.Status would open a connection each time
+		return pb.NewMaintenanceClient(l.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	}
+	status, err := l.client.Status(ctx, "")
+	return (*pb.StatusResponse)(status), err
+}
+
+// externalQuota is the quota of an etcd that is not ours: what we are told, but no
+// more than what it says, which etcd before 3.6 does not.
+func externalQuota(told, said int64) int64 {
+	switch {
+	case told > 0 && said > 0:
+		return min(told, said)
+	case told > 0:
+		return told
+	case said > 0:
+		return said
+	case said < 0: // it has none
+		return DefaultQuota
+	}
+	return unknownQuota
+}
+
+// disarm ends the alarms by which etcd refuses every put, if there is room again;
+// without room it would raise them with the next put.
+func (l *Log) disarm(ctx context.Context, size Size) (bool, error) {
+	if !size.Alarm || size.File+minReserve/4 > l.refuses(size) {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	raised, err := l.client.AlarmList(ctx)
+	if err != nil {
+		return false, fmt.Errorf("list etcd's alarms: %w", err)
+	}
+	for _, a := range raised.Alarms {
+		if a.Alarm != pb.AlarmType_NOSPACE {
+			continue
+		}
+		if _, err := l.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a)); err != nil {
+			return false, fmt.Errorf("end etcd's alarm: %w", err)
+		}
+	}
+	l.logger.Warn("there is room in the log again: etcd's alarm is ended", "fileBytes", size.File, "quotaBytes", size.Quota)
+	return true, nil
+}
+
+// refuses is the size of its file from which on etcd refuses puts.
+func (l *Log) refuses(size Size) int64 {
+	if l.server != nil {
+		return l.hardQuota
+	}
+	return size.Quota
+}
+
+// durations sums up how often something was done, and how long it took.
+type durations struct {
+	mu    sync.Mutex
+	count int
+	took  time.Duration
+}
+
+func (d *durations) note(took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count++
+	d.took += took
+}
+
+// Usage is how the log stands.
+type Usage struct {
+	Size
+	// History is about how much of what is in use can be forgotten.
+	History int64
+	// Full says that there is no room for what would make it larger.
+	Full bool
+	// Why says why there is no room, and what to do.
+	Why string
+	// Refused counts writes that were refused; Defragmentations and Defragmenting how
+	// often the log was defragmented, and how long that took in all.
+	Refused          int64
+	Defragmentations int
+	Defragmenting    time.Duration
+}
+
+// Usage is how the log stood when it was measured last.
+func (l *Log) Usage() Usage {
+	var u Usage
+	u.Size, u.Full, u.Refused = l.room.state()
+	u.Full, u.History = u.Full || u.Alarm, l.history.kept()
+	if u.Full {
+		u.Why = u.describe(l.server == nil)
+	}
+	l.defragmentations.mu.Lock()
+	defer l.defragmentations.mu.Unlock()
+	u.Defragmentations, u.Defragmenting = l.defragmentations.count, l.defragmentations.took
+	return u
+}
+
+// Admit waits until there is room for a write of a number of bytes, key included, and
+// fails with ErrFull if there is none. done must be called when the write has ended.
+func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
+	return l.room.admit(ctx, need, int64(bytes)+putOverhead)
+}
+
+// RefusedByEtcd has a refusal of etcd itself looked into at once.
+func (l *Log) RefusedByEtcd() { l.room.press() }
