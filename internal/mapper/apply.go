@@ -81,6 +81,7 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	source := *t.want().object()
+	source.Log = t.log()
 	rec := &record{
 		Space: t.object().Space, Source: source, UID: m.UID, Generation: m.Generation, Fields: m.fields(r.self()),
 		Version: t.view.at.version, Kind: t.view.kind,
@@ -121,7 +122,9 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
-	body, err := dress(object, r.self(), t.object(), of, uid)
+	marks := *of
+	marks.Log = t.log()
+	body, err := dress(object, r.self(), t.object(), &marks, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
@@ -233,7 +236,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 			Space: space, UID: m.UID,
 			Source: source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
-				Policy: wire.Policy{Orphan: orphan},
+				Policy: wire.Policy{Orphan: orphan}, Log: m.log(),
 			},
 			Version: t.view.at.version, Kind: t.view.kind,
 		},

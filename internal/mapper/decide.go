@@ -36,6 +36,8 @@ type observed struct {
 	uid                                           string
 	revision                                      uint64
 	fields                                        fieldsHash
+	// log is the place in the log by which it was written.
+	log pair
 }
 
 // action is what to do at the target.
@@ -57,6 +59,8 @@ const (
 	// doInspect: find out what of the object that has decision.uid is not as we
 	// left it.
 	doInspect
+	// doRefresh: write the pair of what is desired at the object that has decision.uid.
+	doRefresh
 	// doRemove: delete the object that has decision.uid.
 	doRemove
 	// doLetGo: leave the object that has decision.uid to itself, without our
@@ -167,6 +171,8 @@ func decideObject(f facts, s source) decision {
 		}
 	case seen.presence == foreign:
 		return decideForeign(seen, s)
+	case seen.presence == blind && !changed && !f.unsaid(s) && f.stale(s):
+		return decision{do: doRefresh, uid: rec.UID}
 	case seen.presence == blind && !changed && !f.unsaid(s):
 		return decision{state: wire.Applied}
 	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.unsaid(s):
@@ -216,10 +222,14 @@ func decidePresent(f facts, s source, changed bool) decision {
 			return decision{do: doMark, uid: seen.uid}
 		case !known || changed:
 			return decision{do: doNote, uid: seen.uid}
+		case f.stale(s):
+			return decision{do: doRefresh, uid: seen.uid}
 		}
 		return applied(s)
 	case same && !changed && f.unsaid(s):
 		return decision{do: doApply, uid: seen.uid}
+	case known && !changed && !seen.unmarked && f.stale(s) && (same || s.Policy.ReportDrift):
+		return decision{do: doRefresh, uid: seen.uid}
 	case same && !changed && f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}
 	case same && !changed:

@@ -23,11 +23,18 @@ const maxNamed = 8
 // note records the object at the target as it is.
 func (r *reconciler) note(t *turn, f facts, d decision) outcome {
 	source := *t.want().object()
+	stands := source
+	if stands.Log = f.seen.log; f.seen.presence == blind {
+		stands.Log = t.record.Source.Log
+	}
 	rec := &record{
-		Space: t.object().Space, Source: source, UID: d.uid, Fields: f.seen.fields,
+		Space: t.object().Space, Source: stands, UID: d.uid, Fields: f.seen.fields,
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	o := outcome{decision: applied(source), record: rec, changed: true}
+	if (facts{record: rec}).stale(source) {
+		o.retry = 1
+	}
 	if f.seen != t.view.seen {
 		o.seen = &f.seen
 	}
@@ -53,7 +60,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if err != nil {
 		return outcome{}, err
 	}
-	f.seen.fields = now.fields(r.self())
+	f.seen.fields, f.seen.log = now.fields(r.self()), now.log()
 	o := r.note(t, f, d)
 	if f.unsaid(o.record.Source) { // and can be said when there is no drift
 		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
@@ -103,6 +110,8 @@ func driftMessage(fields []string) string {
 	return clip("changed at the location, and left so until the object in the space changes: " + strings.Join(fields, ", ") + more)
 }
 
+var logPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation)
+
 // lostFields are the fields that the location's manager has in then and not in now.
 func lostFields(then, now *objectMeta, l identity) ([]string, error) {
 	all, err := then.fieldSet(l)
@@ -114,6 +123,7 @@ func lostFields(then, now *objectMeta, l identity) ([]string, error) {
 		return nil, err
 	}
 	var lost []string
+	kept.Insert(logPath) // a refresh owns it otherwise than an apply
 	all.Difference(kept).Leaves().Iterate(func(p fieldpath.Path) { lost = append(lost, p.String()) })
 	return lost, nil
 }
@@ -171,8 +181,12 @@ func marksOnly(body []byte) ([]byte, error) {
 			}
 		}
 	}
-	if stays := "metadata.annotations." + strings.ReplaceAll(v1alpha1.OnRemoveAnnotation, ".", `\.`); !gjson.GetBytes(only, stays).Exists() {
-		if only, err = sjson.SetRawBytes(only, stays, []byte("null")); err != nil {
+	for _, name := range []string{v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation} {
+		none := "metadata.annotations." + strings.ReplaceAll(name, ".", `\.`)
+		if gjson.GetBytes(only, none).Exists() {
+			continue
+		}
+		if only, err = sjson.SetRawBytes(only, none, []byte("null")); err != nil {
 			return nil, fmt.Errorf("make body of marks: %w", err)
 		}
 	}

@@ -26,9 +26,11 @@ type item struct {
 	spaces []key.Space
 	// wanted says that some space has a desired entry, status that one asks for status.
 	wanted, status bool
-	seen           observed
-	statusHash     uint64
-	state          wire.State // as last reported, for the winner
+	// slotted says that it waited for its turn to have its pair refreshed.
+	slotted    bool
+	seen       observed
+	statusHash uint64
+	state      wire.State // as last reported, for the winner
 
 	queue    queueState
 	due      time.Time
@@ -244,6 +246,7 @@ type view struct {
 	// object yet counts as one that another writer wants otherwise.
 	calm, contested time.Duration
 	ending          ending
+	slotted         bool
 }
 
 // view copies what the engine knows of an item that a worker has.
@@ -252,7 +255,7 @@ func (e *engine) view(it *item) view {
 	defer e.mu.Unlock()
 	now := time.Now()
 	v := view{
-		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures,
+		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 	}
@@ -331,6 +334,7 @@ type result struct {
 	retry   time.Duration
 	failed  bool
 	drifted bool
+	slotted bool
 }
 
 // finish takes an item back from a worker.
@@ -356,6 +360,7 @@ func (e *engine) finish(it *item, r result) {
 		}
 		it.repairs, it.repaired = min(it.repairs+1, maxFailures), now
 	}
+	it.slotted = r.slotted
 	e.count(it, r.state)
 	e.queue.done(it)
 	if r.retry > 0 {

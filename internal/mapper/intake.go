@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ type intake struct {
 	// walking says that the frames answer a walk, whose removals are believed
 	// only when its mark has arrived.
 	walking bool
+	// marker is that of the hello.
+	marker string
 
 	// dels are the walk's removals that wait for the mark.
 	dels []wire.Del
@@ -91,7 +94,10 @@ func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
 	switch {
 	case f.Put != nil:
 		p := f.Put
-		leaf := source{UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy}
+		leaf := source{
+			UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy,
+			Log: newPair(cmp.Or(p.Marker, in.marker), p.Revision), Epoch: t.meta.Epoch,
+		}
 		return in.replace(t, f.object, want{Kind: wantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
 	case f.Hold != nil:
 		leaf := source{UID: f.Hold.UID, Digest: f.Hold.Digest}
@@ -121,6 +127,9 @@ func (in *intake) replace(t *tx, o key.Object, w want, object []byte) ([]touched
 	}
 	if old != nil && !in.proven && old.sum(k) != w.sum(k) {
 		return in.deferChange(t, o, old, oldObject)
+	}
+	if w.Kind == wantPut {
+		w.Leaf.inherit(old)
 	}
 	if old != nil && w.Kind != wantPut {
 		w.Kept, w.Version, w.ObjectKind = old.Kept, old.Version, old.ObjectKind

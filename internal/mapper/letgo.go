@@ -23,7 +23,7 @@ var markNames = map[string][]string{
 	"labels": {locationLabel, v1alpha1.SpaceLabel},
 	"annotations": {
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation,
-		v1alpha1.SourceUIDAnnotation, v1alpha1.OnRemoveAnnotation, impliedMark,
+		v1alpha1.SourceUIDAnnotation, v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation, impliedMark,
 	},
 }
 

@@ -139,7 +139,7 @@ func (m *objectMeta) fields(l identity) fieldsHash {
 func (m *objectMeta) observed(l identity) *observed {
 	return &observed{
 		presence: present, uid: m.UID, revision: m.revision(), fields: m.fields(l),
-		terminating: m.DeletionTimestamp != "", released: m.released(),
+		terminating: m.DeletionTimestamp != "", released: m.released(), log: m.log(),
 	}
 }
 
@@ -182,6 +182,9 @@ func dress(object []byte, l identity, o key.Object, of *source, uid string) ([]b
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
 	if of.Policy.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
+	}
+	if !of.Log.IsZero() {
+		annotations[v1alpha1.LogAnnotation] = of.Log.String()
 	}
 	delete(meta, "managedFields")
 	delete(meta, "uid")

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -402,7 +403,10 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 		}
 	}
 	next := now.edit(q.Get("fieldManager"), change)
-	if verb == "mark" {
+	if _, pair := change[fieldPath("metadata", "annotations", v1alpha1.LogAnnotation)]; pair && len(change) == 1 {
+		verb = "refresh"
+	}
+	if verb == "mark" || verb == "refresh" {
 		l.done(verb, now, next)
 		return answerOf(http.StatusOK, l.set(now.id.String(), next).json)
 	}

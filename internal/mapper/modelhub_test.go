@@ -143,6 +143,20 @@ func (h *center) content(at int64) map[string]wire.Frame {
 	return all
 }
 
+// placed says in a put where in the log it is delivered.
+func (h *center) placed(f wire.Frame, revision int64, greeted string) wire.Frame {
+	if f.Put == nil {
+		return f
+	}
+	p := *f.Put
+	p.Revision, p.Marker = revision, h.marker(revision)
+	if p.Marker == greeted {
+		p.Marker = ""
+	}
+	f.Put = &p
+	return f
+}
+
 func leafOf(f wire.Frame) wire.Sum {
 	switch {
 	case f.Put != nil:
@@ -233,6 +247,7 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			if !ok {
 				frame = del(f.Key, wire.Walked)
 			}
+			frame = h.placed(frame, h.revision, "")
 			if out = append(out, frame); h.rng.IntN(20) == 0 {
 				break // an answer that has grown large
 			}
@@ -305,7 +320,9 @@ type hubBody struct {
 	start  int
 	after  int64
 	said   wire.Settings
-	mark   bool
+	// greeted is the marker of the hello.
+	greeted string
+	mark    bool
 }
 
 // open begins a stream.
@@ -320,6 +337,7 @@ func (b *hubBody) open(r *http.Request) {
 	b.session++
 	b.say() // the one before hears of it
 	b.stream, b.mine, b.start, b.said, b.after, b.mark = true, b.session, b.starts, b.settings, hello.Revision, hello.Resumed
+	b.greeted = hello.Marker
 	if hello.Resumed {
 		b.after = after
 	}
@@ -395,7 +413,7 @@ func (b *hubBody) more() error {
 	}
 	for _, l := range b.log {
 		if l.revision > b.after {
-			out, b.mark = append(out, l.frame), true
+			out, b.mark = append(out, b.placed(l.frame, l.revision, b.greeted)), true
 		}
 	}
 	b.after = b.revision

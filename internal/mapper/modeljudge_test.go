@@ -42,6 +42,10 @@ func (w *world) judge(verb string, before, after *thing) {
 		if !maps.Equal(before.fields, after.fields) || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
 			wrong("something else than managed fields of ours has changed")
 		}
+	case "refresh":
+		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 {
+			wrong("its pair is not to be refreshed")
+		}
 	case "mark":
 		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
 			return p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))

@@ -322,7 +322,7 @@ func (w *observer) sight(o *observation, gone bool) sighting {
 		ours:   ours, gone: gone,
 		seen: observed{
 			uid: m.UID, revision: m.revision(), fields: m.fields(w.self()), terminating: m.DeletionTimestamp != "",
-			released: m.released(),
+			released: m.released(), log: m.log(),
 		},
 	}
 	if len(o.Status) > 0 {

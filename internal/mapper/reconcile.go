@@ -47,6 +47,7 @@ type reconciler struct {
 	proven  func() bool
 	metrics *metrics
 
+	slots      slots
 	making     singleflight.Group // of namespaces
 	mu         sync.Mutex
 	namespaces map[string]struct{} // that exist, as far as is known
@@ -72,8 +73,10 @@ type turn struct {
 	winner  int // in wants; -1: nobody wants it
 	guarded bool
 	settled bool
-	record  *record
-	status  []byte
+	// mark is the place of the last mark.
+	mark   pair
+	record *record
+	status []byte
 	// completed is how what is desired ran to its end; empty: it has not.
 	completed string
 	before    map[key.Space]*wire.Report
@@ -89,6 +92,7 @@ type outcome struct {
 	claim   bool // the record is of a stray: its removal is counted
 	waits   bool // so it did before the record of that was lost
 	keep    bool // there is nothing to report
+	slotted bool // the retry is the object's slot
 	seen    *observed
 	failed  bool
 	drifted bool
@@ -108,7 +112,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	reports, gone := t.reports(o, time.Now())
 	res := result{
 		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
-		retry: o.retry, failed: o.failed, drifted: o.drifted,
+		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted,
 	}
 	if !o.keep {
 		res.state = o.decision.state
@@ -167,12 +171,16 @@ func (r *reconciler) read(it *item) (*turn, error) {
 			if err != nil {
 				return err
 			}
+			if w != nil {
+				w.rebase(x.meta)
+			}
 			t.wants = append(t.wants, spaceWant{space: s, want: w})
 			if t.before[s], err = x.report(path); err != nil {
 				return err
 			}
 		}
 		t.guarded = x.guarded(it.id)
+		t.mark = newPair(x.meta.Marker, x.meta.Revision)
 		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
 		status, _ := x.get(statusBucket, it.id)
 		t.status = bytes.Clone(status)
@@ -264,6 +272,8 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		return r.mark(ctx, t, d)
 	case doInspect:
 		return r.inspect(ctx, t, f, d)
+	case doRefresh:
+		return r.refresh(ctx, t, f, d)
 	case doRemove:
 		return r.remove(ctx, t, d)
 	case doLetGo:

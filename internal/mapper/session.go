@@ -142,7 +142,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 		return errors.New("the hello names no location")
 	}
 	m := st.store.meta.Load()
-	st.in.proven = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID)
+	st.in.proven, st.in.marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
 	if !st.in.proven && accepts(h.Settings, h) {
 		return st.accept(ctx, h)
 	}

@@ -48,6 +48,10 @@ type meta struct {
 	// Marker and Revision are those of the last mark in proven lineage.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
+	// Accepted is the place in the log at which an operator accepted one last, and
+	// Epoch how often that has been.
+	Accepted pair `json:"accepted,omitzero"`
+	Epoch    int  `json:"epoch,omitempty"`
 	// Root and Count describe the bucket of desired content, always.
 	Root  wire.Sum `json:"root"`
 	Count int      `json:"count"`

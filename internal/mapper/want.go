@@ -28,6 +28,10 @@ type source struct {
 	Generation int64       `json:"gen,omitempty"`
 	Digest     wire.Sum    `json:"digest"`
 	Policy     wire.Policy `json:"policy,omitzero"`
+	// Log is the place in the log at which it was delivered and, in a record, that
+	// which stands at the target. Epoch counts the logs accepted before.
+	Log   pair `json:"log,omitzero"`
+	Epoch int  `json:"epoch,omitempty"`
 }
 
 // want is one entry of the desired content: what the hub says of one key.

@@ -82,6 +82,7 @@ var (
 		as   string
 	}{
 		{regexp.MustCompile(`eyJ[A-Za-z0-9_.-]+`), "TOKEN"},
+		{regexp.MustCompile(`[A-Z2-7]{26}\.\d+`), "PLACE"},
 		{regexp.MustCompile(`127\.0\.0\.1:\d+`), "HOST"},
 		{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
 		{regexp.MustCompile(`\b\d+\.\d+s\b`), "TIME"},

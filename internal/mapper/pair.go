@@ -1,0 +1,172 @@
+package mapper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// maxMarker bounds the name of a marker that is taken for one.
+	maxMarker = 64
+	// refreshEvery is how far apart writes are of nothing but an object's pair.
+	refreshEvery = 5 * time.Millisecond
+)
+
+// pair is a place in a hub's log: a revision, and the newest marker at or below it.
+// The zero pair is none. One is held for each object that is observed, so markers,
+// of which there are few, are kept once.
+type pair struct {
+	name     unique.Handle[string]
+	revision int64
+}
+
+func newPair(marker string, revision int64) pair {
+	if marker == "" || len(marker) > maxMarker || revision <= 0 {
+		return pair{}
+	}
+	return pair{unique.Make(strings.Clone(marker)), revision}
+}
+
+// parsePair reads what String writes; what makes no sense is no pair.
+func parsePair(s string) pair {
+	dot := strings.LastIndexByte(s, '.')
+	if dot < 0 {
+		return pair{}
+	}
+	revision, err := strconv.ParseInt(s[dot+1:], 10, 64)
+	if err != nil {
+		return pair{}
+	}
+	return newPair(s[:dot], revision)
+}
+
+// IsZero says that it is no pair.
+func (p pair) IsZero() bool { return p == pair{} }
+
+func (p pair) marker() string {
+	if p.IsZero() {
+		return ""
+	}
+	return p.name.Value()
+}
+
+// String is the value of the annotation; empty: there is none.
+func (p pair) String() string {
+	if p.IsZero() {
+		return ""
+	}
+	return p.marker() + "." + strconv.FormatInt(p.revision, 10)
+}
+
+// MarshalText encodes as String does.
+func (p pair) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText decodes what MarshalText encodes.
+func (p *pair) UnmarshalText(b []byte) error {
+	*p = parsePair(string(b))
+	return nil
+}
+
+// log is the pair that stands at an object.
+func (m *objectMeta) log() pair { return parsePair(m.Annotations[v1alpha1.LogAnnotation]) }
+
+// inherit keeps the pair of an entry that is still about the same object: what has
+// been desired all the time since then is so in each log that goes back as far.
+func (s *source) inherit(old *want) {
+	if old == nil {
+		return
+	}
+	if o := old.object(); o != nil && o.UID == s.UID && o.Digest == s.Digest {
+		s.Log, s.Epoch = o.Log, o.Epoch
+	}
+}
+
+// rebase gives an entry from before the last acceptance the pair of that: its own is
+// of a log that is not followed any more.
+func (w *want) rebase(m *meta) {
+	if o := w.object(); o != nil && o.Epoch < m.Epoch {
+		o.Log, o.Epoch = m.Accepted, m.Epoch
+	}
+}
+
+// log is the pair to write with the object to follow. What a hub told that says none
+// has that of the last mark, if all that is desired is known to be as of that.
+func (t *turn) log() pair {
+	if p := t.want().object().Log; !p.IsZero() || !t.settled {
+		return p
+	}
+	return t.mark
+}
+
+// stale says that another pair stands at the target than that of what is desired.
+func (f facts) stale(s source) bool {
+	return f.record != nil && !s.Log.IsZero() && f.record.Source.Log != s.Log
+}
+
+// refresh writes the pair of what is desired at an object that is otherwise as it is
+// to be, and nothing else: it is desired anew, or the log is another by acceptance.
+func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+	if !t.view.slotted {
+		return outcome{decision: decision{retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
+	}
+	fields, version := f.seen.fields, strconv.FormatUint(f.seen.revision, 10)
+	if f.seen.presence != present || f.seen.revision == 0 {
+		m, err := r.getSame(ctx, t, d.uid)
+		if err != nil {
+			return outcome{}, err
+		}
+		fields, version = m.fields(r.self()), m.ResourceVersion
+	}
+	m, err := r.target.putPair(ctx, t.view.at, t.id, r.self(), d.uid, version, t.log())
+	if missingObject(err, t.id) {
+		return outcome{}, errLook
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	rec := *t.record
+	rec.Source.Log = t.log()
+	if fields == rec.Fields { // or else it has drifted, and still has
+		rec.Fields = m.fields(r.self())
+	}
+	return outcome{
+		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(r.self()),
+	}, nil
+}
+
+// putPair writes a pair at an object, if that is still as it was at a version.
+func (t *target) putPair(ctx context.Context, p place, id key.Identity, l identity, uid, version string, log pair) (objectMeta, error) {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": uid, "resourceVersion": version, "annotations": map[string]any{v1alpha1.LogAnnotation: log.String()},
+	}})
+	if err != nil {
+		return objectMeta{}, fmt.Errorf("encode a pair: %w", err)
+	}
+	return t.merge(ctx, "refresh", p, id, l, body)
+}
+
+// slots are the times at which pairs are refreshed, one after the other: an
+// acceptance makes one write of each object, which nobody is to wait for.
+type slots struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+// next is how long to wait for the next one.
+func (s *slots) next(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last = s.last.Add(refreshEvery); s.last.Before(now) {
+		s.last = now
+	}
+	return max(1, s.last.Sub(now))
+}
