@@ -108,7 +108,7 @@ func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
 	case f.Del != nil && in.walking:
 		in.dels = append(in.dels, wire.Del{Key: f.Del.Key, UID: f.Del.UID, Cause: wire.Walked})
 	case f.Del != nil:
-		return in.del(t, f.object, f.Del.Cause, now)
+		return in.del(t, f.object, f.Del, now)
 	case f.Mark != nil:
 		return in.mark(t, f.Mark, now)
 	case f.Settings != nil:
@@ -162,7 +162,7 @@ func (in *intake) deferChange(t *tx, o key.Object, old *want, object []byte) ([]
 	return []touched{{object: o, want: &w}}, nil
 }
 
-func (in *intake) del(t *tx, o key.Object, cause wire.Cause, now time.Time) ([]touched, error) {
+func (in *intake) del(t *tx, o key.Object, d *wire.Del, now time.Time) ([]touched, error) {
 	k := o.Path()
 	old, object, err := t.want(k)
 	if err != nil || old == nil {
@@ -184,9 +184,9 @@ func (in *intake) del(t *tx, o key.Object, cause wire.Cause, now time.Time) ([]t
 			return nil, err
 		}
 	}
-	if cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
+	if d.Cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
 		!t.mayRemove(now) {
-		if err := t.guard(id, cause); err != nil {
+		if err := t.guard(id, d.Cause, d.Placement); err != nil {
 			return nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func (in *intake) mark(t *tx, m *wire.Mark, now time.Time) ([]touched, error) {
 		if err != nil {
 			return nil, err
 		}
-		more, err := in.del(t, o, d.Cause, now)
+		more, err := in.del(t, o, &d, now)
 		if err != nil {
 			return nil, err
 		}

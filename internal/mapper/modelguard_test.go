@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,10 +14,10 @@ import (
 )
 
 // TestModelGuard takes random numbers of objects from a location, by policy or by
-// deletion, with kills and time in between. What waits for a confirmation is, to
+// deletion, some or all of a Placement's or of a space's, with kills and time in between. What waits for a confirmation is, to
 // the object, what a naive count says, and everything else goes.
 func TestModelGuard(t *testing.T) {
-	for seed := range 6 {
+	for seed := range 10 {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			g := &guardModel{
@@ -51,9 +52,9 @@ func (g *guardModel) play() {
 		g.add()
 	}
 	g.compare("at first")
-	for range 6 {
+	for range 9 {
 		var what string
-		switch g.rng.IntN(6) {
+		switch g.rng.IntN(9) {
 		case 0, 1:
 			n := 1 + g.rng.IntN(60)
 			for _, k := range g.some(n) {
@@ -73,16 +74,49 @@ func (g *guardModel) play() {
 			g.start(g.stop(false))
 			g.add()
 			what = "killed"
+		case 5:
+			placement := placements[g.rng.IntN(len(placements))]
+			for _, k := range g.some(len(g.wanted)) {
+				if placedBy(k) == placement {
+					g.take(k, wire.Deleted, percent)
+				}
+			}
+			what = "deleted Placement " + placement
+		case 6:
+			all := g.some(len(g.wanted))
+			for _, k := range all {
+				g.take(k, wire.Unassigned, percent)
+			}
+			for range len(all) {
+				g.add()
+			}
+			what = "made the space again"
+		case 7:
+			placement := placements[g.rng.IntN(len(placements))]
+			g.confirm(wire.Confirmation{Space: "s", Digest: g.agent.store.meta.Load().Guarded[guardGroup("s/"+placement)].digest()})
+			maps.DeleteFunc(g.held, func(k string, _ bool) bool { return placedBy(k) == placement })
+			what = "confirmed those of Placement " + placement
 		default:
-			g.hub.mu.Lock()
-			g.hub.settings.Confirm = []wire.Confirmation{{Digest: g.agent.store.meta.Load().Guarded.total().digest()}}
-			g.hub.say()
-			g.hub.mu.Unlock()
+			g.confirm(wire.Confirmation{Digest: g.agent.store.meta.Load().Guarded.total().digest()})
 			clear(g.held)
 			what = "confirmed"
 		}
 		g.compare(what)
 	}
+}
+
+// placements are those by which objects are placed.
+var placements = []string{"p0", "p1", "p2"}
+
+// placedBy is the Placement of a key.
+func placedBy(k string) string { return placements[int(k[len(k)-1])%len(placements)] }
+
+// confirm has the hub let go what a digest names.
+func (g *guardModel) confirm(c wire.Confirmation) {
+	g.hub.mu.Lock()
+	defer g.hub.mu.Unlock()
+	g.hub.settings.Confirm = []wire.Confirmation{c}
+	g.hub.say()
 }
 
 // some are keys that are wanted.
@@ -127,7 +161,9 @@ func (g *guardModel) take(k string, cause wire.Cause, percent int) {
 	}
 	g.hub.mu.Lock()
 	defer g.hub.mu.Unlock()
-	g.hub.write(del(k, cause))
+	f := del(k, cause)
+	f.Del.Placement = placedBy(k)
+	g.hub.write(f)
 }
 
 // compare compares what is at the cluster with what should be, when all is quiet.

@@ -21,7 +21,11 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// guardThem records objects of two spaces and has their removals wait.
+// placementOf is the Placement that let go of an object of guardThem.
+func placementOf(i int) string { return []string{"p", "p", "q", "", "q"}[i] }
+
+// guardThem records objects of two spaces, of several Placements, and has their
+// removals wait.
 func guardThem(t *testing.T, s *store) {
 	t.Helper()
 	if err := s.write(t.Context(), func(x *tx) error {
@@ -30,7 +34,7 @@ func guardThem(t *testing.T, s *store) {
 			if i > 2 {
 				space = "z"
 			}
-			if err := errors.Join(x.setRecord(id, &record{Space: space, UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned)); err != nil {
+			if err := errors.Join(x.setRecord(id, &record{Space: space, UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned, placementOf(i))); err != nil {
 				return err
 			}
 		}
@@ -73,13 +77,25 @@ func TestConfirm(t *testing.T) {
 		{"those of another space, by an owner", func(p *wire.PruneStatus) wire.Settings {
 			return wire.Settings{Confirm: []wire.Confirmation{{Space: "z", Digest: p.Spaces[0].Digest}, {Space: "z", Digest: p.Digest}}}
 		}, 5},
+		{"those of one Placement, by an operator", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Digest: p.Placements[0].Digest}}}
+		}, 3},
+		{"those of two Placements, by their owner", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Space: "s", Digest: p.Placements[0].Digest}, {Space: "s", Digest: p.Placements[1].Digest}}}
+		}, 2},
+		{"those of another space's Placement of the name, by an owner", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Space: "s", Digest: p.Placements[3].Digest}, {Space: "s", Digest: p.Placements[2].Digest}}}
+		}, 5},
+		{"those of which no Placement is known", func(p *wire.PruneStatus) wire.Settings {
+			return wire.Settings{Confirm: []wire.Confirmation{{Space: "z", Digest: p.Placements[2].Digest}}}
+		}, 4},
 		{"a purge", func(*wire.PruneStatus) wire.Settings { return wire.Settings{Purge: true} }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScripted(t)
 			guardThem(t, s.session.store)
 			before := pendingOf(t, s.session.store)
-			if before.Pending != 5 || len(before.Spaces) != 2 || before.Objects[0] != "s/core/configmaps/n/o0" {
+			if before.Pending != 5 || len(before.Spaces) != 2 || len(before.Placements) != 4 || before.Placements[2].Placement != "" || before.Objects[0] != "s/core/configmaps/n/o0" {
 				t.Fatalf("pending %+v", before)
 			}
 			settings := c.confirm(before)
@@ -105,38 +121,81 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestGuardSums shows that the digest of what waits is a function of that alone.
+// TestGuardSums shows that the digests of what waits are a function of that alone,
+// and that few groups are told apart however many there are.
 func TestGuardSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		have, sums := map[string]guardedRemoval{}, guardSums{}
 		for _, id := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", "c", "d"})).Draw(t, "ids") {
 			before, copied := sums, maps.Clone(sums)
 			if g, ok := have[id]; ok {
-				now := sums[g.Space]
-				sums = sums.with(g.Space, guardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
+				now := sums[g.group()]
+				sums = sums.with(g.group(), guardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
 				delete(have, id)
 			} else {
 				g := guardedRemoval{
-					Space: rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"),
-					UID:   rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"),
+					Space:     rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"),
+					Placement: rapid.SampledFrom([]string{"", "p", "q"}).Draw(t, "placement"),
+					UID:       rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"),
 				}
-				now := sums[g.Space]
-				sums = sums.with(g.Space, guardSum{now.Count + 1, now.Sum.Add(g.sum(id))})
+				sums = sums.with(g.group(), sums[g.group()].add(guardSum{1, g.sum(id)}))
 				have[id] = g
 			}
 			if !maps.Equal(before, copied) {
 				t.Fatal("what a copy of meta shares was changed")
 			}
 		}
-		anew := guardSums{}
+		anew, spaces := guardSums{}, map[string]guardSum{}
 		for _, id := range slices.Sorted(maps.Keys(have)) {
 			g := have[id]
-			anew = anew.with(g.Space, guardSum{anew[g.Space].Count + 1, anew[g.Space].Sum.Add(g.sum(id))})
+			one := guardSum{1, g.sum(id)}
+			anew = anew.with(g.group(), anew[g.group()].add(one))
+			spaces[string(g.Space)] = spaces[string(g.Space)].add(one)
 		}
-		if !maps.Equal(anew, sums) {
+		if !maps.Equal(anew, sums) || !maps.Equal(spaces, sums.bySpace()) {
 			t.Fatalf("%v, counted anew %v", sums, anew)
 		}
 	})
+}
+
+// TestConfirmTheOnlyGroup shows that the owner is heard also where the digests of the
+// Placement, the space and the location are one.
+func TestConfirmTheOnlyGroup(t *testing.T) {
+	sums := guardSums{"s/p": {1, wire.SumOf([]byte("x"))}}
+	digest := sums.total().digest()
+	for space, want := range map[string]bool{"": true, "s": true, "z": false, "s/p": false} {
+		if got := sums.free(wire.Settings{Confirm: []wire.Confirmation{{Space: space, Digest: digest}}})["s/p"]; got != want {
+			t.Errorf("confirmed in space %q: %v", space, got)
+		}
+	}
+}
+
+// TestGuardGroups shows that few groups are told apart, however many Placements let
+// go, and that what waited in a store of older agents goes on waiting.
+func TestGuardGroups(t *testing.T) {
+	s := newScripted(t).session.store
+	if err := s.write(t.Context(), func(x *tx) error {
+		for i := range 3 * maxGroups {
+			id := fmt.Sprintf("core/configmaps/n/o%d", i)
+			if err := errors.Join(x.setRecord(id, &record{Space: "s", UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned, fmt.Sprint("p", i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := pendingOf(t, s)
+	if n := len(p.Placements); p.Pending != 3*maxGroups || n != maxGroups+1 || p.Placements[0].Placement != "" || p.Placements[0].Pending != 2*maxGroups {
+		t.Errorf("%d groups, %d removals: %+v", n, p.Pending, p.Placements[0])
+	}
+	var meta meta
+	if err := json.Unmarshal([]byte(`{"guarded":{"s":{"count":2,"sum":"`+p.Digest+strings.Repeat("0", 48)+`"}}}`), &meta); err != nil {
+		t.Fatal(err)
+	}
+	if of := meta.Guarded.bySpace()["s"]; of.Count != 2 || of.digest() != p.Digest {
+		t.Errorf("as older agents have it: %+v", meta.Guarded)
+	}
 }
 
 // TestAccept shows that a log is accepted by the marker of its hello, in the

@@ -385,7 +385,7 @@ func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now t
 			return err
 		}
 		if o.claim && !o.record.Source.Policy.Orphan && (o.waits && !x.meta.Settings.Purge || !x.mayRemove(now)) {
-			if err := x.guard(id, wire.Walked); err != nil {
+			if err := x.guard(id, wire.Walked, ""); err != nil {
 				return err
 			}
 		}

@@ -41,6 +41,8 @@ type PruneStatus struct {
 	Digest  string `json:"digest"`
 	// Spaces are the same by the space of the objects, in order of names.
 	Spaces []SpacePrune `json:"spaces,omitempty"`
+	// Placements are the same by the Placement that let go.
+	Placements []PlacementPrune `json:"placements,omitempty"`
 	// Objects are the first few of them, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Objects []string `json:"objects,omitempty"`
 }
@@ -50,6 +52,16 @@ type SpacePrune struct {
 	Space   string `json:"space"`
 	Pending int    `json:"pending"`
 	Digest  string `json:"digest"`
+}
+
+// PlacementPrune are the removals that wait of what one Placement let go of, or those
+// of a space of which no Placement is known, because a walk found them or because
+// there are too many.
+type PlacementPrune struct {
+	Space     string `json:"space"`
+	Placement string `json:"placement,omitempty"`
+	Pending   int    `json:"pending"`
+	Digest    string `json:"digest"`
 }
 
 // PurgeStatus is how far the removal of everything has come.
@@ -77,7 +89,8 @@ type StatusAnswer struct {
 }
 
 // Confirmation lets removals go that wait: those that have the digest, of one
-// space's objects or, without a space, of the location's or of any space's.
+// space's objects or of one of its Placements' or, without a space, of the location's,
+// of any space's or any Placement's.
 type Confirmation struct {
 	Space  string `json:"space,omitempty"`
 	Digest string `json:"digest"`

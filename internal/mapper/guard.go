@@ -1,0 +1,193 @@
+package mapper
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// pruneDigest is how much of a sum names removals that wait: enough that no
+	// two sets are taken for one another by accident, little enough to be typed.
+	pruneDigest = 16
+	// maxGroups is how many groups of removals that wait there may be for some to be
+	// told apart by their Placement, so that what says so stays small.
+	maxGroups = 100
+	// maxExamples is how many objects a status names.
+	maxExamples = 10
+)
+
+// guardedRemoval is a removal that waits for a confirmation.
+type guardedRemoval struct {
+	Cause wire.Cause `json:"cause"`
+	Space key.Space  `json:"space"`
+	// Placement is the one that let go; empty: it is not known, or there are too many.
+	Placement string `json:"placement,omitempty"`
+	// UID is that of the object at the target.
+	UID string `json:"uid"`
+}
+
+// sum is the removal's part of the digest of all that wait.
+func (g guardedRemoval) sum(id string) wire.Sum { return wire.SumOf([]byte(id + "\n" + g.UID)) }
+
+func (g guardedRemoval) group() guardGroup {
+	if g.Placement == "" {
+		return guardGroup(g.Space)
+	}
+	return guardGroup(string(g.Space) + "/" + g.Placement)
+}
+
+// guardGroup are the removals that one Placement let go, as SPACE/PLACEMENT, or
+// those of a space of which no Placement is known, as SPACE.
+type guardGroup string
+
+func (g guardGroup) names() (space, placement string) {
+	space, placement, _ = strings.Cut(string(g), "/")
+	return space, placement
+}
+
+// guardSums describe the removals that wait, by group. They are never changed
+// in place: copies of meta share them.
+type guardSums map[guardGroup]guardSum
+
+type guardSum struct {
+	Count int      `json:"count"`
+	Sum   wire.Sum `json:"sum"`
+}
+
+func (g guardSum) digest() string { return g.Sum.String()[:pruneDigest] }
+
+func (g guardSum) add(o guardSum) guardSum { return guardSum{g.Count + o.Count, g.Sum.Add(o.Sum)} }
+
+func (all guardSums) total() (total guardSum) {
+	for _, g := range all {
+		total = total.add(g)
+	}
+	return total
+}
+
+// bySpace adds up the groups of each space.
+func (all guardSums) bySpace() map[string]guardSum {
+	spaces := map[string]guardSum{}
+	for group, g := range all {
+		space, _ := group.names()
+		spaces[space] = spaces[space].add(g)
+	}
+	return spaces
+}
+
+func (all guardSums) with(group guardGroup, g guardSum) guardSums {
+	next := maps.Clone(all)
+	if next == nil {
+		next = guardSums{}
+	}
+	next[group] = g
+	if g.Count == 0 {
+		delete(next, group)
+	}
+	return next
+}
+
+// guarded says whether the removal of an identity waits for a confirmation.
+func (t *tx) guarded(id string) bool { return t.Bucket(guardBucket).Get([]byte(id)) != nil }
+
+// guard makes the removal of a recorded identity, which a Placement let go, wait for
+// a confirmation.
+func (t *tx) guard(id string, cause wire.Cause, placement string) error {
+	rec, err := t.record(id)
+	if err != nil || rec == nil || t.guarded(id) {
+		return err
+	}
+	g := guardedRemoval{Cause: cause, Space: rec.Space, Placement: placement, UID: rec.UID}
+	if _, known := t.meta.Guarded[g.group()]; !known && len(t.meta.Guarded) >= maxGroups {
+		g.Placement = ""
+	}
+	now := t.meta.Guarded[g.group()]
+	t.meta.Guarded = t.meta.Guarded.with(g.group(), guardSum{now.Count + 1, now.Sum.Add(g.sum(id))})
+	return t.putJSON(guardBucket, id, g)
+}
+
+// unguard ends the waiting of guard: the removal is confirmed, or moot.
+func (t *tx) unguard(id string) error {
+	var g guardedRemoval
+	ok, err := t.getJSON(guardBucket, id, &g)
+	if !ok {
+		return err
+	}
+	now := t.meta.Guarded[g.group()]
+	t.meta.Guarded = t.meta.Guarded.with(g.group(), guardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
+	return t.remove(guardBucket, id)
+}
+
+// free are the groups that the settings let go. A digest that confirms is that of
+// all that waits, of a space, or of a group, exactly.
+func (all guardSums) free(s wire.Settings) map[guardGroup]bool {
+	total, spaces, free := all.total().digest(), all.bySpace(), map[guardGroup]bool{}
+	for group, g := range all {
+		space, _ := group.names()
+		free[group] = s.Purge || slices.ContainsFunc(s.Confirm, func(c wire.Confirmation) bool {
+			operators := c.Space == ""
+			return operators && c.Digest == total ||
+				(operators || c.Space == space) && (c.Digest == spaces[space].digest() || c.Digest == g.digest())
+		})
+	}
+	return free
+}
+
+// confirm lets go what the settings confirm of the removals that wait.
+func (t *tx) confirm() ([]touched, error) {
+	if len(t.meta.Guarded) == 0 {
+		return nil, nil
+	}
+	free := t.meta.Guarded.free(t.meta.Settings)
+	var all []touched
+	c := t.Bucket(guardBucket).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		var g guardedRemoval
+		if err := json.Unmarshal(v, &g); err != nil {
+			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
+		}
+		if free[g.group()] {
+			all = append(all, touched{object: key.Object{Space: g.Space, Identity: parseIdentity(string(bytes.Clone(k)))}})
+		}
+	}
+	for _, o := range all {
+		if err := t.unguard(o.object.Identity.String()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// pending describes the removals that wait; nil: there are none.
+func (t *tx) pending() (*wire.PruneStatus, error) {
+	total := t.meta.Guarded.total()
+	if total.Count == 0 {
+		return nil, nil
+	}
+	p := &wire.PruneStatus{Pending: total.Count, Digest: total.digest()}
+	spaces := t.meta.Guarded.bySpace()
+	for _, s := range slices.Sorted(maps.Keys(spaces)) {
+		p.Spaces = append(p.Spaces, wire.SpacePrune{Space: s, Pending: spaces[s].Count, Digest: spaces[s].digest()})
+	}
+	for _, group := range slices.Sorted(maps.Keys(t.meta.Guarded)) {
+		space, placement := group.names()
+		g := t.meta.Guarded[group]
+		p.Placements = append(p.Placements, wire.PlacementPrune{Space: space, Placement: placement, Pending: g.Count, Digest: g.digest()})
+	}
+	c := t.Bucket(guardBucket).Cursor()
+	for k, v := c.First(); k != nil && len(p.Objects) < maxExamples; k, v = c.Next() {
+		var g guardedRemoval
+		if err := json.Unmarshal(v, &g); err != nil {
+			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
+		}
+		p.Objects = append(p.Objects, string(g.Space)+"/"+string(k))
+	}
+	return p, nil
+}
