@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -21,14 +22,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-const (
-	// tokenSubresource of a location makes a join token, as the one of a
-	// ServiceAccount does.
-	tokenSubresource = "token"
-	// defaultPruneMaxPercent is the default of spec.prune.maxPercent, for
-	// locations whose spec leaves prune out.
-	defaultPruneMaxPercent = 30
-)
+// defaultPruneMaxPercent is the default of spec.prune.maxPercent, for
+// locations whose spec leaves prune out.
+const defaultPruneMaxPercent = 30
 
 func locationKey(l key.Location) string {
 	return key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}.Key()
@@ -91,26 +87,42 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 		return nil, err
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		token, enrolment, err := enroll.NewToken(l, uid, h.config.Now())
+		join, err := h.makeToken(r, l, uid)
 		if err != nil {
 			h.refuse(w, r, err)
 			return
 		}
-		rev, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}})
-		if err == nil { // agents are known by the table: the token is to be good at once
-			err = h.table.WaitFor(r.Context(), rev)
-		}
-		if err != nil {
-			h.refuse(w, r, err)
-			return
-		}
-		join := wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode()
 		writeJSON(w, v1alpha1.LocationToken{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
 			ObjectMeta: metav1.ObjectMeta{Name: string(l)},
 			Status:     v1alpha1.LocationTokenStatus{Token: join},
 		})
 	}, nil
+}
+
+// makeToken makes a join token; a dry run makes none, since one that is not kept is
+// good for nothing.
+func (h *Hub) makeToken(r *http.Request, l key.Location, uid string) (join string, err error) {
+	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
+	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
+		return "", apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
+	}
+	if len(options.DryRun) > 0 {
+		return "", nil
+	}
+	token, enrolment, err := enroll.NewToken(l, uid, h.config.Now())
+	if err != nil {
+		return "", err
+	}
+	rev, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}})
+	if err != nil {
+		return "", err
+	}
+	// Agents are known by the table: the token is to be good at once.
+	if err := h.table.WaitFor(r.Context(), rev); err != nil {
+		return "", err
+	}
+	return wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode(), nil
 }
 
 var _ renderer = (*Hub)(nil)

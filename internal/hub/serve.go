@@ -110,7 +110,7 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 	if !access.Allows(info.Verb) && access != kinds.Terminating || !read && !writable {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
-	if s == key.Root && kind.Resource == key.Locations && info.Subresource == tokenSubresource {
+	if s == key.Root && kind.Resource == key.Locations && info.Subresource == kinds.TokenSubresource {
 		return h.tokenHandler(key.Location(info.Name), info.Verb)
 	}
 	if read && info.Subresource != kinds.ScaleSubresource {

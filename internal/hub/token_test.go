@@ -1,9 +1,12 @@
 package hub
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -25,5 +28,36 @@ func TestTokenIsGoodAtOnce(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("a new token: %s", resp.Status)
 		}
+	}
+}
+
+// TestDryRunOfAToken shows that a dry run neither makes a token nor takes one back.
+func TestDryRunOfAToken(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addLocation("a", nil)
+	a := r.join("a")
+	client, err := rest.HTTPClientFor(r.config(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dryRun, want := range map[string]int{"All": http.StatusOK, "Some": http.StatusUnprocessableEntity} {
+		before := r.table.Rev()
+		resp, err := client.Post(r.url+"/spaces/root/apis/orrery.dev/v1alpha1/locations/a/token?dryRun="+dryRun, "application/json", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made struct{ Status any }
+		err = json.NewDecoder(resp.Body).Decode(&made)
+		_ = resp.Body.Close()
+		status, _ := made.Status.(map[string]any) // of another answer it is a string
+		if resp.StatusCode != want || err != nil || status["token"] != nil && status["token"] != "" {
+			t.Errorf("dryRun=%s is answered with %s, %+v, %v", dryRun, resp.Status, made, err)
+		}
+		if now, err := r.log.Committed(t.Context()); err != nil || now != before {
+			t.Errorf("dryRun=%s took the log from %d to %d (%v)", dryRun, before, now, err)
+		}
+	}
+	if got := a.status("a/reports"); got != http.StatusOK {
+		t.Errorf("after dry runs the token is answered with %d", got)
 	}
 }

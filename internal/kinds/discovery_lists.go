@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -23,7 +24,7 @@ func (c *Catalog) verbs(k *Kind) []string {
 		return []string{"create"}
 	}
 	all := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
-	if k.Resource == key.Namespaces {
+	if k.Resource == key.Namespaces || k.Resource == key.Spaces {
 		// As in Kubernetes: they are emptied one by one.
 		return slices.DeleteFunc(all, func(v string) bool { return v == "deletecollection" })
 	}
@@ -31,8 +32,11 @@ func (c *Catalog) verbs(k *Kind) []string {
 }
 
 // subverbs are what discovery says can be done with a subresource of a kind.
-func (c *Catalog) subverbs(k *Kind) []string {
-	if c.Access(k) == ReadOnly {
+func (c *Catalog) subverbs(k *Kind, name string) []string {
+	switch {
+	case name == TokenSubresource:
+		return []string{"create"}
+	case c.Access(k) == ReadOnly:
 		return []string{"get"}
 	}
 	return []string{"get", "patch", "update"}
@@ -106,8 +110,8 @@ func (c *Catalog) resources(v versionKinds) []metav1.APIResource {
 			r.StorageVersionHash = discovery.StorageVersionHash(k.Storage.Group, k.Storage.Version, k.GVK.Kind)
 		}
 		list = append(list, r)
-		for _, s := range k.subresources() {
-			r := metav1.APIResource{Name: k.GVR.Resource + "/" + s.name, Namespaced: k.Namespaced, Kind: s.kind.Kind, Verbs: c.subverbs(k)}
+		for _, s := range c.subresources(k) {
+			r := metav1.APIResource{Name: k.GVR.Resource + "/" + s.name, Namespaced: k.Namespaced, Kind: s.kind.Kind, Verbs: c.subverbs(k, s.name)}
 			if s.kind.GroupVersion() != v.gv {
 				r.Group, r.Version = s.kind.Group, s.kind.Version
 			}
@@ -150,11 +154,11 @@ func (c *Catalog) describe(k *Kind) apidiscoveryv2.APIResourceDiscovery {
 	if k.Namespaced {
 		r.Scope = apidiscoveryv2.ScopeNamespace
 	}
-	for _, s := range k.subresources() {
+	for _, s := range c.subresources(k) {
 		r.Subresources = append(r.Subresources, apidiscoveryv2.APISubresourceDiscovery{
 			Subresource:  s.name,
 			ResponseKind: metaKind(s.kind),
-			Verbs:        c.subverbs(k),
+			Verbs:        c.subverbs(k, s.name),
 		})
 	}
 	return r
@@ -166,13 +170,16 @@ type subresource struct {
 }
 
 // subresources are those of a kind, by name.
-func (k *Kind) subresources() []subresource {
+func (c *Catalog) subresources(k *Kind) []subresource {
 	var list []subresource
 	if k.Scale != nil {
 		list = append(list, subresource{ScaleSubresource, autoscalingv1.SchemeGroupVersion.WithKind("Scale")})
 	}
 	if k.HasStatus {
 		list = append(list, subresource{StatusSubresource, k.GVK})
+	}
+	if k.Resource == key.Locations && c.Access(k) != ReadOnly {
+		list = append(list, subresource{TokenSubresource, v1alpha1.GroupVersion.WithKind("LocationToken")})
 	}
 	return list
 }

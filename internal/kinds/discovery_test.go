@@ -91,6 +91,11 @@ func TestClientsDiscoverWhatTheCatalogHas(t *testing.T) {
 					count++
 				}
 			}
+			if r, ok := got["orrery.dev/v1alpha1 locations/token"]; ok != (name == "root") || ok && (r.Kind != "LocationToken" || !slices.Equal(r.Verbs, []string{"create"})) {
+				t.Errorf("%s: got token %+v", form, r)
+			} else if ok {
+				count++
+			}
 			if len(got) != count {
 				t.Errorf("%s: %d resources and subresources, want %d", form, len(got), count)
 			}

@@ -21,6 +21,9 @@ const maxRequestBody = 3 << 20
 const (
 	StatusSubresource = "status"
 	ScaleSubresource  = "scale"
+	// TokenSubresource of a Location makes a join token, as the one of a
+	// ServiceAccount does.
+	TokenSubresource = "token"
 )
 
 // Scope returns what k8s.io/apiserver's handlers need to serve the kind itself
