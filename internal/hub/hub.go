@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	loaded := make(chan bool, 1)
 	tailed := make(chan error, 1)
 	go func() {
-		tailed <- h.log.Tail(tailCtx, h.table, int64(h.config.WindowRevisions), func(is bool) {
+		tailed <- h.log.Tail(tailCtx, h.table, func(is bool) {
 			h.ready.Store(false)
 			if is {
 				select {
@@ -264,7 +265,11 @@ func (h *Hub) serveLoaded(ctx context.Context, loaded <-chan bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	_, rev, err := h.log.AppendMarker(ctx, h.config.Now())
+	name, value, err := h.lineage.begin(rand.Text(), h.config.Now())
+	if err != nil {
+		return err
+	}
+	rev, _, err := h.log.Put(ctx, key.Marker(name), value, 0)
 	if err != nil {
 		return err
 	}

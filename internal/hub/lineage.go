@@ -2,69 +2,237 @@ package hub
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
-// hubMarker is the trace of one hub start in the log.
+// hubMarker is the trace of one beginning of a hub in the log: its start, or a
+// reload of its table.
 type hubMarker struct {
 	name string
-	rev  int64
+	// rev is the revision that made it, 0 while it is not in the log. from is the
+	// first revision that goes by its name.
+	rev, from int64
+	// says is what its hub found in the log before it; nil: a hub that did not say.
+	says *markerValue
+	// seen is the newest revision under it of which the log itself shows that it
+	// changed something.
+	seen int64
 }
 
-// lineage keeps the markers of the log in the order of their revisions. It is
-// told of changes by one goroutine and may be asked by any.
+// markerValue is what the log keeps of a marker.
+type markerValue struct {
+	Started string `json:"started"`
+	// Of is the marker before this one, and After the last revision under that one
+	// that this log holds.
+	Of    string `json:"of,omitempty"`
+	After *int64 `json:"after,omitempty"`
+}
+
+// lineage tells the revisions of this log from those of another that shares its
+// beginning: the log before a restore, whose agents remember revisions that the
+// copy never had. It is told of changes by one goroutine and may be asked by any.
+//
+// Who remembers a marker and a revision has seen this log if the hub of that
+// marker wrote the log up to the revision. How far it did is shown by what the
+// log holds, never by how far its revisions are counted: others may use the same
+// etcd, and a restore may leave out as many revisions as it likes. So each hub
+// notes in its marker where the one before ended, as it found it at its start,
+// before anything else is written.
 type lineage struct {
 	mu  sync.RWMutex
-	all []hubMarker
+	all []hubMarker // by revision; one that is not in the log yet is last
+	// loaded says that the state has been shown since the last Reset.
+	loaded bool
+	// foreign says that the log may not be the one that this process wrote to, until
+	// a marker says where that one ended.
+	foreign bool
 }
 
 var _ table.Observer = (*lineage)(nil)
 
-// Reset forgets all markers.
+// Reset forgets all markers but the one that is yet to be written.
 func (l *lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all = nil
+	l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.rev > 0 || l.foreign })
+	l.loaded = false
 }
 
-// Observe notes the markers among the changes of a revision.
-func (l *lineage) Observe(_ int64, changes []table.Change) {
-	prefix := string(key.Markers) + "/"
+// Observe notes the markers among the changes of a revision, and that the log
+// reaches to it.
+func (l *lineage) Observe(rev int64, changes []table.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, ch := range changes {
-		name, ok := strings.CutPrefix(ch.Row().Key, prefix)
+		name, ok := strings.CutPrefix(ch.Row().Key, string(key.Markers)+"/")
 		if !ok {
 			continue
 		}
-		l.mu.Lock()
-		l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.name == name })
+		seen := int64(0)
+		l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool {
+			if m.name == name {
+				seen = m.seen
+			}
+			return m.name == name
+		})
 		if ch.Cur != nil {
-			l.all = append(l.all, hubMarker{name, ch.Cur.CreateRev})
+			l.all = append(l.all, markerOf(name, ch.Cur, seen))
 		}
-		slices.SortFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.rev, b.rev) })
-		l.mu.Unlock()
+	}
+	slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
+	if l.loaded {
+		l.reaches(rev)
+		return
+	}
+	l.loaded = true
+	for _, ch := range changes { // a whole state: each row shows when it was written
+		l.reaches(ch.Cur.ModRev)
 	}
 }
 
-// at is the newest marker at or below a revision, "" if there is none.
-func (l *lineage) at(rev int64) string {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, m := range slices.Backward(l.all) {
-		if m.rev <= rev {
-			return m.name
+func markerOf(name string, row *table.Row, seen int64) hubMarker {
+	m := hubMarker{name: name, rev: row.CreateRev, from: row.CreateRev, seen: max(seen, row.CreateRev)}
+	var says markerValue
+	// What can't be read says nothing.
+	if json.Unmarshal(row.Value, &says) == nil && says.After != nil {
+		m.says, m.from = &says, *says.After+1
+	}
+	return m
+}
+
+// order puts a pending marker behind all others.
+func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 } //nolint:gosec // 0 is to wrap
+
+// reaches notes that the log holds a revision that changed something.
+func (l *lineage) reaches(rev int64) {
+	if i := l.find(rev); i >= 0 {
+		l.all[i].seen = max(l.all[i].seen, rev)
+	}
+}
+
+// last is the newest revision of which the log shows that it changed something.
+func (l *lineage) last() (rev int64) {
+	for _, m := range l.all {
+		rev = max(rev, m.seen)
+	}
+	return rev
+}
+
+// find is the index of the marker that a revision goes by, -1 if there is none.
+func (l *lineage) find(rev int64) int {
+	for i, m := range slices.Backward(l.all) {
+		if m.from <= rev {
+			return i
 		}
 	}
-	return ""
+	return -1
+}
+
+// begin makes up the marker of a beginning, to be written to the log. From now on
+// what is new goes by its name, so that a hub whose log has no room for it yet
+// proves nothing by the one before.
+func (l *lineage) begin(random string, now time.Time) (name string, value []byte, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.all)
+	if n == 0 || l.all[n-1].rev > 0 {
+		after, of := int64(0), ""
+		if n > 0 {
+			of, after = l.all[n-1].name, l.end(n-1)
+		}
+		l.all = append(l.all, hubMarker{name: random, from: after + 1, says: &markerValue{
+			Started: now.UTC().Format(time.RFC3339), Of: of, After: &after}})
+		l.foreign = false
+	}
+	m := l.all[len(l.all)-1]
+	if value, err = json.Marshal(m.says); err != nil {
+		return "", nil, fmt.Errorf("encode the hub marker: %w", err)
+	}
+	return m.name, value, nil
+}
+
+// distrust says that the log was found not to go on from what this process knew:
+// nothing that was said since the newest marker of what is loaded next is proven
+// by it, until a new one begins.
+func (l *lineage) distrust() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.foreign = true
+}
+
+// end is the last revision under a marker that this log is known to hold.
+func (l *lineage) end(i int) int64 {
+	m := l.all[i]
+	if i == len(l.all)-1 {
+		if l.foreign {
+			return m.rev
+		}
+		return m.seen
+	}
+	switch next := l.all[i+1].says; {
+	case next == nil: // of a hub that did not say: what the log shows
+		return m.seen
+	case next.Of != m.name: // a marker between them is gone
+		return m.rev
+	default:
+		return *next.After
+	}
+}
+
+// spans are the revisions that this log is known to have had under a marker: who
+// remembers the marker and one of them has seen this log, which has come to now.
+func (l *lineage) spans(marker string, now int64) []wire.Revisions {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for i, m := range l.all {
+		if m.name != marker {
+			continue
+		}
+		if last := min(l.end(i), now); m.from <= last {
+			return []wire.Revisions{{First: m.from, Last: last}}
+		}
+	}
+	return nil
+}
+
+// at is what somebody who has seen the table up to a revision is to remember: the
+// marker, and the revision or, if nothing has changed since, that of the last
+// change. There is no marker ("") below the first one.
+func (l *lineage) at(rev int64) (marker string, revision int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if last := l.last(); last > 0 {
+		rev = min(rev, last)
+	}
+	if i := l.find(rev); i >= 0 {
+		marker = l.all[i].name
+	}
+	return marker, rev
 }
 
 // continuous says whether an agent that remembers a marker and a revision has
-// seen this hub's log: the marker is in it and no later marker lies at or below
-// the revision. An agent that remembers nothing has nothing to lose.
+// seen this hub's log. An agent that remembers nothing has nothing to lose.
 func (l *lineage) continuous(marker string, rev int64) bool {
-	return marker == "" && rev == 0 || marker != "" && l.at(rev) == marker
+	if marker == "" && rev == 0 {
+		return true
+	}
+	return slices.ContainsFunc(l.spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
+}
+
+// floor is how far history up to a revision may be forgotten: the last change stays,
+// since a deletion leaves no other trace of how far the log reached.
+func (l *lineage) floor(rev int64) int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return min(rev, l.last()-1)
 }

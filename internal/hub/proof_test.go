@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -119,23 +118,5 @@ func TestPutsSayWhere(t *testing.T) {
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("too many markers: %s", resp.Status)
-	}
-}
-
-// TestSpans shows which revisions a marker proves.
-func TestSpans(t *testing.T) {
-	var l lineage
-	l.Observe(1, []table.Change{marked("A", 1)})
-	l.Observe(10, []table.Change{marked("B", 10)})
-	for marker, want := range map[string]wire.Revisions{"A": {First: 1, Last: 9}, "B": {First: 10, Last: 20}} {
-		if got := l.spans(marker, 20); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %v, want %v", marker, got, want)
-		}
-	}
-	if got := l.spans("C", 20); got != nil {
-		t.Errorf("a marker that is not there proves %v", got)
-	}
-	if got := l.spans("B", 9); got != nil { // it is yet to come
-		t.Errorf("a marker of the future proves %v", got)
 	}
 }

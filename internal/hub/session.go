@@ -114,9 +114,10 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}
 	defer s.sub.Close()
 
-	s.marker = s.hub.lineage.at(rev)
+	var told int64
+	s.marker, told = s.hub.lineage.at(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
-		UID: uid, Marker: s.marker, Revision: rev, Root: s.root, Count: s.count,
+		UID: uid, Marker: s.marker, Revision: told, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
 	}}); err != nil {
 		return err
@@ -184,8 +185,8 @@ func (s *session) poll(mark *bool) error {
 		return nil
 	}
 	*mark = false
-	name := s.hub.lineage.at(upTo)
-	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: upTo, Root: s.root, Count: s.count, Marker: name}})
+	name, told := s.hub.lineage.at(upTo)
+	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
 }
 
 func (s *session) move(before, after *entry) {

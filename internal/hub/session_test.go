@@ -14,7 +14,6 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -124,27 +123,6 @@ func TestLineage(t *testing.T) {
 		}
 		s.close()
 	}
-}
-
-// TestLineageAcrossRestarts shows the rule on markers: later ones at or below
-// the agent's revision break it, later ones above do not.
-func TestLineageAcrossRestarts(t *testing.T) {
-	var l lineage
-	l.Observe(1, []table.Change{marked("A", 1)})
-	l.Observe(10, []table.Change{marked("B", 10)})
-	for _, c := range []struct {
-		marker string
-		rev    int64
-		want   bool
-	}{{"A", 5, true}, {"A", 9, true}, {"A", 10, false}, {"B", 10, true}, {"B", 9, false}, {"C", 20, false}, {"A", 0, false}} {
-		if got := l.continuous(c.marker, c.rev); got != c.want {
-			t.Errorf("marker %s at revision %d: %v, want %v", c.marker, c.rev, got, c.want)
-		}
-	}
-}
-
-func marked(name string, rev int64) table.Change {
-	return table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(name), []byte(`{}`), rev, rev)}}
 }
 
 func TestRestartResumes(t *testing.T) {

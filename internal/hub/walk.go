@@ -68,6 +68,7 @@ func (h *Hub) indexAt(of walkOf, rev int64) (*walkIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index what %q has: %w", of.location, err)
 	}
+	_, now = h.lineage.at(now)
 	made := &walkIndex{now, index}
 	h.walks.kept.Add(of, made)
 	return made, nil
@@ -115,7 +116,8 @@ func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 		h.refuse(w, r, err)
 		return
 	}
-	all, marker := index.Span("", ""), h.lineage.at(index.rev)
+	all := index.Span("", "")
+	marker, _ := h.lineage.at(index.rev)
 	out := newFrameWriter(w)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
@@ -170,7 +172,8 @@ func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out 
 			break
 		}
 	}
-	return out.send(wire.Frame{Mark: &wire.Mark{Revision: state.Rev, Marker: h.lineage.at(state.Rev)}})
+	marker, rev := h.lineage.at(state.Rev)
+	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 
 // readLines reads JSON values up to the end of a body, which may have so many.

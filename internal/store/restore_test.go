@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"orrery.dev/orrery/internal/table"
 )
@@ -13,9 +12,6 @@ import (
 // seen is not taken for its continuation.
 func TestRestoredLogIsNoticed(t *testing.T) {
 	l := open(t, t.TempDir())
-	if _, _, err := l.AppendMarker(t.Context(), time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
 	ahead := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 20})
 	ahead.Reset(1000, nil)
 	if err := l.progress(t.Context(), ahead); err == nil || errors.Is(err, context.Canceled) {

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,7 +43,7 @@ func keepLog(t *testing.T, dir string, quota int64) *kept {
 	tailed := make(chan struct{})
 	go func() {
 		defer close(tailed)
-		_ = l.Tail(ctx, to, 20000, func(is bool) {
+		_ = l.Tail(ctx, to, func(is bool) {
 			if is {
 				close(loaded)
 			}
@@ -142,7 +143,7 @@ func TestFullLog(t *testing.T) {
 	}
 	k.stop()
 	k = keepLog(t, dir, smallQuota)
-	if _, _, err := k.AppendMarker(t.Context(), time.Now()); err != nil {
+	if _, _, err := k.Put(t.Context(), "m/"+rand.Text(), []byte(`{}`), 0); err != nil {
 		t.Fatalf("start of a full log: %v", err)
 	}
 	if err := k.put(Growth, "more", large); !errors.Is(err, ErrFull) {
@@ -173,7 +174,7 @@ func TestAlarm(t *testing.T) {
 	k.stop()
 	for _, quota := range []int64{smallQuota, MinQuota} {
 		k = keepLog(t, dir, quota)
-		if _, _, err := k.AppendMarker(t.Context(), time.Now()); err != nil {
+		if _, _, err := k.Put(t.Context(), "m/"+rand.Text(), []byte(`{}`), 0); err != nil {
 			t.Fatalf("start with a quota of %d: %v", quota, err)
 		}
 		if err := k.put(Growth, "more", large); !errors.Is(err, ErrFull) {
@@ -239,7 +240,7 @@ func TestStartAtTheOldestRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	oldest, err := k.oldest(t.Context())
+	oldest, err := k.oldest(t.Context(), k.table.Rev())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,16 +32,17 @@ const (
 )
 
 // Tail keeps a table equal to the log until the context ends. The table is
-// loaded as of window revisions ago, if the log still has them, and the rest
-// replayed, so that readers can resume across a restart of the hub.
-// loaded(true) is called when the table has reached the log's revision.
+// loaded as of the oldest revision that the log still has, and the rest replayed,
+// so that readers can resume across a restart of the hub, and the last change
+// of the log is known also if it was a deletion. loaded(true) is called when the
+// table has reached the log's revision.
 //
 // When the watch is lost, or the log turns out to be behind the table because
 // an older copy of it was restored, loaded(false) is called, the table is
 // loaded anew and its subscriptions expire: nothing is skipped in silence.
-func (l *Log) Tail(ctx context.Context, to Applier, window int64, loaded func(bool)) error {
-	for first := true; ; first = false {
-		err := l.tailOnce(ctx, to, window, first, func() { loaded(true) })
+func (l *Log) Tail(ctx context.Context, to Applier, loaded func(bool)) error {
+	for {
+		err := l.tailOnce(ctx, to, func() { loaded(true) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -55,25 +56,18 @@ func (l *Log) Tail(ctx context.Context, to Applier, window int64, loaded func(bo
 	}
 }
 
-func (l *Log) tailOnce(ctx context.Context, to Applier, window int64, replay bool, loaded func()) error {
+func (l *Log) tailOnce(ctx context.Context, to Applier, loaded func()) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	now, err := l.Committed(ctx)
 	if err != nil {
 		return err
 	}
-	from := now
-	if replay && now > window {
-		from = now - window
-	} else if replay {
-		from = 1
+	from, err := l.oldest(ctx, now)
+	if err != nil {
+		return err
 	}
 	state, err := l.load(ctx, from)
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		if from, err = l.oldest(ctx); err == nil {
-			state, err = l.load(ctx, from)
-		}
-	}
 	if err != nil {
 		return err
 	}
@@ -165,17 +159,24 @@ func update(kv *mvccpb.KeyValue) table.Update {
 	}
 }
 
-// oldest is the oldest revision that can be read: the one of the last compaction.
-func (l *Log) oldest(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for r := range l.client.Watch(ctx, Prefix, clientv3.WithRev(1)) {
-		if r.CompactRevision > 0 {
-			return r.CompactRevision, nil
+// oldest is the oldest revision that the log can still be read at.
+func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
+	var failed error
+	n := sort.Search(int(now-1), func(i int) bool {
+		if failed != nil {
+			return true
 		}
-		return 0, fmt.Errorf("find the log's oldest revision: %w", cmp.Or(r.Err(), errors.New("it was not compacted")))
+		_, err := l.client.Client.Get(ctx, Prefix, clientv3.WithCountOnly(), clientv3.WithRev(int64(i)+1))
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return false
+		}
+		failed = err
+		return true
+	})
+	if failed != nil {
+		return 0, fmt.Errorf("look for the log's oldest revision: %w", failed)
 	}
-	return 0, errors.New("find the log's oldest revision: the watch ended")
+	return int64(n) + 1, nil
 }
 
 // load reads every key as of a revision.
