@@ -29,6 +29,7 @@ func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	}); err != nil {
 		return err
 	}
+	st.accepted()
 	return errAccepted
 }
 

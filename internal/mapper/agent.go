@@ -76,6 +76,7 @@ type Agent struct {
 	announcer *announcer
 	purge     *purge
 	watchers  *observers
+	prover    *prover
 	progress  progress
 	self      atomic.Pointer[identity]
 }
@@ -161,6 +162,8 @@ func (a *Agent) build() {
 		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
 		served: make(chan struct{}, 1), began: make(chan struct{}, 1),
 	}
+	a.prover = &prover{hub: a.hub, engine: a.engine, log: a.log, state: &a.progress, wake: make(chan struct{}, 1)}
+	a.progress.turned = a.prover.again
 	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
 	a.purge.reset()
 	a.progress.opened = func() {
@@ -184,14 +187,14 @@ func (a *Agent) work(ctx context.Context) {
 
 	r := &reconciler{
 		store: a.store, engine: a.engine, target: a.target, log: a.log, self: a.identity, trouble: a.gate.trouble,
-		changed: a.reporter.changed, proven: a.progress.proves, metrics: a.metrics, namespaces: map[string]struct{}{},
+		changed: a.reporter.changed, proven: a.progress.proves, prover: a.prover, metrics: a.metrics, namespaces: map[string]struct{}{},
 	}
 	for range a.config.Workers {
 		parts.Go(func() { r.work(ctx) })
 	}
 	s := &session{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, state: &a.progress,
+		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, accepted: a.engine.pushWanted, state: &a.progress,
 	}
 	parts.Go(func() { a.gate.run(ctx) })
 	parts.Go(func() { a.watchers.run(ctx) })
@@ -200,6 +203,7 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
+	parts.Go(func() { a.prover.run(ctx) })
 	close(a.ready)
 }
 
@@ -236,8 +240,8 @@ func (a *Agent) landed(all []touched) {
 // announcement is what the hub is told of the agent.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.meta.Load()
-	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: m.Deferred}
-	if !now.Proven {
+	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
+	if !now.Proven || now.unproven {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
 	var err error
@@ -271,6 +275,10 @@ func (a *Agent) Status() Status {
 	a.progress.fill(&s)
 	a.engine.mu.Lock()
 	defer a.engine.mu.Unlock()
+	if n := a.engine.proofs[proofMissing]; n > 0 {
+		s.Deferred, s.unproven = s.Deferred+n, true
+		_, s.Awaits, _ = a.progress.log()
+	}
 	s.Queued = a.engine.queue.count
 	for state, n := range a.engine.states {
 		if n > 0 {

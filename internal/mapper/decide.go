@@ -108,6 +108,8 @@ type decision struct {
 	completed string
 	// retry is when to look again without an event; zero: never.
 	retry time.Duration
+	// proof is what it waits for, if it does.
+	proof proof
 }
 
 // facts are what a decision is made from.
@@ -130,6 +132,8 @@ type facts struct {
 	traced bool
 	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration
+	// proof is what is known of the log by which the object that was seen was written.
+	proof proof
 	// settled says that a session has proved that what is not in the desired content is
 	// not desired.
 	settled bool
@@ -157,7 +161,10 @@ func decideObject(f facts, s source) decision {
 	case unserved:
 		return decision{state: wire.Unsupported, reason: "NoSuchResource", message: "the location does not serve this resource"}
 	case present:
-		if !seen.terminating {
+		switch {
+		case !seen.terminating && f.proof.waits():
+			return unprovenWait(f.proof)
+		case !seen.terminating:
 			return decidePresent(f, s, changed)
 		}
 	}
@@ -169,6 +176,8 @@ func decideObject(f facts, s source) decision {
 			state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
 			message: "the object at the location is being deleted; it is made again when it is gone",
 		}
+	case seen.presence == foreign && s.Policy.Adopt && !seen.owned && f.proof.waits():
+		return unprovenWait(f.proof)
 	case seen.presence == foreign:
 		return decideForeign(seen, s)
 	case seen.presence == blind && !changed && !f.unsaid(s) && f.stale(s):
@@ -273,10 +282,12 @@ func decideRemoval(f facts) decision {
 	switch {
 	case rec == nil && f.lingers > 0:
 		return decision{retry: f.lingers}
+	case rec == nil && seen.presence == present && f.settled && f.proof.waits():
+		return unprovenWait(f.proof)
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
 	case rec == nil && seen.presence == present: // it may be desired, as the hub knows
-		return decision{retry: strayRetry}
+		return decision{retry: strayRetry, proof: f.proof}
 	case rec == nil && seen.presence == unseen && f.traced:
 		return decision{} // the list that is on its way comes back to this
 	case rec == nil:
@@ -335,6 +346,10 @@ func precedes(a, b spaceWant, rec *record) bool {
 // kept for as long as state and reason are.
 func compose(w *want, rec *record, d decision, status []byte, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{State: d.state, Reason: d.reason, Message: d.message}
+	if d.proof == proofMissing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
+		// Nothing has changed of what was applied last.
+		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan
+	}
 	if rec != nil {
 		r.UID, r.Digest, r.Generation = rec.Source.UID, rec.Source.Digest, rec.Source.Generation
 		r.Orphan = rec.Source.Policy.Orphan
@@ -352,7 +367,7 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 		}
 		switch {
 		case w.Deferred:
-			r.State, r.Reason = wire.Waiting, "LineageUnproven"
+			r.State, r.Reason = wire.Waiting, reasonUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
 		case w.Kind == wantHold:
 			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note

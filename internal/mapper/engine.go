@@ -28,6 +28,7 @@ type item struct {
 	wanted, status bool
 	// slotted says that it waited for its turn to have its pair refreshed.
 	slotted    bool
+	proof      proof
 	seen       observed
 	statusHash uint64
 	state      wire.State // as last reported, for the winner
@@ -65,6 +66,8 @@ type engine struct {
 	items  map[string]*item
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
+	// proofs counts items by what is known of the logs of their objects.
+	proofs [proofs]int
 	queue  queue
 	// inside counts the items in a namespace or of a definition, by the identity of that.
 	inside map[string]int
@@ -335,6 +338,7 @@ type result struct {
 	failed  bool
 	drifted bool
 	slotted bool
+	proof   proof
 }
 
 // finish takes an item back from a worker.
@@ -361,6 +365,9 @@ func (e *engine) finish(it *item, r result) {
 		it.repairs, it.repaired = min(it.repairs+1, maxFailures), now
 	}
 	it.slotted = r.slotted
+	if !r.failed { // or else it is as before
+		e.prove(it, r.proof)
+	}
 	e.count(it, r.state)
 	e.queue.done(it)
 	if r.retry > 0 {
@@ -394,6 +401,7 @@ func (e *engine) count(it *item, s wire.State) {
 // drop forgets an item; true: its kind is not in use any more.
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
+	e.prove(it, proofUnneeded)
 	delete(e.items, it.id)
 	for _, in := range containers(parseIdentity(it.id)) {
 		if e.inside[in]--; e.inside[in] > 0 {

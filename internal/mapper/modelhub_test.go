@@ -253,6 +253,8 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			}
 		}
 		return []byte(lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...))
+	case "lineage":
+		return h.lineage(body)
 	case "reports/fetch":
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
@@ -272,6 +274,28 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 		return []byte(lines(wire.ReportsAnswer{Revision: h.revision}))
 	}
 	return []byte(lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0}))
+}
+
+// lineage says which part of a log is a part of the hub's.
+func (h *center) lineage(body *wire.Decoder) []byte {
+	var ask wire.LineageAsk
+	if err := body.Decode(&ask); err != nil || len(ask.Markers) > wire.MaxMarkers {
+		panic(fmt.Sprint(err, ask))
+	}
+	answer := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
+	for _, m := range ask.Markers {
+		for i, known := range h.markers {
+			if known.name != m {
+				continue
+			}
+			last := h.revision
+			if i+1 < len(h.markers) {
+				last = h.markers[i+1].revision - 1
+			}
+			answer.Spans[m] = []wire.Revisions{{First: known.revision, Last: last}}
+		}
+	}
+	return []byte(lines(answer))
 }
 
 func (h *center) walk(call string, body *wire.Decoder) []byte {

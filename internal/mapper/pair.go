@@ -93,9 +93,20 @@ func (s *source) inherit(old *want) {
 // rebase gives an entry from before the last acceptance the pair of that: its own is
 // of a log that is not followed any more.
 func (w *want) rebase(m *meta) {
-	if o := w.object(); o != nil && o.Epoch < m.Epoch {
-		o.Log, o.Epoch = m.Accepted, m.Epoch
+	for _, s := range []*source{&w.Leaf, w.Kept} {
+		if s != nil && s.Epoch < m.Epoch {
+			s.Log, s.Epoch = m.Accepted, m.Epoch
+		}
 	}
+}
+
+// deliver takes note of the pair by which an entry arrived, before it is given
+// another.
+func (t *turn) deliver(w *want, m *meta) {
+	if o := w.object(); o != nil {
+		t.delivered = append(t.delivered, o.Log)
+	}
+	w.rebase(m)
 }
 
 // log is the pair to write with the object to follow. What a hub told that says none
@@ -152,6 +163,19 @@ func (t *target) putPair(ctx context.Context, p place, id key.Identity, l identi
 		return objectMeta{}, fmt.Errorf("encode a pair: %w", err)
 	}
 	return t.merge(ctx, "refresh", p, id, l, body)
+}
+
+// pushWanted queues all that is desired: the log is another by acceptance, and the
+// objects at the target do not say so.
+func (e *engine) pushWanted() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		if it.wanted {
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
 }
 
 // slots are the times at which pairs are refreshed, one after the other: an

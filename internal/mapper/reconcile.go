@@ -45,6 +45,7 @@ type reconciler struct {
 	changed func() // there are reports to send
 	// proven says that the desired content is known to be what the hub has.
 	proven  func() bool
+	prover  *prover
 	metrics *metrics
 
 	slots      slots
@@ -73,10 +74,12 @@ type turn struct {
 	winner  int // in wants; -1: nobody wants it
 	guarded bool
 	settled bool
-	// mark is the place of the last mark.
-	mark   pair
-	record *record
-	status []byte
+	// mark is the place of the last mark, delivered are those of the entries as they
+	// arrived.
+	mark      pair
+	delivered []pair
+	record    *record
+	status    []byte
 	// completed is how what is desired ran to its end; empty: it has not.
 	completed string
 	before    map[key.Space]*wire.Report
@@ -112,7 +115,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	reports, gone := t.reports(o, time.Now())
 	res := result{
 		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
-		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted,
+		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof,
 	}
 	if !o.keep {
 		res.state = o.decision.state
@@ -172,7 +175,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 				return err
 			}
 			if w != nil {
-				w.rebase(x.meta)
+				t.deliver(w, x.meta)
 			}
 			t.wants = append(t.wants, spaceWant{space: s, want: w})
 			if t.before[s], err = x.report(path); err != nil {
@@ -237,6 +240,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		f.traced = true // the list will show what was made last before a kill
 	}
 	for range maxSteps {
+		f.proof = r.prove(t, f.seen)
 		d := decide(f)
 		o, err := r.step(ctx, t, f, d)
 		switch {
@@ -287,7 +291,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	case doForget:
 		return outcome{forget: true}, nil
 	default:
-		o := outcome{decision: d, record: t.record, keep: d.state == ""}
+		o := outcome{decision: d, record: t.record, keep: d.state == "" || d.proof == proofMissing && t.guardedBefore()}
 		if f.seen != t.view.seen {
 			o.seen = &f.seen
 			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // what becomes of it the watch can't show

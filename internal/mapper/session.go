@@ -47,6 +47,8 @@ type session struct {
 	landed  func([]touched)
 	// recall loads the hub's reports of the location into a new store.
 	recall func(context.Context) error
+	// accepted is called when another log has been accepted.
+	accepted func()
 	// state is told how the session is.
 	state *progress
 }
@@ -175,7 +177,7 @@ func (st *stream) run(ctx context.Context) error {
 		return err
 	}
 	st.metrics.sessions.Inc()
-	st.state.connected(st.in.proven, st.hello.Marker)
+	st.state.connected(st.in.proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
 	st.log.Info("connected to the hub", "hub", st.hub.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.store.meta.Load()
 	if m.Revision == 0 {
@@ -289,9 +291,14 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 		}
 	}
 	st.landed(all)
-	if m := st.store.meta.Load(); !next.proven && st.hello != nil && accepts(m.Settings, *st.hello) {
+	if st.hello == nil {
+		return nil
+	}
+	accepted := accepts(st.store.meta.Load().Settings, *st.hello)
+	if accepted && !next.proven {
 		return st.accept(ctx, *st.hello)
 	}
+	st.state.accept(accepted)
 	return nil
 }
 

@@ -81,7 +81,7 @@ func newScripted(t *testing.T) *scripted {
 	s := &scripted{t: t, answers: map[string][]answer{}}
 	st, hub := hubBy(t, s)
 	s.session = &session{
-		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
+		store: st, hub: hub, log: quiet, metrics: newMetrics(), accepted: func() {}, state: &progress{opened: func() {}, turned: func() {}},
 		greeted: func(wire.Hello) {}, landed: func(all []touched) { s.touched = append(s.touched, all...) },
 		recall: func(context.Context) error { return nil },
 	}

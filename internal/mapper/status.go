@@ -55,6 +55,8 @@ type Status struct {
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
 	States   map[wire.State]int `json:"states,omitempty"`
+	// unproven says that objects at the target wait for proof.
+	unproven bool
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
@@ -99,19 +101,47 @@ type progress struct {
 	number int // of the session
 	proven bool
 	marker string // of the hub's log
-	ready  bool   // the desired content is known
-	since  time.Time
-	err    error
+	// accepted says that an operator has accepted that log.
+	accepted bool
+	ready    bool // the desired content is known
+	since    time.Time
+	err      error
 	// opened is called, without the lock, when a session is open and the desired
 	// content is known.
 	opened func()
+	// turned is called, without the lock, when a session has begun or its log is
+	// accepted.
+	turned func()
 }
 
-func (p *progress) connected(proven bool, marker string) {
+func (p *progress) connected(proven bool, marker string, accepted bool) {
+	p.mu.Lock()
+	p.open, p.proven, p.marker, p.accepted, p.since, p.err = true, proven, marker, accepted, time.Now(), nil
+	p.number++
+	p.mu.Unlock()
+	p.turned()
+}
+
+// accept takes note of whether the log of the session that is open is accepted.
+func (p *progress) accept(accepted bool) {
+	p.mu.Lock()
+	was := p.accepted
+	p.accepted = accepted
+	p.mu.Unlock()
+	if was != accepted {
+		p.turned()
+	}
+}
+
+// log is the number of the session that is open, zero if none is, and the marker of
+// its log, and whether that is accepted.
+func (p *progress) log() (session int, marker string, accepted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open, p.proven, p.marker, p.since, p.err = true, proven, marker, time.Now(), nil
-	p.number++
+	if !p.open {
+		return 0, "", false
+	}
+	return p.number, p.marker, p.accepted
 }
 
 // session is the number of the session that is open; zero: none is.

@@ -49,7 +49,7 @@ func (m *memory) follow() (*session, *reporter) {
 	st, hub := hubBy(m.t, m)
 	r := &reporter{store: st, hub: hub, log: quiet, metrics: newMetrics(), landed: func([]touched) {}}
 	return &session{
-		store: st, hub: hub, log: quiet, metrics: newMetrics(), state: &progress{opened: func() {}},
+		store: st, hub: hub, log: quiet, metrics: newMetrics(), accepted: func() {}, state: &progress{opened: func() {}, turned: func() {}},
 		greeted: func(wire.Hello) {}, landed: func([]touched) {}, recall: r.recall,
 	}, r
 }
