@@ -21,6 +21,8 @@ const (
 	apiDigest = 16
 	// current is the freshness of what is known to be served now.
 	current = "Current"
+	// namespacedScope is the scope of what is in namespaces.
+	namespacedScope = "Namespaced"
 )
 
 // groupDiscovery is one group of an aggregated answer.
@@ -39,6 +41,7 @@ type versionDiscovery struct {
 
 type resourceDiscovery struct {
 	Resource     string `json:"resource"`
+	Scope        string `json:"scope"`
 	ResponseKind struct {
 		Kind string `json:"kind"`
 	} `json:"responseKind"`
@@ -145,7 +148,10 @@ func (t *target) removable(ctx context.Context) ([]served, error) {
 					continue
 				}
 				known[r.Resource] = true
-				all = append(all, served{place{key.NewResource(g.Metadata.Name, r.Resource), v.Version}, r.ResponseKind.Kind})
+				all = append(all, served{
+					place: place{key.NewResource(g.Metadata.Name, r.Resource), v.Version},
+					kind:  r.ResponseKind.Kind, namespaced: r.Scope == namespacedScope,
+				})
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,58 +48,49 @@ func (t *target) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 // served is a resource that the target serves.
 type served struct {
 	place
-	kind string
+	kind       string
+	namespaced bool
 }
 
-// namespaced finds every resource whose objects are in namespaces and can be
-// listed and deleted. It fails rather than return a part of them.
-func (t *target) namespaced(ctx context.Context) ([]served, error) {
-	groups, err := t.groups(ctx)
-	if err != nil {
-		return nil, err
+// resources are those that the target serves in a group and version.
+func (t *target) resources(ctx context.Context, groupVersion string) ([]served, error) {
+	group, version := splitVersion(groupVersion)
+	root := "/apis/" + groupVersion
+	if group == "" {
+		root = "/api/" + version
 	}
-	versions := []string{"v1"}
-	for _, g := range groups {
-		versions = append(versions, g.PreferredVersion.GroupVersion)
+	var l metav1.APIResourceList
+	if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: fullAnswer}, &l); err != nil {
+		return nil, fmt.Errorf("discover the resources of %q: %w", groupVersion, err)
 	}
-	var all []served
-	for i, v := range versions {
-		root := "/apis/" + v
-		if i == 0 {
-			root = "/api/v1"
-		}
-		var l metav1.APIResourceList
-		if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: fullAnswer}, &l); err != nil {
-			return nil, fmt.Errorf("discover the resources of %q: %w", v, err)
-		}
-		for _, r := range l.APIResources {
-			if !r.Namespaced || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") {
-				continue
-			}
-			all = append(all, servedResource(l.GroupVersion, r))
+	all := make([]served, 0, len(l.APIResources))
+	for _, r := range l.APIResources {
+		if !strings.Contains(r.Name, "/") { // a subresource
+			all = append(all, served{place: place{Resource: key.NewResource(group, r.Name), version: version}, kind: r.Kind, namespaced: r.Namespaced})
 		}
 	}
 	return all, nil
 }
 
-func servedResource(groupVersion string, r metav1.APIResource) served {
-	group, version := splitVersion(groupVersion)
-	return served{place: place{Resource: key.NewResource(group, r.Name), version: version}, kind: r.Kind}
-}
-
-// preferred is the version of a group that its clients should use; empty: the
-// target does not serve the group.
-func (t *target) preferred(ctx context.Context, group string) (string, error) {
+// versions are those of a group, the one that its clients should use before the others;
+// none: the target does not serve the group.
+func (t *target) versions(ctx context.Context, group string) (all []string, err error) {
 	groups, err := t.groups(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, g := range groups {
-		if g.Name == group {
-			return g.PreferredVersion.Version, nil
+		if g.Name != group {
+			continue
+		}
+		all = append(all, g.PreferredVersion.GroupVersion)
+		for _, v := range g.Versions {
+			if v.GroupVersion != g.PreferredVersion.GroupVersion {
+				all = append(all, v.GroupVersion)
+			}
 		}
 	}
-	return "", nil
+	return all, nil
 }
 
 // version is the target's Kubernetes version.

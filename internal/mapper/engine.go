@@ -69,8 +69,8 @@ type engine struct {
 	// proofs counts items by what is known of the logs of their objects.
 	proofs [proofs]int
 	queue  queue
-	// inside counts the items in a namespace or of a definition, by the identity of that.
-	inside map[string]int
+	// inside are the items in a namespace or of a definition, by the identity of that.
+	inside map[string]map[*item]struct{}
 	// endings are how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
 	// closed says why nothing may be changed at the target; empty: it may.
@@ -84,7 +84,7 @@ type engine struct {
 func newEngine() *engine {
 	e := &engine{
 		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
-		inside: map[string]int{},
+		inside: map[string]map[*item]struct{}{},
 	}
 	e.wake.L = &e.mu
 	return e
@@ -208,7 +208,10 @@ func (e *engine) item(o key.Object) (*item, bool) {
 	}
 	e.items[id] = it
 	for _, in := range containers(o.Identity) {
-		e.inside[in]++
+		if e.inside[in] == nil {
+			e.inside[in] = map[*item]struct{}{}
+		}
+		e.inside[in][it] = struct{}{}
 	}
 	return it, !ok
 }
@@ -291,14 +294,13 @@ func (e *engine) namesakes(id key.Identity, uid string) (all []string, desired b
 	return all, desired
 }
 
-// within counts the items in a namespace, or of a resource: those that are desired
+// within counts the items in a namespace, or of a definition: those that are desired
 // and perhaps there, and those that are not desired.
-func (e *engine) within(in func(key.Identity) bool) (wanted, leaving int) {
+func (e *engine) within(id key.Identity) (wanted, leaving int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, it := range e.items {
-		switch id := parseIdentity(it.id); {
-		case !in(id):
+	for it := range e.inside[id.String()] {
+		switch {
 		case it.wanted && it.missing():
 		case it.wanted:
 			wanted++
@@ -404,7 +406,7 @@ func (e *engine) drop(it *item) bool {
 	e.prove(it, proofUnneeded)
 	delete(e.items, it.id)
 	for _, in := range containers(parseIdentity(it.id)) {
-		if e.inside[in]--; e.inside[in] > 0 {
+		if delete(e.inside[in], it); len(e.inside[in]) > 0 {
 			continue
 		}
 		delete(e.inside, in)

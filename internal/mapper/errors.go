@@ -39,7 +39,7 @@ func statusOf(err error) *metav1.Status {
 func unavailable(err error) bool {
 	s := statusOf(err)
 	if s == nil {
-		return true
+		return !errors.Is(err, errAnswer)
 	}
 	switch s.Code {
 	case http.StatusUnauthorized, http.StatusTooManyRequests,

@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 )
@@ -69,7 +70,7 @@ func (g *gate) why() string {
 // that discovery is broken, a probe finds out. One that is only busy is a matter
 // of the pace: a probe would be one request more. It does not wait.
 func (g *gate) trouble(err error) {
-	if err == nil || busy(err) || !unavailable(err) && !missingKind(err) {
+	if err == nil || busy(err) || !unavailable(err) && !missingKind(err) && !errors.Is(err, errAnswer) {
 		return
 	}
 	if unavailable(err) && retryAfter(err) == 0 {

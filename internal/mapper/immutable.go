@@ -46,7 +46,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 	if !t.want().object().Policy.Recreate {
 		return o
 	}
-	use, err := r.useOf(ctx, t.id)
+	use, err := r.useOf(ctx, t.id, t.view.failures)
 	if err != nil {
 		return r.refused(t, err)
 	}

@@ -117,9 +117,6 @@ func anotherLocation(label string, l identity) bool {
 	return label != "" && was != name
 }
 
-// cascades says whether the object may be deleted with what others have in it.
-func (m *objectMeta) cascades() bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
-
 // remember keeps in what is recorded of an object the policy that was the last
 // before it ceased to be desired.
 func (t *tx) remember(id string, rec *record, was *want) error {

@@ -54,7 +54,11 @@ type objectMeta struct {
 }
 
 type ownerReference struct {
-	Controller bool `json:"controller"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Controller bool   `json:"controller"`
 }
 
 type managedFields struct {
@@ -68,13 +72,16 @@ type managedFields struct {
 }
 
 // controlled says whether a controller at the target owns the object.
-func (m *objectMeta) controlled() bool {
-	for _, r := range m.OwnerReferences {
-		if r.Controller {
-			return true
+func (m *objectMeta) controlled() bool { return m.controller() != nil }
+
+// controller is the object that a controller has made this one for; nil: there is none.
+func (m *objectMeta) controller() *ownerReference {
+	for i := range m.OwnerReferences {
+		if m.OwnerReferences[i].Controller {
+			return &m.OwnerReferences[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // provesOurs says whether the object's marks are those the agent gives to an

@@ -184,6 +184,9 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 			d.Metadata.Name = g
 			for _, s := range byGroup[g] {
 				r := resourceDiscovery{Resource: s.Resource.Resource, Verbs: verbs}
+				if s.namespaced {
+					r.Scope = namespacedScope
+				}
 				r.ResponseKind.Kind = s.kind
 				d.Versions[0].Resources = append(d.Versions[0].Resources, r)
 			}
@@ -459,7 +462,9 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 	if len(items) < limit {
 		more = ""
 	}
-	l.listed[id.Resource] = l.revision
+	if q.Get("labelSelector") == "" {
+		l.listed[collection{id.Resource, id.Namespace}] = l.revision
+	}
 	return reply(map[string]any{
 		"metadata": map[string]any{"resourceVersion": fmt.Sprint(l.revision), "continue": more}, "items": items,
 	})

@@ -134,7 +134,7 @@ func TestModelAlias(t *testing.T) {
 		<-time.After(30 * time.Second)
 		before := w.there(id)
 		alias := key.Object{Space: "s", Identity: key.Identity{Resource: aliasMaps, Namespace: id.Namespace, Name: id.Name}}
-		w.agent.engine.adopt(served{place{aliasMaps, "v1"}, "ConfigMap"}, []key.Object{alias})
+		w.agent.engine.adopt(served{place: place{aliasMaps, "v1"}, kind: "ConfigMap"}, []key.Object{alias})
 		<-time.After(5 * time.Minute)
 		if now := w.there(id); before == "" || now != before {
 			t.Errorf("%q became %q", before, now)

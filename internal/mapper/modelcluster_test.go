@@ -32,8 +32,9 @@ type cluster struct {
 	weather   weather
 	// judge is asked about each change that an agent makes, before it is made.
 	judge func(verb string, before, after *thing)
-	// listed are the revisions at which a resource was last listed as a whole.
-	listed map[key.Resource]uint64
+	// listed are the revisions at which a resource was last listed as a whole, or as far
+	// as it is in a namespace.
+	listed map[collection]uint64
 	// asked counts the requests for single objects.
 	asked  map[key.Identity]int
 	writes int
@@ -55,7 +56,9 @@ type thing struct {
 	created     uint64
 	generation  int64
 	terminating bool
-	controlled  bool
+	// controlled says that a controller made it for the owner.
+	controlled bool
+	controller ownerReference
 	// foreign says that it is not the agent's: it never was, was adopted by
 	// nobody, or was let go.
 	foreign bool
@@ -63,6 +66,11 @@ type thing struct {
 	owners  map[owner]map[string]bool
 	status  string
 	json    []byte // as it is encoded without its status
+}
+
+type collection struct {
+	of        key.Resource
+	namespace string
 }
 
 type owner struct{ manager, operation string }
@@ -98,7 +106,7 @@ var widgetsCRD = key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}
 func newCluster(rng *rand.Rand) *cluster {
 	return &cluster{
 		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
-		judge: func(string, *thing, *thing) {}, listed: map[key.Resource]uint64{}, asked: map[key.Identity]int{},
+		judge: func(string, *thing, *thing) {}, listed: map[collection]uint64{}, asked: map[key.Identity]int{},
 		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{},
 	}
 }
@@ -134,6 +142,9 @@ func (c *cluster) set(id string, after *thing) *thing {
 	c.log = append(c.log, happening{c.revision, before, after})
 	close(c.changed)
 	c.changed = make(chan struct{})
+	if after == nil || before == nil && after.controlled {
+		c.collect()
+	}
 	return after
 }
 
@@ -273,14 +284,19 @@ func (o *thing) encode() []byte {
 		m.DeletionTimestamp = "2000-01-01T00:00:00Z"
 	}
 	if o.controlled {
-		m.OwnerReferences = []ownerReference{{Controller: true}}
+		m.OwnerReferences = []ownerReference{o.controller}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(o.owners), func(a, b owner) int { return strings.Compare(a.manager+a.operation, b.manager+b.operation) }) {
 		m.ManagedFields = append(m.ManagedFields, managedFields{
 			Manager: k.manager, Operation: k.operation, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: fieldsV1(o.owners[k]),
 		})
 	}
-	b, err := json.Marshal(map[string]any{"kind": o.kind, "metadata": m})
+	all := map[string]any{"kind": o.kind, "metadata": m}
+	if o.id == widgetsCRD {
+		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}}}
+		all["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+	}
+	b, err := json.Marshal(all)
 	if err != nil {
 		panic(err)
 	}
@@ -379,6 +395,32 @@ func flatten(body map[string]any) map[string]string {
 		}
 	}
 	return fields
+}
+
+// ownerOf is what a controller made an object for; nil: it is not where it would have
+// to be.
+func (c *cluster) ownerOf(o *thing) *thing {
+	id := key.Identity{Resource: key.Namespaces, Name: o.controller.Name}
+	if o.controller.Kind == "ConfigMap" {
+		id.Resource, id.Namespace = key.NewResource("", "configmaps"), o.id.Namespace
+	}
+	if of := c.objects[id.String()]; of != nil && of.uid == o.controller.UID {
+		return of
+	}
+	return nil
+}
+
+// collect has the garbage collector look, by and by.
+func (c *cluster) collect() {
+	time.AfterFunc(time.Duration(1+c.rng.IntN(3000))*time.Millisecond, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, k := range slices.Sorted(maps.Keys(c.objects)) {
+			if o := c.objects[k]; o != nil && !o.terminating && o.controlled && c.ownerOf(o) == nil {
+				c.remove(k)
+			}
+		}
+	})
 }
 
 // remove deletes an object as the cluster does: a namespace or a definition first

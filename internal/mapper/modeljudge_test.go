@@ -63,7 +63,8 @@ func (w *world) judge(verb string, before, after *thing) {
 			wrong("it is to be let go")
 		}
 		for _, x := range w.inside(o.id) {
-			if x.foreign && x.created <= w.cluster.listed[x.id.Resource] && !x.controlled {
+			seen := max(w.cluster.listed[collection{x.id.Resource, ""}], w.cluster.listed[collection{x.id.Resource, x.id.Namespace}])
+			if x.created <= seen && w.stands(x, o.id) {
 				wrong("%s is in it", x.id)
 			}
 		}
@@ -217,4 +218,13 @@ func (w *world) inside(id key.Identity) (all []*thing) {
 		}
 	}
 	return all
+}
+
+// stands says that an object in a namespace or of a definition keeps that from going:
+// it is not ours, and does not go with something else in there.
+func (w *world) stands(o *thing, in key.Identity) bool {
+	if !o.foreign {
+		return false
+	}
+	return !o.controlled || !slices.ContainsFunc(w.inside(in), func(x *thing) bool { return x.uid == o.controller.UID })
 }

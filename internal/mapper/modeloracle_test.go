@@ -32,6 +32,9 @@ func (w *world) check() error {
 		if o.terminating {
 			return fmt.Errorf("%s is being deleted", o.id)
 		}
+		if o.controlled && w.cluster.ownerOf(o) == nil {
+			return fmt.Errorf("%s is yet to be collected", o.id)
+		}
 	}
 	heard := w.heard()
 	if err := w.checkContent(desired, heard); err != nil {
@@ -262,7 +265,7 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 	if o != nil && !o.foreign {
 		used := false
 		for _, x := range w.inside(id) {
-			used = used || x.foreign && !x.controlled
+			used = used || w.stands(x, id)
 		}
 		// Of what is held and was never heard of, nobody knows whether it is there.
 		perhaps := false

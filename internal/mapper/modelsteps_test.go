@@ -190,7 +190,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 	case o == nil && !cl.serves(id.Resource), o == nil && id.Namespace != "" && (in == nil || in.terminating):
 	case o == nil:
 		w.tell("foreign %s", k)
-		n := (&thing{id: id, kind: servedKind(id.Resource).kind, foreign: true, controlled: c%4 == 0}).edit("kubectl", map[string]*string{
+		n := (&thing{id: id, kind: servedKind(id.Resource).kind, foreign: true}).edit("kubectl", map[string]*string{
 			fieldPath("data", "v"): text("theirs"), fieldPath("data", "own"): text("theirs"),
 		})
 		if c%5 == 0 {
@@ -200,6 +200,9 @@ func (w *world) tamper(id key.Identity, b, c int) {
 			n.owners = map[owner]map[string]bool{ours: maps.Clone(n.owners[owner{"kubectl", "Update"}])}
 		} else if c%6 == 1 { // made of a copy
 			n.owners[ours] = maps.Clone(n.owners[owner{"kubectl", "Update"}])
+		}
+		if c%4 == 0 {
+			w.own(n, b)
 		}
 		cl.set(k, n)
 	case o.terminating:
@@ -235,6 +238,28 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		w.tell("edit %s of %s at the cluster", field, k)
 		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", field): text("tampered" + fmt.Sprint(c%3))}))
 	}
+}
+
+// own says that a controller made an object: for one in its namespace, for a namespace,
+// for one in another namespace (which is none), or for one that is gone.
+func (w *world) own(o *thing, b int) {
+	o.controlled = true
+	o.controller = ownerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "y", UID: "uid-gone", Controller: true}
+	of := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: o.id.Namespace, Name: "y"}
+	switch {
+	case o.id.Namespace != "" && b/6%4 == 0:
+		of.Namespace = "b"
+		of.Name, o.controller.Name = "z", "z"
+	case o.id.Namespace == "" || b/6%4 == 1:
+		of = key.Identity{Resource: key.Namespaces, Name: "b"}
+		o.controller.Kind, o.controller.Name = "Namespace", "b"
+	case b/6%4 == 2:
+		return
+	}
+	if x := w.cluster.objects[of.String()]; x != nil && x.id != o.id {
+		o.controller.UID = x.uid
+	}
+	w.tell("it is owned by %+v", o.controller)
 }
 
 // strip takes a mark from an object.

@@ -1,8 +1,18 @@
 package mapper
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // TestModelUse has a definition recreated, and then removed, while an object of
@@ -36,4 +46,156 @@ func TestModelUse(t *testing.T) {
 			t.Error("the definition is still there")
 		}
 	})
+}
+
+// TestModelInUse has somebody put something into a namespace, or make something of a
+// definition, that is then no longer assigned: it stays until that is gone, unless it
+// goes with something else in there.
+func TestModelInUse(t *testing.T) {
+	const ours = "paris.11111111"
+	text := func(s string) *string { s = `"` + s + `"`; return &s }
+	plain := map[string]*string{fieldPath("data", "v"): text("theirs")}
+	copied := map[string]*string{
+		fieldPath("metadata", "labels", locationLabel):                           text(ours),
+		fieldPath("metadata", "labels", v1alpha1.SpaceLabel):                     text("s"),
+		fieldPath("metadata", "annotations", v1alpha1.SourceKindAnnotation):      text("Widget"),
+		fieldPath("metadata", "annotations", v1alpha1.SourceNamespaceAnnotation): text("b"),
+		fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation):      text("another"),
+		fieldPath("metadata", "annotations", v1alpha1.SourceUIDAnnotation):       text("u"),
+	}
+	restored := maps.Clone(copied) // marks and all but managed fields
+	restored[fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation)] = text("w")
+	by := func(kind, name string) ownerReference {
+		return ownerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "uid-none", Controller: true}
+	}
+	configMap := func(name string) key.Identity {
+		id := identities[2]
+		id.Name = name
+		return id
+	}
+	for _, c := range []struct {
+		name   string
+		of     key.Identity // what is no longer assigned
+		theirs key.Identity
+		fields map[string]*string
+		owner  ownerReference
+		// of the owner, if it is there
+		owns key.Identity
+		// goes says that it goes with its owner, or because that is gone.
+		goes bool
+	}{
+		{name: "plain", of: identities[0], theirs: configMap("theirs"), fields: plain},
+		{name: "owned by something of the cluster", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
+		{name: "owned by what is gone", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("ConfigMap", "none"), goes: true},
+		{name: "owned by one of ours inside", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("ConfigMap", "x"), owns: identities[2], goes: true},
+		{name: "of the definition", of: widgetsCRD, theirs: identities[7], fields: plain},
+		{name: "of the definition, owned", of: widgetsCRD, theirs: identities[7], fields: plain, owner: by("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
+		{name: "copied labels", of: widgetsCRD, theirs: identities[7], fields: copied},
+		{name: "restored", of: widgetsCRD, theirs: identities[7], fields: restored},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, dir)
+				defer w.stop(true)
+				for _, id := range []key.Identity{identities[0], widgetsCRD, identities[2], identities[4]} {
+					w.edit(id, 8, 1)
+				}
+				<-time.After(20 * time.Second)
+				w.at(func(cl *cluster) {
+					n := (&thing{id: c.theirs, kind: servedKind(c.theirs.Resource).kind, foreign: true}).edit("kubectl", c.fields)
+					if c.owner.Kind != "" {
+						n.controlled, n.controller = true, c.owner
+					}
+					if c.owns.Name != "" {
+						n.controller.UID = cl.objects[c.owns.String()].uid
+					}
+					cl.set(c.theirs.String(), n)
+				})
+				w.drop(identities[2], 0, 1)
+				w.drop(c.of, 0, 1)
+				<-time.After(5 * time.Minute)
+				if there := w.there(c.of) != ""; there == c.goes {
+					t.Fatalf("it is there: %v; %v", there, w.reportsOf())
+				}
+				w.at(func(cl *cluster) {
+					if cl.objects[c.theirs.String()] != nil {
+						cl.remove(c.theirs.String())
+					}
+				})
+				<-time.After(3 * time.Minute)
+				if w.there(c.of) != "" {
+					t.Errorf("it is not used any more, and there; %v", w.reportsOf())
+				}
+				if len(w.bad) > 0 {
+					t.Error(w.bad)
+				}
+			})
+		})
+	}
+}
+
+// TestWithin compares what the engine says of what is in something with a look at all
+// that it knows.
+func TestWithin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEngine()
+		e.kindsChanged = func() {}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			id := rapid.SampledFrom(identities).Draw(t, "identity")
+			o := key.Object{Space: rapid.SampledFrom([]key.Space{"s", "t"}).Draw(t, "space"), Identity: id}
+			switch it := e.items[id.String()]; rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0, 1:
+				e.touch([]touched{{object: o, want: &want{Kind: wantPut, Version: "v1", ObjectKind: "K"}}})
+			case 2:
+				e.touch([]touched{{object: o}})
+			case 3:
+				e.synced(id.Resource, map[string]struct{}{}, 1)
+			default:
+				if it == nil {
+					break
+				}
+				it.queue = running
+				e.finish(it, result{
+					wanted: it.wanted, forget: !it.wanted, gone: it.spaces, state: wire.Applied,
+					seen: &observed{presence: absent, revision: it.seen.revision},
+				})
+			}
+			for _, in := range []key.Identity{identities[0], {Resource: key.Namespaces, Name: "b"}, widgetsCRD} {
+				wanted, leaving := e.within(in)
+				for id, it := range e.items {
+					switch inside := slices.Contains(containers(parseIdentity(id)), in.String()); {
+					case !inside || it.wanted && it.missing():
+					case it.wanted:
+						wanted--
+					default:
+						leaving--
+					}
+				}
+				if wanted != 0 || leaving != 0 {
+					t.Fatalf("%s: %d wanted and %d leaving too many", in, wanted, leaving)
+				}
+			}
+		}
+		for in, items := range e.inside {
+			if len(items) == 0 {
+				t.Fatalf("%s is empty, and remembered", in)
+			}
+		}
+	})
+}
+
+// BenchmarkWithin asks for each of many namespaces what is in it.
+func BenchmarkWithin(b *testing.B) {
+	e := newEngine()
+	e.kindsChanged = func() {}
+	for n := range 1000 {
+		for i := range 50 {
+			id := key.Identity{Resource: identities[2].Resource, Namespace: fmt.Sprint("n", n), Name: fmt.Sprint(i)}
+			e.touch([]touched{{object: key.Object{Space: "s", Identity: id}, want: &want{Kind: wantPut, Version: "v1", ObjectKind: "ConfigMap"}}})
+		}
+	}
+	for b.Loop() {
+		e.within(key.Identity{Resource: key.Namespaces, Name: "n7"})
+	}
 }

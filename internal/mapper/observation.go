@@ -57,7 +57,10 @@ func (m *objectMeta) read(from gjson.Result) {
 			m.Annotations = texts(v)
 		case "ownerReferences":
 			for _, r := range v.Array() {
-				m.OwnerReferences = append(m.OwnerReferences, ownerReference{Controller: r.Get("controller").Bool()})
+				m.OwnerReferences = append(m.OwnerReferences, ownerReference{
+					APIVersion: text(r.Get("apiVersion")), Kind: text(r.Get("kind")), Name: text(r.Get("name")),
+					UID: text(r.Get("uid")), Controller: r.Get("controller").Bool(),
+				})
 			}
 		case "managedFields":
 			for _, f := range v.Array() {

@@ -3,6 +3,7 @@ package mapper
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -20,7 +21,6 @@ import (
 )
 
 const (
-	listPage = 500
 	// watchLength is how long a watch lasts, give or take a quarter.
 	watchLength = time.Hour
 	// maxListRetry and blindRetry are the longest waits before a kind that is not
@@ -171,6 +171,7 @@ func (w *observer) run(ctx context.Context) {
 		wait := backoff(failures, firstRetry, maxListRetry)
 		failures = min(failures+1, maxFailures)
 		switch {
+		case err == nil: // it begins anew
 		case missingKind(err):
 			revision = ""
 			if broken := w.target.probe(ctx); broken != nil {
@@ -178,7 +179,7 @@ func (w *observer) run(ctx context.Context) {
 				break
 			}
 			w.engine.lost(w.Resource, unserved)
-		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, errAnswer):
 			revision = ""
 			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
 			w.engine.lost(w.Resource, blind)
@@ -206,33 +207,32 @@ func (w *observer) selector() url.Values {
 
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
-	query := w.selector()
-	query.Set("limit", strconv.Itoa(listPage))
 	shown := map[string]struct{}{}
-	for {
-		p, err := w.target.list(ctx, w.place, "", query, w.status)
-		if err != nil {
-			return "", err
-		}
+	revision, err := w.target.pages(ctx, w.place, "", w.selector(), w.status, func(p *page) (more bool, err error) {
 		seen := make([]sighting, 0, len(p.Items))
 		for i := range p.Items {
 			s := w.sight(&p.Items[i], false)
 			shown[s.object.Identity.String()] = struct{}{}
 			seen = append(seen, s)
 		}
-		if err := w.show(ctx, seen, p.Items); err != nil {
-			return "", err
-		}
-		if p.Metadata.Continue == "" {
-			revision, err := strconv.ParseUint(p.Metadata.ResourceVersion, 10, 64)
-			if err != nil {
-				return "", fmt.Errorf("list %s: resource version: %w", w.Resource, err)
-			}
-			w.engine.synced(w.Resource, shown, revision)
-			return p.Metadata.ResourceVersion, nil
-		}
-		query.Set("continue", p.Metadata.Continue)
+		return true, w.show(ctx, seen, p.Items)
+	})
+	if err == nil {
+		w.engine.synced(w.Resource, shown, listRevision(revision))
 	}
+	return revision, err
+}
+
+// listRevision is a list's revision, up to which what it does not show is gone. One
+// that is not a number, as servers behind an API service may have it, says nothing of
+// order: then all is gone that is not shown, and what was made meanwhile is found by
+// the next look at it.
+func listRevision(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return unordered
+	}
+	return n
 }
 
 // follow watches from a revision on, again and again, until that fails. It
@@ -240,7 +240,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 func (w *observer) follow(ctx context.Context, revision string) (string, error) {
 	for {
 		next, err := w.watch(ctx, revision)
-		if err != nil {
+		if err != nil || next == "" { // without a revision nothing says what came in between
 			return next, err
 		}
 		if next == revision { // a watch that shows nothing may end at once
@@ -300,10 +300,10 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 			return revision, &s
 		}
 		o := e.Object
-		if o.Metadata.ResourceVersion == "" {
-			return revision, fmt.Errorf("watch %s: an event of type %q has no object with a revision", w.Resource, e.Type)
+		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
+			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", w.Resource, errAnswer, e.Type)
 		}
-		revision = o.Metadata.ResourceVersion
+		revision = o.Metadata.ResourceVersion // none: the next list begins anew
 		if e.Type == "BOOKMARK" {
 			continue
 		}

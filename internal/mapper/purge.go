@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -93,15 +92,8 @@ func (p *purge) sweep(ctx context.Context) error {
 
 // sweepKind makes items of all objects of a resource that prove to be ours.
 func (p *purge) sweepKind(ctx context.Context, of served) error {
-	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}, "limit": {strconv.Itoa(listPage)}}
-	for {
-		l, err := p.target.list(ctx, of.place, "", query, false)
-		if missingKind(err) {
-			return nil // it went meanwhile, with its objects
-		}
-		if err != nil {
-			return err
-		}
+	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}}
+	_, err := p.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
 		var ours []key.Object
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
@@ -112,11 +104,12 @@ func (p *purge) sweepKind(ctx context.Context, of served) error {
 			}
 		}
 		p.engine.adopt(of, ours)
-		if l.Metadata.Continue == "" {
-			return nil
-		}
-		query.Set("continue", l.Metadata.Continue)
+		return true, nil
+	})
+	if missingKind(err) {
+		return nil // it went meanwhile, with its objects
 	}
+	return err
 }
 
 // adopt makes items of objects that nothing else explains, so that their kind is

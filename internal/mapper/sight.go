@@ -1,6 +1,8 @@
 package mapper
 
 import (
+	"math"
+
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -83,6 +85,9 @@ func (e *engine) saw(it *item, seen observed) {
 	}
 }
 
+// unordered is the revision of a list that says nothing of order.
+const unordered = math.MaxUint64
+
 // synced takes note that a list of a kind is complete: what it did not show, and
 // was not changed since, is absent. It queues all items of the kind.
 func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint64) {
@@ -98,7 +103,10 @@ func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint
 			continue
 		}
 		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
-			it.seen = observed{presence: absent, revision: revision}
+			it.seen = observed{presence: absent}
+			if revision != unordered {
+				it.seen.revision = revision
+			}
 		}
 		e.queue.push(it)
 	}

@@ -132,9 +132,12 @@ func (t *target) exchange(ctx context.Context, r request, v any) error {
 		return err
 	}
 	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
 	if err != nil {
 		return fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
+	}
+	if len(b) > maxAnswer {
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
 	}
 	if o, ok := v.(*observation); ok {
 		err = o.UnmarshalJSON(b) // encoding/json would read all of it twice before
@@ -142,7 +145,7 @@ func (t *target) exchange(ctx context.Context, r request, v any) error {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: decode answer: %w", r.verb, r.path, err)
+		return fmt.Errorf("%s %s: %w: %w", r.verb, r.path, errAnswer, err)
 	}
 	return nil
 }
@@ -203,28 +206,6 @@ func (t *target) remove(ctx context.Context, p place, id key.Identity, uid strin
 		return false, err
 	}
 	return o.Kind == "Status", nil
-}
-
-// page is one page of a list.
-type page struct {
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-		Continue        string `json:"continue"`
-	} `json:"metadata"`
-	Items []observation `json:"items"`
-}
-
-// list reads one page.
-func (t *target) list(ctx context.Context, p place, namespace string, query url.Values, full bool) (page, error) {
-	accept := smallList
-	if full {
-		accept = fullAnswer
-	}
-	var l page
-	err := t.do(ctx, request{
-		verb: "list", method: http.MethodGet, path: p.collection(namespace), query: query, accept: accept,
-	}, &l)
-	return l, err
 }
 
 // watch opens a watch.

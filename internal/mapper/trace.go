@@ -2,10 +2,6 @@ package mapper
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -50,24 +46,28 @@ func (e *engine) teach(s served) {
 	}
 }
 
-// find looks a resource up in the target's discovery; its version is empty if
-// the target does not serve it.
+// find looks a resource up in the target's discovery, in the version to prefer of
+// those that serve it; its version is empty if the target does not serve it.
 func (t *target) find(ctx context.Context, r key.Resource) (served, error) {
-	version, root := "v1", "/api/v1"
+	versions := []string{"v1"}
 	if group := r.APIGroup(); group != "" {
-		preferred, err := t.preferred(ctx, group)
-		if err != nil || preferred == "" {
+		var err error
+		if versions, err = t.versions(ctx, group); err != nil {
 			return served{}, err
 		}
-		version, root = preferred, "/apis/"+group+"/"+preferred
 	}
-	var l metav1.APIResourceList
-	if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: fullAnswer}, &l); err != nil {
-		return served{}, fmt.Errorf("discover the resources of %q: %w", root, err)
-	}
-	for _, found := range l.APIResources {
-		if found.Name == r.Resource {
-			return served{place: place{Resource: r, version: version}, kind: found.Kind}, nil
+	for _, v := range versions {
+		all, err := t.resources(ctx, v)
+		if missingKind(err) {
+			continue // it has just ended
+		}
+		if err != nil {
+			return served{}, err
+		}
+		for _, found := range all {
+			if found.Resource == r {
+				return found, nil
+			}
 		}
 	}
 	return served{}, nil

@@ -1,0 +1,333 @@
+package mapper
+
+// A Namespace and a CustomResourceDefinition take along what is in them, so they go
+// only when nothing is in them that is to stay. What follows from that:
+//
+// All objects inside are looked at, of every kind that can be listed, in every version
+// that is served, all pages. What can't be looked at may be anybody's.
+//
+// Ours is what the engine knows, and what proves to be ours by marks and managed
+// fields: the engine then learns of it, so that it is removed like anything else that
+// is not desired, and the container waits.
+//
+// What a controller at the location owns goes with its owner, if that is inside, too,
+// and then counts itself. An owner elsewhere (of the cluster, or in another namespace)
+// does not go, so what it owns counts. Of an owner that is gone the garbage collector
+// soon takes what it left: that is waited for, and counts if nobody takes it.
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// maxPages bounds the search for something foreign in one kind.
+	maxPages = 50
+	// maxOwners bounds how many owners elsewhere are looked up at once.
+	maxOwners = 50
+	// collected is after how many looks, later each time, what nobody has collected
+	// counts: about a minute.
+	collected = 10
+)
+
+// usage says who uses what is to be deleted.
+type usage struct {
+	ours    bool   // objects of ours, or what goes by itself, that are to go before
+	going   string // what goes by itself
+	by      string // something else: what
+	desired bool   // which is what the location is to have
+}
+
+// containers are the identities of what an object is in: its namespace, and the
+// definition of its kind.
+func containers(id key.Identity) (in []string) {
+	if id.Namespace != "" {
+		in = append(in, key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String())
+	}
+	if _, builtin := builtinGroups[id.Group]; !builtin {
+		in = append(in, key.Identity{Resource: key.CRDs, Name: id.Resource.Resource + "." + id.APIGroup()}.String())
+	}
+	return in
+}
+
+// useOf finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
+// looks is how often that was done in vain.
+func (r *reconciler) useOf(ctx context.Context, id key.Identity, looks uint8) (usage, error) {
+	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
+		return usage{}, nil
+	}
+	wanted, leaving := r.engine.within(id)
+	if wanted > 0 {
+		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
+	}
+	if leaving > 0 {
+		return usage{ours: true}, nil
+	}
+	kinds, by, err := r.kindsIn(ctx, id)
+	if by != "" || err != nil {
+		return usage{by: by}, err
+	}
+	s := &search{reconciler: r, inside: map[string]bool{}}
+	if id.Resource == key.Namespaces {
+		s.namespace = id.Name
+	}
+	for _, k := range kinds {
+		if by, err := s.kind(ctx, k); by != "" || err != nil {
+			return usage{by: by}, err
+		}
+	}
+	return s.left(ctx, looks)
+}
+
+// kindsIn are the kinds of which objects may be inside; by says why that can't be told.
+func (r *reconciler) kindsIn(ctx context.Context, id key.Identity) (kinds []served, by string, err error) {
+	if id.Resource == key.CRDs {
+		return r.kindOf(ctx, id)
+	}
+	all, err := r.target.removable(ctx)
+	if err != nil { // there may be more
+		return nil, "", err
+	}
+	for _, k := range all {
+		if k.namespaced && !notices[k.Resource] {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, "", nil
+}
+
+// kindOf is the kind that a CustomResourceDefinition defines, in a version that shows
+// its objects. There is none if it never came into force: nor is there an object.
+func (r *reconciler) kindOf(ctx context.Context, id key.Identity) (kinds []served, by string, err error) {
+	crd, err := r.target.getAll(ctx, crdPlace, id)
+	if missingObject(err, id) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	d := definitionOf(crd)
+	switch {
+	case !d.established:
+		return nil, "", nil
+	case len(d.served) == 0:
+		return nil, "it serves no version, so what there is of " + id.Name + " can't be seen", nil
+	}
+	resource, group, _ := strings.Cut(id.Name, ".")
+	return []served{{place: place{Resource: key.NewResource(group, resource), version: d.served[0]}, kind: d.kind}}, "", nil
+}
+
+// definition is what the agent looks at of a CustomResourceDefinition.
+type definition struct {
+	kind        string
+	served      []string // versions
+	established bool
+}
+
+func definitionOf(crd map[string]any) (d definition) {
+	spec, status := fieldOf(crd, "spec"), fieldOf(crd, "status")
+	d.kind, _ = fieldOf(fieldOf(spec, "names"), "kind").(string)
+	for _, v := range elementsOf(fieldOf(spec, "versions")) {
+		if name, ok := fieldOf(v, "name").(string); ok && fieldOf(v, "served") == true {
+			d.served = append(d.served, name)
+		}
+	}
+	for _, c := range elementsOf(fieldOf(status, "conditions")) {
+		if fieldOf(c, "type") == "Established" && fieldOf(c, "status") == "True" {
+			d.established = true
+		}
+	}
+	return d
+}
+
+func elementsOf(v any) []any {
+	all, _ := v.([]any)
+	return all
+}
+
+// search looks for what is in a container and not ours.
+type search struct {
+	*reconciler
+	namespace string // empty: all
+	ours      bool   // something is, and was not known
+	// inside are the UIDs of what was found, and owned what of it has a controller.
+	inside map[string]bool
+	owned  []dependent
+}
+
+// dependent is an object that is owned by a controller.
+type dependent struct {
+	name      string
+	namespace string
+	owner     ownerReference
+}
+
+// kind looks at all objects of a kind. It returns what is foreign.
+func (s *search) kind(ctx context.Context, k served) (by string, err error) {
+	pages := 0
+	_, err = s.target.pages(ctx, k.place, s.namespace, url.Values{}, false, func(p *page) (more bool, err error) {
+		pages++
+		var ours []key.Object
+		var seen []sighting
+		for i := range p.Items {
+			m := &p.Items[i].Metadata
+			o := key.Object{Identity: key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}}
+			switch c := m.controller(); {
+			case c != nil:
+				s.inside[m.UID] = true
+				s.owned = append(s.owned, dependent{o.Identity.String(), m.Namespace, *c})
+			case inEveryNamespace(k.Resource, m):
+			default:
+				var proven bool
+				if o.Space, proven = m.provesOurs(s.self(), k.kind); !proven || !m.written(s.self()) {
+					by = "there is " + o.Identity.String()
+					return false, nil
+				}
+				s.inside[m.UID] = true
+				if m.writtenAs(s.self(), k.Resource) { // or else it is one of another group
+					ours = append(ours, o)
+					seen = append(seen, sighting{object: o, ours: true, seen: *m.observed(s.self())})
+				}
+			}
+		}
+		if len(ours) > 0 {
+			s.ours = true
+			s.engine.adopt(k, ours)
+			s.engine.observe(seen)
+		}
+		if pages == maxPages && p.Metadata.Continue != "" {
+			by = "there are very many " + k.String()
+			return false, nil
+		}
+		return true, nil
+	})
+	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
+		return fmt.Sprintf("whether there are %s can't be found out: %s", k, statusOf(err).Message), nil
+	}
+	return by, err
+}
+
+// left is what all that was found comes to.
+func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
+	if s.ours {
+		return usage{ours: true}, nil
+	}
+	var going string
+	asked := map[string]bool{}
+	for _, d := range s.owned {
+		if s.inside[d.owner.UID] || asked[d.owner.UID] {
+			continue
+		}
+		if len(asked) == maxOwners {
+			break
+		}
+		asked[d.owner.UID] = true
+		there, err := s.exists(ctx, d)
+		if err != nil {
+			return usage{}, err
+		}
+		if there {
+			return usage{by: fmt.Sprintf("there is %s, which %s %s owns", d.name, d.owner.Kind, d.owner.Name)}, nil
+		}
+		going = "there is " + d.name + ", whose owner is gone"
+	}
+	switch {
+	case len(s.owned) > 0 && len(asked) == 0: // they own each other
+		return usage{by: "there is " + s.owned[0].name}, nil
+	case going != "" && looks >= collected:
+		return usage{by: going}, nil
+	}
+	return usage{ours: going != "", going: going}, nil
+}
+
+// exists says whether an owner is there. What may not be asked may be.
+func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
+	all, err := s.target.resources(ctx, d.owner.APIVersion)
+	if missingKind(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, k := range all {
+		if k.kind != d.owner.Kind {
+			continue
+		}
+		id := key.Identity{Resource: k.Resource, Name: d.owner.Name}
+		if k.namespaced { // where the owner must be, or is none
+			id.Namespace = d.namespace
+		}
+		if id.Validate() != nil {
+			return true, nil
+		}
+		m, err := s.target.get(ctx, k.place, id)
+		switch {
+		case missingObject(err, id), missingNamespace(err, id):
+			return false, nil
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+			return true, nil
+		}
+		return err == nil && m.UID == d.owner.UID, err
+	}
+	return false, nil
+}
+
+// written says that the location's manager has written the object, as one of
+// whichever group.
+func (m *objectMeta) written(l identity) bool {
+	for i := range m.ManagedFields {
+		if m.ManagedFields[i].Manager == l.manager() && m.ManagedFields[i].Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// notices are resources whose objects are about others, and nobody's content.
+var notices = map[key.Resource]bool{
+	key.NewResource("", "events"):              true,
+	key.NewResource("events.k8s.io", "events"): true,
+}
+
+const (
+	accountAnnotation = "kubernetes.io/service-account.name"
+	defaultAccount    = "default"
+	controllerManager = "kube-controller-manager"
+	endpointsManaged  = "endpoints.kubernetes.io/managed-by"
+)
+
+// inEveryNamespace says whether Kubernetes itself makes the object in every namespace,
+// or for another object, with which it goes. What a user makes of the same kind, or
+// for the same account, is none of these.
+func inEveryNamespace(r key.Resource, m *objectMeta) bool {
+	switch r {
+	case key.NewResource("", "serviceaccounts"):
+		return m.Name == defaultAccount
+	case key.NewResource("", "configmaps"):
+		return m.Name == "kube-root-ca.crt"
+	case key.NewResource("", "secrets"): // as controllers before Kubernetes 1.24 named them
+		return m.Annotations[accountAnnotation] == defaultAccount && strings.HasPrefix(m.Name, defaultAccount+"-token-")
+	case key.NewResource("", "endpoints"): // of a Service
+		if m.Labels[endpointsManaged] != "" {
+			return true
+		}
+		for i := range m.ManagedFields {
+			if m.ManagedFields[i].Manager != controllerManager {
+				return false
+			}
+		}
+		return len(m.ManagedFields) > 0
+	default:
+		return false
+	}
+}
+
+// cascades says whether the object may be deleted with what others have in it.
+func (m *objectMeta) cascades() bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
