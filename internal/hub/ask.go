@@ -58,7 +58,7 @@ type PlaceStatus struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Since   string `json:"since,omitempty"`
-	// Stale says that the location is not connected.
+	// Stale says that the location is away, see tally.Away.
 	Stale bool `json:"stale,omitempty"`
 }
 
@@ -141,6 +141,7 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 // objectStatuses are those of the placed objects of a space, or of the one that is
 // asked for.
 func (h *Hub) objectStatuses(state table.Reader, s key.Space, object string) iter.Seq[ObjectStatus] {
+	away := awayIn(state)
 	return func(yield func(ObjectStatus) bool) {
 		state.Ascend(key.SpacePrefix(s)+object, func(row *table.Row) bool {
 			o, err := key.ParseObject(row.Key)
@@ -153,7 +154,7 @@ func (h *Hub) objectStatuses(state table.Reader, s key.Space, object string) ite
 			}
 			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
 			for _, p := range m.Places() {
-				status.Places = append(status.Places, h.placeStatus(state, o, row, p))
+				status.Places = append(status.Places, h.placeStatus(state, o, row, p, away(p.Location)))
 			}
 			return yield(status)
 		})
@@ -183,11 +184,23 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 	return all
 }
 
+// awayIn says of each location whether it is away, and looks at each once.
+func awayIn(state table.Reader) func(location string) bool {
+	known := map[string]bool{}
+	return func(l string) bool {
+		away, ok := known[l]
+		if !ok {
+			away = tally.RowAway(state.Get(locationKey(key.Location(l))))
+			known[l] = away
+		}
+		return away
+	}
+}
+
 // placeStatus is what is known of one object at one of its locations.
-func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place) PlaceStatus {
+func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
 	l := key.Location(p.Location)
-	open, _ := h.sessions.connected(l)
-	ps := PlaceStatus{Location: p.Location, State: Pending, Stale: !open}
+	ps := PlaceStatus{Location: p.Location, State: Pending, Stale: away}
 	report, ok := reportOf(state, o, l)
 	switch {
 	case p.Owner != "":
@@ -226,7 +239,7 @@ func (h *Hub) why(o key.Object, l key.Location) Why {
 	if !ok {
 		return answer
 	}
-	ps := h.placeStatus(snapshot, o, row, p)
+	ps := h.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
 	answer.Place = &ps
 	if view.Holds(row, l) {
 		if digest, err := h.Digest(row, l); err == nil {

@@ -92,7 +92,6 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 	h.sessions.poke(l)
 	row, _ := h.table.Get(locationKey(l))
 	if row == nil {
-		h.tally.Disconnect(l, false)
 		return h.forgetLocation(ctx, l)
 	}
 	open, seen := h.sessions.connected(l)
@@ -105,7 +104,6 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 		c.queue.AddAfter(string(l), wait)
 	}
 	away := !open && wait <= 0
-	h.tally.Disconnect(l, away)
 	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
 		if err := json.Unmarshal(object, &location); err != nil {
@@ -144,7 +142,6 @@ func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
 		return true
 	})
 	h.sessions.forget(l)
-	h.synced.forget(l)
 	_, err := h.log.Write(ctx, ops, store.Guard{Key: locationKey(l)})
 	if errors.Is(err, store.ErrGuard) {
 		return nil // made again meanwhile: an agent that joins clears its reports

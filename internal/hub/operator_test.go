@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -174,6 +176,58 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	}
 }
 
+// TestSyncedSinceItChanged shows that the condition's time is when it changed, whoever
+// reads it when.
+func TestSyncedSinceItChanged(t *testing.T) {
+	var hours atomic.Int64
+	begin := time.Now().Truncate(time.Second)
+	at := func(hour int64) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
+	r := start(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return at(hours.Load()) } })
+	noted := func(status metav1.ConditionStatus) {
+		t.Helper()
+		r.eventually(func() string {
+			if never := begin.AddDate(-1, 0, 0); r.synced.since("a", status, never).Equal(never) {
+				return fmt.Sprintf("Synced is not noted to be %s", status)
+			}
+			return ""
+		})
+	}
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "x"})
+	r.addPlacement("s", "p", "x", "app", nil)
+	r.join("a").open(0, "").next()
+	noted(metav1.ConditionTrue)
+
+	hours.Store(1)
+	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
+	noted(metav1.ConditionFalse)
+	hours.Store(2)
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2") // it is False as before
+	r.eventually(func() string {
+		if n := r.location("a").Status.Assigned; n != 2 {
+			return fmt.Sprintf("%d are assigned", n)
+		}
+		return ""
+	})
+	hours.Store(3)
+	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(at(1)) {
+		t.Errorf("it is False since %s, not %s", c.LastTransitionTime, at(1))
+	}
+	hours.Store(4)
+	for _, name := range []string{"one", "two"} {
+		if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noted(metav1.ConditionTrue)
+	hours.Store(5)
+	l = r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(at(4)) {
+		t.Errorf("it is True since %s, not %s", c.LastTransitionTime, at(4))
+	}
+}
+
 func TestSyncedCondition(t *testing.T) {
 	on := []metav1.Condition{
 		{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue},
@@ -185,7 +239,7 @@ func TestSyncedCondition(t *testing.T) {
 		counts     v1alpha1.Counts
 	}{
 		"Unknown NotEnrolled":   {nil, nil, done},
-		"Unknown Disconnected":  {on[:1], nil, done},
+		"Unknown Disconnected":  {[]metav1.Condition{on[0], {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse}}, nil, done},
 		"True Applied":          {on, nil, done},
 		"False Progressing":     {on, nil, v1alpha1.Counts{Assigned: 2, Applied: 1}},
 		"False Failed":          {on, nil, v1alpha1.Counts{Assigned: 2, Failed: 1, Held: 1}},
@@ -355,12 +409,17 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	quick := func(c *Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
 	dir := t.TempDir()
 	r := start(t, dir, quick)
-	r.addLocation("a", nil)
-	r.addLocation("b", nil)
+	r.addSpace("s")
+	for _, name := range []string{"a", "b"} {
+		r.addLocation(key.Location(name), map[string]string{"where": name})
+		r.addPlacement("s", "at-"+name, name, name, nil)
+		r.addConfigMap(name, map[string]string{"what": name}, "1")
+	}
 	agents := []*agent{r.join("a"), r.join("b")}
 	for _, a := range agents {
 		a.open(0, "").next()
 		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+		r.eventually(func() string { return r.staleness(string(a.location), false) })
 	}
 	before := map[string]string{"a": r.location("a").ResourceVersion, "b": r.location("b").ResourceVersion}
 	r.stop()
@@ -369,8 +428,11 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	same := func(names ...string) func() string {
 		return func() string {
 			for _, name := range names {
-				if now := r.location(name); now.ResourceVersion != before[name] || now.Status.Stale != 0 {
+				if now := r.location(name); now.ResourceVersion != before[name] {
 					return fmt.Sprintf("%s was at revision %s, is at %s: %+v", name, before[name], now.ResourceVersion, now.Status)
+				}
+				if wrong := r.staleness(name, false); wrong != "" {
+					return wrong
 				}
 			}
 			return ""
@@ -385,9 +447,48 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 		t.Errorf("declared lost after %s", waited)
 	}
 	r.throughout(patiently/4, same("a"))
+	r.eventually(func() string { return r.staleness("b", true) })
 	agents[1].r = r
 	agents[1].open(0, "").next()
 	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	r.eventually(func() string { return r.staleness("b", false) })
+
+	// Who is lost stays lost for a hub that begins anew.
+	r.stop()
+	r = start(t, dir, quick)
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	r.stop()
+	r = start(t, dir, func(c *Config) { c.Disconnected = time.Hour })
+	r.eventually(func() string { return r.staleness("a", true) })
+}
+
+// staleness compares all that says whether what is known of a location is stale: the
+// counts of the location and of its Placement, the row of its object, the conditions.
+func (r *running) staleness(name string, want bool) string {
+	r.t.Helper()
+	l := r.location(name)
+	p, err := r.space("s").Resource(placementsGVR).Get(r.t.Context(), "at-"+name, metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	placed, _, err := unstructured.NestedInt64(p.Object, "status", "stale")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var status SpaceStatus
+	answer := httptest.NewRecorder()
+	r.writeStatus(r.t.Context(), answer, "s", "core/configmaps/default/"+name)
+	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
+		r.t.Fatal(err)
+	}
+	row := status.Objects[0].Places[0].Stale
+	connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)
+	unknown := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced).Reason == "Disconnected"
+	if l.Status.Stale == 1 != want || placed == 1 != want || row != want || connected == want || unknown != want {
+		return fmt.Sprintf("%s, stale is to be %v: the location counts %d, its Placement %d, the row says %v, Connected is %v, Synced Disconnected %v",
+			name, want, l.Status.Stale, placed, row, connected, unknown)
+	}
+	return ""
 }
 
 // relay passes connections on until it is silenced; then it swallows what comes

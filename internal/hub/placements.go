@@ -56,6 +56,7 @@ func (h *Hub) placementLoop(ctx context.Context) error {
 			return err
 		}
 		dirty := h.tally.Dirty()
+		h.noteSynced(dirty.Locations)
 		for _, p := range dirty.Placements {
 			again[p] = struct{}{}
 		}

@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -103,7 +104,7 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	switch {
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionEnrolled):
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
-	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionConnected):
+	case tally.Away(s.Conditions):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
 	case a.Purge != nil:
 		return say(no, "Purging", "everything is being removed: %d objects left, %d kept since others use them", a.Purge.Left, a.Purge.Kept)
@@ -126,8 +127,8 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	return say(metav1.ConditionTrue, "Applied", "everything assigned is applied")
 }
 
-// syncTimes remembers since when each location is synced, or not; it starts
-// anew with the hub. It is safe for concurrent use.
+// syncTimes remembers since when each location is synced, or not, as far as this
+// process has seen: not from before it began. It is safe for concurrent use.
 type syncTimes struct {
 	mu  sync.Mutex
 	all map[key.Location]syncTime
@@ -140,12 +141,23 @@ type syncTime struct {
 
 func newSyncTimes() *syncTimes { return &syncTimes{all: map[key.Location]syncTime{}} }
 
-// since is when the status of the location became this one, as far as is known.
-func (s *syncTimes) since(l key.Location, status metav1.ConditionStatus, now time.Time) time.Time {
+// note is told the status of a location whenever something has changed that it
+// follows from.
+func (s *syncTimes) note(l key.Location, status metav1.ConditionStatus, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[l].status != status {
 		s.all[l] = syncTime{status, now}
+	}
+}
+
+// since is when the status of the location became this one: now, if it is not the
+// one that was noted, since notes are a settling time behind.
+func (s *syncTimes) since(l key.Location, status metav1.ConditionStatus, now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[l].status != status {
+		return now
 	}
 	return s.all[l].since
 }
@@ -154,4 +166,18 @@ func (s *syncTimes) forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, l)
+}
+
+// noteSynced notes whether locations are synced whose counts or rows have changed.
+func (h *Hub) noteSynced(changed []key.Location) {
+	state := h.table.Snapshot()
+	for _, l := range changed {
+		row := state.Get(locationKey(l))
+		var location v1alpha1.Location
+		if row == nil || json.Unmarshal(row.Value, &location) != nil {
+			h.synced.forget(l)
+			continue
+		}
+		h.synced.note(l, syncedCondition(string(l), &location.Status, h.tally.Location(l)).Status, h.config.Now())
+	}
 }

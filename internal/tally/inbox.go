@@ -100,6 +100,7 @@ func (t *Tally) notePlacement(o key.Object, row *table.Row) {
 
 func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 	t.dirtyLocation[o.Name] = struct{}{}
+	t.noteConnection(o.Name, RowAway(row))
 	was, there := t.there[o.Name]
 	if row == nil || row.Meta.Deleting {
 		delete(t.there, o.Name)

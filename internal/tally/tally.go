@@ -71,7 +71,7 @@ type Tally struct {
 	there map[string]table.Labels
 	// known are the Placements that have a row.
 	known          map[Placement]struct{}
-	away           map[string]struct{} // locations that are not connected
+	away           map[string]struct{} // locations that are away, see Away
 	dirtyPlacement map[Placement]struct{}
 	dirtyLocation  map[string]struct{}
 }
@@ -102,7 +102,6 @@ func pairLess(a, b pair) bool {
 func New(config Config) *Tally {
 	t := &Tally{
 		config:         config,
-		away:           map[string]struct{}{},
 		dirtyPlacement: map[Placement]struct{}{},
 		dirtyLocation:  map[string]struct{}{},
 	}
@@ -110,7 +109,7 @@ func New(config Config) *Tally {
 	return t
 }
 
-// clear forgets everything but who is away; what was known is dirty.
+// clear forgets everything; what was known is dirty.
 func (t *Tally) clear() {
 	for p := range t.known {
 		t.dirtyPlacement[p] = struct{}{}
@@ -125,35 +124,8 @@ func (t *Tally) clear() {
 	t.placements = map[Placement]*placementTally{}
 	t.locations = map[string]*locationTally{}
 	t.there = map[string]table.Labels{}
+	t.away = map[string]struct{}{}
 	t.known = map[Placement]struct{}{}
-}
-
-// Disconnect notes whether a location is away, so that what is known of its
-// pairs may be old.
-func (t *Tally) Disconnect(l key.Location, away bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	name := string(l)
-	if _, was := t.away[name]; was == away {
-		return
-	}
-	if away {
-		t.away[name] = struct{}{}
-	} else {
-		delete(t.away, name)
-	}
-	t.dirtyLocation[name] = struct{}{}
-	for p, sum := range t.placements {
-		n := sum.at[name]
-		if n == 0 {
-			continue
-		}
-		if !away {
-			n = -n
-		}
-		sum.counts.Stale += n
-		t.dirtyPlacement[p] = struct{}{}
-	}
 }
 
 // Placement gives the counts of a Placement as of the last Dirty.

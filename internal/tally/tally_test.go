@@ -62,7 +62,6 @@ type machine struct {
 	table *table.Table
 	tally *Tally
 	rev   int64
-	away  map[string]bool
 	// shown is what a hub has written by what was dirty.
 	shownPlacements map[Placement]shown
 	shownLocations  map[key.Location]v1alpha1.Counts
@@ -98,7 +97,11 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 	switch kind {
 	case "location":
 		k = objectAt(key.Root, v1alpha1.Group, "locations", "", rapid.SampledFrom(testLocations).Draw(t, "location")).Key()
-		value = mustJSON(map[string]any{"metadata": metadata})
+		status := map[string]any{}
+		if connected := rapid.SampledFrom([]string{"", "True", "False"}).Draw(t, "connected"); connected != "" {
+			status["conditions"] = []any{map[string]any{"type": "Enrolled", "status": "False"}, map[string]any{"type": "Connected", "status": connected}}
+		}
+		value = mustJSON(map[string]any{"metadata": metadata, "status": status})
 	case "placement":
 		k = objectAt(rapid.SampledFrom(testSpaces).Draw(t, "space"), v1alpha1.Group, "placements", "", rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")).Key()
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": v1alpha1.PlacementSpec{
@@ -139,12 +142,6 @@ func (m *machine) change(t *rapid.T) {
 		updates[k] = value
 	}
 	m.put(t, updates)
-}
-
-func (m *machine) disconnect(t *rapid.T) {
-	l, away := rapid.SampledFrom(testLocations).Draw(t, "location"), rapid.Bool().Draw(t, "away")
-	m.tally.Disconnect(key.Location(l), away)
-	m.away[l] = away
 }
 
 func (m *machine) reset(*rapid.T) {
@@ -266,7 +263,8 @@ func (m *machine) recount() (map[Placement]PlacementCounts, map[string]v1alpha1.
 // count counts one pair and returns what is wrong with it.
 func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l string, c *v1alpha1.Counts) *v1alpha1.PlacementError {
 	c.Assigned++
-	if m.away[l] {
+	location := state.Get(objectAt(key.Root, v1alpha1.Group, "locations", "", l).Key())
+	if location != nil && strings.Contains(string(location.Value), `"status":"False","type":"Connected"`) {
 		c.Stale++
 	}
 	e := &v1alpha1.PlacementError{Object: o.Identity.String(), Location: l}
@@ -309,7 +307,7 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l s
 func TestTallyEqualsRecount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{
-			tally: New(Config{Digest: digest}), away: map[string]bool{},
+			tally:           New(Config{Digest: digest}),
 			shownPlacements: map[Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
 		}
 		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
@@ -319,8 +317,6 @@ func TestTallyEqualsRecount(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "length") {
 			switch rapid.IntRange(0, 9).Draw(t, "action") {
 			case 0:
-				m.disconnect(t)
-			case 1:
 				m.reset(t)
 			default:
 				m.change(t)

@@ -1,0 +1,57 @@
+package tally
+
+import (
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Away is the one rule of what is stale: what is known of a location's objects may be
+// old once its condition Connected is False. Counts, rows of status and the condition
+// Synced all go by it. That condition is patient, by the rule of whoever writes it: a
+// session that has just ended, or a hub that has just begun, makes nothing stale.
+func Away(conditions []metav1.Condition) bool {
+	return meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionConnected)
+}
+
+// RowAway is Away of the row of a Location. One that is gone has nothing that could be
+// stale.
+func RowAway(row *table.Row) bool {
+	if row == nil {
+		return false
+	}
+	raw := gjson.GetBytes(row.Value, "status.conditions").Raw
+	if raw == "" {
+		return false
+	}
+	var conditions []metav1.Condition
+	return json.Unmarshal([]byte(raw), &conditions) == nil && Away(conditions)
+}
+
+// noteConnection changes the counts of what is stale.
+func (t *Tally) noteConnection(location string, away bool) {
+	if _, was := t.away[location]; was == away {
+		return
+	}
+	if away {
+		t.away[location] = struct{}{}
+	} else {
+		delete(t.away, location)
+	}
+	for p, sum := range t.placements {
+		n := sum.at[location]
+		if n == 0 {
+			continue
+		}
+		if !away {
+			n = -n
+		}
+		sum.counts.Stale += n
+		t.dirtyPlacement[p] = struct{}{}
+	}
+}
