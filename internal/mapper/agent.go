@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ type Config struct {
 	// Workers is how many objects may be worked on at once, at most: how many are
 	// follows the target. Zero: a default that suits one API server.
 	Workers int
+	// MutatedRetry is how long the agent waits before it applies again what admission
+	// at the target has changed; each time twice as long, up to ten minutes. Zero: a default.
+	MutatedRetry time.Duration
 }
 
 // Validate says what is missing.
@@ -53,6 +57,8 @@ func (c *Config) Validate() error {
 		return errors.New("agent: no data directory")
 	case c.Workers < 0:
 		return fmt.Errorf("agent: %d workers", c.Workers)
+	case c.MutatedRetry < 0:
+		return fmt.Errorf("agent: %s until a retry", c.MutatedRetry)
 	}
 	if err := key.ValidateName(c.Join.Location); err != nil {
 		return fmt.Errorf("agent: location: %w", err)
@@ -188,6 +194,7 @@ func (a *Agent) work(ctx context.Context) {
 	r := &reconciler{
 		store: a.store, engine: a.engine, target: a.target, log: a.log, self: a.identity, trouble: a.gate.trouble,
 		changed: a.reporter.changed, proven: a.progress.proves, prover: a.prover, metrics: a.metrics, namespaces: map[string]struct{}{},
+		insists: insistence{first: cmp.Or(a.config.MutatedRetry, firstMutatedRetry), started: time.Now()},
 	}
 	for range a.config.Workers {
 		parts.Go(func() { r.work(ctx) })

@@ -32,7 +32,8 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 	if err != nil {
 		return outcome{}, err
 	}
-	m, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
+	answer, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
+	m := answer.Metadata
 	if err == nil && d.uid != "" && m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan && !t.want().object().Policy.Orphan {
 		m, err = r.putMarks(ctx, t, body) // another write of ours has set it
 	}
@@ -47,9 +48,9 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
 	if p := t.want().object().Policy; fresh && p.Release != "" && !p.CreateOnly { // which is not applied again
-		return r.afterMaking(ctx, t, d, object, m)
+		return r.afterMaking(ctx, t, d, object, answer)
 	}
-	return r.done(t, d, m), nil
+	return r.compared(t, r.done(t, d, m), body, answer), nil
 }
 
 // mark gives an object that is not to be changed, whoever made it, the marks by

@@ -130,6 +130,8 @@ type facts struct {
 	// traced says that nothing is recorded, and that an object of ours may be there
 	// all the same, which the list that is on its way will show.
 	traced bool
+	// again is how long what admission changes is yet to wait until it is applied again.
+	again time.Duration
 	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration
 	// proof is what is known of the log by which the object that was seen was written.
@@ -183,7 +185,7 @@ func decideObject(f facts, s source) decision {
 	case seen.presence == blind && !changed && !f.unsaid(s) && f.stale(s):
 		return decision{do: doRefresh, uid: rec.UID}
 	case seen.presence == blind && !changed && !f.unsaid(s):
-		return decision{state: wire.Applied}
+		return f.standing(s, rec.UID)
 	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.unsaid(s):
 		return decision{do: doMark, uid: rec.UID}
 	case seen.presence == blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
@@ -242,7 +244,7 @@ func decidePresent(f facts, s source, changed bool) decision {
 	case same && !changed && f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}
 	case same && !changed:
-		return applied(s)
+		return f.standing(s, seen.uid)
 	case s.Policy.ReportDrift && (known && !changed || rec == nil && f.reported):
 		return decision{do: doInspect, uid: seen.uid}
 	}

@@ -44,10 +44,14 @@ func (r *reconciler) note(t *turn, f facts, d decision) outcome {
 // inspect finds out which fields of an object are no longer as we left them, and
 // reports them. It changes nothing: the API server is asked what an apply would do.
 func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
-	now, err := r.getSame(ctx, t, d.uid)
+	there, err := r.target.getAnswered(ctx, t.view.at, t.id)
+	if missingObject(err, t.id) || err == nil && there.Metadata.UID != d.uid {
+		return outcome{}, errLook
+	}
 	if err != nil {
 		return outcome{}, err
 	}
+	now := there.Metadata
 	body, err := r.inspected(ctx, t, &now)
 	if err != nil {
 		return outcome{}, err
@@ -66,7 +70,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
 	}
 	if len(fields) == 0 {
-		return o, nil // another has said the same
+		return r.compared(t, o, body, there), nil // another has said the same
 	}
 	if t.record != nil {
 		o.record, o.changed = t.record, false
@@ -103,11 +107,7 @@ func (r *reconciler) inspected(ctx context.Context, t *turn, m *objectMeta) ([]b
 }
 
 func driftMessage(fields []string) string {
-	more := ""
-	if n := len(fields) - maxNamed; n > 0 {
-		fields, more = fields[:maxNamed], fmt.Sprintf(" and %d more", n)
-	}
-	return clip("changed at the location, and left so until the object in the space changes: " + strings.Join(fields, ", ") + more)
+	return clip("changed at the location, and left so until the object in the space changes: " + listing(fields))
 }
 
 var logPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation)

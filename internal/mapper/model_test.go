@@ -328,7 +328,8 @@ func (w *world) calm() {
 	w.line.last = -1
 }
 
-const patience = 4 * time.Minute
+// patience is longer than what admission has changed waits for at most.
+const patience = 11 * time.Minute
 
 // settle waits until all is as it is to be, and sees whether it stays so.
 func (w *world) settle(long bool) error {

@@ -303,6 +303,35 @@ func (o *thing) encode() []byte {
 	return b
 }
 
+// whole is the object in JSON with all that is inside.
+func (o *thing) whole() []byte {
+	var whole map[string]any
+	if err := json.Unmarshal(o.json, &whole); err != nil {
+		panic(err)
+	}
+	for p, v := range o.fields {
+		segments := strings.Split(p, "/")
+		if segments[0] == "metadata" {
+			continue
+		}
+		at := whole
+		for _, s := range segments[:len(segments)-1] {
+			next, ok := at[unescape(s)].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[unescape(s)] = next
+			}
+			at = next
+		}
+		at[unescape(segments[len(segments)-1])] = json.RawMessage(v)
+	}
+	b, err := json.Marshal(whole)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 // body is the object in JSON as it is answered.
 func (o *thing) body(full bool) []byte {
 	if !full || o.status == "" {

@@ -17,7 +17,9 @@ func (w *world) disturb(b, c int) {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	cl := w.cluster
-	switch b % 10 {
+	switch b % 11 {
+	case 10:
+		cl.weather = weather{paints: true}
 	case 0:
 		cl.weather = weather{refuse: 30}
 	case 1:

@@ -19,10 +19,23 @@ type observation struct {
 // events are most of what it decodes, and by reflection that was a tenth of a
 // full sync. What it keeps does not share memory with b.
 func (o *observation) UnmarshalJSON(b []byte) error {
-	if !gjson.ValidBytes(b) {
-		return errors.New("not a JSON value")
+	root, err := parsed(b)
+	if err != nil {
+		return err
 	}
-	gjson.ParseBytes(b).ForEach(func(k, v gjson.Result) bool {
+	o.read(root)
+	return nil
+}
+
+func parsed(b []byte) (gjson.Result, error) {
+	if !gjson.ValidBytes(b) {
+		return gjson.Result{}, errors.New("not a JSON value")
+	}
+	return gjson.ParseBytes(b), nil
+}
+
+func (o *observation) read(from gjson.Result) {
+	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "kind":
 			o.Kind = text(v)
@@ -33,7 +46,6 @@ func (o *observation) UnmarshalJSON(b []byte) error {
 		}
 		return true
 	})
-	return nil
 }
 
 func (m *objectMeta) read(from gjson.Result) {

@@ -47,6 +47,7 @@ type reconciler struct {
 	proven  func() bool
 	prover  *prover
 	metrics *metrics
+	insists insistence
 
 	slots      slots
 	making     singleflight.Group // of namespaces
@@ -226,6 +227,9 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	f := facts{
 		space: t.object().Space, want: t.want(), record: t.record, seen: t.view.seen,
 		guarded: t.guarded, settled: t.settled,
+	}
+	if t.record != nil {
+		f.again = r.insists.wait(t.record.Mutated, t.id.String(), time.Now())
 	}
 	f.completed, f.reported = t.ended()
 	f.lingers = t.lingers(time.Now())

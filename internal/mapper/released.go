@@ -83,17 +83,21 @@ func (r *reconciler) withoutReleased(ctx context.Context, t *turn, object []byte
 
 // afterMaking hands over what is released of what an apply has made. Should that
 // be impossible, it is recorded as an object of which nothing is released.
-func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, m objectMeta) (outcome, error) {
-	_, after, err := r.handOver(ctx, t, object, m)
+func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, answer *answered) (outcome, error) {
+	x, after, err := r.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, errCannotRelease) {
-		refused, o := r.refused(t, err), r.done(t, d, m)
+		refused, o := r.refused(t, err), r.done(t, d, answer.Metadata)
 		o.decision, o.failed, o.record.Source.Policy.Release = refused.decision, true, ""
 		return o, nil
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	return r.done(t, d, after), nil
+	rest, err := x.rest(object) // what is released may be anything
+	if err != nil {
+		return outcome{}, err
+	}
+	return r.compared(t, r.done(t, d, after), rest, answer), nil
 }
 
 // handOver moves fields of the object that m was read from between the location's

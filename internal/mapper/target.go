@@ -139,7 +139,7 @@ func (t *target) exchange(ctx context.Context, r request, v any) error {
 	if len(b) > maxAnswer {
 		return fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
 	}
-	if o, ok := v.(*observation); ok {
+	if o, ok := v.(json.Unmarshaler); ok {
 		err = o.UnmarshalJSON(b) // encoding/json would read all of it twice before
 	} else {
 		err = json.Unmarshal(b, v)
@@ -176,15 +176,22 @@ func (t *target) get(ctx context.Context, p place, id key.Identity) (objectMeta,
 	return o.Metadata, err
 }
 
-// apply applies a body server-side and returns the metadata that results.
-func (t *target) apply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (objectMeta, error) {
-	var o observation
+// getAnswered reads all of an object.
+func (t *target) getAnswered(ctx context.Context, p place, id key.Identity) (*answered, error) {
+	o := &answered{}
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, o)
+	return o, err
+}
+
+// apply applies a body server-side and returns the object that results.
+func (t *target) apply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (*answered, error) {
+	o := &answered{}
 	err := t.do(ctx, request{
-		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
+		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: fullAnswer, content: applyPatch, body: body,
 		// A field that the target does not know is refused, before anything is changed.
 		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "fieldValidation": {"Strict"}},
-	}, &o)
-	return o.Metadata, err
+	}, o)
+	return o, err
 }
 
 // remove deletes an object that has the UID. gone says that it no longer

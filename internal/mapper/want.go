@@ -122,4 +122,6 @@ type record struct {
 	Fields  fieldsHash `json:"fields"`
 	Version string     `json:"version"`
 	Kind    string     `json:"kind"`
+	// Mutated is what admission at the target made of the last apply; nil: nothing.
+	Mutated *mutation `json:"mutated,omitempty"`
 }

@@ -251,6 +251,10 @@ const (
 	Orphaned    State = "Orphaned"
 )
 
+// ReasonMutated is why an object is Applied and yet not all that was applied: what
+// admits objects at the location's cluster changes values of it.
+const ReasonMutated = "Mutated"
+
 // Report is what a location says of one object. Its JSON is the value that the
 // hub's log keeps.
 type Report struct {

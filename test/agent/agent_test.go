@@ -58,7 +58,7 @@ func (s *site) start() {
 		level = slog.LevelDebug
 	}
 	agent, err := mapper.New(mapper.Config{
-		Join: s.hub.join, Target: config, DataDir: s.dir, Version: s.name,
+		Join: s.hub.join, Target: config, DataDir: s.dir, Version: s.name, MutatedRetry: mutatedRetry,
 		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
@@ -169,6 +169,7 @@ func TestAgent(t *testing.T) {
 		{"status", returnedStatus},
 		{"refusal", refusals},
 		{"halt", halted},
+		{"mutated", mutated},
 		{"outage", targetOutage},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSite(t, c, test.name)) })

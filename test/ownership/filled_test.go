@@ -142,6 +142,27 @@ spec:
 		}
 	}
 	s.copies()
+	s.unpainted()
+}
+
+// unpainted: what admission changes is said, and right by itself when the policy is gone.
+func (s *suite) unpainted() {
+	s.Helper()
+	const painted = "core/configmaps/filled/painted"
+	if r := s.reports(painted, "Applied", "Mutated"); !strings.HasSuffix(r.Message, ": .data.colour") {
+		s.Errorf("what the cluster paints is %+v", r)
+	}
+	s.there("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", "paint")
+	env.Eventually(s, 3*time.Minute, func() error {
+		r, err := s.report(painted)
+		if err == nil && (r.State != "Applied" || r.Reason != "") {
+			err = fmt.Errorf("it is %+v", r)
+		}
+		return err
+	})
+	s.has("filled", "cm/painted", ".data.colour", "blue")
+	s.has("filled", "cm/painted", ".data.more", "yes") // which is not ours
+	s.quiet("")
 }
 
 // paints says why the cluster does not change what it is sent yet.

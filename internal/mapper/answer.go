@@ -1,0 +1,221 @@
+package mapper
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxDepth is how deep values are compared: deeper than schemas go, and so that
+// what comparing costs is bounded, whatever objects are like.
+const maxDepth = 100
+
+// answered is an object at the target as a request was answered with it.
+type answered struct {
+	observation
+	object string // its JSON; belongs to the request
+}
+
+// UnmarshalJSON takes the object as it is, and of it what the agent looks at.
+func (a *answered) UnmarshalJSON(b []byte) error {
+	root, err := parsed(b)
+	if err != nil {
+		return err
+	}
+	a.object = root.Raw
+	a.read(root)
+	return nil
+}
+
+// compared calls fn for each part of an object that an apply is compared by, as it
+// was sent and as it is in the answer, until that returns false. exact says that
+// its texts mean nothing else than what is written. What the server has of an
+// object by itself is left out, and so is a Secret's stringData, which is write-only.
+func compared(sent, answer string, fn func(path []string, sent, answer string, exact bool) bool) {
+	there := membersOf(answer)
+	for _, m := range membersOf(sent).all {
+		switch m.name {
+		case "apiVersion", "kind", "status", "stringData":
+		case "metadata":
+			mine, theirs := membersOf(m.value), membersOf(there.get(m.name))
+			for _, field := range []string{"labels", "annotations"} {
+				if v := mine.get(field); v != "" && !fn([]string{m.name, field}, v, theirs.get(field), true) {
+					return
+				}
+			}
+		default:
+			if !fn([]string{m.name}, m.value, there.get(m.name), m.name == "data") {
+				return
+			}
+		}
+	}
+}
+
+// agrees says whether an answer has what was sent, and lists in the same order. It
+// is what nearly all applies are answered with, and takes no schema.
+func agrees(sent, answer string) bool {
+	all := true
+	compared(sent, answer, func(_ []string, s, a string, exact bool) bool {
+		all = meansSame(s, a, exact, 0)
+		return all
+	})
+	return all
+}
+
+// meansSame says whether a value in an answer means what was sent. What a map has
+// besides is not ours. Empty JSON stands for what is not there.
+func meansSame(sent, answer string, exact bool, depth int) bool {
+	switch {
+	case sent == answer, sent == "null", depth > maxDepth:
+		return true
+	case answer == "", answer == "null":
+		return omitted(sent)
+	case sent[0] == '{':
+		return answer[0] == '{' && sameMembers(sent, answer, exact, depth)
+	case sent[0] == '[':
+		return answer[0] == '[' && sameElements(sent, answer, exact, depth)
+	case answer[0] == '{', answer[0] == '[':
+		return false
+	}
+	return sameScalar(gjson.Parse(sent), gjson.Parse(answer), exact)
+}
+
+func sameMembers(sent, answer string, exact bool, depth int) bool {
+	there, all := membersOf(answer), true
+	gjson.Parse(sent).ForEach(func(name, v gjson.Result) bool {
+		all = meansSame(v.Raw, there.get(name.Str), exact, depth+1)
+		return all
+	})
+	return all
+}
+
+func sameElements(sent, answer string, exact bool, depth int) bool {
+	mine, theirs := elementsOf(sent), elementsOf(answer)
+	if len(mine) != len(theirs) {
+		return false
+	}
+	for i := range mine {
+		if !meansSame(mine[i], theirs[i], exact, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// omitted says whether a value means the same as if it were not there.
+func omitted(v string) bool {
+	switch v[0] {
+	case '{':
+		all := true
+		gjson.Parse(v).ForEach(func(_, v gjson.Result) bool { all = omitted(v.Raw); return all })
+		return all
+	case '[':
+		return len(elementsOf(v)) == 0
+	case '"':
+		return v == `""`
+	case 'n', 'f':
+		return true
+	}
+	return v[0] != 't' && gjson.Parse(v).Num == 0
+}
+
+func sameScalar(sent, answer gjson.Result, exact bool) bool {
+	s, a := sent.String(), answer.String()
+	switch {
+	case sent.Type == answer.Type && s == a:
+		return true
+	case exact:
+		return false
+	case sent.Type == gjson.Number && answer.Type == gjson.Number:
+		return sameNumber(sent, answer)
+	case sent.IsBool() || answer.IsBool():
+		return false
+	}
+	return s == a || slices.Contains(spellings(s), a)
+}
+
+func sameNumber(sent, answer gjson.Result) bool {
+	whole := !strings.ContainsAny(sent.Raw+answer.Raw, ".eE")
+	return !whole && sent.Num == answer.Num // or the texts would be the same
+}
+
+// spellings are the ways in which API servers write a text, by what type it may be of.
+func spellings(s string) (all []string) {
+	if s == "" {
+		return nil
+	}
+	if strings.ContainsRune("+-.0123456789", rune(s[0])) {
+		if q, err := resource.ParseQuantity(s); err == nil {
+			all = append(all, q.String())
+		}
+		if d, err := time.ParseDuration(s); err == nil {
+			all = append(all, d.String())
+		}
+		if at, err := time.Parse(time.RFC3339, s); err == nil {
+			all = append(all, at.UTC().Format(time.RFC3339), at.UTC().Format(metav1.RFC3339Micro))
+		}
+	}
+	if strings.ContainsAny(s, "\r\n") { // which decoders of base64 pass over
+		if b, err := base64.StdEncoding.DecodeString(s); err == nil {
+			all = append(all, base64.StdEncoding.EncodeToString(b))
+		}
+	}
+	return all
+}
+
+// member is one field of a JSON object.
+type member struct{ name, value string }
+
+// members are the fields of a JSON object.
+type members struct {
+	all    []member
+	sorted bool
+}
+
+// manyMembers is from how many fields on they are not searched one by one.
+const manyMembers = 16
+
+func membersOf(object string) members {
+	var m members
+	if object == "" || object[0] != '{' {
+		return m
+	}
+	gjson.Parse(object).ForEach(func(name, v gjson.Result) bool {
+		m.all = append(m.all, member{name.Str, v.Raw})
+		return true
+	})
+	if len(m.all) > manyMembers {
+		m.sorted = true
+		slices.SortStableFunc(m.all, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	}
+	return m
+}
+
+// get is the value of a field; empty if it is not there.
+func (m members) get(name string) string {
+	if !m.sorted {
+		for i := range m.all {
+			if m.all[i].name == name {
+				return m.all[i].value
+			}
+		}
+		return ""
+	}
+	if i, ok := slices.BinarySearchFunc(m.all, name, func(m member, name string) int { return strings.Compare(m.name, name) }); ok {
+		return m.all[i].value
+	}
+	return ""
+}
+
+func elementsOf(list string) (all []string) {
+	gjson.Parse(list).ForEach(func(_, v gjson.Result) bool {
+		all = append(all, v.Raw)
+		return true
+	})
+	return all
+}

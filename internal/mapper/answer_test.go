@@ -1,0 +1,174 @@
+package mapper
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answerWith is an answer to an apply: an object, of which the location's manager
+// owns fields.
+func answerWith(t *testing.T, object, owned string) *answered {
+	t.Helper()
+	var a answered
+	if err := a.UnmarshalJSON([]byte(object)); err != nil {
+		t.Fatal(err)
+	}
+	a.Metadata.ManagedFields = []managedFields{{Manager: testIdentity.manager(), Operation: applyOperation, FieldsV1: json.RawMessage(owned)}}
+	return &a
+}
+
+const testIdentity = identity("edge.0a1b2c3d")
+
+// ownedContainers is what one owns who has applied two containers, each with a port.
+const ownedContainers = `{"f:spec":{"f:containers":{` +
+	`"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:image":{},"f:args":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{}}}},` +
+	`"k:{\"name\":\"b\"}":{".":{},"f:name":{},"f:image":{}}},"f:tolerations":{}}}`
+
+func TestDifferences(t *testing.T) {
+	const ownedSpec = `{"f:spec":{"f:n":{},"f:m":{"f:a":{},"f:b":{}},"f:list":{},"f:set":{"v:\"a\"":{},"v:\"b\"":{}}},` +
+		`"f:data":{"f:v":{}},"f:metadata":{"f:labels":{"f:l":{}},"f:annotations":{"f:l":{}}}}`
+	for _, c := range []struct {
+		name, sent, answer, owned string
+		want                      []string
+	}{
+		{"the same", `{"spec":{"n":2}}`, `{"spec":{"n":2}}`, ownedSpec, nil},
+		{"more", `{"spec":{"n":2}}`, `{"spec":{"n":2,"other":1},"status":{}}`, ownedSpec, nil},
+		{"another number", `{"spec":{"n":2}}`, `{"spec":{"n":3}}`, ownedSpec, []string{".spec.n"}},
+		{"a large number", `{"spec":{"n":9007199254740993}}`, `{"spec":{"n":9007199254740992}}`, ownedSpec, []string{".spec.n"}},
+		{"a number in other words", `{"spec":{"n":1.0}}`, `{"spec":{"n":1}}`, ownedSpec, nil},
+		{"not ours", `{"spec":{"pruned":2}}`, `{"spec":{}}`, ownedSpec, nil},
+		{"removed", `{"spec":{"n":2}}`, `{"spec":{}}`, ownedSpec, []string{".spec.n"}},
+		{"all removed", `{"spec":{"n":2}}`, `{}`, ownedSpec, []string{".spec"}},
+		{"zeros omitted", `{"spec":{"n":0,"m":{"a":"","b":{"c":[],"d":false}}}}`, `{}`, ownedSpec, nil},
+		{"null", `{"spec":{"n":null}}`, `{"spec":{"n":3}}`, ownedSpec, nil},
+		{"zero is a value", `{"spec":{"n":0}}`, `{"spec":{"n":3}}`, ownedSpec, []string{".spec.n"}},
+		{"false is a value", `{"spec":{"n":false}}`, `{"spec":{"n":true}}`, ownedSpec, []string{".spec.n"}},
+		{"quantity", `{"spec":{"n":"1000m","m":{"a":0.5,"b":"1024Mi"}}}`, `{"spec":{"n":"1","m":{"a":"500m","b":"1Gi"}}}`, ownedSpec, nil},
+		{"another quantity", `{"spec":{"n":"1000m"}}`, `{"spec":{"n":"2"}}`, ownedSpec, []string{".spec.n"}},
+		{"a version is no quantity", `{"spec":{"n":"1.10"}}`, `{"spec":{"n":"1.1"}}`, ownedSpec, []string{".spec.n"}},
+		{"int or string", `{"spec":{"n":"80"}}`, `{"spec":{"n":80}}`, ownedSpec, nil},
+		{"another port", `{"spec":{"n":"http"}}`, `{"spec":{"n":80}}`, ownedSpec, []string{".spec.n"}},
+		{"a time", `{"spec":{"n":"2020-01-01T01:00:00+01:00"}}`, `{"spec":{"n":"2020-01-01T00:00:00Z"}}`, ownedSpec, nil},
+		{"a fine time", `{"spec":{"n":"2020-01-01T00:00:00Z"}}`, `{"spec":{"n":"2020-01-01T00:00:00.000000Z"}}`, ownedSpec, nil},
+		{"a duration", `{"spec":{"n":"90s"}}`, `{"spec":{"n":"1m30s"}}`, ownedSpec, nil},
+		{"base64 on lines", `{"spec":{"n":"aGVs\nbG8=\n"}}`, `{"spec":{"n":"aGVsbG8="}}`, ownedSpec, nil},
+		{"escapes", `{"spec":{"n":"<a>"}}`, `{"spec":{"n":"\u003ca\u003e"}}`, ownedSpec, nil},
+		{"texts of users are exact", `{"data":{"v":"1000m"}}`, `{"data":{"v":"1"}}`, ownedSpec, []string{".data.v"}},
+		{"labels are exact", `{"metadata":{"labels":{"l":"90s"}}}`, `{"metadata":{"labels":{"l":"1m30s"}}}`, ownedSpec, []string{".metadata.labels.l"}},
+		{"an annotation is taken away", `{"metadata":{"annotations":{"l":"x"}}}`, `{"metadata":{}}`, ownedSpec, []string{".metadata.annotations"}},
+		{"other metadata", `{"metadata":{"uid":"a","resourceVersion":"1"}}`, `{"metadata":{"uid":"b","resourceVersion":"7"}}`, ownedSpec, nil},
+		{"status", `{"status":{"a":1}}`, `{}`, `{"f:status":{"f:a":{}}}`, nil},
+		{"stringData", `{"stringData":{"a":"b"}}`, `{"data":{"a":"Yg=="}}`, `{"f:stringData":{"f:a":{}}}`, nil},
+		{"atomic list: order", `{"spec":{"list":["a","b"]}}`, `{"spec":{"list":["b","a"]}}`, ownedSpec, []string{".spec.list"}},
+		{"atomic list: more", `{"spec":{"list":["a"]}}`, `{"spec":{"list":["a","b"]}}`, ownedSpec, []string{".spec.list"}},
+		{"set: order and more", `{"spec":{"set":["a","b"]}}`, `{"spec":{"set":["c","b","a"]}}`, ownedSpec, nil},
+		{"set: less", `{"spec":{"set":["a","b"]}}`, `{"spec":{"set":["b"]}}`, ownedSpec, []string{".spec.set"}},
+		{
+			"a sidecar before", `{"spec":{"containers":[{"name":"a","image":"x","args":["1"],"ports":[{"containerPort":80,"name":"p"}]},{"name":"b","image":"y"}]}}`,
+			`{"spec":{"containers":[{"name":"s","image":"z"},{"name":"a","image":"x","args":["1"],"ports":[{"containerPort":80,"name":"p","protocol":"TCP"}]},{"name":"b","image":"y"}]}}`,
+			ownedContainers, nil,
+		},
+		{
+			"an image behind a sidecar", `{"spec":{"containers":[{"name":"a","image":"x","args":["1"]},{"name":"b","image":"y"}]}}`,
+			`{"spec":{"containers":[{"name":"s"},{"name":"b","image":"mirror/y"},{"name":"a","image":"x","args":["1","2"]}]}}`,
+			ownedContainers, []string{`.spec.containers[name="a"].args`, `.spec.containers[name="b"].image`},
+		},
+		{
+			"an element is removed", `{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"y"}]}}`,
+			`{"spec":{"containers":[{"name":"a","image":"x"}]}}`, ownedContainers, []string{`.spec.containers[name="b"]`},
+		},
+		{
+			"a port by another name", `{"spec":{"containers":[{"name":"a","ports":[{"containerPort":80,"name":"p"}]}]}}`,
+			`{"spec":{"containers":[{"name":"a","ports":[{"containerPort":80,"name":"q","protocol":"TCP"},{"containerPort":81,"protocol":"TCP"}]}]}}`,
+			ownedContainers, []string{`.spec.containers[name="a"].ports[containerPort=80,protocol="TCP"].name`},
+		},
+		{
+			"tolerations are added", `{"spec":{"tolerations":[{"key":"a"},{"key":"b"}]}}`,
+			`{"spec":{"tolerations":[{"key":"n"},{"key":"b"},{"key":"a"}]}}`, ownedContainers, nil,
+		},
+		{
+			"a toleration is removed", `{"spec":{"tolerations":[{"key":"a"}]}}`, `{"spec":{"tolerations":[{"key":"n"}]}}`,
+			ownedContainers, []string{".spec.tolerations"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := answerWith(t, c.answer, c.owned).differences(c.sent, testIdentity)
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("differences are %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// What comparing takes grows with the objects, whatever they are like.
+func TestComparingIsBounded(t *testing.T) {
+	const n = 20_000
+	var mine, theirs, owned, set []string
+	for i := range n {
+		mine = append(mine, fmt.Sprintf(`{"name":"n%d","value":"1"}`, i))
+		theirs = append(theirs, fmt.Sprintf(`{"name":"n%d","value":"2"}`, n-1-i))
+		owned = append(owned, fmt.Sprintf(`"k:{\"name\":\"n%d\"}":{"f:name":{},"f:value":{}}`, i))
+		set = append(set, fmt.Sprintf(`"%d"`, i))
+	}
+	slices.Reverse(set)
+	deep := strings.Repeat(`{"a":[`, 5000)
+	up := strings.Repeat(`]}`, 5000)
+	for _, c := range []struct {
+		name, sent, answer, owned string
+		want                      int
+	}{
+		{"elements", `{"spec":[` + strings.Join(mine, ",") + `]}`, `{"spec":[` + strings.Join(theirs, ",") + `]}`, `{"f:spec":{` + strings.Join(owned, ",") + `}}`, n},
+		{"set", `{"spec":[` + strings.Join(set, ",") + `,"x"]}`, `{"spec":[` + strings.Join(set, ",") + `]}`, `{"f:spec":{"v:\"1\"":{}}}`, 1},
+		{"depth", `{"spec":` + deep + `1` + up + `}`, `{"spec":` + deep + `2` + up + `}`, `{"f:spec":{}}`, 0},
+	} {
+		start := time.Now()
+		got, err := answerWith(t, c.answer, c.owned).differences(c.sent, testIdentity)
+		if took := time.Since(start); err != nil || len(got) != c.want || took > 5*time.Second {
+			t.Errorf("%s: %d differences, %v, after %s", c.name, len(got), err, took)
+		}
+	}
+}
+
+func TestInsistence(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	i := insistence{first: 10 * time.Second, started: at}
+	var m *mutation
+	for n, most := range []time.Duration{10, 20, 40, 80, 160, 320, 600, 600, 600} {
+		m = i.after(m, []string{".spec.replicas"}, at)
+		if wait := i.wait(m, "x", at); int(m.Tries) != n || wait > most*time.Second || wait < most*time.Second*3/4-time.Millisecond {
+			t.Errorf("after %d tries it waits for %s, want %d s", m.Tries, wait, most)
+		}
+	}
+	if wait := i.wait(m, "x", m.Due); wait != 0 {
+		t.Errorf("when it is due it waits for %s", wait)
+	}
+	if wait := i.wait(m, "x", at.Add(-24*time.Hour)); wait != 0 {
+		t.Errorf("with a clock set back it waits for %s", wait)
+	}
+	// What came due while no agent ran does not come all at once.
+	later := insistence{first: i.first, started: at.Add(time.Hour)}
+	soon := 0
+	for n := range 1000 {
+		if later.wait(m, fmt.Sprint(n), later.started) < time.Minute {
+			soon++
+		}
+	}
+	if soon < 50 || soon > 200 {
+		t.Errorf("%d of 1000 come in the first of ten minutes", soon)
+	}
+}
+
+func BenchmarkAgrees(b *testing.B) {
+	sent := `{"apiVersion":"v1","data":{"payload":"` + strings.Repeat("0123456789abcdef", 52) + `","value":"1"},"kind":"ConfigMap",` +
+		`"metadata":{"annotations":{"a":"b"},"labels":{"app":"bench"},"name":"a","namespace":"b"}}`
+	answer := strings.Replace(sent, `"metadata":{`, `"metadata":{"uid":"a","resourceVersion":"1",`, 1)
+	for b.Loop() {
+		if !agrees(sent, answer) {
+			b.Fatal("they differ")
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package mapper
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// additive are lists which API servers of their own accord add elements to, and
+// which mean the same in any order, although they are kept as one value.
+var additive = map[string]bool{"tolerations": true, "taints": true}
+
+// maxSearched is how long a list may be of which each element is looked for by
+// what it means, and not only by what is written.
+const maxSearched = 1000
+
+// differences are the fields of what was sent that the answer has otherwise. Only
+// those count that the location's manager owns there: what the API server did not
+// keep of an apply is not its admission's doing. What was added is not ours.
+func (a *answered) differences(sent string, l identity) ([]string, error) {
+	if agrees(sent, a.object) {
+		return nil, nil
+	}
+	owned, err := a.Metadata.fieldSet(l)
+	if err != nil {
+		return nil, err
+	}
+	var d differing
+	compared(sent, a.object, func(path []string, s, answer string, exact bool) bool {
+		var p fieldpath.Path
+		of := owned
+		for _, name := range path {
+			pe := fieldpath.FieldNameElement(name)
+			if !has(of, pe) {
+				return true
+			}
+			p, of = append(p, pe), of.WithPrefix(pe)
+		}
+		d.value(p, s, answer, of, exact)
+		return true
+	})
+	return d.fields, nil
+}
+
+// differing collects the paths of values that an answer has otherwise.
+type differing struct{ fields []string }
+
+func (d *differing) add(p fieldpath.Path) { d.fields = append(d.fields, p.String()) }
+
+// value compares what was sent at a path; owned is what we own below it.
+func (d *differing) value(p fieldpath.Path, sent, answer string, owned *fieldpath.Set, exact bool) {
+	if meansSame(sent, answer, exact, len(p)) {
+		return
+	}
+	apart := answer != "" && sent[0] == answer[0] && len(parts(owned)) > 0
+	switch {
+	case apart && sent[0] == '{':
+		d.members(p, sent, answer, owned, exact)
+	case apart && sent[0] == '[' && hasParts(owned, isElement):
+		d.elements(p, sent, answer, owned)
+	case apart && sent[0] == '[':
+		d.set(p, sent, answer)
+	case answer != "" && sent[0] == '[' && answer[0] == '[' && additive[nameOf(p)]:
+		d.set(p, sent, answer)
+	default:
+		d.add(p)
+	}
+}
+
+func nameOf(p fieldpath.Path) string {
+	if last := p[len(p)-1]; last.FieldName != nil {
+		return *last.FieldName
+	}
+	return ""
+}
+
+func (d *differing) members(p fieldpath.Path, sent, answer string, owned *fieldpath.Set, exact bool) {
+	there := membersOf(answer)
+	for _, m := range membersOf(sent).all {
+		if pe := fieldpath.FieldNameElement(m.name); has(owned, pe) {
+			d.value(append(p.Copy(), pe), m.value, there.get(m.name), owned.WithPrefix(pe), exact)
+		}
+	}
+}
+
+// elements compares lists whose elements are told apart by some of their fields.
+func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *fieldpath.Set) {
+	there := newListed(keys(owned), elementsOf(answer))
+	for _, s := range elementsOf(sent) {
+		candidates := there.like(s)
+		if len(candidates) == 0 {
+			d.add(append(p.Copy(), there.key(s)))
+			continue
+		}
+		first := candidates[0]
+		for _, c := range candidates { // as keys that were left out may be those of several
+			if meansSame(s, c, false, len(p)+1) {
+				first = ""
+			}
+		}
+		if first == "" {
+			continue
+		}
+		if pe := there.key(first); has(owned, pe) {
+			d.value(append(p.Copy(), pe), s, first, owned.WithPrefix(pe), false)
+		}
+	}
+}
+
+// set compares lists whose elements are told apart by their whole value.
+func (d *differing) set(p fieldpath.Path, sent, answer string) {
+	theirs := elementsOf(answer)
+	search := theirs
+	if len(theirs) > maxSearched {
+		search = nil
+	}
+	exactly := map[string]bool{}
+	for _, a := range theirs {
+		exactly[a] = true
+	}
+	for _, s := range elementsOf(sent) {
+		found := exactly[s]
+		for i := 0; i < len(search) && !found; i++ {
+			found = meansSame(s, search[i], false, len(p)+1)
+		}
+		if !found {
+			d.add(p)
+			return
+		}
+	}
+}
+
+// listed finds elements of a list by the fields that tell them apart.
+type listed struct {
+	names    []string
+	elements []string
+	by       map[string]map[string][]string // which fields, their values: elements
+}
+
+func newListed(names, elements []string) *listed {
+	return &listed{names: names, elements: elements, by: map[string]map[string][]string{}}
+}
+
+// like are the elements that have the key of one as it was sent, or defaults for it.
+func (l *listed) like(sent string) []string {
+	var given []string
+	fields := membersOf(sent)
+	for _, name := range l.names {
+		if fields.get(name) != "" {
+			given = append(given, name)
+		}
+	}
+	which := strings.Join(given, "\x00")
+	index, ok := l.by[which]
+	if !ok {
+		index = map[string][]string{}
+		for _, e := range l.elements {
+			k := keyText(membersOf(e), given)
+			index[k] = append(index[k], e)
+		}
+		l.by[which] = index
+	}
+	return index[keyText(fields, given)]
+}
+
+func keyText(fields members, names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString(gjson.Parse(fields.get(name)).String())
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// key names an element by its fields.
+func (l *listed) key(element string) fieldpath.PathElement {
+	fields := membersOf(element)
+	var key value.FieldList
+	for _, name := range l.names {
+		if v := fields.get(name); v != "" {
+			key = append(key, value.Field{Name: name, Value: value.NewValueInterface(keyValue(gjson.Parse(v)))})
+		}
+	}
+	key.Sort()
+	return fieldpath.PathElement{Key: &key}
+}
+
+func keyValue(v gjson.Result) any {
+	if v.Type == gjson.Number && !strings.ContainsAny(v.Raw, ".eE") {
+		return v.Int()
+	}
+	return v.Value()
+}

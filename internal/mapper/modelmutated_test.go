@@ -1,0 +1,64 @@
+package mapper
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestModelMutated has admission change what is applied for hours, over restarts. The
+// agent says so, tries again less and less often, and is done when it agrees.
+func TestModelMutated(t *testing.T) {
+	for name, policy := range map[string]wire.Policy{"repaired": {}, "reported": {ReportDrift: true}, "unseen": {}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1, dir)
+				defer func() { w.stop(true) }()
+				id := identities[2]
+				w.at(func(c *cluster) {
+					c.weather.paints = true
+					c.closed[id.Resource] = name == "unseen"
+				})
+				path := key.Object{Space: "s", Identity: id}.Path()
+				w.hub.mu.Lock()
+				w.offer(path, "u", wire.Frame{}, map[string]any{
+					"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "1", "more": "2"},
+					"metadata": map[string]any{"name": id.Name, "namespace": id.Namespace},
+				}, policy)
+				w.hub.mu.Unlock()
+				expect := func(what, reason, value string, from, to int, after time.Duration) {
+					t.Helper()
+					before, writes, got := 0, 0, ""
+					w.at(func(c *cluster) { before = c.writes })
+					<-time.After(after)
+					synctest.Wait()
+					w.at(func(c *cluster) { writes, got = c.writes-before, c.objects[id.String()].fields[fieldPath("data", "v")] })
+					if got != `"`+value+`"` || writes < from || writes > to {
+						t.Errorf("%s: the value is %s after %d writes", what, got, writes)
+					}
+					w.hub.mu.Lock()
+					defer w.hub.mu.Unlock()
+					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason != "" && r.Message != (&mutation{Fields: ".data.v"}).decision(0).message {
+						t.Errorf("%s: the report is %+v", what, r)
+					}
+				}
+				expect("at first", wire.ReasonMutated, "painted", 2, 8, 2*time.Minute)
+				expect("for long", wire.ReasonMutated, "painted", 14, 24, 3*time.Hour)
+				w.start(w.stop(false))
+				expect("an agent that was killed", wire.ReasonMutated, "painted", 0, 0, time.Second)
+				expect("after that", wire.ReasonMutated, "painted", 5, 9, time.Hour)
+				dir := w.stop(true)
+				<-time.After(24 * time.Hour)
+				w.start(dir)
+				expect("an agent that was away", wire.ReasonMutated, "painted", 0, 1, time.Second)
+				w.calm()
+				expect("the policy is gone", "", "1", 1, 1, 11*time.Minute)
+				expect("it agrees", "", "1", 0, 0, 3*time.Hour)
+			})
+		})
+	}
+}

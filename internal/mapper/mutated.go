@@ -1,0 +1,133 @@
+package mapper
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Admission at the target may set other values than were applied: a policy or a
+// webhook runs after a server-side apply has been merged, and who owns the fields
+// does not tell. So the answer of each apply is compared with what was sent. Where
+// they differ the object is applied as far as it can be, which is said, and is
+// applied again from time to time, so that it becomes right when the policy has
+// gone. It is not drift: nothing has changed since our apply.
+
+const (
+	// firstMutatedRetry is how long it takes until what admission changes is
+	// applied again, the first time; mostMutatedRetry is how long at most.
+	firstMutatedRetry = 10 * time.Second
+	mostMutatedRetry  = 10 * time.Minute
+)
+
+// mutation is what admission at the target made of the last apply.
+type mutation struct {
+	// Fields are those that are not as they were applied, as a message names them.
+	Fields string `json:"fields"`
+	// Tries is how often it was applied again to no avail, and Due when it is to be
+	// the next time.
+	Tries uint8     `json:"tries,omitempty"`
+	Due   time.Time `json:"due"`
+}
+
+// insistence says when to apply again what admission changes.
+type insistence struct {
+	first time.Duration
+	// started is when this agent did. What came due before that is spread over
+	// the time that it would wait for, so that it does not come all at once.
+	started time.Time
+}
+
+// after is the mutation of an apply at a time, given the one before of the same object.
+func (i insistence) after(before *mutation, fields []string, now time.Time) *mutation {
+	m := &mutation{Fields: listing(fields)}
+	if before != nil {
+		m.Tries = min(before.Tries+1, maxFailures)
+	}
+	m.Due = now.Add(backoff(m.Tries, i.first, mostMutatedRetry)).UTC().Truncate(time.Millisecond)
+	return m
+}
+
+// wait is how long it takes until an object is applied again; nothing if its clock
+// was set back meanwhile.
+func (i insistence) wait(m *mutation, id string, now time.Time) time.Duration {
+	if m == nil {
+		return 0
+	}
+	due := m.Due
+	if due.Before(i.started) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(id)) // a hash takes every write
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(i.started.UnixNano())))
+		share := float64(h.Sum32()) / (1 << 32)
+		due = i.started.Add(time.Duration(share * float64(backoff(m.Tries, i.first, mostMutatedRetry))))
+	}
+	if wait := due.Sub(now); wait <= mostMutatedRetry {
+		return max(wait, 0)
+	}
+	return 0
+}
+
+// listing names fields in a message, the first few.
+func listing(fields []string) string {
+	more := ""
+	if n := len(fields) - maxNamed; n > 0 {
+		fields, more = fields[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(fields, ", ") + more
+}
+
+// standing is what to say and do about an object at the target that is as our last
+// apply left it.
+func (f facts) standing(s source, uid string) decision {
+	d, m := applied(s), f.record.Mutated
+	switch {
+	case m == nil || s.Policy.CreateOnly:
+		return d
+	case f.again <= 0:
+		return decision{do: doApply, uid: uid}
+	}
+	return m.decision(f.again)
+}
+
+func (m *mutation) decision(retry time.Duration) decision {
+	return decision{
+		state: wire.Applied, reason: wire.ReasonMutated, retry: retry,
+		message: clip("admission at the location sets other values than were applied; it is tried again: " + m.Fields),
+	}
+}
+
+// compared adds to the outcome of an apply what its answer has otherwise than what
+// was sent.
+func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered) outcome {
+	if o.record.Source.Policy.CreateOnly {
+		return o
+	}
+	fields, err := answer.differences(string(sent), r.self())
+	if err != nil {
+		r.log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
+		return o
+	}
+	if len(fields) == 0 {
+		return o
+	}
+	var before *mutation
+	if was := t.record; was != nil && was.UID == o.record.UID && was.Source.Digest == o.record.Source.Digest {
+		before = was.Mutated
+	}
+	now := time.Now()
+	m := r.insists.after(before, fields, now)
+	if before == nil || before.Fields != m.Fields {
+		r.log.Warn("admission at the location changes what is applied", "object", t.object().Path(), "fields", m.Fields)
+	}
+	retry := m.Due.Sub(now)
+	if o.retry > 0 {
+		retry = min(retry, o.retry)
+	}
+	o.record.Mutated, o.decision = m, m.decision(retry)
+	return o
+}
