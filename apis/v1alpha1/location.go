@@ -161,6 +161,10 @@ type Counts struct {
 	// Applied: the location has the object exactly as it is to be.
 	// +optional
 	Applied int64 `json:"applied"`
+	// Mutated: it is applied, and admission at the location sets other values than
+	// it says; these are among Applied, too.
+	// +optional
+	Mutated int64 `json:"mutated"`
 	// Failed: the location can't have it as it is.
 	// +optional
 	Failed int64 `json:"failed"`

@@ -140,13 +140,13 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
 func placementsTable(all []hub.PlacementTotal) *metav1.Table {
-	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Failed", "Held", "Stale")}
+	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Mutated", "Failed", "Held", "Stale")}
 	for _, p := range all {
 		name := p.Name
 		if p.Suspended {
 			name += " (suspended)"
 		}
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{name, p.Locations, p.Objects, p.Assigned, p.Applied, p.Failed, p.Held, p.Stale}})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{name, p.Locations, p.Objects, p.Assigned, p.Applied, p.Mutated, p.Failed, p.Held, p.Stale}})
 	}
 	return t
 }

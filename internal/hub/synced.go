@@ -124,7 +124,16 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	case n.Applied < n.Assigned:
 		return say(no, "Progressing", "%d of %d objects are applied", n.Applied, n.Assigned)
 	}
-	return say(metav1.ConditionTrue, "Applied", "everything assigned is applied")
+	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n))
+}
+
+// allApplied says that everything assigned is applied, and what that does not say.
+func allApplied(n v1alpha1.Counts) string {
+	said := "everything assigned is applied"
+	if n.Mutated > 0 {
+		said += fmt.Sprintf("; admission sets other values in %d of %d", n.Mutated, n.Assigned)
+	}
+	return said
 }
 
 // syncTimes remembers since when each location is synced, or not, as far as this

@@ -39,6 +39,8 @@ type state uint8
 const (
 	waiting state = iota
 	applied
+	// mutated pairs are applied, as far as admission at the location lets them.
+	mutated
 	failed
 	held
 	// broken pairs are held because the object can't be rendered.
@@ -52,6 +54,9 @@ func (s state) addTo(c *v1alpha1.Counts, n int64) {
 	switch s {
 	case applied:
 		c.Applied += n
+	case mutated:
+		c.Applied += n
+		c.Mutated += n
 	case failed:
 		c.Failed += n
 	case held, broken:
@@ -215,6 +220,9 @@ func judgeReport(value []byte, uid string, digest wire.Sum) (state, v1alpha1.Pla
 	case wire.Applied:
 		var has wire.Sum
 		if err := has.UnmarshalText([]byte(gjson.GetBytes(value, "digest").Str)); err == nil && has == digest {
+			if gjson.GetBytes(value, "reason").Str == wire.ReasonMutated {
+				return mutated, v1alpha1.PlacementError{}
+			}
 			return applied, v1alpha1.PlacementError{}
 		}
 	case wire.Failed, wire.Unsupported, wire.InConflict:

@@ -122,7 +122,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
 		k = key.Report{Location: l, Origin: origin, Object: rapid.SampledFrom(testObjects()).Draw(t, "of")}.Key()
 		value = mustJSON(wire.Report{
-			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
+			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden", "Mutated"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
 			State: rapid.SampledFrom([]wire.State{
 				wire.Applied, wire.Applied, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned,
 			}).Draw(t, "state"),
@@ -290,6 +290,9 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l s
 	case r.UID != row.Meta.UID:
 	case r.State == wire.Applied && r.Digest == sum:
 		c.Applied++
+		if r.Reason == "Mutated" {
+			c.Mutated++
+		}
 	case r.State == wire.Held:
 		c.Held++
 	case strings.Contains("Failed Unsupported Conflict", string(r.State)):
