@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -152,6 +153,10 @@ func (s *suite) unpainted() {
 	if r := s.reports(painted, "Applied", "Mutated"); !strings.HasSuffix(r.Message, ": .data.colour") {
 		s.Errorf("what the cluster paints is %+v", r)
 	}
+	if out := env.Orrery(s, s.w.Root, "why", "configmap/painted", "-n", "filled", "--space", space, "--location", edge); !strings.Contains(out, ": Mutated: admission") {
+		s.Errorf("orrery why: %s", out)
+	}
+	s.mutated("1")
 	s.there("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", "paint")
 	env.Eventually(s, 3*time.Minute, func() error {
 		r, err := s.report(painted)
@@ -162,7 +167,25 @@ func (s *suite) unpainted() {
 	})
 	s.has("filled", "cm/painted", ".data.colour", "blue")
 	s.has("filled", "cm/painted", ".data.more", "yes") // which is not ours
+	s.mutated("0")
 	s.quiet("")
+}
+
+// mutated waits until Placement and Location count so many objects that admission changes.
+func (s *suite) mutated(want string) {
+	s.Helper()
+	s.eventually(want+" objects are counted", func() error {
+		for kubeconfig, object := range map[string]string{s.kubeconfig: "placement/filled", s.w.Root: "location/" + edge} {
+			if got := env.Kubectl(s, kubeconfig, "get", object, "-o", "jsonpath={.status.mutated}"); got != want {
+				return fmt.Errorf("%s counts %q", object, got)
+			}
+		}
+		return nil
+	})
+	out := env.Orrery(s, s.w.Root, "status", "--space", space)
+	if row := regexp.MustCompile(`(?m)^filled +(\S+ +){4}` + want + ` `); !strings.Contains(out, "MUTATED") || !row.MatchString(out) {
+		s.Errorf("orrery status: %s", out)
+	}
 }
 
 // paints says why the cluster does not change what it is sent yet.
