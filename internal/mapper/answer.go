@@ -95,7 +95,7 @@ func sameMembers(sent, answer string, exact bool, depth int) bool {
 }
 
 func sameElements(sent, answer string, exact bool, depth int) bool {
-	mine, theirs := elementsOf(sent), elementsOf(answer)
+	mine, theirs := listOf(sent), listOf(answer)
 	if len(mine) != len(theirs) {
 		return false
 	}
@@ -115,7 +115,7 @@ func omitted(v string) bool {
 		gjson.Parse(v).ForEach(func(_, v gjson.Result) bool { all = omitted(v.Raw); return all })
 		return all
 	case '[':
-		return len(elementsOf(v)) == 0
+		return len(listOf(v)) == 0
 	case '"':
 		return v == `""`
 	case 'n', 'f':
@@ -212,7 +212,7 @@ func (m members) get(name string) string {
 	return ""
 }
 
-func elementsOf(list string) (all []string) {
+func listOf(list string) (all []string) {
 	gjson.Parse(list).ForEach(func(_, v gjson.Result) bool {
 		all = append(all, v.Raw)
 		return true

@@ -87,8 +87,8 @@ func (d *differing) members(p fieldpath.Path, sent, answer string, owned *fieldp
 
 // elements compares lists whose elements are told apart by some of their fields.
 func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *fieldpath.Set) {
-	there := newListed(keys(owned), elementsOf(answer))
-	for _, s := range elementsOf(sent) {
+	there := newListed(keys(owned), listOf(answer))
+	for _, s := range listOf(sent) {
 		candidates := there.like(s)
 		if len(candidates) == 0 {
 			d.add(append(p.Copy(), there.key(s)))
@@ -111,7 +111,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 
 // set compares lists whose elements are told apart by their whole value.
 func (d *differing) set(p fieldpath.Path, sent, answer string) {
-	theirs := elementsOf(answer)
+	theirs := listOf(answer)
 	search := theirs
 	if len(theirs) > maxSearched {
 		search = nil
@@ -120,7 +120,7 @@ func (d *differing) set(p fieldpath.Path, sent, answer string) {
 	for _, a := range theirs {
 		exactly[a] = true
 	}
-	for _, s := range elementsOf(sent) {
+	for _, s := range listOf(sent) {
 		found := exactly[s]
 		for i := 0; i < len(search) && !found; i++ {
 			found = meansSame(s, search[i], false, len(p)+1)
