@@ -124,10 +124,27 @@ type PendingPrune struct {
 	// +optional
 	// +listType=atomic
 	Spaces []SpacePrune `json:"spaces,omitempty"`
+	// Placements are the same by the Placement that let go.
+	// +optional
+	// +listType=atomic
+	Placements []PlacementPrune `json:"placements,omitempty"`
 	// Objects are the first few of them, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	// +optional
 	// +listType=atomic
 	Objects []string `json:"objects,omitempty"`
+}
+
+// PlacementPrune are the removals that wait of what one Placement let go.
+type PlacementPrune struct {
+	// Space is the name of the space.
+	Space string `json:"space"`
+	// Placement is its name; empty: of these none is known.
+	// +optional
+	Placement string `json:"placement,omitempty"`
+	// Pending counts them.
+	Pending int64 `json:"pending"`
+	// Digest names exactly these, at this location.
+	Digest string `json:"digest"`
 }
 
 // SpacePrune are the removals of one space's objects that wait.

@@ -230,6 +230,37 @@ type PlacementStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Errors []PlacementError `json:"errors,omitempty"`
+	// Prune is what the placement let go and locations have not removed, since that
+	// would be more at once than they allow; it waits for a confirmation.
+	// +optional
+	Prune *WaitingPrune `json:"prune,omitempty"`
+	// Confirmed are removals that the placement's annotation let go, by location,
+	// until they are gone.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Confirmed []ConfirmedPrune `json:"confirmed,omitempty"`
+}
+
+// WaitingPrune are removals at all locations that wait for a confirmation.
+type WaitingPrune struct {
+	// Pending counts them, those that are confirmed and not gone included.
+	Pending int64 `json:"pending"`
+	// Locations counts the locations that they are of.
+	Locations int64 `json:"locations"`
+	// Digest names exactly those that are not confirmed, at all locations, for
+	// "orrery placement confirm-prune --digest" and the annotation
+	// orrery.dev/confirm-prune; empty: all are.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// ConfirmedPrune are removals at one location that are confirmed.
+type ConfirmedPrune struct {
+	// Location is the location's name.
+	Location string `json:"location"`
+	// Digest names exactly what waited there.
+	Digest string `json:"digest"`
 }
 
 // PlacementError is one pair of object and location that failed.

@@ -83,6 +83,7 @@ each location keeps the cluster equal to that.
 		newDemo(program, streams),
 		newSpace(streams),
 		newLocation(streams),
+		newPlacement(streams),
 		newStatus(streams),
 		newWhy(streams),
 	)

@@ -122,7 +122,12 @@ func statusCodecs() runtime.NegotiatedSerializer {
 
 // rootPath is the path of an object, or of all, of one of Orrery's resources in the space root.
 func rootPath(resource key.Resource, names ...string) []string {
-	return append([]string{spacesPath, string(key.Root), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
+	return spacePath(key.Root, resource, names...)
+}
+
+// spacePath is the same in any space.
+func spacePath(space key.Space, resource key.Resource, names ...string) []string {
+	return append([]string{spacesPath, string(space), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
 }
 
 // get reads into v what is at a path, in the form that accept asks for.

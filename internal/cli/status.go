@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Show, for a space, how far each Placement is, and for each placed object and
 location the state that the location reports. An object that its location has
 not reported as it is now is Pending. What a location that is not connected
-last reported is shown as stale.
+last reported is shown as stale. Removals that wait at locations for a
+confirmation are named by their Placement, with the command that lets them go.
 
 ` + objectHelp + `.
 ` + exitCodes,
@@ -127,6 +129,12 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 			return nil, err
 		}
 		if err := printProblems(s.streams.Out, status.Placements); err != nil {
+			return nil, err
+		}
+		there := func(name string) bool {
+			return slices.ContainsFunc(status.Placements, func(p hub.PlacementTotal) bool { return p.Name == name })
+		}
+		if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
 			return nil, err
 		}
 		if len(status.Placements) > 0 && len(status.Objects) > 0 {

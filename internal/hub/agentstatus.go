@@ -20,6 +20,9 @@ const (
 	// the location's status.
 	maxShown = 10
 	maxText  = 1024
+	// maxPruned bounds by how many Placements the removals that wait are told apart;
+	// agents send about half as many.
+	maxPruned = 200
 	// reasonProtocol is the reason of the condition Compatible when the hub itself
 	// has set it. With any other it is an operator's, and stays.
 	reasonProtocol = "Protocol"
@@ -41,18 +44,30 @@ func agentStatus(s *wire.AgentStatus) *v1alpha1.AgentStatus {
 		Version: clip(s.Version), KubernetesVersion: clip(s.KubernetesVersion), APIsDigest: clip(s.APIsDigest),
 		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
-	if p := s.Prune; p != nil {
-		a.Prune = &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
-		for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
-			a.Prune.Spaces = append(a.Prune.Spaces, v1alpha1.SpacePrune{
-				Space: clip(one.Space), Pending: int64(one.Pending), Digest: clip(one.Digest),
-			})
-		}
-	}
+	a.Prune = pendingPrune(s.Prune)
 	if p := s.Purge; p != nil {
 		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: first(p.Objects)}
 	}
 	return a
+}
+
+// pendingPrune is what is kept of the removals that wait at a location.
+func pendingPrune(p *wire.PruneStatus) *v1alpha1.PendingPrune {
+	if p == nil {
+		return nil
+	}
+	out := &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
+	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
+		out.Spaces = append(out.Spaces, v1alpha1.SpacePrune{
+			Space: clip(one.Space), Pending: int64(one.Pending), Digest: clip(one.Digest),
+		})
+	}
+	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
+		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
+			Space: clip(one.Space), Placement: clip(one.Placement), Pending: int64(one.Pending), Digest: clip(one.Digest),
+		})
+	}
+	return out
 }
 
 func first(all []string) []string {

@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
@@ -26,7 +27,9 @@ import (
 type SpaceStatus struct {
 	Space      string           `json:"space"`
 	Placements []PlacementTotal `json:"placements"`
-	Objects    []ObjectStatus   `json:"objects"`
+	// Waiting are the removals that wait for a confirmation, by Placement.
+	Waiting []prune.Waiting `json:"waiting,omitempty"`
+	Objects []ObjectStatus  `json:"objects"`
 }
 
 // PlacementTotal adds up one Placement.
@@ -96,6 +99,8 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == "status":
 		h.writeStatus(r.Context(), w, s, r.URL.Query().Get("object"))
+	case question == "waiting":
+		writeJSON(w, h.pruned.Waiting(s))
 	case question == "why":
 		object, err := key.ParsePath(name + "/" + r.URL.Query().Get("object"))
 		if err != nil {
@@ -113,7 +118,7 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 // may be more than the hub has memory for.
 func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, object string) {
 	snapshot := h.table.Snapshot()
-	head, err := json.Marshal(SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Objects: []ObjectStatus{}})
+	head, err := json.Marshal(SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Waiting: h.pruned.Waiting(s), Objects: []ObjectStatus{}})
 	if err != nil {
 		h.config.Logger.Error("encode the status of a space", "space", s, "error", err)
 		w.WriteHeader(http.StatusInternalServerError)

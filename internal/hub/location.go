@@ -44,7 +44,7 @@ func (h *Hub) settings(l key.Location) (uid string, s wire.Settings, err error) 
 	s = wire.Settings{
 		PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(h.config.Heartbeat.Seconds())),
 		Accept: location.Annotations[v1alpha1.AcceptAnnotation], Purge: location.Annotations[v1alpha1.PurgeAnnotation] == "true",
-		Confirm: h.confirmed.of(h.pendingPrunes(l)),
+		Confirm: h.pruned.Confirmations(l),
 	}
 	if p := location.Spec.Prune.MaxPercent; p != nil {
 		s.PruneMaxPercent = int(*p)
@@ -54,16 +54,6 @@ func (h *Hub) settings(l key.Location) (uid string, s wire.Settings, err error) 
 	}
 	s.Halt = haltOf(&location)
 	return row.Meta.UID, s, nil
-}
-
-// pendingPrunes are the removals that wait at a location, by space, as its agent
-// said last: only the owners there are to be heard.
-func (h *Hub) pendingPrunes(l key.Location) []wire.SpacePrune {
-	_, seen := h.sessions.connected(l)
-	if seen.status == nil || seen.status.Prune == nil {
-		return nil
-	}
-	return seen.status.Prune.Spaces
 }
 
 // haltOf is why the agent of a location is to change nothing; empty: it works.

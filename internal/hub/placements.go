@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -59,6 +60,9 @@ func (h *Hub) placementLoop(ctx context.Context) error {
 		h.noteSynced(dirty.Locations)
 		for _, p := range dirty.Placements {
 			again[p] = struct{}{}
+		}
+		for _, p := range h.pruned.Dirty() {
+			again[tally.Placement(p)] = struct{}{}
 		}
 		for p := range again {
 			err := h.writePlacementStatus(ctx, p)
@@ -120,7 +124,8 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 		st.Locations = int64(len(resolved.Locations))
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		h.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
-		h.condition(&st.Conditions, row, synced(counts.Counts))
+		st.Prune, st.Confirmed = h.pruned.Status(prune.Placement(p), row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
+		h.condition(&st.Conditions, row, waiting(p.Name, st.Prune, synced(counts.Counts)))
 		return pl.Status, nil
 	})
 }
@@ -138,6 +143,22 @@ func accepted(problems []string, sound string) metav1.Condition {
 	if len(problems) > 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(problems, "; ")
 	}
+	return c
+}
+
+// waiting is the condition Synced of a Placement of which removals wait, otherwise
+// the one that is given.
+func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) metav1.Condition {
+	if w == nil {
+		return otherwise
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: reasonPruneGuard}
+	if w.Digest == "" {
+		c.Message = fmt.Sprintf("%d removals at %d locations are confirmed and yet to come", w.Pending, w.Locations)
+		return c
+	}
+	c.Message = fmt.Sprintf("%d removals wait at %d locations, more at once than these allow; to let them go, run: %s",
+		w.Pending, w.Locations, prune.Command(name, w.Digest))
 	return c
 }
 

@@ -20,6 +20,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
+// reasonPruneGuard is why something is not Synced while removals wait.
+const reasonPruneGuard = "PruneGuard"
+
 // complete adds what is computed when an object is read; nil if there is nothing.
 func (h *Hub) complete(row *table.Row) []byte {
 	if name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations)); ok {
@@ -115,7 +118,7 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	case a.Halted != "":
 		return say(no, "Halted", "the agent changes nothing: %s", a.Halted)
 	case a.Prune != nil:
-		return say(no, "PruneGuard", "%d removals wait, more than spec.prune allows at once; to let them go, "+
+		return say(no, reasonPruneGuard, "%d removals wait, more than spec.prune allows at once; to let them go, "+
 			"run: orrery location confirm-prune %s --digest %s", a.Prune.Pending, name, a.Prune.Digest)
 	case n.Failed > 0:
 		return say(no, "Failed", "%d of %d objects failed", n.Failed, n.Assigned)

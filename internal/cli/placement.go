@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/prune"
+)
+
+func newPlacement(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newConnection(false)
+	cmd := &cobra.Command{
+		Use: "placement", Aliases: []string{"placements"},
+		Short: "Confirm what Placements let go",
+		Long: `Confirm what Placements let go. All else about Placements is kubectl's.
+` + exitCodes,
+	}
+	c.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(newPlacementConfirmPrune(c, streams))
+	group(cmd)
+	return cmd
+}
+
+func newPlacementConfirmPrune(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var digest, space string
+	cmd := &cobra.Command{
+		Use:   "confirm-prune NAME",
+		Short: "Let removals go at all locations that wait since they are too many at once",
+		Long: `Let removals go that wait at locations, since there are more of them at once than
+these allow: what a Placement let go when it, or a label, was edited. Without
+--digest it shows what waits, and the digest that names exactly that at all
+locations. A location that is not connected hears of it when it is back. Nothing
+goes that did not wait when it was confirmed, and nothing at all if what waits is
+not that any more. The digest may be that of another Placement of the space, as
+one that is gone, or of removals of which no Placement is known.
+`,
+		Example: `  orrery placement confirm-prune web --space shop
+  orrery placement confirm-prune web --space shop --digest 0f5c2a9be1d40c37`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+				return badUsage(cmd, "placement %q: %s", name, strings.Join(problems, "; "))
+			}
+			h, err := c.open(space)
+			if err != nil {
+				return err
+			}
+			var all []prune.Waiting
+			if err := h.ask(cmd.Context(), "waiting", nil, &all); err != nil {
+				return err
+			}
+			if digest == "" {
+				return showWaiting(streams.Out, name, string(h.space), all)
+			}
+			i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Digest == digest })
+			if i < 0 {
+				return fmt.Errorf("digest %q is not that of what waits now in space %q; see: orrery status", digest, h.space)
+			}
+			patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.ConfirmPruneAnnotation: digest}}}
+			if err := h.merge(cmd.Context(), patch, spacePath(h.space, key.Placements, name)...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "placement %s: %d removals at %d locations confirmed\n", name, all[i].Pending, all[i].Locations)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&digest, "digest", "", "the digest of what may go, as shown without it")
+	cmd.Flags().StringVarP(&space, "space", "S", "", "space (default that of the kubeconfig)")
+	return cmd
+}
+
+// showWaiting shows what waits of one Placement, which is an answer of no.
+func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
+	i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Placement == name })
+	if i < 0 {
+		return fmt.Errorf("placement %q of space %q has no removals that wait, as far as agents have said", name, space)
+	}
+	if _, err := fmt.Fprintln(out, waitingLine(all[i], true)); err != nil {
+		return err
+	}
+	return errNo
+}
+
+// printWaiting prints what waits in a space, and how to let it go.
+func printWaiting(out io.Writer, all []prune.Waiting, there func(placement string) bool) error {
+	for _, w := range all {
+		if _, err := fmt.Fprintln(out, waitingLine(w, there(w.Placement))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func waitingLine(w prune.Waiting, there bool) string {
+	of, by, note := "Placement "+w.Placement, w.Placement, ""
+	if !there {
+		by, note = "NAME", ", where NAME is any Placement of the space"
+	}
+	switch {
+	case w.Placement == "":
+		of = "No Placement known"
+	case !there:
+		of += ", which is gone"
+	}
+	if w.Digest == "" {
+		return fmt.Sprintf("%s: %d removals at %d locations are confirmed and yet to come", of, w.Pending, w.Locations)
+	}
+	return fmt.Sprintf("%s: %d removals wait at %d locations, more at once than these allow; to let them go, run: %s%s",
+		of, w.Pending, w.Locations, prune.Command(by, w.Digest), note)
+}

@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// placement reads the Placement p.
+func (r *running) placement() (p v1alpha1.Placement) {
+	r.t.Helper()
+	u, err := r.space("s").Resource(placementsGVR).Get(r.t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// saysWaiting waits until the Placement says what waits.
+func (r *running) saysWaiting(want v1alpha1.WaitingPrune) (p v1alpha1.Placement) {
+	r.t.Helper()
+	r.eventually(func() string {
+		p = r.placement()
+		w := p.Status.Prune
+		if w == nil || w.Pending != want.Pending || w.Locations != want.Locations || (w.Digest == "") != (want.Digest == "") {
+			return "it says " + text(p.Status)
+		}
+		return ""
+	})
+	return p
+}
+
+func waitingAt(digest string, pending int) wire.AgentStatus {
+	if pending == 0 {
+		return wire.AgentStatus{}
+	}
+	return wire.AgentStatus{Prune: &wire.PruneStatus{
+		Pending: pending, Digest: digest,
+		Spaces:     []wire.SpacePrune{{Space: "s", Pending: pending, Digest: digest}},
+		Placements: []wire.PlacementPrune{{Space: "s", Placement: "p", Pending: pending, Digest: digest}},
+	}}
+}
+
+// TestConfirmOverLocations shows that one digest lets go what waits at several
+// locations, also where the agent is away, over a restart of the hub, and nothing
+// that came to wait later.
+func TestConfirmOverLocations(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir)
+	r.addSpace("s")
+	r.addPlacement("s", "p", "x", "app", nil)
+	r.addLocation("a", nil)
+	r.addLocation("b", nil)
+	a, b := r.join("a"), r.join("b")
+	a.open(0, "").next()
+	away := b.open(0, "")
+	away.next()
+	a.tell(waitingAt("A", 2))
+	b.tell(waitingAt("B", 3))
+	p := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2, Digest: "any"})
+	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced)
+	if want := "5 removals wait at 2 locations, more at once than these allow; to let them go, run: orrery placement confirm-prune p --digest " + p.Status.Prune.Digest; c.Reason != reasonPruneGuard || c.Message != want {
+		t.Errorf("it says %+v, want %q", c, want)
+	}
+	away.close()
+	if _, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"orrery.dev/confirm-prune":"`+p.Status.Prune.Digest+`"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2})
+	told := func(a *agent, digest string) bool {
+		s := a.open(0, "")
+		defer s.close()
+		hello, _ := s.next()
+		for _, c := range hello.Hello.Settings.Confirm {
+			if c == (wire.Confirmation{Space: "s", Digest: digest}) {
+				return true
+			}
+		}
+		return false
+	}
+	if !told(a, "A") || told(a, "B") {
+		t.Error("a is not told what was confirmed there, or more")
+	}
+	a.tell(waitingAt("", 0))
+	r.saysWaiting(v1alpha1.WaitingPrune{Pending: 3, Locations: 1})
+
+	r.stop()
+	r = start(t, dir)
+	b.r, a.r = r, r
+	if !told(b, "B") {
+		t.Error("b is not told when it is back")
+	}
+	if confirmed := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 3, Locations: 1}).Status.Confirmed; len(confirmed) != 1 || confirmed[0].Location != "b" {
+		t.Errorf("confirmed: %+v", confirmed)
+	}
+	// More comes to wait before it has heard: that was not confirmed.
+	b.tell(waitingAt("C", 4))
+	p = r.saysWaiting(v1alpha1.WaitingPrune{Pending: 4, Locations: 1, Digest: "another"})
+	if len(p.Status.Confirmed) != 0 || told(b, "C") || told(b, "B") {
+		t.Errorf("confirmed: %+v", p.Status.Confirmed)
+	}
+	b.tell(waitingAt("", 0))
+	r.eventually(func() string {
+		p := r.placement()
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced); p.Status.Prune != nil || c.Status != metav1.ConditionTrue {
+			return "it says " + text(p.Status)
+		}
+		return ""
+	})
+}

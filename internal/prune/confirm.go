@@ -1,0 +1,165 @@
+package prune
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxConfirmations bounds how many confirmations an agent is told.
+	maxConfirmations = 100
+	// maxConfirmed bounds how many locations a Placement lists as confirmed; what
+	// waits at more is confirmed again, by another digest.
+	maxConfirmed = 5000
+	// digestSize is how much of a sum is a digest that people type.
+	digestSize = 16
+)
+
+// Waiting is what waits of one Placement.
+type Waiting struct {
+	// Placement is empty for what waits of which no Placement is known.
+	Placement string `json:"placement,omitempty"`
+	v1alpha1.WaitingPrune
+}
+
+// Confirmations are what a location's agent may let go by the word of owners: what
+// they confirmed for all locations, as it waited here, and what their annotations
+// name, in the spaces of which something waits.
+func (x *Index) Confirmations(l key.Location) []wire.Confirmation {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	here := x.places[l]
+	var all []wire.Confirmation
+	for p, one := range here.of {
+		if c := (wire.Confirmation{Space: string(p.Space), Digest: one.digest}); x.let[l][c] > 0 {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, compare)
+	var said []wire.Confirmation
+	for space := range here.spaces {
+		for _, o := range x.owners[space] {
+			if o.digest != "" {
+				said = append(said, wire.Confirmation{Space: string(space), Digest: o.digest})
+			}
+		}
+	}
+	slices.SortFunc(said, compare)
+	all = append(slices.Compact(all), slices.Compact(said)...)
+	return all[:min(maxConfirmations, len(all))]
+}
+
+func compare(a, b wire.Confirmation) int {
+	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Digest, b.Digest))
+}
+
+// Status is what a Placement's status says: what waits of it, nil for nothing, and
+// what is confirmed and has not gone. That is what was confirmed before and waits as
+// it did then, and what the Placement's annotation names by its digest: what waits,
+// not confirmed yet, of one Placement of the space at all locations.
+func (x *Index) Status(p Placement, digest string, confirmed []v1alpha1.ConfirmedPrune) (*v1alpha1.WaitingPrune, []v1alpha1.ConfirmedPrune) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var keep []v1alpha1.ConfirmedPrune
+	for _, c := range confirmed {
+		if x.waits(p.Space, c) {
+			keep = append(keep, c)
+		}
+	}
+	known := set(keep)
+	if digest != "" {
+		for _, name := range slices.Sorted(maps.Keys(x.groups[p.Space])) {
+			open := x.open(Placement{p.Space, name}, known)
+			if open.digest() != digest {
+				continue
+			}
+			for _, l := range slices.Sorted(maps.Keys(open)) {
+				if len(keep) < maxConfirmed {
+					keep = append(keep, v1alpha1.ConfirmedPrune{Location: string(l), Digest: open[l].digest})
+				}
+			}
+			known = set(keep)
+		}
+	}
+	slices.SortFunc(keep, func(a, b v1alpha1.ConfirmedPrune) int {
+		return cmp.Or(cmp.Compare(a.Location, b.Location), cmp.Compare(a.Digest, b.Digest))
+	})
+	return x.waiting(p, known), keep
+}
+
+func set(all []v1alpha1.ConfirmedPrune) map[v1alpha1.ConfirmedPrune]bool {
+	known := map[v1alpha1.ConfirmedPrune]bool{}
+	for _, c := range all {
+		known[c] = true
+	}
+	return known
+}
+
+// waits says whether what was confirmed of a space still waits as it did.
+func (x *Index) waits(s key.Space, c v1alpha1.ConfirmedPrune) bool {
+	for p, one := range x.places[key.Location(c.Location)].of {
+		if p.Space == s && one.digest == c.Digest {
+			return true
+		}
+	}
+	return false
+}
+
+// open is what waits of a Placement and is neither confirmed nor known to be.
+func (x *Index) open(p Placement, known map[v1alpha1.ConfirmedPrune]bool) parts {
+	open := parts{}
+	for l, one := range x.groups[p.Space][p.Name] {
+		if x.let[l][wire.Confirmation{Space: string(p.Space), Digest: one.digest}] == 0 &&
+			!known[v1alpha1.ConfirmedPrune{Location: string(l), Digest: one.digest}] {
+			open[l] = one
+		}
+	}
+	return open
+}
+
+// digest names exactly what waits at exactly these locations; empty for nothing.
+func (all parts) digest() string {
+	if len(all) == 0 {
+		return ""
+	}
+	var sum wire.Sum
+	for l, one := range all {
+		sum = sum.Add(wire.SumOf(fmt.Appendf(nil, "%s\n%s\n%d", l, one.digest, one.pending)))
+	}
+	return sum.String()[:digestSize]
+}
+
+// waiting is what waits of a Placement; nil: nothing does.
+func (x *Index) waiting(p Placement, known map[v1alpha1.ConfirmedPrune]bool) *v1alpha1.WaitingPrune {
+	all := x.groups[p.Space][p.Name]
+	if len(all) == 0 {
+		return nil
+	}
+	w := &v1alpha1.WaitingPrune{Locations: int64(len(all)), Digest: x.open(p, known).digest()}
+	for _, one := range all {
+		w.Pending += one.pending
+	}
+	return w
+}
+
+// Waiting is what waits in a space, by Placement, in order.
+func (x *Index) Waiting(s key.Space) []Waiting {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var all []Waiting
+	for _, name := range slices.Sorted(maps.Keys(x.groups[s])) {
+		all = append(all, Waiting{name, *x.waiting(Placement{s, name}, nil)})
+	}
+	return all
+}
+
+// Command is what lets go what waits of a Placement.
+func Command(placement, digest string) string {
+	return fmt.Sprintf("orrery placement confirm-prune %s --digest %s", placement, digest)
+}
