@@ -70,7 +70,7 @@ func (s *session) run(ctx context.Context) {
 			walked = true // another has to wait until a mark shows that this one was right
 			continue
 		}
-		wait := backoff(failures, firstRetry, sessionRetry)
+		wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
 		failures = min(failures+1, maxFailures)
 		if errors.Is(err, errReplaced) {
 			wait = backoff(maxFailures, firstRetry, replacedRetry)
