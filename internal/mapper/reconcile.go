@@ -185,7 +185,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		}
 		t.guarded = x.guarded(it.id)
 		t.mark = newPair(x.meta.Marker, x.meta.Revision)
-		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
+		t.settled = x.meta.Revision > 0 && !x.meta.Fresh && x.meta.Deferred == 0 && r.proven()
 		status, _ := x.get(statusBucket, it.id)
 		t.status = bytes.Clone(status)
 		return nil

@@ -160,7 +160,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 			// The hub has started anew, perhaps from a copy that lacks reports.
 			t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 		}
-		t.meta.Settings = h.Settings
+		t.meta.hear(h.Settings, st.in.proven)
 		return nil
 	}); err != nil {
 		return err
