@@ -322,6 +322,9 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
 	}
+	if t.endedVersion(err) {
+		return t.withoutVersion()
+	}
 	r.trouble(err)
 	if unavailable(err) {
 		o.keep, o.retry = true, max(backoff(t.view.failures, firstRetry, maxRetry), retryAfter(err))
