@@ -259,8 +259,18 @@ func (tr truth) content(l key.Location) map[string]string {
 				continue
 			}
 			elder[name], held[name] = at, !active
+			labels := map[string]any{"orrery.dev/space": string(s)}
+			if uid, ok := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "uid").(string); ok {
+				labels["orrery.dev/location"] = string(l) + "." + uid[:8]
+			}
+			if own, ok := dig(cm, "metadata", "labels").(map[string]any); ok {
+				maps.Copy(labels, own)
+			}
 			want := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
-				"name": name, "namespace": "default", "labels": dig(cm, "metadata", "labels")}}
+				"name": name, "namespace": "default", "labels": labels, "annotations": map[string]any{
+					"orrery.dev/source-kind": "ConfigMap", "orrery.dev/source-namespace": "default",
+					"orrery.dev/source-name": name, "orrery.dev/source-uid": dig(cm, "metadata", "uid"),
+				}}}
 			if data, ok := cm["data"]; ok {
 				want["data"] = data
 			}

@@ -21,6 +21,12 @@ type Space string
 // Location is the name of a location.
 type Location string
 
+// Mark is the label of what is made for a location that has a UID: NAME.UID8.
+func Mark(l Location, uid string) string {
+	const short = 8
+	return string(l) + "." + uid[:min(short, len(uid))]
+}
+
 const (
 	// Root is the operators' space: Space and Location objects live in it.
 	Root Space = "root"

@@ -23,7 +23,6 @@ const (
 	managerPrefix  = "orrery/"
 	onRemoveOrphan = "Orphan"
 	applyOperation = "Apply"
-	shortUIDLength = 8
 	// neverAVersion is a resourceVersion that no object has: etcd's first revision
 	// is of nothing. An apply that asks for it makes an object or fails.
 	neverAVersion = "1"
@@ -33,7 +32,7 @@ const (
 type identity string
 
 func newIdentity(location, uid string) identity {
-	return identity(location + "." + uid[:min(shortUIDLength, len(uid))])
+	return identity(key.Mark(key.Location(location), uid))
 }
 
 // manager is the field manager of everything the agent applies.

@@ -86,7 +86,7 @@ func (r *reader) looksSame(c table.Change) bool {
 	if c.SameEntry() {
 		return true
 	}
-	if r.look.at == "" {
+	if r.look.at == "" || !sameSource(c.Prev, c.Cur) {
 		return false
 	}
 	before, err := Digest(r.kind, c.Prev, r.look.at)

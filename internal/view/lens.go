@@ -61,6 +61,8 @@ type look struct {
 	space bool
 	// at renders objects as locations get them.
 	at key.Location
+	// mark is the label of what is made for the location; empty if that is not there.
+	mark string
 	// listRevision gives items the revision of the list in place of their own.
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.

@@ -100,7 +100,8 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			if err != nil {
 				panic(err)
 			}
-			s.object, s.content = string(travelled), string(travelled)
+			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.object()])
+			s.content = s.object
 		}
 		selector, err := labels.Parse(a.selector)
 		if err != nil {
@@ -115,6 +116,31 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 		}
 	}
 	return result
+}
+
+// withMarks is what travels of an object, with the marks of its source and location.
+func withMarks(travelled []byte, o key.Object, kind string, source, location []byte) string {
+	var object map[string]any
+	if err := json.Unmarshal(travelled, &object); err != nil {
+		panic(err)
+	}
+	of := map[string]map[string]any{"labels": {}, "annotations": {}}
+	metadata := object["metadata"].(map[string]any)
+	for name := range of {
+		if there, ok := metadata[name].(map[string]any); ok {
+			of[name] = there
+		}
+		metadata[name] = of[name]
+	}
+	of["labels"]["orrery.dev/space"] = string(o.Space)
+	if location != nil {
+		of["labels"]["orrery.dev/location"] = gjson.GetBytes(location, "metadata.name").Str + "." + gjson.GetBytes(location, "metadata.uid").Str[:8]
+	}
+	of["annotations"]["orrery.dev/source-kind"] = kind
+	of["annotations"]["orrery.dev/source-namespace"] = o.Namespace
+	of["annotations"]["orrery.dev/source-name"] = o.Name
+	of["annotations"]["orrery.dev/source-uid"] = gjson.GetBytes(source, "metadata.uid").Str
+	return compact(object)
 }
 
 func compact(o any) string {
@@ -246,7 +272,7 @@ func genAngle(t *rapid.T, label string) angle {
 		a.namespace = rapid.SampledFrom([]string{"", "", "n1", "n2"}).Draw(t, "namespace")
 	}
 	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
-	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location"}).Draw(t, "selector")
+	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location", "orrery.dev/space in (a,ab)", "orrery.dev/location=l1.0a1b2c3d"}).Draw(t, "selector")
 	return a
 }
 
@@ -315,6 +341,10 @@ func TestViewsEqualTheirModel(t *testing.T) {
 		f := newFixture(t)
 		defer f.server.Close()
 		m := &model{states: []map[string]written{{}}}
+		// One of the locations is there.
+		there := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: "l1"}}.Key()
+		row := []byte(`{"metadata":{"name":"l1","uid":"0a1b2c3d-4e5f"}}`)
+		m.states = append(m.states, map[string]written{there: {row, f.apply(table.Update{Key: there, Value: row})}})
 		var followers []*follower
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			step(t, f, m)

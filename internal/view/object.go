@@ -82,10 +82,11 @@ func (o *object) document() (document, addition, error) {
 		if err != nil {
 			return document{}, a, err
 		}
+		a.labels, a.annotations = l.marks(o.row, o.reader.kind.GVK.Kind)
 		d, err := parse(r.Object)
 		return d, a, err
 	case l.space:
-		a.space = spaceOf(o.row)
+		a.annotations = []field{{SpaceAnnotation, string(spaceOf(o.row))}}
 		value, err := withoutSpace(o.row.Value)
 		if err != nil {
 			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
@@ -222,15 +223,22 @@ func (o *object) encodePretty(w io.Writer) error {
 // addTo sets what a view adds on decoded metadata.
 func (a addition) addTo(m metav1.Object) {
 	m.SetResourceVersion(strconv.FormatInt(a.rev, 10))
-	if a.space == "" {
-		return
+	if len(a.annotations) > 0 {
+		m.SetAnnotations(added(m.GetAnnotations(), a.annotations))
 	}
-	annotations := m.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	if len(a.labels) > 0 {
+		m.SetLabels(added(m.GetLabels(), a.labels))
 	}
-	annotations[SpaceAnnotation] = string(a.space)
-	m.SetAnnotations(annotations)
+}
+
+func added(to map[string]string, all []field) map[string]string {
+	if to == nil {
+		to = make(map[string]string, len(all))
+	}
+	for _, f := range all {
+		to[f.name] = f.value
+	}
+	return to
 }
 
 // opaque is an object that encoders can't ask to encode itself: they transform

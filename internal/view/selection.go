@@ -44,15 +44,19 @@ func (s selection) matches(k *kinds.Kind, l look, row *table.Row) bool {
 	if s.everything() {
 		return true
 	}
-	value, labels := row.Value, row.Meta.Labels
-	if l.at != "" && (s.fields != nil || marked(labels)) {
+	value, of := row.Value, row.Meta.Labels
+	if l.at != "" && (s.fields != nil || marked(of)) {
 		r, err := Render(k, row, l.at)
 		if err != nil {
 			return false
 		}
-		value, labels = r.Object, table.NewEntry(row.Key, r.Object, 0, 0).Meta.Labels
+		value, of = r.Object, table.NewEntry(row.Key, r.Object, 0, 0).Meta.Labels
 	}
-	if s.labels != nil && !s.labels.Matches(labels) {
+	var shown labels.Labels = of
+	if l.at != "" {
+		shown = markedLabels{of, string(spaceOf(row)), l.mark}
+	}
+	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
 	}
 	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: k, row: row, value: value})

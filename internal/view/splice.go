@@ -10,7 +10,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -21,18 +20,23 @@ const SpaceAnnotation = v1alpha1.SpaceAnnotation
 // bytes may be the table's own and are never changed.
 type document struct {
 	value []byte
-	// metadata and annotations are the offsets just behind the opening braces
-	// of these two; annotations is 0 if there are none.
-	metadata, annotations int
+	// metadata, annotations and labels are the offsets just behind the opening
+	// braces of these; the last two are 0 if there are none. Labels are not looked
+	// for in what the table keeps, where no view adds to them.
+	metadata, annotations, labels int
 	// skip is how many bytes behind the first are not written.
 	skip int
 }
 
 // addition is what a view adds to the metadata of an object.
 type addition struct {
-	rev   int64     // the resourceVersion to show
-	space key.Space // the space to show in an annotation; empty for none
+	rev int64 // the resourceVersion to show
+	// annotations and labels are added to those that the object has, which are others.
+	annotations, labels []field
 }
+
+// field is one annotation or label.
+type field struct{ name, value string }
 
 // stored is an entry's document.
 func stored(e *table.Entry) (document, error) {
@@ -50,10 +54,14 @@ func parse(value []byte) (document, error) {
 	}
 	d := document{value: bytes.TrimRight(value, "\n"), metadata: metadata.Index + 1}
 	metadata.ForEach(func(k, v gjson.Result) bool {
-		if k.String() == "annotations" && v.IsObject() {
+		switch {
+		case !v.IsObject():
+		case k.Str == "annotations":
 			d.annotations = v.Index + 1
+		case k.Str == "labels":
+			d.labels = v.Index + 1
 		}
-		return d.annotations == 0
+		return d.annotations == 0 || d.labels == 0
 	})
 	return d, nil
 }
@@ -65,10 +73,33 @@ func (d document) write(w io.Writer, a addition) error {
 	if err := writeAll(w, d.value[:1], d.value[1+d.skip:d.metadata], d.identity(a)); err != nil {
 		return err
 	}
-	if a.space == "" || d.annotations == 0 {
-		return writeAll(w, d.value[d.metadata:])
+	from := d.metadata
+	for _, m := range d.maps(a) {
+		if m.at == 0 || len(m.fields) == 0 {
+			continue
+		}
+		if err := writeAll(w, d.value[from:m.at], d.separated(m.at, encoded(nil, m.fields))); err != nil {
+			return err
+		}
+		from = m.at
 	}
-	return writeAll(w, d.value[d.metadata:d.annotations], d.separated(d.annotations, spaceField(a.space)), d.value[d.annotations:])
+	return writeAll(w, d.value[from:])
+}
+
+// addedMap is what is added to a map in the metadata; at is as in a document.
+type addedMap struct {
+	name   string
+	at     int
+	fields []field
+}
+
+// maps are those that are added to, in the order in which they are in the document.
+func (d document) maps(a addition) [2]addedMap {
+	annotations, labels := addedMap{"annotations", d.annotations, a.annotations}, addedMap{"labels", d.labels, a.labels}
+	if d.labels < d.annotations {
+		return [2]addedMap{labels, annotations}
+	}
+	return [2]addedMap{annotations, labels}
 }
 
 // without is the document without what it begins with, if it begins with that.
@@ -85,10 +116,11 @@ func (d document) identity(a addition) []byte {
 	fields = append(fields, `"resourceVersion":"`...)
 	fields = strconv.AppendInt(fields, a.rev, 10)
 	fields = append(fields, '"')
-	if a.space != "" && d.annotations == 0 {
-		fields = append(fields, `,"annotations":{`...)
-		fields = append(fields, spaceField(a.space)...)
-		fields = append(fields, '}')
+	for _, m := range d.maps(a) {
+		if m.at == 0 && len(m.fields) > 0 {
+			fields = append(fields, `,"`+m.name+`":{`...)
+			fields = append(encoded(fields, m.fields), '}')
+		}
 	}
 	return d.separated(d.metadata, fields)
 }
@@ -101,9 +133,16 @@ func (d document) separated(offset int, fields []byte) []byte {
 	return append(fields, ',')
 }
 
-func spaceField(s key.Space) []byte {
-	// A space's name is a DNS label and needs no escape.
-	return []byte(`"` + SpaceAnnotation + `":"` + string(s) + `"`)
+// encoded appends fields in JSON, with commas between them.
+func encoded(to []byte, all []field) []byte {
+	for i, f := range all {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(gjson.AppendJSONString(to, f.name), ':')
+		to = gjson.AppendJSONString(to, f.value)
+	}
+	return to
 }
 
 func writeAll(w io.Writer, parts ...[]byte) error {

@@ -160,6 +160,11 @@ func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
 	if r.look.metadataOnly {
 		r.shape = s.partial
 	}
+	if l, ok := l.(locationLens); ok {
+		if row, _ := s.config.Table.Get(l.object()); row != nil {
+			r.look.mark = key.Mark(l.name, row.Meta.UID)
+		}
+	}
 	return r
 }
 

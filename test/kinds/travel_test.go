@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
@@ -142,7 +146,7 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 			continue
 		}
 		want[s.key(spaceName)] = string(object)
-		if got := withoutVersion(t, view.raw(t, http.MethodGet, path, "", asJSON, nil)); got != string(object) {
+		if got := withoutAdded(t, view.raw(t, http.MethodGet, path, "", asJSON, nil), s, spaceName); got != string(object) {
 			t.Errorf("the view has %s as\n%s\nwant\n%s", s, got, object)
 		}
 	}
@@ -186,14 +190,37 @@ func expectEach(t *testing.T, all []sample, what, out string) {
 	}
 }
 
-// withoutVersion takes away what a view adds to what a location gets.
-func withoutVersion(t *testing.T, answer []byte) string {
+// withoutAdded takes away what a view adds to what a location gets: a version, and
+// the marks that name the source of a sample.
+func withoutAdded(t *testing.T, answer []byte, of sample, space string) string {
 	t.Helper()
-	version := regexp.MustCompile(`,"resourceVersion":"[0-9]+"|"resourceVersion":"[0-9]+",`)
-	if n := len(version.FindAll(answer, -1)); n != 1 {
-		t.Errorf("%d resource versions in %s", n, answer)
+	answer = bytes.TrimSuffix(answer, []byte("\n"))
+	take := func(path, want string) {
+		t.Helper()
+		escaped := strings.NewReplacer("orrery.dev", `orrery\.dev`).Replace(path)
+		v := gjson.GetBytes(answer, escaped)
+		if v.Type != gjson.String || !regexp.MustCompile("^"+want+"$").MatchString(v.Str) {
+			t.Errorf("%s is %s in %s", path, v.Raw, answer)
+		}
+		var err error
+		if answer, err = sjson.DeleteBytes(answer, escaped); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return strings.TrimSuffix(string(version.ReplaceAll(answer, nil)), "\n")
+	kind, namespace, name := of.gvk.Kind, gjson.GetBytes(of.canonical, "metadata.namespace").Str, gjson.GetBytes(of.canonical, "metadata.name").Str
+	take("metadata.resourceVersion", "[0-9]+")
+	take("metadata.labels.orrery.dev/space", space)
+	take("metadata.labels.orrery.dev/location", location+`\.[0-9a-f]{8}`)
+	take("metadata.annotations.orrery.dev/source-kind", kind)
+	take("metadata.annotations.orrery.dev/source-namespace", namespace)
+	take("metadata.annotations.orrery.dev/source-name", regexp.QuoteMeta(name))
+	take("metadata.annotations.orrery.dev/source-uid", "[0-9a-f-]{36}")
+	for _, field := range []string{"metadata.labels", "metadata.annotations"} {
+		if gjson.GetBytes(answer, field).Raw == "{}" {
+			answer, _ = sjson.DeleteBytes(answer, field)
+		}
+	}
+	return string(answer)
 }
 
 // comparePuts expects puts of exactly these objects, byte for byte.
