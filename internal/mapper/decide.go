@@ -68,6 +68,9 @@ const (
 	doLetGo
 	// doForget: nothing is left at the target; drop what is recorded.
 	doForget
+	// doHurry: have the object that has decision.uid, which is being deleted, wait
+	// for its Pods no longer.
+	doHurry
 	// doVerifyKind: the resource is not served; find out whether it is gone.
 	doVerifyKind
 	// doClaim: an object proves to be ours and nothing recorded or desired
@@ -83,6 +86,8 @@ const (
 	reasonContested = "Contested"
 	// reasonGuarded: it is to go, and waits for a confirmation.
 	reasonGuarded = "PruneGuard"
+	// reasonNotServed: the target does not serve its resource.
+	reasonNotServed = "NoSuchResource"
 )
 
 // retries of what no event announces.
@@ -136,6 +141,9 @@ type facts struct {
 	lingers time.Duration
 	// proof is what is known of the log by which the object that was seen was written.
 	proof proof
+	// pods says that the object at the target may own Pods, overdue that it has been
+	// going for longer than those may take.
+	pods, overdue bool
 	// settled says that a session has proved that what is not in the desired content is
 	// not desired.
 	settled bool
@@ -161,7 +169,7 @@ func decideObject(f facts, s source) decision {
 	case unseen:
 		return decision{} // the list that is on its way comes back to this
 	case unserved:
-		return decision{state: wire.Unsupported, reason: "NoSuchResource", message: "the location does not serve this resource"}
+		return decision{state: wire.Unsupported, reason: reasonNotServed, message: "the location does not serve this resource"}
 	case present:
 		switch {
 		case !seen.terminating && f.proof.waits():
@@ -173,6 +181,8 @@ func decideObject(f facts, s source) decision {
 	switch {
 	case f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}
+	case seen.presence == present && f.overdue:
+		return decision{do: doHurry, uid: seen.uid}
 	case seen.presence == present:
 		return decision{
 			state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
@@ -304,11 +314,23 @@ func decideRemoval(f facts) decision {
 	case seen.presence == unserved:
 		return decision{do: doVerifyKind}
 	case seen.presence == present && seen.uid == rec.UID && seen.terminating && !seen.unmarked: // or the watch won't show it go
-		return decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
+		if f.overdue {
+			return decision{do: doHurry, uid: rec.UID}
+		}
+		return terminating(f.pods)
 	case rec.Source.Policy.Orphan:
 		return decision{do: doLetGo, uid: rec.UID}
 	}
 	return decision{do: doRemove, uid: rec.UID}
+}
+
+// terminating is what to say of an object that is being deleted.
+func terminating(pods bool) decision {
+	d := decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
+	if pods {
+		d.message = "it is gone when its Pods have ended"
+	}
+	return d
 }
 
 // spaceWant is one space's desired entry of an identity.

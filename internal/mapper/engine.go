@@ -38,6 +38,10 @@ type item struct {
 	failures uint8
 	repairs  uint8
 	repaired time.Time
+	// doomed is since when, as far as this process knows, the object there is being
+	// deleted, by the engine's clock; zero: it is not.
+	doomed time.Duration
+	leave  *leave // nil: it is not on its way out
 }
 
 func (it *item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
@@ -73,6 +77,8 @@ type engine struct {
 	inside map[string]map[*item]struct{}
 	// endings are how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
+	leaves  leaves
+	began   time.Time
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
 	timer  *time.Timer
@@ -84,7 +90,7 @@ type engine struct {
 func newEngine() *engine {
 	e := &engine{
 		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
-		inside: map[string]map[*item]struct{}{},
+		inside: map[string]map[*item]struct{}{}, leaves: newLeaves(), began: time.Now(),
 	}
 	e.wake.L = &e.mu
 	return e
@@ -175,9 +181,11 @@ func (e *engine) touch(all []touched) {
 		}
 		if w := t.want; w != nil {
 			it.wanted = true
+			e.stays(it)
 			changed = e.learn(it, w) || changed
 		} else if len(it.spaces) == 1 {
 			it.wanted = false
+			e.leaving(it, t.object.Space)
 		}
 		it.failures = 0
 		it.seen.taken = false
@@ -198,7 +206,7 @@ func (e *engine) item(o key.Object) (*item, bool) {
 	}
 	k, ok := e.kinds[o.Resource]
 	if !ok {
-		k = &kind{resource: o.Resource, rank: rankOf(o.Resource)}
+		k = &kind{resource: o.Resource, rank: o.Resource.Rank()}
 		e.kinds[o.Resource] = k
 	}
 	k.items++
@@ -245,7 +253,6 @@ type view struct {
 	seen     observed
 	spaces   []key.Space
 	at       place
-	shown    string // the version in which objects of the kind are observed; empty: they are not
 	kind     string
 	state    wire.State
 	failures uint8
@@ -254,6 +261,8 @@ type view struct {
 	calm, contested time.Duration
 	ending          ending
 	slotted         bool
+	// overdue says that what is being deleted has taken longer than its Pods may.
+	overdue bool
 }
 
 // view copies what the engine knows of an item that a worker has.
@@ -265,11 +274,10 @@ func (e *engine) view(it *item) view {
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
+		overdue: it.doomed > 0 && now.Sub(e.began)-it.doomed >= podsPatience,
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
 		v.seen.presence = it.kind.sight
-	} else {
-		v.shown = it.kind.version
 	}
 	return v
 }
@@ -344,6 +352,11 @@ type result struct {
 	drifted bool
 	slotted bool
 	proof   proof
+	// leaving says that the item is on its way out, held that it waits for others.
+	leaving, held bool
+	space         key.Space // of the source
+	// hurried says that what is being deleted was told not to wait for its Pods.
+	hurried bool
 }
 
 // finish takes an item back from a worker.
@@ -351,11 +364,16 @@ func (e *engine) finish(it *item, r result) {
 	e.mu.Lock()
 	now := time.Now()
 	if r.seen != nil && r.seen.revision >= it.seen.revision {
-		it.seen = *r.seen
+		e.sees(it, *r.seen)
+	}
+	if r.hurried {
+		it.doomed = 0
+		e.sees(it, it.seen)
 	}
 	if it.queue != again { // or else what was not desired may be by now
 		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
 		it.wanted = r.wanted
+		r.retry = e.left(it, r, now)
 	}
 	if r.failed {
 		it.failures = min(it.failures+1, maxFailures)
@@ -407,6 +425,7 @@ func (e *engine) count(it *item, s wire.State) {
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
 	e.prove(it, proofUnneeded)
+	e.stays(it)
 	delete(e.items, it.id)
 	for _, in := range containers(parseIdentity(it.id)) {
 		if delete(e.inside[in], it); len(e.inside[in]) > 0 {

@@ -58,7 +58,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 		o.message = clip(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
 		return o
 	}
-	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid)
+	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
 	switch {
 	case missingObject(err, t.id):
 		gone = true

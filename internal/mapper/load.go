@@ -16,7 +16,7 @@ func (a *Agent) load() error {
 	if m.LocationUID != "" {
 		a.identify(m.LocationUID)
 	}
-	a.gate.setHalt(m.halt())
+	a.gate.setHalt(m.Settings.Halt)
 	if err := a.store.scan(desiredBucket, a.loadWants); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}
@@ -53,6 +53,9 @@ func (a *Agent) loadRecords(_ *tx, k string, v []byte) error {
 	it := a.engine.loadItem(key.Object{Space: r.Space, Identity: parseIdentity(k)})
 	if k := it.kind; k.version == "" {
 		k.version, k.name = r.Version, r.Kind
+	}
+	if !it.wanted {
+		a.engine.leaving(it, r.Space)
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ type objectMeta struct {
 	ResourceVersion   string            `json:"resourceVersion"`
 	Generation        int64             `json:"generation"`
 	DeletionTimestamp string            `json:"deletionTimestamp"`
+	Finalizers        []string          `json:"finalizers"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
 	OwnerReferences   []ownerReference  `json:"ownerReferences"`

@@ -130,7 +130,6 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	if p[0] == "apis" {
 		prefix, group = 3, p[1]
 	}
-	version := p[prefix-1]
 	p = p[prefix:]
 	id := key.Identity{}
 	if len(p) > 2 && p[0] == "namespaces" {
@@ -143,7 +142,7 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	if len(p) > 1 {
 		id.Name = p[1]
 	}
-	if l.weather.hollow || !l.serves(id.Resource) || !slices.Contains(l.versionsOf(group), version) {
+	if l.weather.hollow || !l.serves(id.Resource) {
 		return failed(apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "404 page not found", 0, true))
 	}
 	return l.object(r, id, body)
@@ -180,7 +179,7 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 			if (g == "") != (p[0] == "api") {
 				continue
 			}
-			d := groupDiscovery{Versions: []versionDiscovery{{Version: l.versionsOf(g)[0], Freshness: current}}}
+			d := groupDiscovery{Versions: []versionDiscovery{{Version: "v1", Freshness: current}}}
 			if g != "" && g == l.stale {
 				d.Versions[0].Freshness = "Stale"
 			}
@@ -202,18 +201,14 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 		var list metav1.APIGroupList
 		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
 			if g != "" {
-				v := l.versionsOf(g)[0]
 				list.Groups = append(list.Groups, metav1.APIGroup{
-					Name: g, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: g + "/" + v, Version: v},
+					Name: g, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: g + "/v1", Version: "v1"},
 				})
 			}
 		}
 		return reply(list)
 	}
-	if p[0] == "apis" && !slices.Contains(l.versionsOf(group), p[2]) {
-		return failed(apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "404 page not found", 0, true))
-	}
-	list := metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: l.versionsOf(group)[0]}.String()}
+	list := metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: "v1"}.String()}
 	for _, s := range byGroup[group] {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: s.Resource.Resource, Namespaced: s.namespaced, Kind: s.kind, Verbs: verbs})
 	}
@@ -255,9 +250,11 @@ func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.R
 	case now.terminating && id.Resource == key.Namespaces:
 		return failed(apierrors.NewConflict(gr, id.Name, errors.New("the system is ensuring all content is removed")))
 	}
-	if !now.terminating {
+	if foreground := o.PropagationPolicy != nil && *o.PropagationPolicy == metav1.DeletePropagationForeground; !now.terminating {
 		l.done("delete", now, nil)
-		l.remove(id.String())
+		l.removeSlowly(now, foreground)
+	} else if now.waits && !foreground {
+		l.set(id.String(), nil)
 	}
 	if left := l.objects[id.String()]; left != nil {
 		return answerOf(http.StatusOK, left.json)
@@ -348,6 +345,9 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 		return answerOf(http.StatusOK, next.json)
 	}
 	before := l.objects[id.String()]
+	if before == nil && ownsPods(id.Resource) {
+		next.status = `{"active":1}`
+	}
 	l.done("apply", before, next)
 	if v := fieldPath("data", "v"); l.weather.paints && next.fields[v] != "" {
 		next.fields[v] = `"painted"` // who owns it does not tell

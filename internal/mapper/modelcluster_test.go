@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -45,8 +47,8 @@ type cluster struct {
 	// of which discovery does not know now what it serves; empty: none.
 	aliased bool
 	stale   string
-	// version is the one in which widgets are served; empty: v1.
-	version string
+	// slow is how long objects take to go; longer than never: until they need not wait.
+	slow map[key.Identity]time.Duration
 }
 
 // thing is an object at the cluster.
@@ -58,6 +60,8 @@ type thing struct {
 	created     uint64
 	generation  int64
 	terminating bool
+	// waits says that it is gone when what it owns is.
+	waits bool
 	// controlled says that a controller made it for the owner.
 	controlled bool
 	controller ownerReference
@@ -81,6 +85,7 @@ type owner struct{ manager, operation string }
 type happening struct {
 	revision      uint64
 	before, after *thing
+	at            time.Time
 }
 
 // kindOf is a resource.
@@ -96,7 +101,11 @@ var kindsServed = []kindOf{
 	{key.NewResource("batch", "jobs"), "v1", "Job", true},
 	{key.CRDs, "v1", "CustomResourceDefinition", false},
 	{key.NewResource("example.com", "widgets"), "v1", "Widget", true},
+	{hooks, "v1", "ValidatingWebhookConfiguration", false},
+	{clusterRoles, "v1", "ClusterRole", false},
 }
+
+var hooks = key.NewResource("admissionregistration.k8s.io", "validatingwebhookconfigurations")
 
 func servedKind(r key.Resource) kindOf {
 	i := slices.IndexFunc(kindsServed, func(s kindOf) bool { return s.Resource == r })
@@ -122,29 +131,6 @@ func (c *cluster) serves(r key.Resource) bool {
 	return d != nil
 }
 
-// versionsOf are those that a group is served in.
-func (c *cluster) versionsOf(group string) []string {
-	if group == "example.com" && c.version != "" {
-		return []string{c.version}
-	}
-	return []string{"v1"}
-}
-
-// serveIn has widgets served in another version, and no longer in the one before. The
-// fields of those who wrote in that version are anybody's from the next change on.
-func (c *cluster) serveIn(version string) {
-	c.version = version
-	c.epoch++
-	for _, k := range slices.Sorted(maps.Keys(c.objects)) {
-		if o := c.objects[k]; o.id.APIGroup() == "example.com" {
-			n := o.copy()
-			n.owners = map[owner]map[string]bool{}
-			c.set(k, n)
-		}
-	}
-	c.wake()
-}
-
 // set makes, changes or, with a nil after, removes an object, and tells watches.
 func (c *cluster) set(id string, after *thing) *thing {
 	before := c.objects[id]
@@ -164,7 +150,7 @@ func (c *cluster) set(id string, after *thing) *thing {
 		before = &gone
 		delete(c.objects, id)
 	}
-	c.log = append(c.log, happening{c.revision, before, after})
+	c.log = append(c.log, happening{c.revision, before, after, time.Now()})
 	close(c.changed)
 	c.changed = make(chan struct{})
 	if after == nil || before == nil && after.controlled {
@@ -308,6 +294,9 @@ func (o *thing) encode() []byte {
 	if o.terminating {
 		m.DeletionTimestamp = "2000-01-01T00:00:00Z"
 	}
+	if o.waits {
+		m.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	}
 	if o.controlled {
 		m.OwnerReferences = []ownerReference{o.controller}
 	}
@@ -318,7 +307,7 @@ func (o *thing) encode() []byte {
 	}
 	all := map[string]any{"kind": o.kind, "metadata": m}
 	if o.id == widgetsCRD {
-		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v2", "served": true}}}
+		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}}}
 		all["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	}
 	b, err := json.Marshal(all)
@@ -333,6 +322,9 @@ func (o *thing) whole() []byte {
 	var whole map[string]any
 	if err := json.Unmarshal(o.json, &whole); err != nil {
 		panic(err)
+	}
+	if o.status != "" {
+		whole["status"] = json.RawMessage(o.status)
 	}
 	for p, v := range o.fields {
 		segments := strings.Split(p, "/")

@@ -62,6 +62,9 @@ func (w *world) judge(verb string, before, after *thing) {
 		case w.stays(before) && w.unwanted(o.id):
 			wrong("it is to be let go")
 		}
+		if x := w.before(before); x != nil && w.unwanted(o.id) {
+			wrong("%s, which leaves with it, has not ended", x.id)
+		}
 		for _, x := range w.inside(o.id) {
 			seen := max(w.cluster.listed[collection{x.id.Resource, ""}], w.cluster.listed[collection{x.id.Resource, x.id.Namespace}])
 			if x.created <= seen && w.stands(x, o.id) {

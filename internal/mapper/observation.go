@@ -63,6 +63,10 @@ func (m *objectMeta) read(from gjson.Result) {
 			m.Generation = v.Int()
 		case "deletionTimestamp":
 			m.DeletionTimestamp = text(v)
+		case "finalizers":
+			for _, f := range v.Array() {
+				m.Finalizers = append(m.Finalizers, text(f))
+			}
 		case "labels":
 			m.Labels = texts(v)
 		case "annotations":

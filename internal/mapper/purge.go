@@ -127,6 +127,9 @@ func (e *engine) adopt(of served, ours []key.Object) {
 		if k := it.kind; k.version == "" {
 			k.version, k.name = of.version, of.kind
 		}
+		if !it.wanted {
+			e.leaving(it, o.Space)
+		}
 		e.queue.push(it)
 	}
 	e.wake.Broadcast()

@@ -100,13 +100,15 @@ type outcome struct {
 	seen    *observed
 	failed  bool
 	drifted bool
+	held    bool // it waits for what leaves before it
+	hurried bool // what is being deleted waits for its Pods no longer
 }
 
 func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	t, err := r.read(it)
 	if err != nil {
 		r.log.Error("the store cannot be read", "object", it.id, "error", err)
-		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: storeRetry})
+		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: storeRetry, leaving: !it.wanted, space: it.home()})
 		return
 	}
 	o := r.act(ctx, t)
@@ -117,6 +119,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	res := result{
 		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
 		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof,
+		leaving: t.leaves(o), held: o.held, hurried: o.hurried, space: t.object().Space,
 	}
 	if !o.keep {
 		res.state = o.decision.state
@@ -156,7 +159,7 @@ func completes(reports map[string]*wire.Report) bool {
 // the rest is found again by and by.
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
-		seen: o.seen, wanted: t.winner >= 0, state: t.view.state, failed: true,
+		seen: o.seen, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
 		retry: max(o.retry, backoff(t.view.failures, storeRetry, maxRetry)),
 	})
 }
@@ -185,7 +188,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		}
 		t.guarded = x.guarded(it.id)
 		t.mark = newPair(x.meta.Marker, x.meta.Revision)
-		t.settled = x.meta.Revision > 0 && !x.meta.Fresh && x.meta.Deferred == 0 && r.proven()
+		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
 		status, _ := x.get(statusBucket, it.id)
 		t.status = bytes.Clone(status)
 		return nil
@@ -226,7 +229,7 @@ func (t *turn) object() key.Object {
 func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	f := facts{
 		space: t.object().Space, want: t.want(), record: t.record, seen: t.view.seen,
-		guarded: t.guarded, settled: t.settled,
+		guarded: t.guarded, settled: t.settled, pods: ownsPods(t.id.Resource), overdue: t.view.overdue && ownsPods(t.id.Resource),
 	}
 	if t.record != nil {
 		f.again = r.insists.wait(t.record.Mutated, t.id.String(), time.Now())
@@ -283,7 +286,12 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	case doRefresh:
 		return r.refresh(ctx, t, f, d)
 	case doRemove:
+		if o, waits, err := r.inOrder(ctx, t); waits || err != nil {
+			return o, err
+		}
 		return r.remove(ctx, t, d)
+	case doHurry:
+		return r.hurry(ctx, t, d)
 	case doLetGo:
 		return r.letGo(ctx, t, d)
 	case doVerifyKind:
@@ -321,9 +329,6 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		o.state, o.reason, o.message = wire.Failed, "CannotRelease", clip(err.Error())
 		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
-	}
-	if t.endedVersion(err) {
-		return t.withoutVersion()
 	}
 	r.trouble(err)
 	if unavailable(err) {

@@ -40,10 +40,14 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 			return o, nil
 		}
 	}
-	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid)
+	how, err := r.propagation(ctx, t)
+	if err != nil {
+		return o, err
+	}
+	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, how)
 	switch {
 	case err == nil && !gone:
-		o.state, o.reason, o.retry = wire.Removing, "Terminating", terminatingRetry
+		o.decision = terminating(ownsPods(t.id.Resource))
 		if t.view.seen.presence == present && t.view.seen.uid == d.uid {
 			seen := t.view.seen
 			seen.terminating = true
@@ -81,9 +85,7 @@ func (r *reconciler) removalRefused(ctx context.Context, t *turn, d decision, re
 	case m.DeletionTimestamp == "":
 		return r.refused(t, refused), nil
 	}
-	return outcome{record: t.record, decision: decision{
-		state: wire.Removing, reason: "Terminating", retry: terminatingRetry,
-	}}, nil
+	return outcome{record: t.record, decision: terminating(ownsPods(t.id.Resource))}, nil
 }
 
 // verifyKind finds out whether the resource is gone, and all its objects with it,
@@ -95,8 +97,7 @@ func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	if err != nil && !missingKind(err) && !missingObject(err, crd) {
 		return outcome{}, err
 	}
-	_, builtin := builtinGroups[t.id.Group]
-	if missingObject(err, crd) && !builtin {
+	if missingObject(err, crd) && !t.id.Builtin() {
 		switch now, err := r.target.find(ctx, t.id.Resource); {
 		case err != nil:
 			return outcome{}, err
@@ -105,7 +106,7 @@ func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 		}
 	}
 	return outcome{record: t.record, decision: decision{
-		state: wire.Removing, reason: "NoSuchResource", retry: time.Minute,
+		state: wire.Removing, reason: reasonNotServed, retry: time.Minute,
 		message: "the location does not serve this resource now",
 	}}, nil
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,7 +72,7 @@ func (s *session) run(ctx context.Context) {
 			walked = true // another has to wait until a mark shows that this one was right
 			continue
 		}
-		wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
+		wait := backoff(failures, firstRetry, sessionRetry)
 		failures = min(failures+1, maxFailures)
 		if errors.Is(err, errReplaced) {
 			wait = backoff(maxFailures, firstRetry, replacedRetry)
@@ -96,6 +98,7 @@ func (s *session) once(ctx context.Context) (advanced bool, err error) {
 	st := &stream{session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel)}
 	defer st.dog.stop()
 	err = st.run(ctx)
+	st.land(nil, true, true)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
@@ -111,6 +114,8 @@ type stream struct {
 	in    intake
 	// advanced says that a mark held: what was sent was taken over as it was meant.
 	advanced bool
+	// departed is what ceased to be desired since the last mark, by path.
+	departed map[string]touched
 }
 
 // next reads a frame.
@@ -160,7 +165,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 			// The hub has started anew, perhaps from a copy that lacks reports.
 			t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 		}
-		t.meta.hear(h.Settings, st.in.proven)
+		t.meta.Settings = h.Settings
 		return nil
 	}); err != nil {
 		return err
@@ -290,7 +295,8 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 			st.dog.every(*f.Settings)
 		}
 	}
-	st.landed(all)
+	dels := slices.ContainsFunc(frames, func(f wire.Frame) bool { return f.Del != nil })
+	st.land(all, next.marked || !dels, next.marked)
 	if st.hello == nil {
 		return nil
 	}
@@ -300,6 +306,30 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	}
 	st.state.accept(accepted)
 	return nil
+}
+
+// land tells what frames touched. What ceases to be desired is told with the mark
+// that follows: only then is it known what else leaves with it. complete says that
+// all of this is known, ended that all before it is, too.
+func (st *stream) land(all []touched, complete, ended bool) {
+	var now []touched
+	for _, t := range all {
+		path := t.object.Path()
+		delete(st.departed, path)
+		if t.want != nil || complete {
+			now = append(now, t)
+			continue
+		}
+		if st.departed == nil {
+			st.departed = map[string]touched{}
+		}
+		st.departed[path] = t
+	}
+	if ended {
+		now = slices.AppendSeq(now, maps.Values(st.departed))
+		st.departed = nil
+	}
+	st.landed(now)
 }
 
 func byeError(b *wire.Bye) error {

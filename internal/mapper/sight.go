@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"math"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -65,12 +66,12 @@ func (e *engine) notice(it *item, s *sighting) bool {
 		now.presence, now.unmarked = present, true
 	default: // a copy of our label
 		if it.seen.presence == unseen {
-			it.seen = observed{presence: absent}
+			e.sees(it, observed{presence: absent})
 		}
 		return false
 	}
 	before := it.seen
-	it.seen = now
+	e.sees(it, now)
 	before.revision, now.revision = 0, 0
 	return before != now
 }
@@ -81,12 +82,23 @@ func (e *engine) saw(it *item, seen observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if seen.revision >= it.seen.revision {
-		it.seen = seen
+		e.sees(it, seen)
 	}
 }
 
 // unordered is the revision of a list that says nothing of order.
 const unordered = math.MaxUint64
+
+// sees replaces what was observed of an item.
+func (e *engine) sees(it *item, now observed) {
+	switch {
+	case now.presence != present || !now.terminating:
+		it.doomed = 0
+	case it.doomed == 0 || it.seen.uid != now.uid:
+		it.doomed = max(1, time.Since(e.began))
+	}
+	it.seen = now
+}
 
 // synced takes note that a list of a kind is complete: what it did not show, and
 // was not changed since, is absent. It queues all items of the kind.
@@ -103,10 +115,11 @@ func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint
 			continue
 		}
 		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
-			it.seen = observed{presence: absent}
+			now := observed{presence: absent}
 			if revision != unordered {
-				it.seen.revision = revision
+				now.revision = revision
 			}
+			e.sees(it, now)
 		}
 		e.queue.push(it)
 	}
@@ -125,25 +138,11 @@ func (e *engine) lost(r key.Resource, why presence) {
 	k.sight = why
 	for _, it := range e.items {
 		if it.kind == k {
-			it.seen = observed{}
+			e.sees(it, observed{})
 			e.queue.push(it)
 		}
 	}
 	e.wake.Broadcast()
-}
-
-// move has a kind observed in another version than that of a use.
-func (e *engine) move(from use, to served) {
-	e.mu.Lock()
-	k := e.kinds[from.Resource]
-	news := k == from.of && k.version == from.version
-	if news {
-		k.version, k.name = to.version, to.kind
-	}
-	e.mu.Unlock()
-	if news {
-		e.kindsChanged()
-	}
 }
 
 // use is what is to be observed of a kind.

@@ -196,8 +196,9 @@ func (t *target) apply(ctx context.Context, p place, id key.Identity, manager st
 
 // remove deletes an object that has the UID. gone says that it no longer
 // exists; otherwise something has to finish first.
-func (t *target) remove(ctx context.Context, p place, id key.Identity, uid string) (gone bool, err error) {
-	policy := metav1.DeletePropagationBackground
+func (t *target) remove(
+	ctx context.Context, p place, id key.Identity, uid string, policy metav1.DeletionPropagation,
+) (gone bool, err error) {
 	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions:     metav1.NewUIDPreconditions(uid),

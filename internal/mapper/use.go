@@ -51,7 +51,7 @@ func containers(id key.Identity) (in []string) {
 	if id.Namespace != "" {
 		in = append(in, key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String())
 	}
-	if _, builtin := builtinGroups[id.Group]; !builtin {
+	if !id.Builtin() {
 		in = append(in, key.Identity{Resource: key.CRDs, Name: id.Resource.Resource + "." + id.APIGroup()}.String())
 	}
 	return in

@@ -69,10 +69,18 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 	if row == nil || !row.Meta.Deleting || space == key.Root {
 		return Idle, nil
 	}
-	prefix := s.config.Prefix + key.SpacePrefix(space)
-	r, err := s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
-	if err != nil {
-		return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
+	var prefix string
+	var r *clientv3.GetResponse
+	for _, part := range []string{firstToLeave(s.config.Table.Snapshot(), space), key.SpacePrefix(space)} {
+		var err error
+		prefix = s.config.Prefix + part
+		r, err = s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
+		if err != nil {
+			return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
+		}
+		if len(r.Kvs) > 0 { // or else the table shows what is gone
+			break
+		}
 	}
 	if len(r.Kvs) == 0 {
 		return Gone, s.release(ctx, o, row)
@@ -103,12 +111,17 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 		content []*table.Row
 		held    = remains{finalizers: map[string]int{}, resources: map[string]int{}}
 	)
+	var rank key.Rank
 	each(state, func(row *table.Row) bool {
 		if row.Meta.Deleting {
 			held.add(row)
-		} else {
-			content = append(content, row)
+			return true
 		}
+		now := rankOf(row)
+		if len(content) > 0 && now != rank { // which leaves in a revision of its own
+			return false
+		}
+		rank, content = now, append(content, row)
 		return len(content) < chunk
 	})
 	switch {
@@ -175,31 +188,17 @@ func summary(counts map[string]int, format string) string {
 	return strings.Join(parts, ", ")
 }
 
-// ascendNamespace calls fn for every object in a namespace of a space. It skips
-// from resource to resource, so it costs as much as there are resources and
-// objects in that namespace, not in the space.
+// ascendNamespace calls fn for every object in a namespace of a space, in the
+// order in which they are to leave.
 func ascendNamespace(state *table.Snapshot, space key.Space, namespace string, fn func(*table.Row) bool) {
-	prefix := key.SpacePrefix(space)
-	for at := prefix; ; {
-		var next key.Object
-		state.AscendFrom(at, func(row *table.Row) bool {
-			if strings.HasPrefix(row.Key, prefix) {
-				next, _ = key.ParseObject(row.Key)
-			}
-			return false
-		})
-		if next.Space != space {
-			return
-		}
+	for _, r := range leavingResources(state, space) {
 		more := true
-		state.Ascend(key.NamespacePrefix(space, next.Resource, namespace), func(row *table.Row) bool {
+		state.Ascend(key.NamespacePrefix(space, r, namespace), func(row *table.Row) bool {
 			more = fn(row)
 			return more
 		})
 		if !more {
 			return
 		}
-		// The first key behind all that begin with the resource's prefix.
-		at = clientv3.GetPrefixRangeEnd(key.ResourcePrefix(space, next.Resource))
 	}
 }

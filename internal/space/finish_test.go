@@ -2,9 +2,12 @@ package space_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/space"
 )
@@ -80,7 +83,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		}
 		seen = append(seen, p)
 	}
-	if fmt.Sprint(seen) != fmt.Sprint([]progress{space.More, space.More, space.Waiting}) {
+	if fmt.Sprint(seen) != fmt.Sprint([]progress{space.More, space.More, space.More, space.Waiting}) {
 		t.Fatalf("progress %v", seen)
 	}
 	stored := string(h.stored("o/a/core/namespaces/n"))
@@ -101,6 +104,56 @@ func TestNamespaceLifecycle(t *testing.T) {
 	if h.keys("o/b/core/configmaps/n/") != 1 || h.keys("o/a/core/configmaps/nn/") != 1 {
 		t.Error("another namespace lost content")
 	}
+}
+
+// What is in a namespace, or in a space, goes in the order in which locations are to
+// let go of it: a rank after the other, also where there is much of one.
+func TestContentLeavesInOrder(t *testing.T) {
+	h := newHub(t)
+	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
+	fill := func() {
+		for i := range 20 {
+			h.must(201, h.do("POST", "a", "/api/v1/namespaces/n/configmaps", configMap(fmt.Sprint("c", i), nil)))
+			h.must(201, h.do("POST", "a", "/api/v1/namespaces/n/pods", object{
+				"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": fmt.Sprint("p", i)},
+				"spec": object{"containers": []object{{"name": "c", "image": "x"}}},
+			}))
+		}
+		h.must(201, h.do("POST", "a", "/api/v1/namespaces/n/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "s"}}))
+	}
+	inOrder := func(from int64) {
+		t.Helper()
+		h.caughtUp()
+		gone := map[string][]int64{}
+		for e := range h.client.Client.Watch(h.ctx, prefix+"o/a/", clientv3.WithPrefix(), clientv3.WithRev(from+1)) {
+			for _, ev := range e.Events {
+				part := strings.Split(strings.TrimPrefix(string(ev.Kv.Key), prefix+"o/a/"), "/")
+				if ev.Type == clientv3.EventTypeDelete {
+					gone[part[1]] = append(gone[part[1]], ev.Kv.ModRevision)
+				}
+			}
+			if len(gone["configmaps"]) == 20 && len(gone["pods"]) == 20 && len(gone["serviceaccounts"]) == 1 {
+				break
+			}
+		}
+		if last := slices.Max(gone["pods"]); last >= slices.Min(gone["configmaps"]) || last >= gone["serviceaccounts"][0] {
+			t.Errorf("workloads went after what they need: %v", gone)
+		}
+	}
+	fill()
+	h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
+	h.caughtUp()
+	from := h.rev()
+	h.finish(func() (progress, error) { return h.server.FinishNamespace(h.ctx, "a", "n") })
+	inOrder(from)
+
+	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
+	fill()
+	h.must(200, h.do("DELETE", "root", "/apis/orrery.dev/v1alpha1/spaces/a", nil))
+	h.caughtUp()
+	from = h.rev()
+	h.finish(func() (progress, error) { return h.server.FinishSpace(h.ctx, "a") })
+	inOrder(from)
 }
 
 // Whatever creates while a namespace is deleted: nothing outlives it.

@@ -48,8 +48,6 @@ type Config struct {
 	Table *table.Table
 	// Usage observes the table and counts what spaces hold, for their limits.
 	Usage *Usage
-	// Room has puts wait for room in the log; nil: there always is.
-	Room Room
 	// Kinds knows the kinds that need no CRD, and compiles those that do.
 	Kinds *kinds.Registry
 	// Authorizer decides whether an update may create; nil allows it.
@@ -104,9 +102,6 @@ func New(config Config) (*Server, error) {
 	if config.EventTTL == 0 {
 		config.EventTTL = DefaultEventTTL
 	}
-	if config.Room == nil {
-		config.Room = endless{}
-	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -121,7 +116,6 @@ func New(config Config) (*Server, error) {
 		Kubernetes: ownedPuts{
 			Interface: config.Client.Kubernetes, kv: config.Client.KV,
 			limits: limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
-			room:   config.Room,
 		},
 	}
 	return s, nil

@@ -52,8 +52,8 @@ func TestOwnership(t *testing.T) {
 		{"Released", (*suite).released},
 		{"Proof", (*suite).proof},
 		{"Redefined", (*suite).redefined},
-		{"Versions", (*suite).versions},
 		{"Users", (*suite).users},
+		{"Leave", (*suite).leave},
 		{"InUse", (*suite).inUse}, // the last: it leaves something behind
 	} {
 		t.Run(part.name, func(t *testing.T) {

@@ -1,0 +1,167 @@
+package mapper
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Reasons of what is to go after something else.
+const (
+	reasonAfterHooks     = "WaitsForWebhooks"
+	reasonAfterCustom    = "WaitsForCustomResources"
+	reasonAfterWorkloads = "WaitsForWorkloads"
+	reasonAfterRoles     = "WaitsForClusterRoles"
+)
+
+// leaves says whether the object goes by what came of the turn, so that what
+// leaves after it waits.
+func (t *turn) leaves(o outcome) bool {
+	return t.winner < 0 && o.record != nil && !o.forget && !o.letGo && !o.record.Source.Policy.Orphan &&
+		o.state != wire.Orphaned && o.reason != reasonGuarded && o.reason != reasonNotServed
+}
+
+// inOrder says whether the object has to wait until others have left, and what
+// that leaves to write.
+func (r *reconciler) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
+	now, id := time.Now(), t.id.String()
+	first, waits := r.engine.ahead(id, false, now)
+	if !waits && t.id.Resource == clusterRoles {
+		aggregates, err := r.aggregates(ctx, t)
+		if err != nil {
+			return outcome{}, false, err
+		}
+		if aggregates {
+			first, waits = r.engine.ahead(id, true, now)
+		}
+	}
+	if !waits {
+		return outcome{}, false, nil
+	}
+	o := outcome{record: t.record, held: true, decision: decision{retry: min(orderRetry, first.rest)}}
+	if rest := tellAfter - first.held; rest > 0 {
+		o.keep, o.retry = true, min(rest, first.rest)
+		return o, true, nil
+	}
+	what, reason := waitedFor(first.rank)
+	o.state, o.reason = wire.Removing, reason
+	o.message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, patienceOf(first.rank), first.id)
+	return o, true, nil
+}
+
+// waitedFor is how to say that things of a rank are waited for.
+func waitedFor(r rank) (what, reason string) {
+	switch r {
+	case rankHooks:
+		return "webhooks, admission policies and API services", reasonAfterHooks
+	case rankCustom:
+		return "custom resources", reasonAfterCustom
+	case rankWorkloads:
+		return "workloads", reasonAfterWorkloads
+	default:
+		return "ClusterRoles", reasonAfterRoles
+	}
+}
+
+// aggregates says whether the target's object is a ClusterRole that we made of
+// others.
+func (r *reconciler) aggregates(ctx context.Context, t *turn) (bool, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	if err != nil {
+		if missingObject(err, t.id) || missingKind(err) {
+			err = nil // the removal finds out
+		}
+		return false, err
+	}
+	return slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool {
+		return f.Manager == r.self().manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
+	}), nil
+}
+
+// ownsPods says whether objects of the resource have Pods that end when they are
+// deleted.
+func ownsPods(r key.Resource) bool {
+	switch r {
+	case key.NewResource("apps", "deployments"), key.NewResource("apps", "replicasets"), key.NewResource("apps", "statefulsets"),
+		key.NewResource("apps", "daemonsets"), key.NewResource("batch", "jobs"), key.NewResource("batch", "cronjobs"),
+		key.NewResource("", "replicationcontrollers"):
+		return true
+	default:
+		return false
+	}
+}
+
+// propagation is how to delete an object. One that has Pods stays until those have
+// ended, which takes no right to see them. One that no controller has looked at yet
+// has none, and at a target without controllers it would stay for ever.
+func (r *reconciler) propagation(ctx context.Context, t *turn) (metav1.DeletionPropagation, error) {
+	if !ownsPods(t.id.Resource) {
+		return metav1.DeletePropagationBackground, nil
+	}
+	var o observation
+	err := r.target.do(ctx, request{verb: "get", method: http.MethodGet, path: t.view.at.object(t.id), accept: fullAnswer}, &o)
+	switch {
+	case missingObject(err, t.id), missingNamespace(err, t.id), missingKind(err): // the removal finds out
+		return metav1.DeletePropagationBackground, nil
+	case err != nil:
+		return "", err
+	case says(gjson.ParseBytes(o.Status)):
+		return metav1.DeletePropagationForeground, nil
+	}
+	return metav1.DeletePropagationBackground, nil
+}
+
+// says says whether there is anything in a status but zeros.
+func says(status gjson.Result) bool {
+	switch {
+	case status.IsObject(), status.IsArray():
+		some := false
+		status.ForEach(func(_, v gjson.Result) bool {
+			some = says(v)
+			return !some
+		})
+		return some
+	default:
+		return status.Exists() && status.Raw != "0" && status.Raw != "null" && status.Raw != `""`
+	}
+}
+
+// hurry has what is being deleted wait for its Pods no longer, as they take longer
+// than they may, or will never end, as on a node that is lost.
+func (r *reconciler) hurry(ctx context.Context, t *turn, d decision) (outcome, error) {
+	m, err := r.target.get(ctx, t.view.at, t.id)
+	switch {
+	case missingObject(err, t.id), missingNamespace(err, t.id), err == nil && m.UID != d.uid:
+		return outcome{}, errLook
+	case err != nil:
+		return outcome{}, err
+	}
+	o := outcome{record: t.record, hurried: true, decision: terminating(true)}
+	if t.winner >= 0 {
+		o.state = wire.Waiting
+	}
+	o.message = "it is being deleted, and has finalizers"
+	if !slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) {
+		return o, nil
+	}
+	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
+	switch {
+	case missingObject(err, t.id), preconditionFailed(err):
+		return outcome{}, errLook
+	case err != nil:
+		return outcome{}, err
+	}
+	r.log.Info("its Pods take too long to end: it goes without waiting for them", "object", t.object().Path())
+	if gone {
+		o.seen, o.retry = &observed{presence: absent, revision: t.view.seen.revision}, 1
+	}
+	return o, nil
+}

@@ -1,0 +1,271 @@
+package mapper
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// What leaves at once leaves in order: controllers are there while their custom
+// resources go, and have their rights and what they read until their Pods have
+// ended. All of it is best effort: whatever holds up others does so for a bounded
+// time, and nothing is remembered but what is to leave.
+const (
+	// These are how long something that is being removed holds up what leaves after
+	// it: as long as API servers, controllers and Pods take to end as they want to.
+	hooksPatience  = 15 * time.Second
+	customPatience = time.Minute
+	podsPatience   = 5 * time.Minute
+	// rolesPatience is the same for what aggregates ClusterRoles, and rolesCalm how
+	// long that stays after the last of them: Kubernetes' controller makes it again
+	// if it has yet to write what is left of it.
+	rolesPatience = 15 * time.Second
+	rolesCalm     = time.Second
+	// orderRetry is how often what waits looks again without being told.
+	orderRetry = 30 * time.Second
+	// tellAfter is how long a wait is that is worth a report.
+	tellAfter = time.Second
+)
+
+// patienceOf is how long what leaves at a rank holds up others.
+func patienceOf(r rank) time.Duration {
+	switch r {
+	case rankHooks:
+		return hooksPatience
+	case rankCustom:
+		return customPatience
+	case rankWorkloads:
+		return podsPatience
+	default:
+		return rolesPatience
+	}
+}
+
+// scope is a set of things that leave and hold up others: those of a rank, of one
+// space, in one namespace, cluster-scoped (empty), or anywhere.
+type scope struct {
+	space key.Space
+	rank  rank
+	in    string
+}
+
+const (
+	anywhere = "*"
+	// roles are the ClusterRoles, which hold up those that aggregate them.
+	roles = "*clusterroles"
+)
+
+var (
+	clusterRoles = key.NewResource("rbac.authorization.k8s.io", "clusterroles")
+	// order are the ranks that hold up others, as they leave.
+	order = [...]rank{rankHooks, rankCustom, rankWorkloads}
+)
+
+// leave is what is known of an item on its way out.
+type leave struct {
+	space key.Space
+	// scopes are those in which it holds up others; none: it does not any more.
+	scopes []scope
+	// began is when its removal was first tried; zero: it waits for others.
+	began time.Time
+	// held is since when it waits for others, awaits for whom, named for one of them,
+	// calm since when nothing that it aggregates was left; zero: it does not.
+	held   time.Time
+	awaits scope
+	named  *item
+	calm   time.Time
+}
+
+// leaves are the items on their way out. It is guarded by the engine's lock.
+type leaves struct {
+	// there hold up others, waiting are held up.
+	there, waiting map[scope]map[*item]struct{}
+}
+
+func newLeaves() leaves {
+	return leaves{there: map[scope]map[*item]struct{}{}, waiting: map[scope]map[*item]struct{}{}}
+}
+
+// leaving takes note that an item is on its way out, which a space had.
+func (e *engine) leaving(it *item, s key.Space) {
+	if it.leave != nil {
+		return
+	}
+	it.leave = &leave{space: s}
+	id, rank := parseIdentity(it.id), it.kind.rank
+	switch {
+	case id.Resource == clusterRoles:
+		it.leave.scopes = []scope{{s, rank, roles}}
+	case rank >= rankWorkloads:
+		it.leave.scopes = []scope{{s, rank, id.Namespace}, {s, rank, anywhere}}
+	}
+	for _, s := range it.leave.scopes {
+		if e.leaves.there[s] == nil {
+			e.leaves.there[s] = map[*item]struct{}{}
+		}
+		e.leaves.there[s][it] = struct{}{}
+	}
+}
+
+// stays takes note that an item is not on its way out: it is gone, wanted, or
+// does not go for now.
+func (e *engine) stays(it *item) {
+	if it.leave == nil {
+		return
+	}
+	e.passes(it)
+	e.proceeds(it)
+	it.leave = nil
+}
+
+// passes takes note that an item holds up nobody any more.
+func (e *engine) passes(it *item) {
+	for _, s := range it.leave.scopes {
+		delete(e.leaves.there[s], it)
+		if len(e.leaves.there[s]) > 0 {
+			continue
+		}
+		delete(e.leaves.there, s)
+		for w := range e.leaves.waiting[s] {
+			e.queue.push(w)
+		}
+		delete(e.leaves.waiting, s)
+		e.wake.Broadcast()
+	}
+	it.leave.scopes = nil
+}
+
+// proceeds takes note that an item does not wait any more.
+func (e *engine) proceeds(it *item) {
+	l := it.leave
+	if waiting := e.leaves.waiting[l.awaits]; waiting != nil {
+		if delete(waiting, it); len(waiting) == 0 {
+			delete(e.leaves.waiting, l.awaits)
+		}
+	}
+	l.held, l.awaits, l.named = time.Time{}, scope{}, nil
+}
+
+// left takes an item back that a worker tried to remove, and returns when to look
+// at it again.
+func (e *engine) left(it *item, r result, now time.Time) time.Duration {
+	if !r.leaving {
+		e.stays(it)
+		return r.retry
+	}
+	e.leaving(it, r.space)
+	l := it.leave
+	if r.held {
+		return r.retry
+	}
+	e.proceeds(it)
+	if l.began.IsZero() {
+		l.began = now
+	}
+	rest := patienceOf(it.kind.rank) - now.Sub(l.began)
+	switch {
+	case len(l.scopes) == 0:
+		return r.retry
+	case rest <= 0:
+		e.passes(it)
+		return r.retry
+	case r.retry == 0:
+		return rest
+	}
+	return min(r.retry, rest)
+}
+
+// ahead is what an item that is to leave waits for.
+type ahead struct {
+	id   string // one of those that are to go before
+	rank rank
+	// held is how long it has waited, rest how long it waits yet at most.
+	held, rest time.Duration
+}
+
+// ahead finds what is to leave before an item; false: the item may go. The item
+// has a turn when that is gone.
+func (e *engine) ahead(id string, aggregates bool, now time.Time) (ahead, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it := e.items[id]
+	if it == nil || it.leave == nil {
+		return ahead{}, false
+	}
+	l, most := it.leave, hooksPatience+customPatience+podsPatience
+	if aggregates {
+		most = rolesPatience
+		if l.scopes != nil {
+			e.passes(it) // it holds up what aggregates other roles no more than those do it
+			e.proceeds(it)
+		}
+	}
+	held := time.Duration(0)
+	if !l.held.IsZero() {
+		held = now.Sub(l.held)
+	}
+	for s := range it.after(aggregates) {
+		there := e.leaves.there[s]
+		if len(there) == 0 || held >= most {
+			continue
+		}
+		if _, still := there[l.named]; !still || l.awaits != s {
+			e.await(it, s, now)
+		}
+		return ahead{id: l.named.id, rank: s.rank, held: held, rest: most - held}, true
+	}
+	if !aggregates {
+		return ahead{}, false
+	}
+	if l.calm.IsZero() {
+		l.calm = now
+	}
+	if rest := rolesCalm - now.Sub(l.calm); rest > 0 {
+		return ahead{rank: rankConfig, rest: rest}, true
+	}
+	return ahead{}, false
+}
+
+// await has an item wait for what leaves in a scope.
+func (e *engine) await(it *item, s scope, now time.Time) {
+	since := it.leave.held
+	e.proceeds(it)
+	l := it.leave
+	l.held, l.awaits = since, s
+	if since.IsZero() {
+		l.held = now
+	}
+	for l.named = range e.leaves.there[s] {
+		break
+	}
+	if e.leaves.waiting[s] == nil {
+		e.leaves.waiting[s] = map[*item]struct{}{}
+	}
+	e.leaves.waiting[s][it] = struct{}{}
+}
+
+// after are the scopes that an item leaves after. What lives in a namespace waits
+// for what leaves there, and for what is cluster-scoped; but controllers work,
+// and have rights, beyond their own.
+func (it *item) after(aggregates bool) func(yield func(scope) bool) {
+	id, mine, space := parseIdentity(it.id), it.kind.rank, it.leave.space
+	wide := id.Namespace == "" || mine >= rankWorkloads || id.Group == clusterRoles.Group
+	return func(yield func(scope) bool) {
+		if aggregates {
+			yield(scope{space, mine, roles})
+			return
+		}
+		for _, r := range order {
+			switch {
+			case r <= mine, mine == rankNamespaces: // a Namespace goes when nothing of ours is in it
+				return
+			case wide:
+				if !yield(scope{space, r, anywhere}) {
+					return
+				}
+			case !yield(scope{space, r, id.Namespace}) || !yield(scope{space, r, ""}):
+				return
+			}
+		}
+	}
+}

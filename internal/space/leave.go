@@ -1,0 +1,60 @@
+package space
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// leavingResources are the resources of a space, in the order in which their objects
+// are to leave together: locations hear of what goes in this order. It skips from
+// resource to resource, so it costs as much as there are of them.
+func leavingResources(state *table.Snapshot, space key.Space) []key.Resource {
+	var all []key.Resource
+	prefix := key.SpacePrefix(space)
+	for at := prefix; ; {
+		var next key.Object
+		state.AscendFrom(at, func(row *table.Row) bool {
+			if strings.HasPrefix(row.Key, prefix) {
+				next, _ = key.ParseObject(row.Key)
+			}
+			return false
+		})
+		if next.Space != space {
+			break
+		}
+		all = append(all, next.Resource)
+		// The first key behind all that begin with the resource's prefix.
+		at = clientv3.GetPrefixRangeEnd(key.ResourcePrefix(space, next.Resource))
+	}
+	slices.SortStableFunc(all, func(a, b key.Resource) int { return cmp.Compare(b.Rank(), a.Rank()) })
+	return all
+}
+
+// firstToLeave is the prefix of what of a space is to go next: resource by resource
+// what others at a location may depend on while it ends, then the rest, which goes
+// in any order. Orrery's own kinds are part of that: without its Placements all of a
+// space would leave at once.
+func firstToLeave(state *table.Snapshot, space key.Space) string {
+	for _, r := range leavingResources(state, space) {
+		if r.Rank() >= key.RankWorkloads && r.Group != v1alpha1.GroupVersion.Group {
+			return key.ResourcePrefix(space, r)
+		}
+	}
+	return key.SpacePrefix(space)
+}
+
+// rankOf is the rank of a row's object.
+func rankOf(row *table.Row) key.Rank {
+	o, err := key.ParseObject(row.Key)
+	if err != nil { // tables hold objects by their keys
+		return key.RankConfig
+	}
+	return o.Resource.Rank()
+}
