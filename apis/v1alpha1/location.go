@@ -208,6 +208,11 @@ const (
 	ConditionReady = "Ready"
 	// ConditionAccepted says that a Placement's or Customizer's spec can be used.
 	ConditionAccepted = "Accepted"
+	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
+	// matches some objects of a Helm release and not all; else it is not there.
+	ConditionWholeReleases = "WholeReleases"
+	// ReasonPartOfHelmRelease is that condition's reason.
+	ReasonPartOfHelmRelease = "PartOfHelmRelease"
 )
 
 // LocationList is a list of locations.

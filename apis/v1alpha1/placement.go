@@ -213,7 +213,8 @@ type PlacementStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions has Accepted: the selectors could be read; Synced: every pair
-	// is applied.
+	// is applied, and no removal waits; WholeReleases, if it is False: a Helm release
+	// is matched in part.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

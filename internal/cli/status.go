@@ -159,10 +159,11 @@ func placementsTable(all []hub.PlacementTotal) *metav1.Table {
 	return t
 }
 
-// printProblems prints why parts of placements can't be used.
+// printProblems prints why parts of placements can't be used, and which releases they
+// tear apart.
 func printProblems(w io.Writer, all []hub.PlacementTotal) error {
 	for _, p := range all {
-		for _, problem := range p.Problems {
+		for _, problem := range slices.Concat(p.Problems, p.PartOf) {
 			if _, err := fmt.Fprintf(w, "Placement %s: %s\n", p.Name, problem); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
@@ -37,7 +38,9 @@ type PlacementTotal struct {
 	Name      string `json:"name"`
 	Suspended bool   `json:"suspended,omitempty"`
 	// Problems are why parts of its spec can't be used.
-	Problems  []string `json:"problems,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+	// PartOf says which Helm releases it matches some objects of, and not all.
+	PartOf    []string `json:"partOf,omitempty"`
 	Locations int64    `json:"locations"`
 	Objects   int64    `json:"objects"`
 	v1alpha1.Counts
@@ -180,8 +183,13 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 			return true
 		}
 		counts := h.tally.Placement(tally.Placement{Space: s, Name: o.Name})
+		var parts []string
+		for _, p := range h.releases.Parts(release.Placement{Space: s, Name: o.Name}) {
+			parts = append(parts, p.String())
+		}
 		all = append(all, PlacementTotal{
-			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
+			PartOf: parts,
+			Name:   o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
 		})
 		return true

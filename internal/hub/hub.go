@@ -22,6 +22,7 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -79,6 +80,8 @@ type Hub struct {
 	dirty   *dirtyLocations
 	// pruned adds up the removals that wait, and those that owners let go.
 	pruned *prune.Index
+	// releases knows which Helm releases Placements match in part.
+	releases *release.Index
 	// synced remembers since when locations are synced, or not.
 	synced *syncTimes
 	// gone ends the watches of spaces that are deleted.
@@ -126,6 +129,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes()}
+	h.releases = release.New()
 	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
@@ -141,7 +145,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.usage = space.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.Digest})
 	h.table = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.changed},
+		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.releases, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	if h.log, err = store.Open(ctx, store.Config{

@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -62,6 +63,9 @@ func (h *Hub) placementLoop(ctx context.Context) error {
 			again[p] = struct{}{}
 		}
 		for _, p := range h.pruned.Dirty() {
+			again[tally.Placement(p)] = struct{}{}
+		}
+		for _, p := range h.releases.Dirty() {
 			again[tally.Placement(p)] = struct{}{}
 		}
 		for p := range again {
@@ -113,7 +117,7 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 	if row == nil || !ok || !h.spaceExists(p.Space) {
 		return nil
 	}
-	counts := h.tally.Placement(p)
+	counts, parts := h.tally.Placement(p), h.releases.Parts(release.Placement(p))
 	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -126,6 +130,11 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 		h.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = h.pruned.Status(prune.Placement(p), row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
 		h.condition(&st.Conditions, row, waiting(p.Name, st.Prune, synced(counts.Counts)))
+		if len(parts) > 0 {
+			h.condition(&st.Conditions, row, partOf(parts))
+		} else {
+			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionWholeReleases)
+		}
 		return pl.Status, nil
 	})
 }
@@ -144,6 +153,18 @@ func accepted(problems []string, sound string) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(problems, "; ")
 	}
 	return c
+}
+
+// partOf is the condition of a Placement that matches some objects of releases and
+// not all; others don't have it.
+func partOf(parts []release.Part) metav1.Condition {
+	var all []string
+	for _, p := range parts {
+		all = append(all, p.String())
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionWholeReleases, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPartOfHelmRelease, Message: strings.Join(all, "; "),
+	}
 }
 
 // waiting is the condition Synced of a Placement of which removals wait, otherwise

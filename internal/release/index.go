@@ -1,0 +1,227 @@
+// Package release knows which Helm releases a Placement matches in part: an
+// application of which some objects travel and others stay rarely works.
+//
+// It is told of every change and keeps, for each release, its objects and how many of
+// them each Placement matches, so that a change costs as much as the Placements that
+// the object's release has. What Helm itself says on an object (label
+// app.kubernetes.io/managed-by, annotations meta.helm.sh/…) is what it goes by: the
+// records that Helm keeps of releases are none of their objects, nor are hooks. It
+// must never write, and has no goroutine and no clock.
+package release
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+)
+
+const (
+	managedByLabel      = "app.kubernetes.io/managed-by"
+	helm                = "Helm"
+	nameAnnotation      = "meta.helm.sh/release-name"
+	namespaceAnnotation = "meta.helm.sh/release-namespace"
+)
+
+const (
+	// maxParts and maxExamples bound what is said of one Placement.
+	maxParts    = 5
+	maxExamples = 3
+)
+
+// Placement names a Placement.
+type Placement struct {
+	Space key.Space
+	Name  string
+}
+
+// Part is a release of which a Placement matches some objects and not all.
+type Part struct {
+	// Release is NAMESPACE/NAME.
+	Release string
+	// Matched of all its Objects are matched.
+	Matched, Objects int
+	// Missing are the first of the others, as GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Missing []string
+}
+
+// String says it to people.
+func (p Part) String() string {
+	more := ""
+	if n := p.Objects - p.Matched - len(p.Missing); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("matches %d of the %d objects of Helm release %s, not %s%s", p.Matched, p.Objects, p.Release, strings.Join(p.Missing, ", "), more)
+}
+
+// of is one release.
+type of struct {
+	// objects are those that may travel, by key, with how they are placed.
+	objects map[string]*placement.Membership
+	// matched counts them by the Placements that match them.
+	matched map[string]int
+}
+
+// Index is safe for concurrent use. It is a table.Observer.
+type Index struct {
+	mu    sync.Mutex
+	all   map[key.Space]map[string]*of // by NAMESPACE/NAME
+	dirty map[Placement]struct{}
+}
+
+var _ table.Observer = (*Index)(nil)
+
+// New makes an Index that has been told of nothing.
+func New() *Index {
+	return &Index{all: map[key.Space]map[string]*of{}, dirty: map[Placement]struct{}{}}
+}
+
+// Reset forgets everything.
+func (x *Index) Reset() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.all)
+}
+
+// Observe notes the objects of releases among the changes of a revision.
+func (x *Index) Observe(_ int64, changes []table.Change) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, ch := range changes {
+		was, now := nameOf(ch.Prev), nameOf(ch.Cur)
+		if was == "" && now == "" || ch.Prev != nil && ch.Cur != nil && was == now && ch.Prev.In == ch.Cur.In {
+			continue
+		}
+		o, err := key.ParseObject(ch.Row().Key)
+		if err != nil || placement.Never(o.Resource) != "" {
+			continue
+		}
+		if was != "" {
+			x.remove(o.Space, was, ch.Prev.Key)
+		}
+		if now != "" {
+			x.add(o.Space, now, ch.Cur)
+		}
+	}
+}
+
+// nameOf is the release that an object is of, as NAMESPACE/NAME; empty: of none, or
+// it is going.
+func nameOf(row *table.Row) string {
+	if row == nil || row.Meta.Deleting || row.Meta.Labels.Get(managedByLabel) != helm {
+		return ""
+	}
+	name := row.Annotation(nameAnnotation)
+	if name == "" {
+		return ""
+	}
+	return row.Annotation(namespaceAnnotation) + "/" + name
+}
+
+func (x *Index) add(s key.Space, name string, row *table.Row) {
+	if x.all[s] == nil {
+		x.all[s] = map[string]*of{}
+	}
+	r := x.all[s][name]
+	if r == nil {
+		r = &of{objects: map[string]*placement.Membership{}, matched: map[string]int{}}
+		x.all[s][name] = r
+	}
+	m, _ := row.In.(*placement.Membership)
+	r.objects[row.Key] = m
+	r.count(m, 1)
+	x.changed(s, r)
+}
+
+func (x *Index) remove(s key.Space, name, k string) {
+	r := x.all[s][name]
+	if r == nil {
+		return
+	}
+	x.changed(s, r)
+	m, known := r.objects[k]
+	if !known {
+		return
+	}
+	r.count(m, -1)
+	if delete(r.objects, k); len(r.objects) == 0 {
+		if delete(x.all[s], name); len(x.all[s]) == 0 {
+			delete(x.all, s)
+		}
+	}
+}
+
+// changed notes whose Parts may be others: those of all that match some of a release.
+func (x *Index) changed(s key.Space, r *of) {
+	for name := range r.matched {
+		x.dirty[Placement{s, name}] = struct{}{}
+	}
+}
+
+// count adds n to the count of each Placement that matches an object.
+func (r *of) count(m *placement.Membership, n int) {
+	if m == nil {
+		return
+	}
+	for _, source := range m.Sources() {
+		if source.Placement == "" {
+			continue
+		}
+		if r.matched[source.Placement] += n; r.matched[source.Placement] == 0 {
+			delete(r.matched, source.Placement)
+		}
+	}
+}
+
+// Dirty names the Placements whose Parts may have changed since it was last called;
+// some may be gone.
+func (x *Index) Dirty() []Placement {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := slices.Collect(maps.Keys(x.dirty))
+	clear(x.dirty)
+	return all
+}
+
+// Parts are the first releases that a Placement matches in part, by name.
+func (x *Index) Parts(p Placement) []Part {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var names []string
+	for name, r := range x.all[p.Space] {
+		if n := r.matched[p.Name]; n > 0 && n < len(r.objects) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var all []Part
+	for _, name := range names[:min(maxParts, len(names))] {
+		r := x.all[p.Space][name]
+		all = append(all, Part{Release: name, Matched: r.matched[p.Name], Objects: len(r.objects), Missing: r.missing(p)})
+	}
+	return all
+}
+
+// missing are the first objects that a Placement does not match.
+func (r *of) missing(p Placement) []string {
+	var first []string
+	for k, m := range r.objects {
+		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p.Name }) {
+			continue
+		}
+		if i, _ := slices.BinarySearch(first, k); i < maxExamples {
+			first = slices.Insert(first, i, k)
+			first = first[:min(maxExamples, len(first))]
+		}
+	}
+	prefix := key.SpacePrefix(p.Space)
+	for i := range first {
+		first[i] = strings.TrimPrefix(first[i], prefix)
+	}
+	return first
+}
