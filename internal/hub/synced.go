@@ -109,12 +109,12 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
 	case tally.Away(s.Conditions):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
-	case a.Purge != nil:
-		return say(no, "Purging", "everything is being removed: %d objects left, %d kept since others use them", a.Purge.Left, a.Purge.Kept)
 	case a.Lineage == string(wire.Unproven):
 		return say(no, "LineageUnproven",
 			"this hub's log does not continue the one that the agent knows, so %d changes and removals wait; if it is the right one, "+
 				"run: orrery location accept %s", a.Deferred, name)
+	case a.Purge != nil:
+		return say(no, "Purging", "everything is being removed: %d objects left, %d kept since others use them", a.Purge.Left, a.Purge.Kept)
 	case a.Halted != "":
 		return say(no, "Halted", "the agent changes nothing: %s", a.Halted)
 	case a.Prune != nil:
