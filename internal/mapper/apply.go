@@ -28,7 +28,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 			return outcome{}, err
 		}
 	}
-	body, err := r.dressed(t, rest, t.want().object(), d.uid)
+	body, err := r.dressed(t, rest, t.source(), d.uid)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -81,8 +81,7 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 	if d.adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
-	source := *t.want().object()
-	source.Log = t.log()
+	source := *t.source()
 	rec := &record{
 		Space: t.object().Space, Source: source, UID: m.UID, Generation: m.Generation, Fields: m.fields(r.self()),
 		Version: t.view.at.version, Kind: t.view.kind,
@@ -119,13 +118,11 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.dressed(t, object, t.want().object(), uid)
+	return r.dressed(t, object, t.source(), uid)
 }
 
 func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
-	marks := *of
-	marks.Log = t.log()
-	body, err := dress(object, r.self(), t.object(), &marks, uid)
+	body, err := dress(object, r.self(), t.object(), of, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}

@@ -100,6 +100,7 @@ func (r *reconciler) inspected(ctx context.Context, t *turn, m *objectMeta) ([]b
 		}
 	}
 	of := *t.want().object()
+	of.Log = m.log() // which is no drift, whatever it says
 	if t.record != nil {
 		of.Policy.Orphan = t.record.Source.Policy.Orphan // whose mark nobody has changed
 	}

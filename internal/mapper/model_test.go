@@ -148,6 +148,8 @@ type world struct {
 	// lost says that the store was lost once, and with it perhaps what neither
 	// desired content nor reports tell.
 	lost bool
+	// logs are the logs that the agent may follow, since the last settled time.
+	logs []timeline
 	// settling is since when it is waited for that all settles.
 	settling time.Time
 	seq      int
@@ -164,6 +166,7 @@ func newWorld(t *testing.T, seed int, dir string) *world {
 	w.cluster.judge = w.judge
 	w.start(filepath.Join(dir, "0"))
 	w.hub.wrote = w.note
+	w.logNow(true)
 	return w
 }
 
@@ -283,7 +286,10 @@ func (w *world) play(schedule []step) error {
 		}
 	}
 	w.heal()
-	return w.settle(len(schedule)%2 == 0)
+	if err := w.settle(len(schedule)%2 == 0); err != nil {
+		return err
+	}
+	return w.conclude(len(schedule)%3 == 0)
 }
 
 // fill makes the disk refuse what the agent writes, or take it again.
@@ -429,6 +435,7 @@ func (w *world) note() {
 	content, broken := w.hub.content(w.hub.revision), w.broken()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
+	w.logNow(false)
 	for k, f := range content {
 		if _, known := w.believed[k]; broken && known {
 			continue
@@ -452,14 +459,15 @@ func (w *world) note() {
 func (w *world) rest() (heard bool) {
 	believed := w.contentOf()
 	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
 	heard = w.heard()
-	w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	w.frozen = w.agent.store.meta.Load().Settings.Halt != ""
 	if !heard {
 		return false // it may yet hear of what happened before
 	}
+	w.logNow(true)
 	w.believed = believed
 	for k := range w.allowed {
 		w.allowed[k] = map[wire.Sum]bool{}

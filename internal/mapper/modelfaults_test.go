@@ -62,6 +62,11 @@ func (w *world) restart(b, c int) {
 		w.start(w.stop(false))
 	default:
 		w.lose(func() {
+			if c%4 == 3 && len(w.hub.log) > 0 {
+				to := w.hub.log[c/4%len(w.hub.log)].revision
+				w.tell("the hub is restored from revision %d of %d", to, w.hub.revision)
+				w.hub.restore(to)
+			}
 			if c%3 > 0 {
 				return
 			}
@@ -92,6 +97,9 @@ func (w *world) lose(meanwhile func()) {
 	w.cluster.mu.Unlock()
 	w.hub.mu.Lock()
 	meanwhile()
+	w.cluster.mu.Lock()
+	w.logNow(true)
+	w.cluster.mu.Unlock()
 	w.hub.mu.Unlock()
 	w.start(fmt.Sprintf("%s/%d", w.dir, w.lives))
 	w.hub.mu.Lock()

@@ -24,6 +24,7 @@ func (w *world) judge(verb string, before, after *thing) {
 	if w.frozen {
 		wrong("while paused")
 	}
+	w.judgeLog(verb, before, wrong)
 	wanted, orphan := w.options(o.id)
 	switch verb {
 	case "apply":

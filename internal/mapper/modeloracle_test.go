@@ -141,6 +141,12 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 			return fmt.Errorf("the report of %s, which does not win, is %+v", other, reports[other])
 		}
 	}
+	if w.waits(o) {
+		if r := reports[k]; w.heard() && !w.full && x.Kind == wantPut && r.Reason != reasonUnproven {
+			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
+		}
+		return nil
+	}
 	state, reason, err := w.expect(id, o, x, reports[k])
 	if err != nil {
 		return err
@@ -261,6 +267,9 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 			return fmt.Errorf("the report of %s is %+v, not %s", k, reports[k], state)
 		}
 		return nil // what is there stays
+	}
+	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
+		return nil
 	}
 	if o != nil && !o.foreign {
 		used := false

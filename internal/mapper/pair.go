@@ -118,6 +118,13 @@ func (t *turn) log() pair {
 	return t.mark
 }
 
+// source is the object to follow, with the pair to write.
+func (t *turn) source() *source {
+	s := *t.want().object()
+	s.Log = t.log()
+	return &s
+}
+
 // stale says that another pair stands at the target than that of what is desired.
 func (f facts) stale(s source) bool {
 	return f.record != nil && !s.Log.IsZero() && f.record.Source.Log != s.Log
