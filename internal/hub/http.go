@@ -71,6 +71,11 @@ func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
 		return
 	}
+	if u := h.log.Usage(); u.Full {
+		// What is there can be read and deleted, and no other way leads out of this.
+		_, _ = io.WriteString(w, "ok, but the log is out of space: "+u.Why) // as above
+		return
+	}
 	h.serveHealth(w, nil)
 }
 
@@ -192,6 +197,7 @@ func (h *Hub) inTurn(class *turns, flow string, w http.ResponseWriter, r *http.R
 		return
 	}
 	defer leave()
+	defer h.limitBody(r, flow)()
 	control, deadline := http.NewResponseController(w), time.Now().Add(requestTimeout)
 	// What has no deadlines, as in tests, goes without.
 	_ = control.SetReadDeadline(deadline)
@@ -249,7 +255,7 @@ func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Locat
 	case rest == "status" && r.Method == http.MethodPost:
 		h.serveAgentStatus(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:
-		h.serveReports(w, r, l)
+		h.limitReports(w, r, l)
 	case rest == "reports/walk" && r.Method == http.MethodPost:
 		h.serveWalk(w, r, walkOf{location: l, reports: true})
 	case rest == "reports/fetch" && r.Method == http.MethodPost:
@@ -266,6 +272,8 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	case errors.Is(err, context.DeadlineExceeded):
 		err = apierrors.NewTimeoutError(err.Error(), 1)
+	case noRoom(err):
+		err = logFull(err)
 	}
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {

@@ -73,6 +73,11 @@ type Hub struct {
 	// reads, writes and agents bound what is worked on at once, and share it
 	// between spaces and locations.
 	reads, writes, agents *turns
+	// bodies bounds how many requests send large bodies at once, reported what locations
+	// report, and spaceWrites what is written into spaces.
+	bodies      *turns
+	reported    reportLimits
+	spaceWrites *rates
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
@@ -161,8 +166,10 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
+	h.spaceWrites = newRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
+		Room: room{h.log, h.spaceWrites},
 	})
 	if err != nil {
 		return err
@@ -185,6 +192,7 @@ func (h *Hub) connectParts() (err error) {
 	h.walks = newWalkIndexes()
 	h.reads, h.writes = newTurns(h.config.MaxReads), newTurns(h.config.MaxWrites)
 	h.agents = newTurns(h.config.MaxReads)
+	h.bodies, h.reported = newTurns(largeBodies), newReportLimits(h.config.MaxReads)
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
 	h.authenticator = authentication(h.ca, h.table, h.config.Now)

@@ -25,7 +25,8 @@ func (h *Hub) newMetrics() http.Handler {
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
-	for class, t := range map[string]*turns{"read": h.reads, "write": h.writes, "agent": h.agents} {
+	h.registerLog(registry)
+	for class, t := range map[string]*turns{"read": h.reads, "write": h.writes, "agent": h.agents, "report": h.reported.turns, "large": h.bodies} {
 		labels := prometheus.Labels{"class": class}
 		registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -42,7 +42,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 			break
 		}
 		if err != nil {
-			h.refuse(w, r, badRequest("report %d: %v", len(changes), err))
+			h.refuse(w, r, badBody(err, "report %d", len(changes)))
 			return
 		}
 		op, err := h.reportOp(l, line)
@@ -53,7 +53,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 		changes = append(changes, changeOf(op, seen.Get(op.Key)))
 	}
 	if answer.Revision = h.table.Rev(); len(changes) > 0 {
-		rev, err := h.reports.write(r.Context(), guard, changes)
+		rev, err := h.writeReports(r.Context(), guard, changes)
 		if err != nil {
 			h.refuse(w, r, err)
 			return

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -55,7 +56,11 @@ func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, 
 		h.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", space.DefaultObjectBytes)
 		return nil
 	}
-	_, ok, err := h.log.Put(ctx, row.Key, value, row.ModRev)
+	need := store.Upkeep
+	if returned(row) && len(value) > len(row.Value) { // it is what locations report
+		need = store.Growth
+	}
+	ok, err := h.putRoom(ctx, need, row.Key, value, row.ModRev)
 	if err == nil && !ok {
 		return errAgain
 	}

@@ -44,6 +44,9 @@ func (h *Hub) completeSpace(row *table.Row, s key.Space) []byte {
 	if value, err = sjson.SetBytes(value, "status.bytes", used.Bytes); err != nil {
 		return nil
 	}
+	if value, err = h.withFull(value, row.Meta.Generation); err != nil {
+		return nil
+	}
 	return value
 }
 

@@ -87,6 +87,23 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	return leave, nil // the turn came at the same moment
 }
 
+// try is enter for who can't wait, as what has begun to be sent: while a body is not
+// read, nothing of others gets through its connection.
+func (t *turns) try(name string) (leave func(), err error) {
+	f, granted, err := t.ask(name)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-granted:
+	default:
+		if t.giveUp(f, granted) {
+			return nil, busy(name)
+		}
+	}
+	return func() { t.leave(f) }, nil
+}
+
 func busy(name string) error {
 	return apierrors.NewTooManyRequests(fmt.Sprintf("the hub has too many requests for %s to work on, please try again later", name), 1)
 }

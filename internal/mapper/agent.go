@@ -211,13 +211,17 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.announcer.run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
 	parts.Go(func() { a.prover.run(ctx) })
+	parts.Go(func() {
+		(&trust{store: a.store, engine: a.engine, state: &a.progress, log: a.log, landed: a.landed}).run(ctx)
+	})
 	close(a.ready)
 }
 
 // greeted takes over what a hello says of the location.
-func (a *Agent) greeted(h wire.Hello) {
-	a.gate.setHalt(h.Settings.Halt)
-	uid := a.store.meta.Load().LocationUID // that of the hello, once it is accepted
+func (a *Agent) greeted(wire.Hello) {
+	m := a.store.meta.Load()
+	a.gate.setHalt(m.halt())
+	uid := m.LocationUID // that of the hello, once it is accepted
 	if newIdentity(a.config.Join.Location, uid) == a.identity() {
 		return
 	}
@@ -240,7 +244,7 @@ func (a *Agent) identity() identity {
 
 // landed takes note of what frames changed in the store.
 func (a *Agent) landed(all []touched) {
-	a.gate.setHalt(a.store.meta.Load().Settings.Halt)
+	a.gate.setHalt(a.store.meta.Load().halt())
 	a.engine.touch(all)
 }
 

@@ -83,7 +83,7 @@ func (a *announcer) run(ctx context.Context) {
 			continue
 		}
 		a.log.Debug("the agent's status could not be sent", "error", err)
-		pause(ctx, backoff(failures, firstRetry, sessionRetry))
+		pause(ctx, max(backoff(failures, firstRetry, sessionRetry), asksToWait(err)))
 		failures = min(failures+1, maxFailures)
 	}
 }

@@ -246,7 +246,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // there under another identity: it was written as one of another group, or what is
 // recorded or desired has its UID.
 func (r *reconciler) alias(t *turn, m *objectMeta) (is bool, err error) {
-	if !m.writtenAs(r.self(), t.id.Resource) {
+	if space, _ := m.provesOurs(r.self(), t.view.kind); !m.writtenAs(r.self(), t.id.Resource) && !t.remembers(space, m) {
 		return true, nil
 	}
 	others, is := r.engine.namesakes(t.id, m.UID)

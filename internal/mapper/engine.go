@@ -253,6 +253,7 @@ type view struct {
 	seen     observed
 	spaces   []key.Space
 	at       place
+	shown    string // the version in which objects of the kind are observed; empty: they are not
 	kind     string
 	state    wire.State
 	failures uint8
@@ -278,6 +279,8 @@ func (e *engine) view(it *item) view {
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
 		v.seen.presence = it.kind.sight
+	} else {
+		v.shown = it.kind.version
 	}
 	return v
 }

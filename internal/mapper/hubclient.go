@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +57,8 @@ func newHubClient(join wire.Join, agent string) (*hubClient, error) {
 type hubError struct {
 	code    int
 	message string
+	// after is for how long it asks not to be asked again.
+	after time.Duration
 }
 
 func (e *hubError) Error() string {
@@ -83,7 +86,9 @@ func (h *hubClient) do(ctx context.Context, method, call string, query url.Value
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // what there is of it
-		return nil, fmt.Errorf("%s: %w", call, &hubError{code: resp.StatusCode, message: strings.TrimSpace(string(b))})
+		return nil, fmt.Errorf("%s: %w", call, &hubError{
+			code: resp.StatusCode, message: strings.TrimSpace(string(b)), after: retryAfterOf(resp.Header),
+		})
 	}
 	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		defer resp.Body.Close()
@@ -128,3 +133,24 @@ func (f *flushAt) Write(b []byte) (int, error) {
 // drop closes all connections, so that the next request starts anew; those under
 // way fail.
 func (h *hubClient) drop() { h.connections.drop() }
+
+// maxRetryAfter bounds for how long a hub can have us wait.
+const maxRetryAfter = time.Minute
+
+// retryAfterOf is for how long an answer asks not to be asked again.
+func retryAfterOf(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// asksToWait is for how long the hub asks not to be asked again.
+func asksToWait(err error) time.Duration {
+	var refused *hubError
+	if errors.As(err, &refused) {
+		return refused.after
+	}
+	return 0
+}

@@ -112,7 +112,7 @@ func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
 	case f.Mark != nil:
 		return in.mark(t, f.Mark, now)
 	case f.Settings != nil:
-		t.meta.Settings = *f.Settings
+		t.meta.hear(*f.Settings, in.proven)
 	}
 	return nil, nil // a ping, or a frame of a newer hub
 }

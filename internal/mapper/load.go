@@ -16,7 +16,7 @@ func (a *Agent) load() error {
 	if m.LocationUID != "" {
 		a.identify(m.LocationUID)
 	}
-	a.gate.setHalt(m.Settings.Halt)
+	a.gate.setHalt(m.halt())
 	if err := a.store.scan(desiredBucket, a.loadWants); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}

@@ -130,6 +130,7 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	if p[0] == "apis" {
 		prefix, group = 3, p[1]
 	}
+	version := p[prefix-1]
 	p = p[prefix:]
 	id := key.Identity{}
 	if len(p) > 2 && p[0] == "namespaces" {
@@ -142,7 +143,7 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	if len(p) > 1 {
 		id.Name = p[1]
 	}
-	if l.weather.hollow || !l.serves(id.Resource) {
+	if l.weather.hollow || !l.serves(id.Resource) || !slices.Contains(l.versionsOf(group), version) {
 		return failed(apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "404 page not found", 0, true))
 	}
 	return l.object(r, id, body)
@@ -179,7 +180,7 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 			if (g == "") != (p[0] == "api") {
 				continue
 			}
-			d := groupDiscovery{Versions: []versionDiscovery{{Version: "v1", Freshness: current}}}
+			d := groupDiscovery{Versions: []versionDiscovery{{Version: l.versionsOf(g)[0], Freshness: current}}}
 			if g != "" && g == l.stale {
 				d.Versions[0].Freshness = "Stale"
 			}
@@ -201,14 +202,18 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 		var list metav1.APIGroupList
 		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
 			if g != "" {
+				v := l.versionsOf(g)[0]
 				list.Groups = append(list.Groups, metav1.APIGroup{
-					Name: g, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: g + "/v1", Version: "v1"},
+					Name: g, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: g + "/" + v, Version: v},
 				})
 			}
 		}
 		return reply(list)
 	}
-	list := metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: "v1"}.String()}
+	if p[0] == "apis" && !slices.Contains(l.versionsOf(group), p[2]) {
+		return failed(apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "404 page not found", 0, true))
+	}
+	list := metav1.APIResourceList{GroupVersion: schema.GroupVersion{Group: group, Version: l.versionsOf(group)[0]}.String()}
 	for _, s := range byGroup[group] {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: s.Resource.Resource, Namespaced: s.namespaced, Kind: s.kind, Verbs: verbs})
 	}

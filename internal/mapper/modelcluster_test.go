@@ -47,6 +47,8 @@ type cluster struct {
 	// of which discovery does not know now what it serves; empty: none.
 	aliased bool
 	stale   string
+	// version is the one in which widgets are served; empty: v1.
+	version string
 	// slow is how long objects take to go; longer than never: until they need not wait.
 	slow map[key.Identity]time.Duration
 }
@@ -129,6 +131,29 @@ func (c *cluster) serves(r key.Resource) bool {
 	}
 	d := c.objects[widgetsCRD.String()]
 	return d != nil
+}
+
+// versionsOf are those that a group is served in.
+func (c *cluster) versionsOf(group string) []string {
+	if group == "example.com" && c.version != "" {
+		return []string{c.version}
+	}
+	return []string{"v1"}
+}
+
+// serveIn has widgets served in another version, and no longer in the one before. The
+// fields of those who wrote in that version are anybody's from the next change on.
+func (c *cluster) serveIn(version string) {
+	c.version = version
+	c.epoch++
+	for _, k := range slices.Sorted(maps.Keys(c.objects)) {
+		if o := c.objects[k]; o.id.APIGroup() == "example.com" {
+			n := o.copy()
+			n.owners = map[owner]map[string]bool{}
+			c.set(k, n)
+		}
+	}
+	c.wake()
 }
 
 // set makes, changes or, with a nil after, removes an object, and tells watches.
@@ -307,7 +332,7 @@ func (o *thing) encode() []byte {
 	}
 	all := map[string]any{"kind": o.kind, "metadata": m}
 	if o.id == widgetsCRD {
-		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}}}
+		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v2", "served": true}}}
 		all["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	}
 	b, err := json.Marshal(all)

@@ -178,7 +178,7 @@ func (w *observer) run(ctx context.Context) {
 				w.trouble(broken) // nothing is known of any kind
 				break
 			}
-			w.engine.lost(w.Resource, unserved)
+			w.elsewhere(ctx)
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, errAnswer):
 			revision = ""
 			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
@@ -191,6 +191,21 @@ func (w *observer) run(ctx context.Context) {
 			w.trouble(err)
 		}
 		pause(ctx, max(wait, retryAfter(err)))
+	}
+}
+
+// elsewhere has a kind observed in another version that the target serves; without one
+// it is not served at all. An object is the same in each.
+func (w *observer) elsewhere(ctx context.Context) {
+	now, err := w.target.find(ctx, w.Resource)
+	switch {
+	case err != nil:
+		w.trouble(err)
+	case now.version == "" || now.version == w.version:
+		w.engine.lost(w.Resource, unserved)
+	default:
+		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.version, "now", now.version)
+		w.engine.move(w.use, now)
 	}
 }
 

@@ -29,6 +29,7 @@ func placementOf(i int) string { return []string{"p", "p", "q", "", "q"}[i] }
 func guardThem(t *testing.T, s *store) {
 	t.Helper()
 	if err := s.write(t.Context(), func(x *tx) error {
+		x.meta.Fresh = false
 		for i := range 5 {
 			id, space := fmt.Sprintf("core/configmaps/n/o%d", i), key.Space("s")
 			if i > 2 {

@@ -188,7 +188,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		}
 		t.guarded = x.guarded(it.id)
 		t.mark = newPair(x.meta.Marker, x.meta.Revision)
-		t.settled = x.meta.Revision > 0 && x.meta.Deferred == 0 && r.proven()
+		t.settled = x.meta.Revision > 0 && !x.meta.Fresh && x.meta.Deferred == 0 && r.proven()
 		status, _ := x.get(statusBucket, it.id)
 		t.status = bytes.Clone(status)
 		return nil
@@ -329,6 +329,9 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		o.state, o.reason, o.message = wire.Failed, "CannotRelease", clip(err.Error())
 		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
+	}
+	if t.endedVersion(err) {
+		return t.withoutVersion()
 	}
 	r.trouble(err)
 	if unavailable(err) {

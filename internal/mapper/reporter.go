@@ -71,7 +71,7 @@ func (r *reporter) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			wait := backoff(failures, firstRetry, sessionRetry)
+			wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
 			failures = min(failures+1, maxFailures)
 			r.log.Info("reports could not be sent", "error", err, "retry", wait)
 			pause(ctx, wait)

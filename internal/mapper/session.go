@@ -72,7 +72,7 @@ func (s *session) run(ctx context.Context) {
 			walked = true // another has to wait until a mark shows that this one was right
 			continue
 		}
-		wait := backoff(failures, firstRetry, sessionRetry)
+		wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
 		failures = min(failures+1, maxFailures)
 		if errors.Is(err, errReplaced) {
 			wait = backoff(maxFailures, firstRetry, replacedRetry)
@@ -165,7 +165,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 			// The hub has started anew, perhaps from a copy that lacks reports.
 			t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 		}
-		t.meta.Settings = h.Settings
+		t.meta.hear(h.Settings, st.in.proven)
 		return nil
 	}); err != nil {
 		return err

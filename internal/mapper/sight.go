@@ -145,6 +145,20 @@ func (e *engine) lost(r key.Resource, why presence) {
 	e.wake.Broadcast()
 }
 
+// move has a kind observed in another version than that of a use.
+func (e *engine) move(from use, to served) {
+	e.mu.Lock()
+	k := e.kinds[from.Resource]
+	news := k == from.of && k.version == from.version
+	if news {
+		k.version, k.name = to.version, to.kind
+	}
+	e.mu.Unlock()
+	if news {
+		e.kindsChanged()
+	}
+}
+
 // use is what is to be observed of a kind.
 type use struct {
 	place

@@ -60,9 +60,14 @@ type meta struct {
 	// Deferred counts entries that wait for proof of lineage.
 	Deferred int `json:"deferred,omitempty"`
 	// Unsent counts reports that the hub does not have yet.
-	Unsent   int           `json:"unsent,omitempty"`
-	Settings wire.Settings `json:"settings"`
-	Prune    pruneWindow   `json:"prune,omitempty"`
+	Unsent int `json:"unsent,omitempty"`
+	// Settings are those that are followed. Heard is what the hub says, if some of it
+	// waits; Fresh says that a new store has not seen yet that what is at the target
+	// is of the hub's log.
+	Settings wire.Settings  `json:"settings"`
+	Heard    *wire.Settings `json:"heard,omitempty"`
+	Fresh    bool           `json:"fresh,omitempty"`
+	Prune    pruneWindow    `json:"prune,omitempty"`
 	// Guarded describes the bucket of removals that wait for a confirmation, always.
 	Guarded guardSums `json:"guarded,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the

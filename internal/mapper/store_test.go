@@ -312,6 +312,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 	}
 	// Half of them were applied.
 	if _, err := s.update([]*commit{{do: func(x *tx) error {
+		x.meta.Settings.PruneMaxPercent = 1
 		for i := range 100 {
 			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("s", "1", "x")); err != nil {
 				return err

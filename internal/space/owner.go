@@ -120,11 +120,12 @@ func (a *admission) saw(i int, value []byte, rev int64) error {
 
 // ownedPuts makes creations conditional on the owners being unchanged since
 // they were seen to be alive: no object can appear in a namespace, CRD or
-// space after that was marked for deletion. It keeps spaces within their limits.
+// space after that was marked for deletion. It keeps spaces within their limits, and the log within its own.
 type ownedPuts struct {
 	kubernetes.Interface
 	kv     clientv3.KV
 	limits limits
+	room   Room
 }
 
 // maxOwnerChanges bounds how often a creation is tried again because an owner
@@ -136,7 +137,12 @@ func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, ex
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
-	resp, err := p.put(ctx, k, value, expected, opts)
+	var resp kubernetes.PutResponse
+	landed, err := p.room.Admit(ctx, p.limits.writeOf(ctx, k, value))
+	if err == nil {
+		resp, err = p.put(ctx, k, value, expected, opts)
+		err = landed(err)
+	}
 	if err == nil && resp.Succeeded {
 		done(resp.Revision)
 	} else {

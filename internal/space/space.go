@@ -48,6 +48,8 @@ type Config struct {
 	Table *table.Table
 	// Usage observes the table and counts what spaces hold, for their limits.
 	Usage *Usage
+	// Room has puts wait for room in the log; nil: there always is.
+	Room Room
 	// Kinds knows the kinds that need no CRD, and compiles those that do.
 	Kinds *kinds.Registry
 	// Authorizer decides whether an update may create; nil allows it.
@@ -102,6 +104,9 @@ func New(config Config) (*Server, error) {
 	if config.EventTTL == 0 {
 		config.EventTTL = DefaultEventTTL
 	}
+	if config.Room == nil {
+		config.Room = endless{}
+	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -116,6 +121,7 @@ func New(config Config) (*Server, error) {
 		Kubernetes: ownedPuts{
 			Interface: config.Client.Kubernetes, kv: config.Client.KV,
 			limits: limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
+			room:   config.Room,
 		},
 	}
 	return s, nil

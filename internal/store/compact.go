@@ -56,7 +56,7 @@ type Keeping struct {
 // would leave no room though it is free, or, if that is quick, when nothing is written.
 // It ends an alarm once there is room.
 func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
-	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now()}
+	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now(), pressed: l.room.tight()}
 	tick := time.NewTicker(min(keepTick, keeping.Every))
 	defer tick.Stop()
 	for {
@@ -86,6 +86,8 @@ type keeper struct {
 	// squeeze and defragment are the earliest times of the next ones; calm is that of
 	// the next defragmentation that nobody waits for.
 	squeeze, defragment, calm time.Time
+	// broken says that the last defragmentation failed.
+	broken bool
 	// measured is when the log was measured last, and what had been written then;
 	// wrote is when something was.
 	measured, wrote time.Time
@@ -128,17 +130,21 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 		k.warn(ctx, "measure the log", err)
 		size, _, _ = k.room.state()
 	}
-	if k.defragmented(ctx, size, making && exact, now) {
+	exact = making && exact && err == nil
+	switch done, later := k.defragmented(ctx, size, exact, now); {
+	case done:
 		size = k.measuredAgain(ctx, size)
+	case later: // who waits for room does so until then
+		exact = false
 	}
 	if k.disarmed(ctx, size) {
 		size = k.measuredAgain(ctx, size)
 	}
 	if making {
-		k.pressed = false
+		k.pressed = !exact
 		k.squeeze = time.Now().Add(max(minPace, paceFactor*time.Since(now)))
 	}
-	k.room.end(size, making && exact && err == nil)
+	k.room.end(size, exact)
 	k.failing = k.failing && err != nil
 	k.measured, k.written = now, written
 }
@@ -184,30 +190,34 @@ func (k *keeper) warn(ctx context.Context, what string, err error) {
 	k.log.logger.Warn(what, "error", err)
 }
 
-// defragmented defragments an embedded etcd if that is needed, or is cheap.
-func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now time.Time) bool {
+// defragmented defragments an embedded etcd if that is needed, or is cheap; later says
+// that it is needed, and not yet its time.
+func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now time.Time) (done, later bool) {
 	free := size.File - size.InUse
-	if k.log.server == nil || now.Before(k.defragment) {
-		return false
+	if k.log.server == nil {
+		return false, false
 	}
 	tight := needed && (size.Alarm || size.File > size.Quota-2*size.reserve()) && free >= size.reserve()/4
 	calm := !now.Before(k.calm) && now.Sub(k.wrote) >= k.Quiet && size.InUse <= calmDefragment &&
 		free >= minReserve && free > size.File/calmPart
-	if !tight && !calm {
-		return false
+	switch {
+	case !tight && !calm:
+		return false, false
+	case now.Before(k.defragment):
+		return false, tight && !k.broken
 	}
 	begun := time.Now()
 	err := k.log.server.Server.Backend().Defrag()
 	took := time.Since(begun)
 	k.log.defragmentations.note(took)
 	k.defragment, k.calm = time.Now().Add(max(minPace, paceFactor*took)), time.Now().Add(calmEvery)
-	if err != nil {
+	if k.broken = err != nil; k.broken {
 		k.defragment = time.Now().Add(retryDefragment)
 		k.warn(ctx, "defragment the log", err)
-		return false
+		return false, false
 	}
 	k.log.logger.Info("defragmented the log", "fileBytes", size.File, "inUseBytes", size.InUse, "took", took)
-	return true
+	return true, false
 }
 
 // disarmed ends etcd's alarm if there is room.

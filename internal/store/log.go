@@ -94,7 +94,7 @@ func (l *Log) openRoom(ctx context.Context) error {
 	}
 	l.room = newRoom(size.Quota, l.server == nil)
 	l.history.bound(size.Quota / historyPart)
-	l.room.end(size, true)
+	l.room.end(size, false)
 	return nil
 }
 

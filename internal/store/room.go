@@ -24,6 +24,8 @@ const (
 	// and then everything.
 	reservePart = 50
 	minReserve  = 4 << 20
+	// largestWrite is what there is room for in a log that is not full.
+	largestWrite = 3 << 19
 	// roomPatience bounds how long a write waits until room is made for it.
 	roomPatience = 20 * time.Second
 )
@@ -98,8 +100,11 @@ type room struct {
 	// flying is being written; landed was, since the last measurement began; carried
 	// before that, and the measurement may not show it.
 	flying, landed, carried int64
-	// full says that nothing is left to be forgotten, and that there is no room for growth.
+	// full says that nothing is left to be forgotten, and that there is no room for all
+	// that may be written.
 	full bool
+	// since is when that changed last.
+	since time.Time
 	// begun and ended count the times that room was made.
 	begun, ended int
 	refused      int64
@@ -110,7 +115,7 @@ type room struct {
 }
 
 func newRoom(quota int64, external bool) *room {
-	return &room{external: external, size: Size{Quota: quota}, measured: make(chan struct{}), short: make(chan struct{}, 1)}
+	return &room{external: external, size: Size{Quota: quota}, since: time.Now(), measured: make(chan struct{}), short: make(chan struct{}, 1)}
 }
 
 // admit waits until there is room for a write, or fails with ErrFull if none can be
@@ -164,6 +169,13 @@ func (r *room) press() {
 	}
 }
 
+// tight says whether there may be no room for all that may be written.
+func (r *room) tight() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.size.takes(Growth, r.flying+r.landed+r.carried, largestWrite)
+}
+
 // begin begins a measurement; making says that room is made first.
 func (r *room) begin(making bool) {
 	r.mu.Lock()
@@ -174,21 +186,28 @@ func (r *room) begin(making bool) {
 	}
 }
 
-// end publishes a measurement. exact says that it shows all that landed before it began.
+// end publishes a measurement. exact says that it shows all that landed before it began,
+// after all was done to make room.
 func (r *room) end(size Size, exact bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.size = size
 	if exact {
-		r.carried = 0
+		r.carried, r.ended = 0, r.begun
 	}
-	r.ended = r.begun
-	fits := size.takes(Growth, r.flying+r.landed+r.carried, 0)
-	if fits || exact {
-		r.full = !fits
+	fits := size.takes(Growth, r.flying+r.landed+r.carried, largestWrite)
+	if (fits || exact) && r.full == fits {
+		r.full, r.since = !fits, time.Now()
 	}
 	close(r.measured)
 	r.measured = make(chan struct{})
+}
+
+// changed is when it became full, or was no longer.
+func (r *room) changed() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
 }
 
 // state is the last measurement, whether the log is out of space, and how many writes were refused.

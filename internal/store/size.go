@@ -130,6 +130,8 @@ type Usage struct {
 	History int64
 	// Full says that there is no room for what would make it larger.
 	Full bool
+	// Since is when that changed last.
+	Since time.Time
 	// Why says why there is no room, and what to do.
 	Why string
 	// Refused counts writes that were refused; Defragmentations and Defragmenting how
@@ -143,6 +145,7 @@ type Usage struct {
 func (l *Log) Usage() Usage {
 	var u Usage
 	u.Size, u.Full, u.Refused = l.room.state()
+	u.Since = l.room.changed()
 	u.Full, u.History = u.Full || u.Alarm, l.history.kept()
 	if u.Full {
 		u.Why = u.describe(l.server == nil)

@@ -153,7 +153,6 @@ func targetAway(s *site) {
 
 func guarded(s *site) {
 	t := s.t
-	const many, free = 60, 50
 	var names []string
 	for i := range many {
 		names = append(names, fmt.Sprintf("o%d", i))

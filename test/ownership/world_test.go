@@ -52,6 +52,7 @@ func TestOwnership(t *testing.T) {
 		{"Released", (*suite).released},
 		{"Proof", (*suite).proof},
 		{"Redefined", (*suite).redefined},
+		{"Versions", (*suite).versions},
 		{"Users", (*suite).users},
 		{"Leave", (*suite).leave},
 		{"InUse", (*suite).inUse}, // the last: it leaves something behind

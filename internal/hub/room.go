@@ -1,0 +1,168 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
+)
+
+// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
+// spaces, while the log has no room.
+const ReasonLogFull = "LogFull"
+
+const (
+	// spaceRate and spaceBurst bound the bytes per second that the clients of one space
+	// write, and ratePatience how long a write waits for that.
+	spaceRate    = 16 << 20
+	spaceBurst   = 128 << 20
+	ratePatience = 5 * time.Second
+)
+
+// logFull is what is answered to a write for which the log has no room.
+func logFull(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: ReasonLogFull, Message: err.Error(),
+	}}
+}
+
+// noRoom says whether an error says that the log has no room.
+func noRoom(err error) bool {
+	return errors.Is(err, store.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
+}
+
+// room asks for room in the log for what is written into spaces.
+type room struct {
+	log   *store.Log
+	rates *rates
+}
+
+var _ space.Room = room{}
+
+// Admit waits until a write may be made.
+func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error, err error) {
+	if w.ByUser && !w.Ends {
+		if err := r.rates.wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
+			return nil, err
+		}
+	}
+	landed, err := r.log.Admit(ctx, needOf(w), w.Bytes)
+	if err != nil {
+		if errors.Is(err, store.ErrFull) {
+			err = logFull(err)
+		}
+		return nil, err
+	}
+	return func(err error) error {
+		landed()
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			r.log.RefusedByEtcd()
+			return logFull(fmt.Errorf("%w: etcd refuses every write", store.ErrFull))
+		}
+		return err
+	}, nil
+}
+
+// needOf says what a write into a space is for.
+func needOf(w space.Write) store.Need {
+	switch {
+	case w.Ends:
+		return store.Ending
+	case w.Grows && w.ByUser:
+		return store.Growth
+	}
+	return store.Upkeep
+}
+
+// putRoom is Log.Put of an object that the hub writes itself, if there is room.
+func (h *Hub) putRoom(ctx context.Context, need store.Need, k string, value []byte, modRev int64) (ok bool, err error) {
+	landed, err := h.log.Admit(ctx, need, len(k)+len(value))
+	if err != nil {
+		return false, err
+	}
+	defer landed()
+	_, ok, err = h.log.Put(ctx, k, value, modRev)
+	return ok, err
+}
+
+// writeReports writes reports of one location. If the log has no room for all of them,
+// those that take none are written, and the rest has to be sent again.
+func (h *Hub) writeReports(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
+	var full error
+	for need := store.Growth; ; need++ {
+		part, bytes := h.reportsOf(changes, need)
+		if len(part) == 0 {
+			return 0, full
+		}
+		landed, err := h.log.Admit(ctx, need, bytes)
+		if errors.Is(err, store.ErrFull) {
+			full = logFull(err)
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		rev, err := h.reports.write(ctx, guard, part)
+		landed()
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			h.log.RefusedByEtcd()
+			return 0, logFull(store.ErrFull)
+		}
+		if full != nil && err == nil {
+			err = full
+		}
+		return rev, err
+	}
+}
+
+// reportsOf are those of some changes that need no more room than a need has, and their bytes.
+func (h *Hub) reportsOf(changes []store.Change, need store.Need) (part []store.Change, bytes int) {
+	for _, c := range changes {
+		of := store.Ending
+		if c.Value != nil && !c.Keep {
+			of = store.Growth
+			if row, _ := h.table.Get(c.Key); row != nil && len(row.Value) >= len(c.Value) {
+				of = store.Upkeep
+			}
+		}
+		if of >= need {
+			part = append(part, c)
+			if of != store.Ending {
+				bytes += len(c.Key) + len(c.Value)
+			}
+		}
+	}
+	return part, bytes
+}
+
+// withFull makes the condition Ready of a Space say that the log has no room.
+func (h *Hub) withFull(space []byte, generation int64) ([]byte, error) {
+	u := h.log.Usage()
+	if !u.Full {
+		return space, nil
+	}
+	var conditions []metav1.Condition
+	if said := gjson.GetBytes(space, "status.conditions"); said.Exists() {
+		if err := json.Unmarshal([]byte(said.Raw), &conditions); err != nil {
+			return nil, fmt.Errorf("decode the conditions: %w", err)
+		}
+	}
+	meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonLogFull, ObservedGeneration: generation,
+		Message: "the hub's log is out of space: " + u.Why, LastTransitionTime: metav1.NewTime(u.Since),
+	})
+	return sjson.SetBytes(space, "status.conditions", conditions)
+}

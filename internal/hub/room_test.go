@@ -1,0 +1,392 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const smallQuota = 32 << 20
+
+func withQuota(quota int64) func(*Config) { return func(c *Config) { c.Quota = quota } }
+
+// filler is a text of a size that does not repeat another.
+func filler(n, size int) string { return fmt.Sprint(n) + strings.Repeat("x", size) }
+
+// update writes a value into a ConfigMap of the space s.
+func (r *running) update(ctx context.Context, name, value string) error {
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"k": value}})
+	if err != nil {
+		return err
+	}
+	_, err = r.space("s").Resource(configMapsGVR).Namespace("default").Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+func (r *running) withinQuota(quota int64) {
+	r.t.Helper()
+	if u := r.log.Usage(); u.File > quota {
+		r.t.Errorf("the log has %d bytes on disk, %d in use: more than its quota of %d", u.File, u.InUse, quota)
+	}
+}
+
+// TestFloods shows that neither updates without end of a large object nor a flood of
+// reports from one location fill the log, and that others go on writing meanwhile.
+func TestFloods(t *testing.T) {
+	r := start(t, t.TempDir(), withQuota(smallQuota))
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "here"})
+	r.addPlacement("s", "p", "here", "all", nil)
+	var lines []string
+	for i := range 8 {
+		name := fmt.Sprint("cm-", i)
+		r.addConfigMap(name, map[string]string{"what": "all"}, "v")
+		lines = append(lines, "s/core/configmaps/default/"+name)
+	}
+	r.addConfigMap("large", nil, "v")
+	a := r.join("a")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	var reported, written, refused atomic.Int64
+	for worker := range 4 {
+		group.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				body := reportsOf(lines[:2+2*(worker%2)], fmt.Sprintf(`{"n":%q}`, filler(n, 450<<10)))
+				resp, err := a.post(ctx, "reports", body)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				switch resp.StatusCode {
+				case http.StatusOK:
+					reported.Add(int64(len(body)))
+				case http.StatusTooManyRequests, http.StatusConflict:
+					refused.Add(1)
+					if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+						t.Error("429 without Retry-After")
+					}
+				default:
+					t.Errorf("reports: %s", resp.Status)
+					return
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			value := filler(n, 1300<<10)
+			switch err := r.update(ctx, "large", value); {
+			case err == nil:
+				written.Add(int64(len(value)))
+			case ctx.Err() == nil && !apierrors.IsTooManyRequests(err):
+				t.Errorf("update of a large object: %v", err)
+				return
+			}
+		}
+	})
+	for n := 0; ctx.Err() == nil; n++ { // somebody else
+		begun := time.Now()
+		err := r.update(ctx, "cm-7", fmt.Sprint(n))
+		if err != nil && ctx.Err() == nil {
+			t.Fatalf("a small write during the floods: %v", err)
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("a small write took %s", took)
+		}
+		r.withinQuota(smallQuota)
+		if reported.Load() > 2*smallQuota && written.Load() > 2*smallQuota {
+			cancel()
+		}
+	}
+	group.Wait()
+	r.withinQuota(smallQuota)
+	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.log.Usage())
+	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < 2*smallQuota {
+		t.Error("less than twice the quota was reported, or written")
+	}
+}
+
+// post sends a body as the agent does.
+func (a *agent) post(ctx context.Context, call string, body string) (*http.Response, error) {
+	return a.postFrom(ctx, call, strings.NewReader(body))
+}
+
+func (a *agent) postFrom(ctx context.Context, call string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.r.url+agentPrefix+string(a.location)+"/"+call, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set(wire.Header, wire.ProtocolVersion)
+	return a.client.Do(req)
+}
+
+func reportsOf(keys []string, status string) string {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	for _, k := range keys {
+		_ = encoder.Encode(wire.ReportLine{Key: k, Report: &wire.Report{Status: json.RawMessage(status)}})
+	}
+	return body.String()
+}
+
+// fill makes ConfigMaps in the space s until the log has no room, and returns how many.
+func (r *running) fill() int {
+	r.t.Helper()
+	for n := range 1000 {
+		_, err := r.space("s").Resource(configMapsGVR).Namespace("default").Create(r.t.Context(),
+			object("v1", "ConfigMap", "default", fmt.Sprint("fill-", n), nil, map[string]any{"data": map[string]any{"k": filler(n, 1<<20)}}), metav1.CreateOptions{})
+		if err == nil {
+			continue
+		}
+		status, ok := err.(apierrors.APIStatus)
+		if !ok || status.Status().Code != http.StatusInsufficientStorage || status.Status().Reason != ReasonLogFull {
+			r.t.Fatalf("create %d: %v", n, err)
+		}
+		r.t.Logf("full at %d: %v", n, err)
+		return n
+	}
+	r.t.Fatal("the log never gets full")
+	return 0
+}
+
+// TestFullHub shows that a hub whose log is full serves reads and deletions, says that
+// it is full, starts, and takes growth again when there is room.
+func TestFullHub(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, dir, withQuota(smallQuota))
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "here"})
+	r.addPlacement("s", "p", "here", "all", nil)
+	const placed = 10
+	for i := range placed {
+		r.addConfigMap(fmt.Sprint("placed-", i), map[string]string{"what": "all"}, "v")
+	}
+	held := object("v1", "ConfigMap", "default", "held", nil, nil)
+	held.SetFinalizers([]string{"example.org/held"})
+	r.create("s", configMapsGVR, held)
+	a := r.join("a")
+	n := r.fill()
+	r.saysFull()
+
+	refused := false
+	for i := 0; i < placed && !refused; i++ { // together they would be far more than is left
+		resp, err := a.post(t.Context(), "reports", reportsOf([]string{fmt.Sprint("s/core/configmaps/default/placed-", i)}, fmt.Sprintf("%q", filler(0, 500<<10))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		refused = resp.StatusCode == http.StatusInsufficientStorage && bytes.Contains(body, []byte(ReasonLogFull))
+		if !refused && resp.StatusCode != http.StatusOK {
+			t.Fatalf("a report: %s: %s", resp.Status, body)
+		}
+	}
+	if !refused {
+		t.Error("a full hub takes any report")
+	}
+	r.stop()
+	r = start(t, dir, withQuota(smallQuota))
+	r.saysFull()
+	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
+	if got, err := configMaps.Get(t.Context(), "fill-0", metav1.GetOptions{}); err != nil || got.GetName() != "fill-0" {
+		t.Fatalf("read of a full hub: %v", err)
+	}
+	if err := configMaps.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete of an object with a finalizer: %v", err)
+	}
+	if _, err := configMaps.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatalf("end of a finalizer: %v", err)
+	}
+	if _, err := configMaps.Get(t.Context(), "held", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("a deleted object: %v", err)
+	}
+	for i := range n / 2 {
+		if err := configMaps.Delete(t.Context(), fmt.Sprint("fill-", i), metav1.DeleteOptions{}); err != nil {
+			t.Fatalf("delete: %v", err)
+		}
+	}
+	r.eventually(func() string {
+		_, err := configMaps.Create(t.Context(), object("v1", "ConfigMap", "default", "more", nil, map[string]any{"data": map[string]any{"k": filler(0, 1<<20)}}), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err.Error()
+		}
+		return ""
+	})
+	r.eventually(func() string {
+		if said := r.answerOf("/readyz"); said != "ok" {
+			return "readyz says " + said
+		}
+		return r.spaceReady(metav1.ConditionTrue, "Served")
+	})
+	r.withinQuota(smallQuota)
+}
+
+// saysFull waits until the hub says in all places that its log is full.
+func (r *running) saysFull() {
+	r.t.Helper()
+	r.eventually(func() string {
+		if said := r.answerOf("/readyz"); !strings.HasPrefix(said, "ok, but the log is out of space: ") {
+			return "readyz says " + said
+		}
+		if !strings.Contains(r.answerOf("/metrics"), "\norrery_log_full 1\n") {
+			return "no metric says that the log is full"
+		}
+		return r.spaceReady(metav1.ConditionFalse, ReasonLogFull)
+	})
+}
+
+func (r *running) spaceReady(status metav1.ConditionStatus, reason string) string {
+	r.t.Helper()
+	got, err := r.space(key.Root).Resource(spacesGVR).Get(r.t.Context(), "s", metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c := c.(map[string]any); c["type"] == "Ready" && c["status"] == string(status) && c["reason"] == reason {
+			return ""
+		}
+	}
+	return fmt.Sprintf("the space's conditions are %v", conditions)
+}
+
+// answerOf is what a path of the hub answers to its operator.
+func (r *running) answerOf(path string) string {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(r.config(""))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// heapPeak runs something and returns by how much the heap grew at most meanwhile.
+func heapPeak(do func()) uint64 {
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	peak := before.HeapAlloc
+	done, sampled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sampled)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				runtime.ReadMemStats(&now)
+				peak = max(peak, now.HeapAlloc)
+			case <-done:
+				return
+			}
+		}
+	}()
+	do()
+	close(done)
+	<-sampled
+	return peak - before.HeapAlloc
+}
+
+// slowBody is a body of reports that is sent in full and then not ended for a while, so
+// that all of them are there at once.
+type slowBody struct {
+	line   []byte
+	left   int
+	hold   <-chan struct{}
+	buffer []byte
+}
+
+// Read sends what is left.
+func (s *slowBody) Read(p []byte) (int, error) {
+	if len(s.buffer) == 0 {
+		if s.left < len(s.line) {
+			<-s.hold
+			return 0, io.EOF
+		}
+		s.left -= len(s.line)
+		s.buffer = s.line
+	}
+	n := copy(p, s.buffer)
+	s.buffer = s.buffer[n:]
+	return n, nil
+}
+
+// TestManyLargeBodies shows that the memory that 150 concurrent bodies of 8 MiB of one
+// token take is bounded.
+func TestManyLargeBodies(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "here"})
+	r.addPlacement("s", "p", "here", "all", nil)
+	r.addConfigMap("placed", map[string]string{"what": "all"}, "v")
+	a := r.join("a")
+	line := []byte(reportsOf([]string{"s/core/configmaps/default/placed"}, fmt.Sprintf("%q", filler(0, 400<<10))))
+	for _, call := range []string{"reports", "walk", "fetch", "status"} {
+		var refused atomic.Int64
+		peak := heapPeak(func() {
+			hold := make(chan struct{})
+			late := time.AfterFunc(8*time.Second, func() { close(hold) })
+			defer late.Stop()
+			var group sync.WaitGroup
+			for range 150 {
+				group.Go(func() {
+					// A connection of its own: those that are shared bound by themselves.
+					alone := &http.Client{Transport: &http.Transport{TLSClientConfig: a.client.Transport.(*http.Transport).TLSClientConfig.Clone()}}
+					defer alone.CloseIdleConnections()
+					own := *a
+					own.client = alone
+					resp, err := own.postFrom(t.Context(), call, &slowBody{line: line, left: 7 << 20, hold: hold})
+					if err != nil { // refused while it was sent
+						refused.Add(1)
+						return
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+					if resp.StatusCode == http.StatusTooManyRequests {
+						refused.Add(1)
+					}
+				})
+			}
+			group.Wait()
+		})
+		t.Logf("%s: %d MiB at most, %d refused", call, peak>>20, refused.Load())
+		if peak > 400<<20 {
+			t.Errorf("%s: 150 bodies of 8 MiB take %d MiB", call, peak>>20)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package mapper
+
+// A version of a resource may end at a target while objects of it are desired that way.
+// An object is the same in every version, so it is observed, found and removed through
+// one that is served (observer.elsewhere). Only an apply needs the version in which the
+// object is written: until that is served, or the object in the space is written in
+// another one, what is at the target stays as it is, and the report says why.
+
+import (
+	"fmt"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// reasonNoVersion: the target serves the resource, but not in the version that is desired.
+const reasonNoVersion = "NoSuchVersion"
+
+// endedVersion says that the target refused a version, and shows objects of the kind in
+// another one.
+func (t *turn) endedVersion(err error) bool {
+	return missingKind(err) && t.winner >= 0 && t.view.shown != "" && t.view.shown != t.view.at.version
+}
+
+// withoutVersion is the outcome of what can't be applied in the version it is desired in.
+// An object that is there is recorded as one that is not as it should be: nothing else
+// may prove it to be ours, since an API server drops managed fields of such a version.
+func (t *turn) withoutVersion() outcome {
+	o := outcome{record: t.record, failed: true, decision: decision{
+		state: wire.Unsupported, reason: reasonNoVersion, retry: backoff(t.view.failures, refusedRetry, maxRetry),
+		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.version),
+	}}
+	seen, s := t.view.seen, t.want().object()
+	if t.record != nil || seen.presence != present || seen.terminating || s == nil {
+		return o
+	}
+	rec := &record{
+		Space: t.object().Space, UID: seen.uid, Fields: ^seen.fields, Version: t.view.shown, Kind: t.view.kind,
+		Source: source{UID: s.UID, Policy: s.Policy},
+	}
+	if said := t.before[rec.Space]; said != nil && said.UID == s.UID {
+		rec.Source.Digest, rec.Source.Generation = said.Digest, said.Generation
+	}
+	o.record, o.changed = rec, true
+	return o
+}
+
+// remembers says that the last report is of the object that has the marks: it was applied
+// then, whatever managed fields say now.
+func (t *turn) remembers(space key.Space, m *objectMeta) bool {
+	said := t.before[space]
+	return said != nil && !said.Digest.IsZero() && said.Reason != reasonLetGo && said.UID == m.Annotations[v1alpha1.SourceUIDAnnotation]
+}
