@@ -51,6 +51,8 @@ type life struct {
 	// promised is what the hub acknowledged last of an object: its value; "": that
 	// it is gone. What was not acknowledged is not in it.
 	promised map[string]string
+	// flooder reports what it likes.
+	flooder *flooder
 	// serial makes values that are all different.
 	serial int
 	// hung are sites whose API server is stopped.
@@ -77,9 +79,10 @@ func TestRandomFaults(t *testing.T) {
 		l.heal()
 		healed := time.Now()
 		l.settle(round)
-		t.Logf("round %d: %d steps in %s, in order %s after: %d and %d objects", round, stepsPerRound,
+		l.withinQuota()
+		t.Logf("round %d: %d steps in %s, in order %s after: %d and %d objects, floods of %d MiB so far", round, stepsPerRound,
 			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond),
-			len(l.before["north"]), len(l.before["south"]))
+			len(l.before["north"]), len(l.before["south"]), l.flooder.sent>>20)
 	}
 }
 
@@ -98,7 +101,7 @@ func fromEnv(t *testing.T, name string, otherwise int64) int64 {
 
 func newLife(t *testing.T, seed uint64) *life {
 	t.Helper()
-	w := world.New(t, "--heartbeat", heartbeat.String())
+	w := world.New(t, "--heartbeat", heartbeat.String(), "--etcd-quota-bytes", strconv.Itoa(floodQuota))
 	l := &life{
 		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)),
 		spaces: map[string]dynamic.Interface{}, before: map[string]world.Listed{}, foreign: map[string]map[string]types.UID{},
@@ -117,6 +120,7 @@ func newLife(t *testing.T, seed uint64) *life {
 		env.Kubectl(t, l.Root, "label", "location", name, "alpha-g0=yes", "alpha-g1=yes", "beta-g0=yes", "beta-g1=yes")
 		l.foreign[name] = map[string]types.UID{}
 	}
+	l.flooder = newFlooder(t, w)
 	l.forgetRound()
 	for range firstWrites {
 		l.write()
@@ -166,6 +170,7 @@ var actions = []action{
 	{5, (*life).breakLink},
 	{1, (*life).hangTarget},
 	{4, (*life).linger},
+	{2, (*life).flood},
 }
 
 func (l *life) step() {
