@@ -27,6 +27,9 @@ const (
 	// retryDefragment is how long a defragmentation that failed is not tried again: it
 	// needs as much of the disk as is in use.
 	retryDefragment = 10 * time.Minute
+	// tightPart is which part of the file has to be free for others to be held up by the
+	// moving of the rest, when there is no room otherwise.
+	tightPart = 10
 	// calmDefragment is the most that is moved only to have a smaller file; calmEvery is
 	// how often, and calmPart after how much of the file has become free.
 	calmDefragment = 256 << 20
@@ -197,7 +200,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	if k.log.server == nil {
 		return false, false
 	}
-	tight := needed && (size.Alarm || size.File > size.Quota-2*size.reserve()) && free >= size.reserve()/4
+	tight := needed && (size.Alarm && free >= size.reserve()/4 || size.File > size.Quota-2*size.reserve() && free >= size.File/tightPart)
 	calm := !now.Before(k.calm) && now.Sub(k.wrote) >= k.Quiet && size.InUse <= calmDefragment &&
 		free >= minReserve && free > size.File/calmPart
 	switch {

@@ -15,12 +15,12 @@ type Etcd struct {
 	URL string
 }
 
-// StartEtcd returns an empty etcd that is ready.
-func StartEtcd(t T) *Etcd {
+// StartEtcd returns an empty etcd, with further flags, that is ready.
+func StartEtcd(t T, args ...string) *Etcd {
 	t.Helper()
 	dir := t.TempDir()
 	p := newProcess(t, "etcd", "etcd", dir)
-	return &Etcd{Process: p, URL: runEtcd(t, p, dir)}
+	return &Etcd{Process: p, URL: runEtcd(t, p, dir, args...)}
 }
 
 // runEtcd starts an etcd below dir with further flags, waits until it is healthy and returns its URL.

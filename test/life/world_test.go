@@ -183,7 +183,12 @@ type hub struct {
 // startHub starts a hub whose log is in an etcd that the test can look into.
 func startHub(t *testing.T, args ...string) *hub {
 	t.Helper()
-	etcd := env.StartEtcd(t)
+	return startHubAt(t, env.StartEtcd(t), args...)
+}
+
+// startHubAt starts a hub whose log is in an etcd.
+func startHubAt(t *testing.T, etcd *env.Etcd, args ...string) *hub {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.URL}, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
