@@ -103,6 +103,15 @@ func (t *turn) contested(o outcome) outcome {
 	return o
 }
 
+// unobserved says of what is applied that a change of it would not be seen.
+func (t *turn) unobserved(o outcome) outcome {
+	if t.view.seen.presence == blind && !o.keep && o.state == wire.Applied && o.reason == "" {
+		o.reason = reasonUnobserved
+		o.message = clip("a change at the location would not be seen: " + t.view.cause)
+	}
+	return o
+}
+
 // rendering is the object to follow, as it was written.
 func (r *reconciler) rendering(t *turn) (object []byte, err error) {
 	err = r.store.view(func(x *tx) error {

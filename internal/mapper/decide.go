@@ -84,6 +84,8 @@ const (
 	reasonCreateOnly = "CreateOnly"
 	// reasonContested: it is applied, and has to be again and again.
 	reasonContested = "Contested"
+	// reasonUnobserved: it is applied, and its kind cannot be observed.
+	reasonUnobserved = "Unobserved"
 	// reasonGuarded: it is to go, and waits for a confirmation.
 	reasonGuarded = "PruneGuard"
 	// reasonNotServed: the target does not serve its resource.

@@ -53,6 +53,7 @@ type kind struct {
 	version, name string // of the objects: v1, ConfigMap
 	items, status int    // how many items there are, and how many ask for status
 	sight         presence
+	cause         string // why it is blind
 	// running counts items with a worker, or whose outcome is being written;
 	// failures are those in a row, of whichever items.
 	running, failures int
@@ -253,6 +254,7 @@ type view struct {
 	seen     observed
 	spaces   []key.Space
 	at       place
+	cause    string // why objects of the kind cannot be observed
 	shown    string // the version in which objects of the kind are observed; empty: they are not
 	kind     string
 	state    wire.State
@@ -278,7 +280,7 @@ func (e *engine) view(it *item) view {
 		overdue: it.doomed > 0 && now.Sub(e.began)-it.doomed >= podsPatience,
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
-		v.seen.presence = it.kind.sight
+		v.seen.presence, v.cause = it.kind.sight, it.kind.cause
 	} else {
 		v.shown = it.kind.version
 	}

@@ -27,6 +27,9 @@ const (
 	// served, and one that may not be read, are tried again.
 	maxListRetry = 15 * time.Second
 	blindRetry   = 5 * time.Minute
+	// blindAfter is how many failures in a row, later each time, make a kind one that
+	// cannot be observed: about a minute of them.
+	blindAfter = 10
 )
 
 // observers keeps one list and watch per kind in use.
@@ -155,6 +158,7 @@ func (w *observer) run(ctx context.Context) {
 		if revision == "" {
 			revision, err = w.list(ctx)
 		}
+		shown := err == nil
 		if missing != missingKind(err) {
 			missing = !missing
 			w.served()
@@ -181,17 +185,32 @@ func (w *observer) run(ctx context.Context) {
 			w.elsewhere(ctx)
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, errAnswer):
 			revision = ""
-			w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
-			w.engine.lost(w.Resource, blind)
+			if !shown { // or else it is listed again and again
+				w.blinded(err)
+			}
 			wait = backoff(failures, firstRetry, blindRetry) // a permission may be granted at once, or never
 		case expired(err):
 			revision = ""
 		default:
 			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
 			w.trouble(err)
+			switch {
+			case failures < blindAfter:
+			case shown:
+				revision = "" // a list shows what watches do not
+			case w.target.probe(ctx) == nil:
+				w.blinded(err) // it is this kind that fails, for longer than anything restarts
+			}
 		}
 		pause(ctx, max(wait, retryAfter(err)))
 	}
+}
+
+// blinded takes note that the kind cannot be observed. Its objects are applied all the
+// same, and their reports say it.
+func (w *observer) blinded(err error) {
+	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
+	w.engine.blinded(w.Resource, clip(err.Error()))
 }
 
 // elsewhere has a kind observed in another version that the target serves; without one
@@ -202,6 +221,7 @@ func (w *observer) elsewhere(ctx context.Context) {
 	case err != nil:
 		w.trouble(err)
 	case now.version == "" || now.version == w.version:
+		w.engine.lost(w.Resource, unserved)
 		w.engine.lost(w.Resource, unserved)
 	default:
 		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.version, "now", now.version)

@@ -252,7 +252,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
-			return t.contested(o)
+			return t.unobserved(t.contested(o))
 		case errors.Is(err, errLook), preconditionFailed(err):
 			if f.seen, err = r.look(ctx, t); err != nil {
 				return r.refused(t, err)
@@ -334,7 +334,7 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		return t.withoutVersion()
 	}
 	r.trouble(err)
-	if unavailable(err) {
+	if unavailable(err) && t.view.seen.presence != blind { // or else it is the kind that fails
 		o.keep, o.retry = true, max(backoff(t.view.failures, firstRetry, maxRetry), retryAfter(err))
 		return o
 	}

@@ -126,6 +126,16 @@ func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint
 	e.wake.Broadcast()
 }
 
+// blinded is lost for a kind that cannot be observed, for a cause to be told.
+func (e *engine) blinded(r key.Resource, cause string) {
+	e.mu.Lock()
+	if k := e.kinds[r]; k != nil {
+		k.cause = cause
+	}
+	e.mu.Unlock()
+	e.lost(r, blind)
+}
+
 // lost takes note that a kind cannot be observed, and why, and queues its items
 // if that is news.
 func (e *engine) lost(r key.Resource, why presence) {

@@ -53,6 +53,7 @@ func TestOwnership(t *testing.T) {
 		{"Proof", (*suite).proof},
 		{"Redefined", (*suite).redefined},
 		{"Versions", (*suite).versions},
+		{"Aggregated", (*suite).aggregated},
 		{"Users", (*suite).users},
 		{"Leave", (*suite).leave},
 		{"InUse", (*suite).inUse}, // the last: it leaves something behind
