@@ -3,6 +3,7 @@ package mapper
 import (
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,11 +33,11 @@ func (a *answered) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// compared calls fn for each part of an object that an apply is compared by, as it
+// eachCompared calls fn for each part of an object that an apply is compared by, as it
 // was sent and as it is in the answer, until that returns false. exact says that
 // its texts mean nothing else than what is written. What the server has of an
 // object by itself is left out, and so is a Secret's stringData, which is write-only.
-func compared(sent, answer string, fn func(path []string, sent, answer string, exact bool) bool) {
+func eachCompared(sent, answer string, fn func(path []string, sent, answer string, exact bool) bool) {
 	there := membersOf(answer)
 	for _, m := range membersOf(sent).all {
 		switch m.name {
@@ -60,7 +61,7 @@ func compared(sent, answer string, fn func(path []string, sent, answer string, e
 // is what nearly all applies are answered with, and takes no schema.
 func agrees(sent, answer string) bool {
 	all := true
-	compared(sent, answer, func(_ []string, s, a string, exact bool) bool {
+	eachCompared(sent, answer, func(_ []string, s, a string, exact bool) bool {
 		all = meansSame(s, a, exact, 0)
 		return all
 	})
@@ -139,9 +140,14 @@ func sameScalar(sent, answer gjson.Result, exact bool) bool {
 	return s == a || slices.Contains(spellings(s), a)
 }
 
+// sameNumber compares integers exactly as far as API servers keep them so.
 func sameNumber(sent, answer gjson.Result) bool {
-	whole := !strings.ContainsAny(sent.Raw+answer.Raw, ".eE")
-	return !whole && sent.Num == answer.Num // or the texts would be the same
+	s, sentErr := strconv.ParseInt(sent.Raw, 10, 64)
+	a, answerErr := strconv.ParseInt(answer.Raw, 10, 64)
+	if sentErr == nil && answerErr == nil {
+		return s == a
+	}
+	return sent.Num == answer.Num
 }
 
 // spellings are the ways in which API servers write a text, by what type it may be of.

@@ -39,6 +39,7 @@ func TestDifferences(t *testing.T) {
 		{"more", `{"spec":{"n":2}}`, `{"spec":{"n":2,"other":1},"status":{}}`, ownedSpec, nil},
 		{"another number", `{"spec":{"n":2}}`, `{"spec":{"n":3}}`, ownedSpec, []string{".spec.n"}},
 		{"a large number", `{"spec":{"n":9007199254740993}}`, `{"spec":{"n":9007199254740992}}`, ownedSpec, []string{".spec.n"}},
+		{"a number that no server keeps", `{"spec":{"n":18446744073709551617}}`, `{"spec":{"n":18446744073709552000}}`, ownedSpec, nil},
 		{"a number in other words", `{"spec":{"n":1.0}}`, `{"spec":{"n":1}}`, ownedSpec, nil},
 		{"not ours", `{"spec":{"pruned":2}}`, `{"spec":{}}`, ownedSpec, nil},
 		{"removed", `{"spec":{"n":2}}`, `{"spec":{}}`, ownedSpec, []string{".spec.n"}},
@@ -137,10 +138,11 @@ func TestInsistence(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	i := insistence{first: 10 * time.Second, started: at}
 	var m *mutation
-	for n, most := range []time.Duration{10, 20, 40, 80, 160, 320, 600, 600, 600} {
-		m = i.after(m, []string{".spec.replicas"}, at)
-		if wait := i.wait(m, "x", at); int(m.Tries) != n || wait > most*time.Second || wait < most*time.Second*3/4-time.Millisecond {
-			t.Errorf("after %d tries it waits for %s, want %d s", m.Tries, wait, most)
+	for n, seconds := range []int{10, 20, 40, 80, 160, 320, 600, 600, 600} {
+		most := time.Duration(seconds) * time.Second
+		m = i.after(m, ".spec.replicas", at)
+		if wait := i.wait(m, "x", at); int(m.Tries) != n || wait > most || wait < most*3/4-time.Millisecond {
+			t.Errorf("after %d tries it waits for %s, want %s", m.Tries, wait, most)
 		}
 	}
 	if wait := i.wait(m, "x", m.Due); wait != 0 {

@@ -106,8 +106,10 @@ type decision struct {
 	uid string
 	// drift says that the object at the target is not what we left there.
 	drift bool
-	// adopt says that the object at the target is not ours yet.
+	// adopt says that the object at the target is not ours yet; again, that it is as
+	// our last apply left it, and that admission has changed that.
 	adopt   bool
+	again   bool
 	state   wire.State
 	reason  string
 	message string

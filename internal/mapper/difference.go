@@ -28,7 +28,7 @@ func (a *answered) differences(sent string, l identity) ([]string, error) {
 		return nil, err
 	}
 	var d differing
-	compared(sent, a.object, func(path []string, s, answer string, exact bool) bool {
+	eachCompared(sent, a.object, func(path []string, s, answer string, exact bool) bool {
 		var p fieldpath.Path
 		of := owned
 		for _, name := range path {

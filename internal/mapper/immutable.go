@@ -46,6 +46,10 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 	if !t.want().object().Policy.Recreate {
 		return o
 	}
+	if d.drift && t.record != nil && t.record.Mutated != nil {
+		o.message = clip("it is not recreated for what its admission changes: " + o.message)
+		return o
+	}
 	use, err := r.useOf(ctx, t.id, t.view.failures)
 	if err != nil {
 		return r.refused(t, err)

@@ -43,8 +43,8 @@ type insistence struct {
 }
 
 // after is the mutation of an apply at a time, given the one before of the same object.
-func (i insistence) after(before *mutation, fields []string, now time.Time) *mutation {
-	m := &mutation{Fields: listing(fields)}
+func (i insistence) after(before *mutation, fields string, now time.Time) *mutation {
+	m := &mutation{Fields: fields}
 	if before != nil {
 		m.Tries = min(before.Tries+1, maxFailures)
 	}
@@ -89,7 +89,7 @@ func (f facts) standing(s source, uid string) decision {
 	case m == nil || s.Policy.CreateOnly:
 		return d
 	case f.again <= 0:
-		return decision{do: doApply, uid: uid}
+		return decision{do: doApply, uid: uid, again: true}
 	}
 	return m.decision(f.again)
 }
@@ -120,7 +120,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered)
 		before = was.Mutated
 	}
 	now := time.Now()
-	m := r.insists.after(before, fields, now)
+	m := r.insists.after(before, listing(fields), now)
 	if before == nil || before.Fields != m.Fields {
 		r.log.Warn("admission at the location changes what is applied", "object", t.object().Path(), "fields", m.Fields)
 	}
@@ -130,4 +130,13 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered)
 	}
 	o.record.Mutated, o.decision = m, m.decision(retry)
 	return o
+}
+
+// remains is the outcome of applying again what admission had changed when it was
+// made, and what can't be changed since: it remains as it is. Recreating it would
+// change nothing, as often as it were done.
+func (r *reconciler) remains(t *turn) outcome {
+	now, rec := time.Now(), *t.record
+	rec.Mutated = r.insists.after(rec.Mutated, rec.Mutated.Fields, now)
+	return outcome{decision: rec.Mutated.decision(rec.Mutated.Due.Sub(now)), record: &rec, changed: true}
 }

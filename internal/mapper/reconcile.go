@@ -259,6 +259,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 			}
 		case missingNamespace(err, t.id):
 			r.forgetNamespace(t.id.Namespace)
+		case d.again && immutable(err):
+			return r.remains(t)
 		case d.do == doApply && d.uid != "" && immutable(err):
 			return r.recreate(ctx, t, d, err)
 		default:

@@ -170,6 +170,7 @@ func TestAgent(t *testing.T) {
 		{"refusal", refusals},
 		{"halt", halted},
 		{"mutated", mutated},
+		{"mutated-for-good", mutatedForGood},
 		{"outage", targetOutage},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSite(t, c, test.name)) })

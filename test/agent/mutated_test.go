@@ -114,6 +114,61 @@ func mutated(s *site) {
 	}
 }
 
+// mutatedForGood: what a policy changes in a field that can't be changed afterwards is
+// said, and is never recreated for that: it would be the same again.
+func mutatedForGood(s *site) {
+	t := s.t
+	namespaces, _ := s.matches("")
+	remove := s.putPolicy(admissionregistrationv1.MatchResources{
+		NamespaceSelector: namespaces,
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{"CREATE"},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumeclaims"}},
+		}}},
+	}, `Object{spec: Object.spec{storageClassName: "theirs"}}`)
+	defer remove()
+	claims := s.client.CoreV1().PersistentVolumeClaims(s.name)
+	claim := func(name string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":%q,"namespace":%q},
+"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"ours"}}`, name, s.name)
+	}
+	s.makeNamespace()
+	env.Eventually(t, soon, func() error { // until the policy is in force
+		var c corev1.PersistentVolumeClaim
+		if err := json.Unmarshal([]byte(claim("try")), &c); err != nil {
+			return err
+		}
+		made, err := claims.Create(t.Context(), &c, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && *made.Spec.StorageClassName != "theirs" {
+			err = fmt.Errorf("admission leaves %q", *made.Spec.StorageClassName)
+		}
+		return err
+	})
+	key := "team/core/persistentvolumeclaims/" + s.name + "/c"
+	s.hub.putWith(key, "uid-c", claim("c"), wire.Policy{Recreate: true})
+	s.start()
+	s.says(key, wire.Applied, wire.ReasonMutated)
+	made, err := claims.Get(t.Context(), "c", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := func() int {
+		return len(s.c.Requests(t, env.Filter{UserAgent: "orrery-agent/" + s.name, Resource: "persistentvolumeclaims", Name: "c", Writes: true}))
+	}
+	env.Eventually(t, soon, func() error {
+		if n := tries(); n < 4 {
+			return fmt.Errorf("tried %d times", n)
+		}
+		return nil
+	})
+	if r := s.says(key, wire.Applied, wire.ReasonMutated); !strings.HasSuffix(r.Message, ": .spec.storageClassName") {
+		t.Errorf("message %q", r.Message)
+	}
+	if now, err := claims.Get(t.Context(), "c", metav1.GetOptions{}); err != nil || now.UID != made.UID {
+		t.Errorf("it was made anew: %v", err)
+	}
+}
+
 // matches selects the Deployments of the site that somebody changes.
 func (s *site) matches(changer string) (namespaces, objects *metav1.LabelSelector) {
 	return metav1.AddLabelToSelector(&metav1.LabelSelector{}, "kubernetes.io/metadata.name", s.name),
@@ -129,21 +184,28 @@ func deployments() admissionregistrationv1.RuleWithOperations {
 
 // addPolicy has an admission policy set three replicas.
 func (s *site) addPolicy() (remove func()) {
-	t, name := s.t, s.name
 	namespaces, objects := s.matches("policy")
+	remove = s.putPolicy(admissionregistrationv1.MatchResources{
+		NamespaceSelector: namespaces, ObjectSelector: objects,
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: deployments()}},
+	}, "Object{spec: Object.spec{replicas: 3}}")
+	s.changes("policy", 3)
+	return remove
+}
+
+// putPolicy makes an admission policy with the site's name.
+func (s *site) putPolicy(of admissionregistrationv1.MatchResources, expression string) (remove func()) {
+	t, name := s.t, s.name
 	policies, bindings := s.client.AdmissionregistrationV1().MutatingAdmissionPolicies(), s.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	fail, never := admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
 	if _, err := policies.Create(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			FailurePolicy: &fail, ReinvocationPolicy: never,
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: namespaces, ObjectSelector: objects,
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: deployments()}},
-			},
+			MatchConstraints: &of,
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{spec: Object.spec{replicas: 3}}"},
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},
 			}},
 		},
 	}, metav1.CreateOptions{}); err != nil {
@@ -154,7 +216,6 @@ func (s *site) addPolicy() (remove func()) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.changes("policy", 3)
 	return func() {
 		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -168,10 +229,7 @@ func (s *site) addPolicy() (remove func()) {
 // changes waits until admission changes what it is to change.
 func (s *site) changes(changer string, want int32) {
 	s.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
-	if _, err := s.client.CoreV1().Namespaces().Create(s.t.Context(), namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		s.t.Fatal(err)
-	}
+	s.makeNamespace()
 	env.Eventually(s.t, soon, func() error {
 		var d struct {
 			Spec struct {
@@ -188,6 +246,14 @@ func (s *site) changes(changer string, want int32) {
 		}
 		return err
 	})
+}
+
+func (s *site) makeNamespace() {
+	s.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	if _, err := s.client.CoreV1().Namespaces().Create(s.t.Context(), namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
 }
 
 // addWebhook has a webhook set three replicas.
