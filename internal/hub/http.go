@@ -238,6 +238,10 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.serveDesired(w, r, l)
 		return
 	}
+	if r.Method == http.MethodPost && (rest == "walk" || rest == "reports/walk") {
+		h.serveWalkInTurn(w, r, walkOf{l, rest == "reports/walk"})
+		return
+	}
 	h.inTurn(h.agents, r.URL.Path[:len(agentPrefix)+len(name)], w, r, func(w http.ResponseWriter, r *http.Request) {
 		h.serveAgentPost(w, r, l, rest)
 	})
@@ -246,8 +250,6 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 // serveAgentPost serves what an agent asks beside its session.
 func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Location, rest string) {
 	switch {
-	case rest == "walk" && r.Method == http.MethodPost:
-		h.serveWalk(w, r, walkOf{location: l})
 	case rest == "fetch" && r.Method == http.MethodPost:
 		h.serveFetch(w, r, l)
 	case rest == "lineage" && r.Method == http.MethodPost:
@@ -256,8 +258,6 @@ func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Locat
 		h.serveAgentStatus(w, r, l)
 	case rest == "reports" && r.Method == http.MethodPost:
 		h.limitReports(w, r, l)
-	case rest == "reports/walk" && r.Method == http.MethodPost:
-		h.serveWalk(w, r, walkOf{location: l, reports: true})
 	case rest == "reports/fetch" && r.Method == http.MethodPost:
 		h.serveReportsFetch(w, r, l)
 	default:

@@ -78,6 +78,8 @@ type Hub struct {
 	bodies      *turns
 	reported    reportLimits
 	spaceWrites *rates
+	// walkers has one walk of each location served at a time.
+	walkers *turns
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
@@ -189,7 +191,8 @@ func (h *Hub) connectParts() (err error) {
 		return err
 	}
 	h.dirty = newDirtyLocations()
-	h.walks = newWalkIndexes()
+	h.walks = newWalkIndexes(walkBytes)
+	h.walkers = &turns{config: turnsConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: requestTimeout}, flows: map[string]*flow{}}
 	h.reads, h.writes = newTurns(h.config.MaxReads), newTurns(h.config.MaxWrites)
 	h.agents = newTurns(h.config.MaxReads)
 	h.bodies, h.reported = newTurns(largeBodies), newReportLimits(h.config.MaxReads)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -240,6 +241,9 @@ type frameWriter struct {
 	// patience is how long the agent may take to read a frame; 0: the request has a
 	// deadline for all of them.
 	patience time.Duration
+	// begun says that something was written: the answer can't be an error any more.
+	begun bool
+	to    io.Writer
 }
 
 // newSessionWriter writes the frames of a session, which has no end of its own.
@@ -254,17 +258,30 @@ func newFrameWriter(w http.ResponseWriter) *frameWriter {
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	return &frameWriter{encoder: encoder, control: http.NewResponseController(w)}
+	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: w}
+}
+
+// blank sends a line without content: no frame, but the reader hears something.
+func (f *frameWriter) blank() error {
+	if err := f.write(func() error { _, err := io.WriteString(f.to, "\n"); return err }); err != nil {
+		return err
+	}
+	return f.flush()
 }
 
 // add writes a frame; flush sends it on its way.
 func (f *frameWriter) add(frame wire.Frame) error {
+	return f.write(func() error { return f.encoder.Encode(frame) })
+}
+
+func (f *frameWriter) write(what func() error) error {
+	f.begun = true
 	if f.patience > 0 {
 		if err := f.setDeadline(time.Now().Add(f.patience)); err != nil {
 			return err
 		}
 	}
-	if err := f.encoder.Encode(frame); err != nil {
+	if err := what(); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
 	}
 	return nil

@@ -1,14 +1,14 @@
 package hub
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
-
-	"k8s.io/utils/lru"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
@@ -20,58 +20,22 @@ const (
 	maxWalkBytes = 4 << 20
 	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
 	maxFetchBytes = 4 << 20
-	// keptIndexes is how many walks can be under way at once without being indexed
-	// anew for every page.
-	keptIndexes = 8
+	// walkPing is how long an agent that waits for a page hears nothing at most.
+	walkPing = 10 * time.Second
 )
 
-// walkOf is what a walk compares: the content of a location, or its reports.
-type walkOf struct {
-	location key.Location
-	reports  bool
-}
-
-// walkIndexes keeps the indexes of walks that are under way. It is safe for
-// concurrent use.
-type walkIndexes struct {
-	mu   sync.Mutex
-	kept *lru.Cache // of *walkIndex by walkOf
-}
-
-// walkIndex is what a walk compares, at a revision.
-type walkIndex struct {
-	rev int64
-	*wire.Index
-}
-
-func newWalkIndexes() *walkIndexes { return &walkIndexes{kept: lru.New(keptIndexes)} }
-
-// indexAt is the index at a revision if it is kept, or else at the current one.
-// It fails with the API's error when the location is gone.
-func (h *Hub) indexAt(of walkOf, rev int64) (*walkIndex, error) {
-	h.walks.mu.Lock()
-	defer h.walks.mu.Unlock()
-	if known, ok := h.walks.kept.Get(of); ok && known.(*walkIndex).rev == rev {
-		return known.(*walkIndex), nil
-	}
+// collect gives the leaves of what a walk compares, and their revision. It fails with
+// the API's error when the location is gone.
+func (h *Hub) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	collect := h.contentLeaves
 	if of.reports {
 		collect = h.reportLeaves
 	}
-	leaves, now := collect(of.location)
+	leaves, rev := collect(of.location)
 	// Asked after the leaves: a location that is gone by now has none, and the
 	// agent must not take that for its content.
-	if _, _, err := h.settings(of.location); err != nil {
-		return nil, err
-	}
-	index, err := wire.NewIndex(leaves)
-	if err != nil {
-		return nil, fmt.Errorf("index what %q has: %w", of.location, err)
-	}
-	_, now = h.lineage.at(now)
-	made := &walkIndex{now, index}
-	h.walks.kept.Add(of, made)
-	return made, nil
+	_, _, err := h.settings(of.location)
+	return leaves, rev, err
 }
 
 // contentLeaves are the leaves of what a location is to have.
@@ -87,43 +51,105 @@ func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 	return leaves, rev
 }
 
+// serveWalkInTurn answers one page of a walk of an agent. It has no deadline as a
+// whole: the answer waits for those of others.
+func (h *Hub) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
+	leave, err := h.walkers.enter(r.Context(), fmt.Sprint(of))
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer leave()
+	h.serveWalk(w, r, of)
+}
+
 // serveWalk answers one page of a walk.
 func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
-	var walk wire.Walk
-	if err := body.Decode(&walk); err != nil {
-		h.refuse(w, r, badRequest("walk: %v", err))
-		return
-	}
-	spans, err := readLines[wire.Span](body, wire.MaxSpans)
+	walk, spans, err := readWalk(w, r)
 	if err != nil {
 		h.refuse(w, r, badRequest("walk: %v", err))
 		return
 	}
-	if of.reports && walk.At == 0 {
-		if err := h.settleReports(r.Context(), of.location); err != nil {
+	out := newSessionWriter(w)
+	index, err := h.walkIndex(r.Context(), out, of, walk)
+	if err != nil {
+		if !out.begun { // else the agent sees no mark and does not believe the page
 			h.refuse(w, r, err)
-			return
+		}
+		return
+	}
+	ended, err := h.answerWalk(out, index, walk, spans)
+	h.walks.leave(index, ended)
+	if err != nil { // the agent sees no mark and does not believe the page
+		h.config.Logger.Info("walk ended", "location", of.location, "error", err)
+	}
+}
+
+// readWalk reads what a page is asked for with, for which there is a deadline.
+func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []wire.Span, err error) {
+	control := http.NewResponseController(w)
+	// What has no deadlines, as in tests, goes without. An expired one would end a
+	// request that is still worked on.
+	_ = control.SetReadDeadline(time.Now().Add(requestTimeout))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
+	if err := body.Decode(&walk); err != nil {
+		return walk, nil, err
+	}
+	spans, err = readLines[wire.Span](body, wire.MaxSpans)
+	return walk, spans, err
+}
+
+// walkIndex gets the index for a page. While it is waited for the agent hears that the
+// hub is there: lines without content.
+func (h *Hub) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk wire.Walk) (*walkIndex, error) {
+	var index *walkIndex
+	done := make(chan error, 1)
+	go func() {
+		if of.reports && walk.At == 0 {
+			if err := h.settleReports(ctx, of.location); err != nil {
+				done <- err
+				return
+			}
+		}
+		var err error
+		index, err = h.walks.at(ctx, of, walk.At, func() ([]wire.Leaf, int64, error) { return h.collect(of) })
+		done <- err
+	}()
+	ping := time.NewTicker(min(h.config.Heartbeat, walkPing))
+	defer ping.Stop()
+	var lost error // the agent is gone; what was begun is waited for
+	for {
+		select {
+		case err := <-done:
+			if err == nil && lost != nil {
+				h.walks.leave(index, true)
+			}
+			return index, cmp.Or(lost, err)
+		case <-ping.C:
+			if lost == nil {
+				lost = out.blank()
+			}
 		}
 	}
-	index, err := h.indexAt(of, walk.At)
+}
+
+// answerWalk sends a page; ended says that the agent needs no other.
+func (h *Hub) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spans []wire.Span) (ended bool, err error) {
+	uid, settings, err := h.settings(index.of.location)
 	if err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	uid, settings, err := h.settings(of.location)
-	if err != nil {
-		h.refuse(w, r, err)
-		return
+		return true, err
 	}
 	all := index.Span("", "")
 	marker, _ := h.lineage.at(index.rev)
-	out := newFrameWriter(w)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
 		Continuous: h.lineage.continuous(walk.Marker, walk.After), Settings: settings,
 	}})
+	// Who asks for less than they may has nothing else to ask for but what is split.
+	ended = len(spans) < wire.MaxSpans
 	for _, part := range index.Answer(spans) {
+		ended = ended && part.Split == nil
 		if err == nil {
 			err = out.add(wire.Frame{Part: &part})
 		}
@@ -131,9 +157,7 @@ func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	if err == nil {
 		err = out.send(wire.Frame{Mark: &wire.Mark{Revision: index.rev, Root: all.Sum, Count: all.Count, Marker: marker}})
 	}
-	if err != nil { // the agent sees no mark and does not believe the page
-		h.config.Logger.Info("walk ended", "location", of.location, "error", err)
-	}
+	return ended && err == nil, err
 }
 
 // serveFetch sends what the location is to have of the keys that are asked for.
@@ -144,7 +168,7 @@ func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location)
 		return
 	}
 	snapshot := h.table.Snapshot()
-	// Asked after the state was taken: see indexAt.
+	// Asked after the state was taken: see collect.
 	if _, _, err := h.settings(l); err != nil {
 		h.refuse(w, r, err)
 		return

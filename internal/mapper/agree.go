@@ -11,11 +11,15 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
+// heedless is for what nobody waits for who could lose patience.
+func heedless() {}
+
 // agreePage is how many reports are marked, or taken over, in one transaction.
 const agreePage = 500
 
-// compare finds out in which reports we differ from the hub.
-func (r *reporter) compare(ctx context.Context) (*comparison, error) {
+// compare finds out in which reports we differ from the hub. heard is called whenever
+// something arrives.
+func (r *reporter) compare(ctx context.Context, heard func()) (*comparison, error) {
 	// A report is kept as the bytes of which its sum is made.
 	mine, err := r.store.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
 	if err != nil {
@@ -23,17 +27,18 @@ func (r *reporter) compare(ctx context.Context) (*comparison, error) {
 	}
 	c := &comparison{
 		hub: r.hub, call: "reports/walk", mine: mine,
-		heard: func() {}, greeted: func(wire.Hello) error { return nil },
+		heard: heard, greeted: func(wire.Hello) error { return nil },
 	}
 	return c, c.run(ctx)
 }
 
 // recall takes over the hub's reports of the location into a store that is new,
-// so that what ran once does not run again and times are kept.
-func (r *reporter) recall(ctx context.Context) error {
-	c, err := r.compare(ctx)
+// so that what ran once does not run again and times are kept. heard is called
+// whenever something arrives.
+func (r *reporter) recall(ctx context.Context, heard func()) error {
+	c, err := r.compare(ctx, heard)
 	if err == nil {
-		err = r.load(ctx, c.theirs)
+		err = r.load(ctx, c.theirs, heard)
 	}
 	if err != nil {
 		return fmt.Errorf("recall reports: %w", err)
@@ -42,10 +47,10 @@ func (r *reporter) recall(ctx context.Context) error {
 }
 
 // load takes over those of the hub's reports that we have none for.
-func (r *reporter) load(ctx context.Context, keys []string) error {
+func (r *reporter) load(ctx context.Context, keys []string, heard func()) error {
 	for len(keys) > 0 {
 		page := keys[:min(len(keys), wire.MaxFetch)]
-		lines, err := r.fetch(ctx, page)
+		lines, err := r.fetch(ctx, page, heard)
 		if err != nil {
 			return err
 		}
@@ -69,10 +74,10 @@ func (r *reporter) load(ctx context.Context, keys []string) error {
 
 // fetch asks for the hub's reports of some keys and returns the first of them,
 // at least one.
-func (r *reporter) fetch(ctx context.Context, keys []string) ([]wire.ReportLine, error) {
+func (r *reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wire.ReportLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	body, err := r.hub.send(ctx, "reports/fetch", func(enc *wire.Encoder) error {
+	answer, err := r.hub.send(ctx, "reports/fetch", func(enc *wire.Encoder) error {
 		for _, k := range keys {
 			if err := enc.Encode(wire.Fetch{Key: k}); err != nil {
 				return err
@@ -83,6 +88,7 @@ func (r *reporter) fetch(ctx context.Context, keys []string) ([]wire.ReportLine,
 	if err != nil {
 		return nil, err
 	}
+	body := heardBody{answer, heard}
 	defer body.Close()
 	var lines []wire.ReportLine
 	for dec := wire.NewDecoder(body); len(lines) < len(keys); {
@@ -105,7 +111,7 @@ func (r *reporter) fetch(ctx context.Context, keys []string) ([]wire.ReportLine,
 func (r *reporter) agree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
-	c, err := r.compare(ctx)
+	c, err := r.compare(ctx, heedless)
 	if err != nil {
 		return err
 	}
@@ -131,7 +137,7 @@ func (r *reporter) agree(ctx context.Context) error {
 		}
 		lacking = append(lacking, lack...)
 	}
-	if err := r.load(ctx, lacking); err != nil {
+	if err := r.load(ctx, lacking, heedless); err != nil {
 		return err
 	}
 	if err := r.store.write(ctx, func(t *tx) error {

@@ -24,7 +24,7 @@ type comparison struct {
 	mine *wire.Index
 	// about is the first line of each request.
 	about wire.Walk
-	// heard is called for each frame that arrives.
+	// heard is called whenever something arrives, be it a line without content.
 	heard func()
 	// greeted is called with the first hello; its error ends the comparison.
 	greeted func(wire.Hello) error
@@ -64,8 +64,7 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 		}
 		return encodeAll(enc, ask)
 	}
-	err = c.hub.frames(ctx, c.call, lines, func(f wire.Frame) error {
-		c.heard()
+	err = c.hub.frames(ctx, c.call, lines, c.heard, func(f wire.Frame) error {
 		switch {
 		case f.Hello != nil:
 			return c.hello(*f.Hello)
@@ -110,12 +109,26 @@ func (c *comparison) same(revision int64, marker string) error {
 	return nil
 }
 
+// heardBody says of an answer that something has arrived.
+type heardBody struct {
+	io.ReadCloser
+	heard func()
+}
+
+// Read implements io.Reader.
+func (b heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.heard()
+	return n, err
+}
+
 // frames posts lines and passes the frames of the answer on, which must end with a mark.
-func (h *hubClient) frames(ctx context.Context, call string, write func(*wire.Encoder) error, each func(wire.Frame) error) error {
-	body, err := h.send(ctx, call, write)
+func (h *hubClient) frames(ctx context.Context, call string, write func(*wire.Encoder) error, heard func(), each func(wire.Frame) error) error {
+	answer, err := h.send(ctx, call, write)
 	if err != nil {
 		return err
 	}
+	body := heardBody{answer, heard}
 	defer body.Close()
 	for dec := wire.NewDecoder(body); ; {
 		var f wire.Frame

@@ -48,7 +48,7 @@ type session struct {
 	greeted func(wire.Hello)
 	landed  func([]touched)
 	// recall loads the hub's reports of the location into a new store.
-	recall func(context.Context) error
+	recall func(ctx context.Context, heard func()) error
 	// accepted is called when another log has been accepted.
 	accepted func()
 	// state is told how the session is.
@@ -187,7 +187,7 @@ func (st *stream) run(ctx context.Context) error {
 	m := st.store.meta.Load()
 	if m.Revision == 0 {
 		// A new store: what ran once at this location is in the hub's reports.
-		if err := st.recall(ctx); err != nil {
+		if err := st.recall(ctx, st.dog.reset); err != nil {
 			return err
 		}
 	}

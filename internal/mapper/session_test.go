@@ -83,7 +83,7 @@ func newScripted(t *testing.T) *scripted {
 	s.session = &session{
 		store: st, hub: hub, log: quiet, metrics: newMetrics(), accepted: func() {}, state: &progress{opened: func() {}, turned: func() {}},
 		greeted: func(wire.Hello) {}, landed: func(all []touched) { s.touched = append(s.touched, all...) },
-		recall: func(context.Context) error { return nil },
+		recall: func(context.Context, func()) error { return nil },
 	}
 	return s
 }

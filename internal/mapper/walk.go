@@ -59,8 +59,7 @@ func (w *walker) fetch(ctx context.Context) error {
 		got := 0
 		var frames []wire.Frame
 		size := 0
-		err := w.comparison.hub.frames(ctx, "fetch", func(enc *wire.Encoder) error { return encodeAll(enc, page) }, func(f wire.Frame) error {
-			w.heard()
+		err := w.comparison.hub.frames(ctx, "fetch", func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.heard, func(f wire.Frame) error {
 			if f.Mark != nil {
 				return w.same(f.Mark.Revision, f.Mark.Marker)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"orrery.dev/orrery/internal/wire"
 )
@@ -31,6 +33,9 @@ type memory struct {
 	before func(call string)
 	// left is how many bytes may still be said before it hangs up; negative: any number.
 	left int
+	// heartbeat is what the hello says; lingers is how long an answer takes.
+	heartbeat int
+	lingers   map[string]time.Duration
 	// calls, up and down count requests and their bytes, headers included.
 	calls    map[string]int
 	up, down int
@@ -63,6 +68,7 @@ func (m *memory) hello() wire.Frame {
 	root := rootOf(slices.Collect(maps.Values(m.content))...)
 	return wire.Frame{Hello: &wire.Hello{
 		UID: "location-uid", Marker: m.marker, Revision: m.revision, Root: root, Count: len(m.content), Continuous: true,
+		Settings: wire.Settings{HeartbeatSeconds: m.heartbeat},
 	}}
 }
 
@@ -84,6 +90,7 @@ func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.down, m.largest = m.down+b.Len(), max(m.largest, b.Len())
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	m.linger(w, call)
 	if m.left >= 0 && b.Len() > m.left {
 		_, _ = w.Write(b.Bytes()[:m.left])
 		_ = http.NewResponseController(w).Flush()
@@ -449,5 +456,33 @@ func TestRecallComesFirst(t *testing.T) {
 	}
 	if m.calls["walk"] == 0 || m.calls["reports"] > 0 {
 		t.Errorf("calls %v", m.calls)
+	}
+}
+
+// linger sends lines without content, as a hub does that has yet to make an answer.
+func (m *memory) linger(w http.ResponseWriter, call string) {
+	const often = 400 * time.Millisecond
+	for left := m.lingers[call]; left > 0; left -= often {
+		_, _ = io.WriteString(w, "\n")
+		_ = http.NewResponseController(w).Flush()
+		<-time.After(often)
+	}
+}
+
+// TestWalkLongerThanSilence shows that a session goes on that walks for longer than the
+// hub may be silent, as long as the hub says something, also if it is but that it is there.
+func TestWalkLongerThanSilence(t *testing.T) {
+	m := newMemory(t)
+	m.heartbeat = 1
+	const patience = silence * time.Second
+	// All but the second are too short by themselves.
+	m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
+	for i := range 10 {
+		m.put(put(name(i), "1", "x"))
+		m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied}
+	}
+	s, _ := m.follow()
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
 	}
 }

@@ -1,12 +1,13 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/bits"
+	"strconv"
 )
 
 // Sum is a digest, or a sum of digests modulo 2^256. Adding digests of leaves
@@ -29,16 +30,19 @@ func sumOf(h [sha256.Size]byte) Sum {
 
 // LeafSum is the sum of one key of a location's content.
 func LeafSum(k, uid string, digest Sum, policy Policy) Sum {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%d:%s%d:%s%s", len(k), k, len(uid), uid, digest)
+	b := make([]byte, 0, 256)
+	for _, part := range []string{k, uid} {
+		b = append(append(strconv.AppendInt(b, int64(len(part)), 10), ':'), part...)
+	}
+	b = digest.appendTo(b)
 	if policy != (Policy{}) {
 		p, err := json.Marshal(policy)
 		if err != nil { // a struct of plain fields
 			panic(err)
 		}
-		b.Write(p)
+		b = append(b, p...)
 	}
-	return SumOf(b.Bytes())
+	return SumOf(b)
 }
 
 // Add returns s + o.
@@ -63,14 +67,22 @@ func (s Sum) Sub(o Sum) Sum {
 func (s Sum) IsZero() bool { return s == Sum{} }
 
 // String is the sum in hexadecimal.
-func (s Sum) String() string { return fmt.Sprintf("%016x%016x%016x%016x", s[0], s[1], s[2], s[3]) }
+func (s Sum) String() string { return string(s.appendTo(nil)) }
+
+func (s Sum) appendTo(text []byte) []byte {
+	var b [32]byte
+	for i, part := range s {
+		binary.BigEndian.PutUint64(b[8*i:], part)
+	}
+	return hex.AppendEncode(text, b[:])
+}
 
 // MarshalText encodes in hexadecimal; the zero sum is empty.
 func (s Sum) MarshalText() ([]byte, error) {
 	if s.IsZero() {
 		return nil, nil
 	}
-	return []byte(s.String()), nil
+	return s.appendTo(nil), nil
 }
 
 // UnmarshalText decodes what MarshalText encodes.

@@ -66,6 +66,12 @@ func (ix *Index) Span(from, to string) Span {
 	return Span{From: from, To: to, Sum: ix.sums[j].Sub(ix.sums[i]), Count: j - i}
 }
 
+// Equal says whether two indexes have the same leaves.
+func (ix *Index) Equal(o *Index) bool {
+	n := len(ix.leaves)
+	return n == len(o.leaves) && ix.sums[n] == o.sums[n] && slices.Equal(ix.leaves, o.leaves)
+}
+
 // bounds are the positions of the first leaf of a range and the first behind it.
 func (ix *Index) bounds(from, to string) (i, j int) {
 	i, _ = slices.BinarySearchFunc(ix.leaves, from, compareLeaf)
