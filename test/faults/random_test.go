@@ -83,6 +83,9 @@ func TestRandomFaults(t *testing.T) {
 		t.Logf("round %d: %d steps in %s, in order %s after: %d and %d objects, floods of %d MiB so far", round, stepsPerRound,
 			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond),
 			len(l.before["north"]), len(l.before["south"]), l.flooder.sent>>20)
+		if round%restoreEvery == restoreEvery-1 {
+			l.restore(round)
+		}
 	}
 }
 
