@@ -301,6 +301,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 	if f.seen.presence == foreign {
 		f.seen.uid, f.seen.owned = "f", rapid.Bool().Draw(t, "owned")
 	}
+	f.settled = rapid.Bool().Draw(t, "settled")
 	f.completed = rapid.SampledFrom([]string{"", "", "Complete"}).Draw(t, "completed")
 	f.reported = f.completed != "" || rapid.Bool().Draw(t, "reported")
 	f.seen.taken = f.seen.presence == absent && rapid.Bool().Draw(t, "taken")
@@ -308,6 +309,8 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 		f.record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), "u", content.Draw(t, "applied"))
 		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
 		f.record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
+	} else if f.seen.presence == present || f.seen.presence == foreign {
+		f.proof = rapid.SampledFrom([]proof{proofUnneeded, proofGiven, proofUnasked, proofMissing}).Draw(t, "proof")
 	}
 	if kind := rapid.SampledFrom([]wantKind{"", wantPut, wantHold, wantConflict}).Draw(t, "kind"); kind != "" {
 		f.want = &want{Kind: kind, Leaf: source{UID: "u", Digest: digest(content.Draw(t, "want")), Policy: anyPolicy.Draw(t, "policy")}}
@@ -336,10 +339,20 @@ func TestDecideNever(t *testing.T) {
 		if d.do == doClaim && !f.settled {
 			t.Errorf("a claim without knowing what is desired: %+v", d)
 		}
+		if f.proof.waits() && f.seen.presence == present && d.do != doNothing {
+			t.Errorf("what is not proven is changed: %+v", d)
+		}
+		if f.proof.waits() && d.adopt {
+			t.Errorf("what is not proven is adopted: %+v", d)
+		}
+		if f.proof == proofMissing && f.seen.presence == present && !f.seen.terminating && f.want != nil && f.want.object() != nil &&
+			(d.state != wire.Waiting || d.reason != reasonUnproven) {
+			t.Errorf("what is not proven is not said to wait: %+v", d)
+		}
 		if f.seen.presence == foreign && !d.adopt && d.do != doLetGo && d.do != doNothing && d.do != doForget && d.do != doRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
-		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) {
+		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) && f.proof != proofUnasked {
 			t.Errorf("nothing is done and nothing said: %+v", d)
 		}
 	})

@@ -55,6 +55,7 @@ func (l *life) restore(round int64) {
 	l.lose(lost)
 	l.Hub.Start() // of what begins now nothing is accepted
 	l.startAgent()
+	l.before = map[string]world.Listed{} // a new store writes each object once
 	l.settle(round)
 	if left := l.unproven(); len(left) > 0 {
 		l.t.Errorf("round %d: after a second loss %q wait for an acceptance", round, left)
