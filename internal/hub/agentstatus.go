@@ -23,6 +23,8 @@ const (
 	// maxPruned bounds by how many Placements the removals that wait are told apart;
 	// agents send about half as many.
 	maxPruned = 200
+	// maxName is how long an object's name may be.
+	maxName = 253
 	// reasonProtocol is the reason of the condition Compatible when the hub itself
 	// has set it. With any other it is an operator's, and stays.
 	reasonProtocol = "Protocol"
@@ -63,8 +65,11 @@ func pendingPrune(p *wire.PruneStatus) *v1alpha1.PendingPrune {
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
+		if key.ValidateName(one.Space) != nil || len(one.Placement) > maxName || len(one.Digest) > maxName {
+			continue // no agent of ours says so
+		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
-			Space: clip(one.Space), Placement: clip(one.Placement), Pending: int64(one.Pending), Digest: clip(one.Digest),
+			Space: one.Space, Placement: one.Placement, Pending: int64(max(0, one.Pending)), Digest: one.Digest,
 		})
 	}
 	return out

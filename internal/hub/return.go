@@ -70,7 +70,8 @@ func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
 	}
 	snapshot := h.table.Snapshot()
 	row := snapshot.Get(k)
-	if row == nil || row.Meta.Deleting || o.Resource == key.Namespaces || o.Resource == key.CRDs {
+	// What is in a space that is being deleted is placed nowhere, and not to be written once more.
+	if row == nil || row.Meta.Deleting || !h.spaceExists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
 		return nil
 	}
 	status := json.RawMessage(nil)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -126,6 +127,9 @@ func apisDigest(all []wire.API) string {
 	return wire.SumOf(b).String()[:apiDigest]
 }
 
+// errStale says that discovery does not know of all APIs.
+var errStale = errors.New("what it serves is not known now")
+
 // removable is every resource whose objects can be listed and deleted, each in
 // the version to prefer. An error says that there may be more.
 func (t *target) removable(ctx context.Context) ([]served, error) {
@@ -141,7 +145,7 @@ func (t *target) removable(ctx context.Context) ([]served, error) {
 		known := map[string]bool{}
 		for _, v := range g.Versions { // in the order of preference
 			if v.Freshness != current {
-				err = fmt.Errorf("discover %q: what it serves is not known now", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"))
+				err = fmt.Errorf("discover %q: %w", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"), errStale)
 			}
 			for _, r := range v.Resources {
 				if known[r.Resource] || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") {

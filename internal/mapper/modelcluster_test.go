@@ -49,6 +49,8 @@ type cluster struct {
 	stale   string
 	// version is the one in which widgets are served; empty: v1.
 	version string
+	// littered says that nobody collects garbage.
+	littered bool
 	// slow is how long objects take to go; longer than never: until they need not wait.
 	slow map[key.Identity]time.Duration
 }
@@ -64,6 +66,8 @@ type thing struct {
 	terminating bool
 	// waits says that it is gone when what it owns is.
 	waits bool
+	// mute says of a definition that it serves no version.
+	mute bool
 	// controlled says that a controller made it for the owner.
 	controlled bool
 	controller ownerReference
@@ -332,7 +336,7 @@ func (o *thing) encode() []byte {
 	}
 	all := map[string]any{"kind": o.kind, "metadata": m}
 	if o.id == widgetsCRD {
-		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v2", "served": true}}}
+		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": !o.mute}}}
 		all["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	}
 	b, err := json.Marshal(all)
@@ -483,6 +487,9 @@ func (c *cluster) ownerOf(o *thing) *thing {
 
 // collect has the garbage collector look, by and by.
 func (c *cluster) collect() {
+	if c.littered {
+		return
+	}
 	time.AfterFunc(time.Duration(1+c.rng.IntN(3000))*time.Millisecond, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -153,11 +153,8 @@ func (w *world) drop(id key.Identity, b, c int) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	content := w.hub.content(w.hub.revision)
-	if c%12 == 0 { // many at once
-		for _, k := range keysIn(content) {
-			w.tell("del %s", k)
-			w.hub.write(del(k, wire.Unassigned))
-		}
+	if c%12 == 0 {
+		w.dropAll(content, b, c)
 		return
 	}
 	for _, k := range spaceKeys(id) {
@@ -174,6 +171,26 @@ func (w *world) drop(id key.Identity, b, c int) {
 			}
 		}
 		return
+	}
+}
+
+// dropAll has the hub say that the location is to have nothing any more: a Placement
+// was deleted, or a space, which may be made again with what was in it.
+func (w *world) dropAll(content map[string]wire.Frame, b, c int) {
+	cause := []wire.Cause{wire.Unassigned, wire.Deleted, wire.Unassigned}[b%3]
+	for _, k := range keysIn(content) {
+		w.tell("del %s (%s)", k, cause)
+		f := del(k, cause)
+		f.Del.Placement = "p"
+		w.hub.write(f)
+	}
+	if b%3 < 2 {
+		return
+	}
+	for _, k := range keysIn(content) {
+		if o, err := key.ParsePath(k); err == nil && content[k].Conflict == nil {
+			w.put(k, o.Identity, wire.Frame{}, b, c)
+		}
 	}
 }
 

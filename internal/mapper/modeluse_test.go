@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,57 @@ func TestModelInUse(t *testing.T) {
 	}
 }
 
+// TestModelUseUnknown has kinds in a namespace that the agent may not list, and a
+// definition that serves no version: what may be inside keeps them, and the report says it.
+func TestModelUseUnknown(t *testing.T) {
+	dir := t.TempDir()
+	jobs := identities[6].Resource
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		for _, id := range []key.Identity{identities[0], widgetsCRD} {
+			w.edit(id, 8, 1)
+		}
+		<-time.After(20 * time.Second)
+		w.at(func(cl *cluster) {
+			cl.closed[jobs] = true
+			d := cl.objects[widgetsCRD.String()].copy()
+			d.mute = true
+			cl.set(widgetsCRD.String(), d)
+		})
+		for _, id := range []key.Identity{identities[0], widgetsCRD} {
+			w.drop(id, 0, 1)
+		}
+		w.at(func(cl *cluster) { cl.stale = "batch" })
+		<-time.After(5 * time.Minute)
+		if r := w.reportsOf()["s/"+identities[0].String()]; w.there(identities[0]) == "" || !strings.Contains(r.Message, errStale.Error()) {
+			t.Errorf("%+v", r)
+		}
+		w.at(func(cl *cluster) { cl.stale = "" })
+		<-time.After(5 * time.Minute)
+		for id, says := range map[key.Identity]string{identities[0]: "batch/jobs can't be found out", widgetsCRD: "it serves no version"} {
+			if r := w.reportsOf()["s/"+id.String()]; w.there(id) == "" || r.State != wire.Orphaned || r.Reason != "InUse" || !strings.Contains(r.Message, says) {
+				t.Errorf("%s: the report is %+v", id, r)
+			}
+		}
+		w.at(func(cl *cluster) {
+			cl.closed[jobs] = false
+			d := cl.objects[widgetsCRD.String()].copy()
+			d.mute = false
+			cl.set(widgetsCRD.String(), d)
+		})
+		<-time.After(3 * time.Minute)
+		for _, id := range []key.Identity{identities[0], widgetsCRD} {
+			if w.there(id) != "" {
+				t.Errorf("%s is there", id)
+			}
+		}
+		if len(w.bad) > 0 {
+			t.Error(w.bad)
+		}
+	})
+}
+
 // TestWithin compares what the engine says of what is in something with a look at all
 // that it knows.
 func TestWithin(t *testing.T) {
@@ -198,4 +250,32 @@ func BenchmarkWithin(b *testing.B) {
 	for b.Loop() {
 		e.within(key.Identity{Resource: key.Namespaces, Name: "n7"})
 	}
+}
+
+// TestModelUncollected has something in a namespace whose owner is gone, and nobody who
+// collects it: that counts in the end, and is not told anew again and again.
+func TestModelUncollected(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		w.edit(identities[0], 8, 1)
+		<-time.After(20 * time.Second)
+		w.at(func(cl *cluster) {
+			cl.littered = true
+			n := (&thing{id: identities[3], kind: "ConfigMap", foreign: true, controlled: true}).edit("kubectl", map[string]*string{})
+			n.controller = ownerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "uid-none", Controller: true}
+			cl.set(identities[3].String(), n)
+		})
+		w.drop(identities[0], 0, 1)
+		<-time.After(5 * time.Minute)
+		before := w.reportsOf()["s/"+identities[0].String()]
+		if before.State != wire.Orphaned || before.Reason != "InUse" {
+			t.Fatalf("the report is %+v", before)
+		}
+		<-time.After(20 * time.Minute)
+		if now := w.reportsOf()["s/"+identities[0].String()]; now.Since != before.Since {
+			t.Errorf("the report was %+v, is %+v", before, now)
+		}
+	})
 }

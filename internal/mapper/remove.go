@@ -25,7 +25,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 	}
 	switch {
 	case use.ours:
-		o.state, o.reason, o.message, o.failed = wire.Removing, "NotEmpty", use.going, true
+		o.state, o.reason, o.message, o.failed = wire.Removing, "NotEmpty", clip(use.going), true
 		o.retry = backoff(t.view.failures, firstRetry, emptyingRetry)
 		return o, nil
 	case use.by != "":
@@ -36,7 +36,8 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		case err != nil:
 			return o, err
 		case use.desired || !m.cascades():
-			o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", use.by, inUseRetry
+			o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", clip(use.by), inUseRetry
+			o.failed = use.lasting
 			return o, nil
 		}
 	}

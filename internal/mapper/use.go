@@ -17,7 +17,9 @@ package mapper
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -43,6 +45,7 @@ type usage struct {
 	going   string // what goes by itself
 	by      string // something else: what
 	desired bool   // which is what the location is to have
+	lasting bool   // which was waited for in vain, and is not to be waited for anew
 }
 
 // containers are the identities of what an object is in: its namespace, and the
@@ -71,6 +74,9 @@ func (r *reconciler) useOf(ctx context.Context, id key.Identity, looks uint8) (u
 		return usage{ours: true}, nil
 	}
 	kinds, by, err := r.kindsIn(ctx, id)
+	if errors.Is(err, errStale) {
+		return awaited(looks, err.Error()), nil
+	}
 	if by != "" || err != nil {
 		return usage{by: by}, err
 	}
@@ -160,6 +166,8 @@ type search struct {
 	// inside are the UIDs of what was found, and owned what of it has a controller.
 	inside map[string]bool
 	owned  []dependent
+	// unknown says of which kind that can't be told now; empty: of none.
+	unknown string
 }
 
 // dependent is an object that is owned by a controller.
@@ -208,6 +216,10 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 		}
 		return true, nil
 	})
+	if status := statusOf(err); status != nil && status.Code >= http.StatusInternalServerError { // its server, or its conversion, fails
+		s.unknown = fmt.Sprintf("whether there are %s can't be found out now: %s", k, status.Message)
+		return "", nil
+	}
 	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
 		return fmt.Sprintf("whether there are %s can't be found out: %s", k, statusOf(err).Message), nil
 	}
@@ -216,8 +228,11 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 
 // left is what all that was found comes to.
 func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
-	if s.ours {
+	switch {
+	case s.ours:
 		return usage{ours: true}, nil
+	case s.unknown != "":
+		return awaited(looks, s.unknown), nil
 	}
 	var going string
 	asked := map[string]bool{}
@@ -241,14 +256,25 @@ func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
 	switch {
 	case len(s.owned) > 0 && len(asked) == 0: // they own each other
 		return usage{by: "there is " + s.owned[0].name}, nil
-	case going != "" && looks >= collected:
-		return usage{by: going}, nil
+	case going != "":
+		return awaited(looks, going), nil
 	}
-	return usage{ours: going != "", going: going}, nil
+	return usage{}, nil
+}
+
+// awaited is the usage by what may be over by itself soon: then it counts.
+func awaited(looks uint8, what string) usage {
+	if looks >= collected {
+		return usage{by: what, lasting: true}
+	}
+	return usage{ours: true, going: what}
 }
 
 // exists says whether an owner is there. What may not be asked may be.
 func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
+	if strings.Contains(d.owner.APIVersion, "..") || strings.Count(d.owner.APIVersion, "/") > 1 {
+		return true, nil // which is no version, and would be another path
+	}
 	all, err := s.target.resources(ctx, d.owner.APIVersion)
 	if missingKind(err) {
 		return false, nil

@@ -204,6 +204,7 @@ func (l *life) heal() {
 	l.startHub()
 	l.startAgent()
 	for _, space := range spaceNames {
+		l.restoreSpace(space)
 		for _, n := range namespaces(space) {
 			l.restoreNamespace(space, n)
 		}

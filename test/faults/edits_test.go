@@ -131,20 +131,7 @@ func valueOf(u *unstructured.Unstructured) string {
 // furnish makes what a space starts with: a definition, namespaces and Placements.
 func (l *life) furnish(space string) {
 	l.t.Helper()
-	gvr := widgets(space)
-	preserve := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "widgets." + gvr.Group, "labels": map[string]any{"for": always}},
-		"spec": map[string]any{
-			"group": gvr.Group, "scope": "Namespaced",
-			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": preserve},
-			}},
-		},
-	}}
-	_, err := l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), crd, metav1.CreateOptions{})
+	_, err := l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), definition(space), metav1.CreateOptions{})
 	for _, n := range namespaces(space) {
 		err = errors.Join(err, l.addNamespace(space, n))
 	}
@@ -155,6 +142,23 @@ func (l *life) furnish(space string) {
 	if err = errors.Join(err, place(l.t, l.spaces[space], always, labels)); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// definition is the one that a space has.
+func definition(space string) *unstructured.Unstructured {
+	gvr := widgets(space)
+	preserve := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets." + gvr.Group, "labels": map[string]any{"for": always}},
+		"spec": map[string]any{
+			"group": gvr.Group, "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": preserve},
+			}},
+		},
+	}}
 }
 
 func (l *life) addNamespace(space, name string) error {

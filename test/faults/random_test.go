@@ -161,6 +161,7 @@ var actions = []action{
 	{3, (*life).flicker},
 	{2, (*life).movePlacement},
 	{1, (*life).removeNamespace},
+	{1, (*life).makeSpaceAgain},
 	{7, (*life).tamper},
 	{4, (*life).steal},
 	{3, (*life).strip},

@@ -230,7 +230,7 @@ func (l *life) mayMove(site string, u *unstructured.Unstructured) bool {
 		namespace = u.GetName()
 	}
 	definition := u.GetKind() == "Widget" || u.GetKind() == "CustomResourceDefinition"
-	return l.moved[k] || l.moved[space+"|"+k] || l.moved["namespace|"+space+"|"+namespace] || definition && l.moved["definition|"+space] ||
+	return l.moved[k] || l.moved[space+"|"+k] || l.moved["space|"+space] || l.moved["namespace|"+space+"|"+namespace] || definition && l.moved["definition|"+space] ||
 		l.moved[site+"|"+space+"|"+u.GetLabels()["for"]]
 }
 
