@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -84,7 +83,9 @@ type Hub struct {
 	// disconnected before it had time to connect.
 	started time.Time
 	ready   atomic.Bool
-	dirty   *dirtyLocations
+	// unmarked says that the marker of this beginning is yet to be written.
+	unmarked atomic.Bool
+	dirty    *dirtyLocations
 	// pruned adds up the removals that wait, and those that owners let go.
 	pruned *prune.Index
 	// releases knows which Helm releases Placements match in part.
@@ -281,11 +282,7 @@ func (h *Hub) serveLoaded(ctx context.Context, loaded <-chan bool) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	name, value, err := h.lineage.begin(rand.Text(), h.config.Now())
-	if err != nil {
-		return err
-	}
-	rev, _, err := h.log.Put(ctx, key.Marker(name), value, 0)
+	rev, err := h.mark(ctx)
 	if err != nil {
 		return err
 	}

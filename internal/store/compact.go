@@ -167,7 +167,7 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool) bool {
 		return true
 	}
 	before := k.Before
-	if _, full, _ := k.room.state(); full && before != nil {
+	if before != nil {
 		before = func(ctx context.Context, floor int64) error {
 			if err := k.Before(ctx, floor); !errors.Is(err, rpctypes.ErrNoSpace) && !errors.Is(err, ErrFull) {
 				return err
