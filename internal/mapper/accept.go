@@ -23,6 +23,7 @@ func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	st.log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
 	if err := st.store.write(ctx, func(t *tx) error {
 		t.meta.LocationUID, t.meta.Marker, t.meta.Revision = h.UID, h.Marker, h.Revision
+		t.meta.Seen = pair{}
 		t.meta.Accepted, t.meta.Epoch = newPair(h.Marker, h.Revision), t.meta.Epoch+1
 		t.meta.ReportsAgreed = false
 		return nil

@@ -94,6 +94,9 @@ func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
 	switch {
 	case f.Put != nil:
 		p := f.Put
+		if in.proven {
+			t.meta.saw(newPair(cmp.Or(p.Marker, in.marker), p.Revision))
+		}
 		leaf := source{
 			UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy,
 			Log: newPair(cmp.Or(p.Marker, in.marker), p.Revision), Epoch: t.meta.Epoch,
@@ -217,7 +220,7 @@ func (in *intake) mark(t *tx, m *wire.Mark, now time.Time) ([]touched, error) {
 	if in.agrees = t.meta.Root == m.Root; !in.agrees {
 		return all, nil
 	}
-	t.meta.Revision, t.meta.Marker = m.Revision, m.Marker
+	t.meta.Revision, t.meta.Marker, t.meta.Seen = m.Revision, m.Marker, pair{}
 	more, err := in.settle(t)
 	return append(all, more...), err
 }

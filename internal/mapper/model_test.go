@@ -426,6 +426,9 @@ func (w *world) broken() bool {
 	if w.hub.settings.Accept == w.hub.marker(w.hub.revision) {
 		return false
 	}
+	if !m.Seen.IsZero() && !(timeline{markers: w.hub.markers, revision: w.hub.revision}).has(m.Seen) {
+		return true
+	}
 	return !w.hub.continuous(m.Marker, m.Revision) || m.LocationUID != "" && m.LocationUID != w.hub.uid
 }
 

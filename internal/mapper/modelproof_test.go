@@ -149,6 +149,42 @@ func TestModelLostAndRestored(t *testing.T) {
 	}
 }
 
+// TestModelSeenAndRestored restores a hub from before what an agent has taken over and
+// applied without a mark: in its first walk, which never came to its end.
+func TestModelSeenAndRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProofModel(t)
+		defer p.stop(true)
+		ids := identities[2:6]
+		for _, id := range ids {
+			p.offer(id, "1", wire.Policy{})
+		}
+		<-time.After(30 * time.Second)
+		copied := p.revision()
+		for _, id := range ids {
+			p.offer(id, "2", wire.Policy{})
+		}
+		<-time.After(30 * time.Second)
+		if err := p.agent.store.write(t.Context(), func(x *tx) error { // as if no mark had come yet
+			x.meta.Seen = newPair(x.meta.Marker, x.meta.Revision)
+			x.meta.Marker, x.meta.Revision = "", 0
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p.hub.mu.Lock()
+		p.hub.restore(copied)
+		p.hub.mu.Unlock()
+		<-time.After(5 * time.Minute)
+		p.has("restored", map[key.Identity]string{ids[0]: "2", ids[1]: "2", ids[2]: "2", ids[3]: "2"})
+		p.waits("restored", len(ids))
+		p.accept()
+		<-time.After(5 * time.Minute)
+		p.has("accepted", map[key.Identity]string{ids[0]: "1", ids[1]: "1", ids[2]: "1", ids[3]: "1"})
+		p.waits("accepted", 0)
+	})
+}
+
 // TestModelAcceptedAndLost has an agent accept the log of a restored hub with its store
 // at hand, and lose the store after that, or in the middle of it. What it has at the
 // cluster is by then, or in part, of the accepted log.

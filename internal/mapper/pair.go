@@ -100,6 +100,13 @@ func (w *want) rebase(m *meta) {
 	}
 }
 
+// saw takes note of the place of a put.
+func (m *meta) saw(p pair) {
+	if p.revision > m.Seen.revision {
+		m.Seen = p
+	}
+}
+
 // deliver takes note of the pair by which an entry arrived, before it is given
 // another.
 func (t *turn) deliver(w *want, m *meta) {

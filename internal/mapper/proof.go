@@ -178,7 +178,7 @@ func (p *prover) inquire(ctx context.Context) error {
 		if session == 0 || len(ask) == 0 {
 			return nil
 		}
-		answer, err := p.send(ctx, marker, ask)
+		answer, err := p.hub.lineage(ctx, marker, ask)
 		if err != nil {
 			return err
 		}
@@ -199,12 +199,12 @@ func (p *prover) learn(session int, ask []string, answer wire.LineageAnswer, now
 	p.again()
 }
 
-// send asks the hub about markers, and about that of the session, which shows that
+// lineage asks the hub about markers, and about that of the session, which shows that
 // the same log answers. A hub that is older than the question proves nothing.
-func (p *prover) send(ctx context.Context, marker string, ask []string) (answer wire.LineageAnswer, err error) {
+func (h *hubClient) lineage(ctx context.Context, marker string, ask []string) (answer wire.LineageAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	r, err := p.hub.send(ctx, "lineage", func(enc *wire.Encoder) error {
+	r, err := h.send(ctx, "lineage", func(enc *wire.Encoder) error {
 		return enc.Encode(wire.LineageAsk{Markers: append(slices.Clone(ask), marker)})
 	})
 	var refused *hubError

@@ -150,6 +150,14 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	}
 	m := st.store.meta.Load()
 	st.in.proven, st.in.marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
+	if st.in.proven && !m.Seen.IsZero() { // after the last mark, and perhaps not in this log
+		answer, err := st.hub.lineage(ctx, h.Marker, []string{m.Seen.marker()})
+		if err != nil {
+			return err
+		}
+		// A hub that is older than the question names no marker.
+		st.in.proven = answer.Marker == "" || spans{all: answer.Spans[m.Seen.marker()]}.has(m.Seen.revision)
+	}
 	if !st.in.proven && accepts(h.Settings, h) {
 		return st.accept(ctx, h)
 	}

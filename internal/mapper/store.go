@@ -48,6 +48,8 @@ type meta struct {
 	// Marker and Revision are those of the last mark in proven lineage.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
+	// Seen is the newest place of a put since that mark, whose object may be applied.
+	Seen pair `json:"seen,omitzero"`
 	// Accepted is the place in the log at which an operator accepted one last, and
 	// Epoch how often that has been.
 	Accepted pair `json:"accepted,omitzero"`
