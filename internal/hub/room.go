@@ -30,6 +30,9 @@ const (
 	spaceRate    = 16 << 20
 	spaceBurst   = 128 << 20
 	ratePatience = 5 * time.Second
+	// lateRetry is after how many seconds somebody may ask again for whom room was not
+	// made in time.
+	lateRetry = 5
 )
 
 // logFull is what is answered to a write for which the log has no room.
@@ -37,6 +40,17 @@ func logFull(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: ReasonLogFull, Message: err.Error(),
 	}}
+}
+
+// asStatus is what is answered when a write was not admitted.
+func asStatus(err error) error {
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return logFull(err)
+	case errors.Is(err, store.ErrLate):
+		return apierrors.NewTooManyRequests(err.Error(), lateRetry)
+	}
+	return err
 }
 
 // noRoom says whether an error says that the log has no room.
@@ -61,10 +75,7 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 	}
 	landed, err := r.log.Admit(ctx, needOf(w), w.Bytes)
 	if err != nil {
-		if errors.Is(err, store.ErrFull) {
-			err = logFull(err)
-		}
-		return nil, err
+		return nil, asStatus(err)
 	}
 	return func(err error) error {
 		landed()
@@ -113,7 +124,7 @@ func (h *Hub) writeReports(ctx context.Context, guard store.Guard, changes []sto
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return 0, asStatus(err)
 		}
 		rev, err := h.reports.write(ctx, guard, part)
 		landed()

@@ -21,7 +21,7 @@ const (
 	// measurePart is after which part of the quota that was written it is measured.
 	measurePart = 64
 	// paceFactor keeps what costs others their time to one part in as many of all time.
-	paceFactor = 10
+	paceFactor = 5
 	// minPace is the least time between two such.
 	minPace = time.Second
 	// retryDefragment is how long a defragmentation that failed is not tried again: it

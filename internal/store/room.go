@@ -27,12 +27,15 @@ const (
 	// largestWrite is what there is room for in a log that is not full.
 	largestWrite = 3 << 19
 	// roomPatience bounds how long a write waits until room is made for it.
-	roomPatience = 20 * time.Second
+	roomPatience = 30 * time.Second
 )
 
 // ErrFull says that the log has no room for a write: what is there can be read, deleted
 // and made smaller.
 var ErrFull = errors.New("the log is out of space")
+
+// ErrLate says that room is being made for a write, and was not in time.
+var ErrLate = errors.New("room is being made in the log, please try again later")
 
 // Need says what a write is for: the less it can wait, the more of the log it may use.
 type Need int
@@ -119,7 +122,7 @@ func newRoom(quota int64, external bool) *room {
 }
 
 // admit waits until there is room for a write, or fails with ErrFull if none can be
-// made. done must be called when the write has ended.
+// made, or ErrLate. done must be called when the write has ended.
 func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), err error) {
 	patience := time.NewTimer(roomPatience)
 	defer patience.Stop()
@@ -147,7 +150,7 @@ func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), 
 		select {
 		case <-measured:
 		case <-patience.C:
-			return nil, fmt.Errorf("%w: no room was made in time", ErrFull)
+			return nil, ErrLate
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

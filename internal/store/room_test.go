@@ -84,9 +84,10 @@ func (k *kept) put(need Need, name string, size int) error {
 
 func (k *kept) drop(name string) {
 	k.t.Helper()
-	if _, err := k.Write(k.t.Context(), []Op{{Key: "o/s/core/configmaps/default/" + name}}); err != nil {
-		k.t.Fatal(err)
-	}
+	eventually(k.t, func() error { // etcd answers late while it is defragmented
+		_, err := k.Write(k.t.Context(), []Op{{Key: "o/s/core/configmaps/default/" + name}})
+		return err
+	})
 }
 
 // fill writes objects until there is no room and returns how many there are.
@@ -97,6 +98,9 @@ func (k *kept) fill() int {
 			continue
 		}
 		err := k.put(Growth, fmt.Sprint("fill-", i), large)
+		for errors.Is(err, ErrLate) {
+			err = k.put(Growth, fmt.Sprint("fill-", i), large)
+		}
 		if errors.Is(err, ErrFull) {
 			k.t.Logf("full at %d: %v", i, err)
 			return i

@@ -157,7 +157,7 @@ func (l *Log) Usage() Usage {
 }
 
 // Admit waits until there is room for a write of a number of bytes, key included, and
-// fails with ErrFull if there is none. done must be called when the write has ended.
+// fails with ErrFull if there is none, with ErrLate if that takes long. done must be called when the write has ended.
 func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
 	return l.room.admit(ctx, need, int64(bytes)+putOverhead)
 }
