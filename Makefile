@@ -106,7 +106,7 @@ KUBE_FLAGS   := $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/v
   -X $(p).gitVersion=v$(KUBE_VERSION) -X $(p).gitMajor=$(KUBE_MAJOR) -X $(p).gitMinor=$(KUBE_MINOR))
 
 .PHONY: kube
-kube: $(addprefix $(BIN)/,$(KUBE_PARTS) etcd kwok) ## kube-apiserver and the rest of a cluster, into .bin
+kube: $(addprefix $(BIN)/,$(KUBE_PARTS) etcd etcdutl kwok) ## kube-apiserver and the rest of a cluster, into .bin
 
 $(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/kube/go.mod test/kube/go.sum
 	@echo "building Kubernetes v$(KUBE_VERSION), which takes minutes the first time"
@@ -116,6 +116,10 @@ $(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/kube/go.mod test/kube/go.sum
 
 $(BIN)/etcd: test/kube/go.mod test/kube/go.sum
 	cd test/kube && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
+	touch $@
+
+$(BIN)/etcdutl: test/kube/etcdutl/go.mod test/kube/etcdutl/go.sum
+	cd test/kube/etcdutl && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' go.etcd.io/etcd/etcdutl/v3
 	touch $@
 
 $(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum

@@ -42,6 +42,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 			})
 		},
 	}
+	cmd.AddCommand(newHubBackup(), newHubRestore(streams))
 	flags := cmd.Flags()
 	flags.StringVar(&config.DataDir, "data-dir", config.DataDir, "directory of the log, the certificate authority and admin.kubeconfig")
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address to serve on, HOST:PORT; port 0 chooses one")

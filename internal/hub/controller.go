@@ -103,7 +103,8 @@ var errMore = errors.New("more to do")
 var errLater = errors.New("waiting for others")
 
 // follow enqueues what there is and then what changes. When it falls out of the
-// window it starts over, so nothing is missed.
+// window, or the table was loaded anew meanwhile, perhaps at a lower revision, it
+// starts over, so nothing is missed.
 func (c *controller) follow(ctx context.Context, s source) error {
 	for {
 		snapshot := c.table.Snapshot()
@@ -116,7 +117,7 @@ func (c *controller) follow(ctx context.Context, s source) error {
 			err = c.poll(ctx, sub, s)
 			sub.Close()
 		}
-		if !errors.Is(err, table.ErrExpired) {
+		if !errors.Is(err, table.ErrExpired) && !errors.Is(err, table.ErrFuture) {
 			return err
 		}
 	}

@@ -67,8 +67,12 @@ func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if !h.ready.Load() {
+	if !h.phase.serves() {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
+		return
+	}
+	if _, ok := h.answers.state(); !ok {
+		http.Error(w, "the log does not answer", http.StatusServiceUnavailable)
 		return
 	}
 	if u := h.log.Usage(); u.Full {
@@ -82,7 +86,7 @@ func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
 // authenticated lets in whom the hub knows and who may do what they ask.
 func (h *Hub) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.ready.Load() {
+		if !h.phase.serves() {
 			h.refuse(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
 			return
 		}
@@ -120,6 +124,8 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 		h.inTurn(h.reads, spacePrefix+name, w, r, h.serveAsk)
 	case path == "/metrics":
 		h.metrics.ServeHTTP(w, r)
+	case path == backupPath:
+		h.serveBackup(w, r)
 	case path == "/version":
 		h.serveVersion(w, r)
 	default:

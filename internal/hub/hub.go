@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -82,10 +82,12 @@ type Hub struct {
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
-	ready   atomic.Bool
-	// unmarked says that the marker of this beginning is yet to be written.
-	unmarked atomic.Bool
-	dirty    *dirtyLocations
+	phase   *phase
+	// copying is held while a backup is made.
+	copying sync.Mutex
+	// answers is since when the log answers.
+	answers *answering
+	dirty   *dirtyLocations
 	// pruned adds up the removals that wait, and those that owners let go.
 	pruned *prune.Index
 	// releases knows which Helm releases Placements match in part.
@@ -136,7 +138,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes()}
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases = release.New()
 	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
 	var err error
@@ -213,18 +215,9 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	// The tail outlives the server and the loops, which wait for revisions.
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopTail()
-	loaded := make(chan bool, 1)
 	tailed := make(chan error, 1)
 	go func() {
-		tailed <- h.log.Tail(tailCtx, h.table, func(is bool) {
-			h.ready.Store(false)
-			if is {
-				select {
-				case loaded <- true:
-				default: // one that waits to be seen stands for both
-				}
-			}
-		})
+		tailed <- h.log.Tail(tailCtx, h.table, store.Hooks{Lost: h.lost, Loaded: h.phase.load, Asked: h.answers.note})
 	}()
 	defer func() { stopTail(); <-tailed }()
 
@@ -245,54 +238,10 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 		}
 		return nil
 	})
-	group.Go(func() error { return h.work(ctx, loaded, ready) })
+	group.Go(func() error { return h.work(ctx, ready) })
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return nil
-}
-
-// work waits for the table, makes the hub ready and runs the loops.
-func (h *Hub) work(ctx context.Context, loaded <-chan bool, ready func()) error {
-	h.started = h.config.Now()
-	if err := h.serveLoaded(ctx, loaded); err != nil {
-		return err
-	}
-	ready()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		for { // the table was lost and loaded again
-			if err := h.serveLoaded(ctx, loaded); err != nil {
-				return err
-			}
-		}
-	})
-	for _, loop := range h.loops() {
-		group.Go(func() error { return loop(ctx) })
-	}
-	return group.Wait()
-}
-
-// serveLoaded waits until the table is loaded, appends the marker of this
-// beginning, and lets requests in. A log that went on from an older copy is
-// told from the one before by that marker.
-func (h *Hub) serveLoaded(ctx context.Context, loaded <-chan bool) error {
-	select {
-	case <-loaded:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	rev, err := h.mark(ctx)
-	if err != nil {
-		return err
-	}
-	if err := h.table.WaitFor(ctx, rev); err != nil {
-		return err
-	}
-	if err := h.spaces.EnsureNamespace(ctx, key.Root, "default"); err != nil {
-		return err
-	}
-	h.ready.Store(true)
 	return nil
 }
 
@@ -322,18 +271,6 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 			NextProtos:     []string{"h2", "http/1.1"},
 		},
 	}, nil
-}
-
-// waitCommitted makes the table show everything that was acknowledged to
-// anybody before the call.
-func (h *Hub) waitCommitted(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, committedWait)
-	defer cancel()
-	rev, err := h.log.Committed(ctx)
-	if err != nil {
-		return err
-	}
-	return h.table.WaitFor(ctx, rev)
 }
 
 // observers shows changes to several.

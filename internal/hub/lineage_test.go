@@ -165,7 +165,9 @@ func (m *lineageModel) begin(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.write(key.Marker(name), value)
+	if row, _ := m.table.Get(key.Marker(name)); row == nil {
+		m.write(key.Marker(name), value)
+	}
 	m.tell(t)
 }
 
@@ -219,17 +221,28 @@ func TestLineageModel(t *testing.T) {
 				m.log.rev += rapid.Int64Range(1, 5).Draw(t, "revisions")
 				m.tell(t)
 			},
+			"full": func(*rapid.T) { m.full = true },
+			"room": func(t *rapid.T) {
+				m.full = false
+				m.begin(t)
+			},
 			"remember": func(*rapid.T) { m.remember() },
 			"compact": func(t *rapid.T) {
 				m.log.floor = max(m.log.floor, min(m.lineage.floor(m.log.rev-m.window), m.log.rev))
 			},
-			"restart": func(t *rapid.T) { m.start(t) },
-			"reload":  func(t *rapid.T) { m.load(t) },
-			"backup":  func(*rapid.T) { m.copies = append(m.copies, m.log.copy()) },
+			"restart": func(t *rapid.T) {
+				if m.full {
+					t.Skip("not before there is room for the marker")
+				}
+				m.start(t)
+			},
+			"reload": func(t *rapid.T) { m.load(t) },
+			"backup": func(*rapid.T) { m.copies = append(m.copies, m.log.copy()) },
 			"restore": func(t *rapid.T) {
 				if len(m.copies) == 0 {
 					t.Skip("no copy")
 				}
+				m.full = false
 				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
 				m.lives++
 				if rapid.Bool().Draw(t, "bump") {

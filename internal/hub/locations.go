@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -95,15 +96,16 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 		return h.forgetLocation(ctx, l)
 	}
 	open, seen := h.sessions.connected(l)
-	since := h.started
-	if seen.ended.After(since) {
-		since = seen.ended
+	away := false
+	if !open {
+		wait, err := h.grace(ctx, seen)
+		if err != nil {
+			return err
+		}
+		if away = wait <= 0; !away { // it has time to come back before anything is said
+			c.queue.AddAfter(string(l), wait)
+		}
 	}
-	wait := h.config.Disconnected - h.config.Now().Sub(since)
-	if !open && wait > 0 { // it has time to come back before anything is said
-		c.queue.AddAfter(string(l), wait)
-	}
-	away := !open && wait <= 0
 	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
 		if err := json.Unmarshal(object, &location); err != nil {
@@ -128,6 +130,28 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 		h.compatible(&st.Conditions, row, seen)
 		return location.Status, nil
 	})
+}
+
+// grace is how long a location without a session may still stay away before it is
+// declared lost: the time counts from when it could have come back.
+func (h *Hub) grace(ctx context.Context, seen lastSeen) (time.Duration, error) {
+	left := func() time.Duration {
+		since, _ := h.answers.state()
+		for _, t := range []time.Time{h.started, seen.ended} {
+			if t.After(since) {
+				since = t
+			}
+		}
+		return h.config.Disconnected - h.config.Now().Sub(since)
+	}
+	if wait := left(); wait > 0 {
+		return wait, nil
+	}
+	// Nobody can connect while the log is away, and nobody may have asked it.
+	if err := h.waitCommitted(ctx); err != nil {
+		return 0, errLater
+	}
+	return left(), nil
 }
 
 // forgetLocation deletes the enrolment and the reports of a location that is gone.

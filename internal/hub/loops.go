@@ -14,7 +14,6 @@ func (h *Hub) loops() []func(context.Context) error {
 	return []func(context.Context) error{
 		h.reports.run,
 		h.compactLoop,
-		h.markLoop,
 		h.spaceLoop,
 		h.namespaceLoop,
 		h.crdLoop,

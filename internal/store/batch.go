@@ -96,6 +96,9 @@ func (l *Log) transact(ctx context.Context, first string, txn []clientv3.Op, gua
 	for _, g := range guards {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(Prefix+g.Key), "=", g.CreateRev))
 	}
+	if err := l.reach.wait(ctx, true); err != nil {
+		return nil, err
+	}
 	r, err := l.client.Txn(ctx).If(conditions...).Then(txn...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys from %.200q on: %w", len(txn), first, err)

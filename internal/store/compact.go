@@ -209,8 +209,12 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	case now.Before(k.defragment):
 		return false, tight && !k.broken
 	}
+	if !k.log.copying.TryLock() { // it would wait for a backup, and all writes for it
+		return false, tight
+	}
 	begun := time.Now()
 	err := k.log.server.Server.Backend().Defrag()
+	k.log.copying.Unlock()
 	took := time.Since(begun)
 	k.log.defragmentations.note(took)
 	k.defragment, k.calm = time.Now().Add(max(minPace, paceFactor*took)), time.Now().Add(calmEvery)

@@ -38,7 +38,7 @@ func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd
 		return nil, nil, fmt.Errorf("make the log's directory: %w", err)
 	}
 	c := embed.NewConfig()
-	c.Name = "hub"
+	c.Name = memberName
 	c.Dir = dir
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil

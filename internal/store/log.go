@@ -13,11 +13,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -40,6 +44,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+const (
+	dialTimeout = 10 * time.Second
+	// aliveEvery is how often an external etcd that says nothing is asked whether it is
+	// there, and aliveTimeout for how long, before it counts as gone.
+	aliveEvery   = 10 * time.Second
+	aliveTimeout = 5 * time.Second
+)
+
 // Log is an open log. It is safe for concurrent use.
 type Log struct {
 	client *kubernetes.Client
@@ -50,22 +62,17 @@ type Log struct {
 	members          members
 	room             *room
 	history          *history
+	reach            *reach
+	// copying is held while the log is copied, or defragmented.
+	copying          sync.RWMutex
 	defragmentations durations
 }
 
 // Open opens the log; an embedded etcd is ready when it returns.
 func Open(ctx context.Context, config Config) (*Log, error) {
-	l := &Log{logger: config.Logger, quota: config.Quota, history: newHistory()}
+	l := &Log{logger: config.Logger, quota: config.Quota, history: newHistory(), reach: newReach()}
 	if len(config.Servers) > 0 {
-		c, err := clientv3.New(clientv3.Config{Endpoints: config.Servers, DialTimeout: 10 * time.Second, Context: ctx})
-		if err != nil {
-			return nil, fmt.Errorf("connect to etcd at %q: %w", config.Servers, err)
-		}
-		l.client = wrap(c)
-		if _, err := l.Committed(ctx); err != nil {
-			return nil, fmt.Errorf("read from etcd at %q: %w", config.Servers, err)
-		}
-		return l, l.openRoom(ctx)
+		return l, l.connect(ctx, config.Servers)
 	}
 	l.quota = cmp.Or(l.quota, DefaultQuota)
 	l.hardQuota = hardQuota(config.DataDir, l.quota)
@@ -78,6 +85,48 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// connect connects to an external etcd, and waits for it: it may be starting, too.
+func (l *Log) connect(ctx context.Context, servers []string) error {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: servers, Context: ctx, DialTimeout: dialTimeout,
+		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: dialBackoff(), MinConnectTimeout: dialTimeout})},
+		Logger:      etcdLogger(l.logger),
+	})
+	if err != nil {
+		return fmt.Errorf("connect to etcd at %q: %w", servers, err)
+	}
+	l.client = wrap(c)
+	for said := false; ; said = true {
+		err := l.tryRoom(ctx)
+		if err == nil {
+			return nil
+		}
+		if !said {
+			l.logger.Error("etcd can't be used yet, trying again", "servers", servers, "error", err)
+		}
+		select {
+		case <-time.After(retryTail):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("connect to etcd at %q: %w", servers, err), c.Close())
+		}
+	}
+}
+
+// dialBackoff is how often it is tried to reach an etcd that is away: gRPC's own is
+// up to two minutes.
+func dialBackoff() backoff.Config {
+	b := backoff.DefaultConfig
+	b.MaxDelay = aliveTimeout
+	return b
+}
+
+func (l *Log) tryRoom(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return l.openRoom(ctx)
 }
 
 // openRoom finds out how much room there is, and ends an alarm from before if there is
@@ -118,18 +167,60 @@ func (l *Log) Close() error {
 }
 
 // Committed is a revision that includes everything acknowledged before the
-// call, by any hub: the header of a linearizable read.
+// call, by any hub: the header of a linearizable read. It fails when the log turns
+// out to have lost what was there before, and waits while that is not known.
 func (l *Log) Committed(ctx context.Context) (int64, error) {
+	for {
+		switch err := l.reach.wait(ctx, true); {
+		case errors.Is(err, errAnew):
+		case err != nil:
+			return 0, err
+		default:
+			return l.revision(ctx)
+		}
+	}
+}
+
+// revision is Committed for the tail, which is to find out what the log is.
+func (l *Log) revision(ctx context.Context) (int64, error) {
+	life, known := l.reach.before()
 	r, err := l.client.Client.Get(ctx, Prefix+string(key.Markers)+"/", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
 	}
-	return r.Header.Revision, nil
+	return r.Header.Revision, l.reach.after(life, known, r.Header.Revision)
 }
+
+// Begin writes what marks a beginning, to a key that nobody else writes, and lets
+// everybody use the log again. It returns a revision at which it is there.
+func (l *Log) Begin(ctx context.Context, k string, value []byte) (rev int64, err error) {
+	if err := l.reach.wait(ctx, false); err != nil {
+		return 0, err
+	}
+	rev, _, err = l.put(ctx, k, value, 0)
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return 0, fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	l.Resume()
+	return rev, nil
+}
+
+// Resume lets everybody use the log again after its table was lost and loaded.
+func (l *Log) Resume() { l.reach.load() }
 
 // Put writes one key if it was last written at a revision (0: if it does not
 // exist). ok is false if it was not; rev is then the log's revision.
 func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	if err := l.reach.wait(ctx, true); err != nil {
+		return 0, false, err
+	}
+	return l.put(ctx, k, value, modRev)
+}
+
+func (l *Log) put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
 	r, err := l.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(Prefix+k), "=", modRev)).
 		Then(clientv3.OpPut(Prefix+k, string(value))).

@@ -4,19 +4,136 @@ import (
 	"context"
 	"errors"
 	"testing"
-
-	"orrery.dev/orrery/internal/table"
+	"testing/synctest"
+	"time"
 )
 
-// TestRestoredLogIsNoticed shows that a log that is behind what the table has
-// seen is not taken for its continuation.
-func TestRestoredLogIsNoticed(t *testing.T) {
+// TestVerify shows what of a log tells that it is another one than the table was made
+// from, also if it has come as far or farther, and also when it was compacted.
+func TestVerify(t *testing.T) {
 	l := open(t, t.TempDir())
-	ahead := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 20})
-	ahead.Reset(1000, nil)
-	if err := l.progress(t.Context(), ahead); err == nil || errors.Is(err, context.Canceled) {
-		t.Fatalf("a log at a lower revision than the table: %v", err)
+	put := func(k, value string, seen int64) int64 {
+		rev, ok, err := l.Put(t.Context(), k, []byte(value), seen)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return rev
 	}
+	a := put("a", "1", 0)
+	b := put("b", "1", 0)
+	bGone, err := l.Write(t.Context(), []Op{{Key: "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := put("c", "1", 0)
+	put("a", "2", a)
+	for _, one := range []struct {
+		name   string
+		anchor anchor
+		want   error
+	}{
+		{"nothing known", anchor{}, nil},
+		{"a put that others followed", anchor{key: "a", rev: a, value: []byte("1")}, nil},
+		{"a put", anchor{key: "c", rev: c, value: []byte("1")}, nil},
+		{"another value", anchor{key: "c", rev: c, value: []byte("2")}, errRestored},
+		{"another key", anchor{key: "d", rev: c, value: []byte("1")}, errRestored},
+		{"a later put of an older row", anchor{key: "c", rev: c + 1, value: []byte("1")}, errRestored},
+		{"a put of what is gone", anchor{key: "b", rev: b, value: []byte("1")}, nil},
+		{"a deletion", anchor{key: "b", rev: bGone, deletion: true}, nil},
+		{"a deletion of what is there", anchor{key: "c", rev: c + 1, deletion: true}, errRestored},
+		{"a later deletion", anchor{key: "b", rev: c, deletion: true}, errRestored},
+		{"a deletion of what never was", anchor{key: "d", rev: c, deletion: true}, errRestored},
+		{"the future", anchor{key: "c", rev: 1000, value: []byte("1")}, errRestored},
+	} {
+		if err := l.verify(t.Context(), one.anchor); !errors.Is(err, one.want) {
+			t.Errorf("%s: %v, want %v", one.name, err, one.want)
+		}
+	}
+	now := put("e", "1", 0)
+	if err := l.compact(t.Context(), now, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.verify(t.Context(), anchor{key: "c", rev: c, value: []byte("1")}); err != nil {
+		t.Errorf("a put in a compacted log: %v", err)
+	}
+	if err := l.verify(t.Context(), anchor{key: "c", rev: c + 1, value: []byte("2")}); !errors.Is(err, errRestored) {
+		t.Errorf("a put that is not in a compacted log: %v", err)
+	}
+	if err := l.verify(t.Context(), anchor{key: "c", rev: c + 1, deletion: true}); !errors.Is(err, errRestored) {
+		t.Errorf("a deletion that is not in a compacted log: %v", err)
+	}
+	if err := l.verify(t.Context(), anchor{key: "b", rev: bGone, deletion: true}); !errors.Is(err, errUnsure) {
+		t.Errorf("a deletion in a compacted log: %v", err)
+	}
+}
+
+// TestNobodyFallsBack shows that an answer of a revision that is below one that was
+// seen before the question is noticed, and no other.
+func TestNobodyFallsBack(t *testing.T) {
+	r := newReach()
+	life, known := r.before()
+	if err := r.after(life, known, 10); err != nil {
+		t.Fatal(err)
+	}
+	life, known = r.before()
+	if err := errors.Join(r.after(life, known, 12), r.after(life, known, 11)); err != nil {
+		t.Fatalf("answers that passed each other: %v", err)
+	}
+	life, known = r.before()
+	if err := r.after(life, known, 11); !errors.Is(err, errRestored) {
+		t.Fatalf("a log that went back: %v", err)
+	}
+	select {
+	case <-r.check:
+	default:
+		t.Error("nobody is woken")
+	}
+	r.renew()
+	if err := r.after(life, known, 3); err != nil {
+		t.Fatalf("an answer of the log before: %v", err)
+	}
+}
+
+// TestLogIsShut shows that nobody writes while it is not known what the log is, and
+// that what goes by the table from before is not written at all.
+func TestLogIsShut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReach()
+		if err := r.wait(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		r.unlink()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.wait(short, true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("without a connection: %v", err)
+		}
+		r.link(0)
+		if !r.unlinked {
+			t.Fatal("a look from before the connection was lost counts")
+		}
+		r.unload()
+		write, begin := make(chan error, 1), make(chan error, 1)
+		go func() { write <- r.wait(t.Context(), true) }()
+		go func() { begin <- r.wait(t.Context(), false) }()
+		synctest.Wait()
+		if len(write) > 0 || len(begin) > 0 {
+			t.Fatal("a log that is not known is written to")
+		}
+		r.renew()
+		r.link(1)
+		if err := <-begin; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(write) > 0 && !errors.Is(<-write, errAnew) {
+			t.Fatal("what was to be written to the log before is written to this one")
+		}
+		r.load()
+		if err := r.wait(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestGuards shows that a batch is written only while what it depends on is there.

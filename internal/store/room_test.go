@@ -43,11 +43,7 @@ func keepLog(t *testing.T, dir string, quota int64) *kept {
 	tailed := make(chan struct{})
 	go func() {
 		defer close(tailed)
-		_ = l.Tail(ctx, to, func(is bool) {
-			if is {
-				close(loaded)
-			}
-		})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
 	}()
 	<-loaded
 	go func() {

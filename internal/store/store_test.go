@@ -32,11 +32,7 @@ func tail(t *testing.T, l *Log) *table.Table {
 	done, loaded := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, func(is bool) {
-			if is {
-				close(loaded)
-			}
-		})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	select {

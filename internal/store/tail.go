@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sort"
 	"time"
 
@@ -26,28 +27,39 @@ const (
 	loadPage = 1000
 	// retryTail is how long a tail that lost its watch waits before it reloads.
 	retryTail = time.Second
-	// idleProgress is how often an idle tail asks how far the log is, which
-	// matters when other users of the same etcd raise its revision.
-	idleProgress = 5 * time.Second
+	// checkEvery is how often the tail of an external log asks how far it is, which
+	// matters when other users of the same etcd raise its revision, and whether it is
+	// still the same.
+	checkEvery = 5 * time.Second
+	// loadTimeout bounds how long a load may take, and checkTimeout a check.
+	loadTimeout  = 10 * time.Minute
+	checkTimeout = 10 * time.Second
 )
 
 // Tail keeps a table equal to the log until the context ends. The table is
 // loaded as of the oldest revision that the log still has, and the rest replayed,
 // so that readers can resume across a restart of the hub, and the last change
-// of the log is known also if it was a deletion. loaded(true) is called when the
-// table has reached the log's revision.
+// of the log is known also if it was a deletion.
 //
-// When the watch is lost, or the log turns out to be behind the table because
-// an older copy of it was restored, loaded(false) is called, the table is
-// loaded anew and its subscriptions expire: nothing is skipped in silence.
-func (l *Log) Tail(ctx context.Context, to Applier, loaded func(bool)) error {
+// When the watch is lost, or the log is not the one any more that the table was
+// made from because an older copy of it was restored, the table is loaded anew and
+// its subscriptions expire: nothing is skipped in silence. From lost until the
+// caller opens the log again nobody can use it.
+func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
+	connected := make(chan struct{})
+	watching, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(connected)
+		l.watchConnection(watching)
+	}()
+	defer func() { stop(); <-connected }()
+	t := &tailer{log: l, to: to, hooks: hooks}
 	for {
-		err := l.tailOnce(ctx, to, func() { loaded(true) })
+		err := t.once(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		loaded(false)
-		l.logger.Error("lost the tail of the log, reloading", "revision", to.Rev(), "error", err)
+		t.lost(ctx, err)
 		select {
 		case <-time.After(retryTail):
 		case <-ctx.Done():
@@ -56,34 +68,62 @@ func (l *Log) Tail(ctx context.Context, to Applier, loaded func(bool)) error {
 	}
 }
 
-func (l *Log) tailOnce(ctx context.Context, to Applier, loaded func()) error {
+// Hooks are told how the tail is getting on, by its goroutine.
+type Hooks struct {
+	// Lost is called when the table is not equal to the log for now. restored says that
+	// the log is another one than the table was made from; it may be called twice.
+	Lost func(restored bool)
+	// Loaded is called when the table has reached the log's revision.
+	Loaded func()
+	// Asked is called whenever an external log was looked at, with what came of it.
+	Asked func(error)
+}
+
+// tailer is the state of Tail.
+type tailer struct {
+	log   *Log
+	to    Applier
+	hooks Hooks
+	// anchor is the newest change that the table has; down says that the table is lost.
+	anchor anchor
+	down   bool
+	// checked is the log's revision when it was last looked at.
+	checked int64
+}
+
+// lost closes the log, once until it is loaded again.
+func (t *tailer) lost(ctx context.Context, err error) {
+	t.log.reach.unload()
+	restored := errors.Is(err, errRestored)
+	if restored {
+		t.anchor = anchor{}
+	}
+	if restored || !t.down {
+		t.hooks.Lost(restored)
+	}
+	level := slog.LevelError
+	if t.down { // it was said
+		level = slog.LevelDebug
+	}
+	t.log.logger.Log(ctx, level, "lost the tail of the log, reloading", "revision", t.to.Rev(), "error", err)
+	t.down = true
+}
+
+// once loads the table and follows the log until that fails.
+func (t *tailer) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	now, err := l.Committed(ctx)
+	now, err := t.load(ctx)
 	if err != nil {
 		return err
 	}
-	from, err := l.oldest(ctx, now)
-	if err != nil {
-		return err
-	}
-	state, err := l.load(ctx, from)
-	if err != nil {
-		return err
-	}
-	to.Reset(from, state)
-	l.history.reset(from)
-	if from == now {
-		loaded()
-		loaded = nil
-	}
-	watch := l.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(from+1))
-	idle := time.NewTicker(idleProgress)
-	defer idle.Stop()
-	for {
-		if loaded != nil && to.Rev() >= now {
-			loaded()
-			loaded = nil
+	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for loading := true; ; {
+		if loading && t.to.Rev() >= now {
+			loading, t.down = false, false
+			t.hooks.Loaded()
 		}
 		select {
 		case r, ok := <-watch:
@@ -91,43 +131,99 @@ func (l *Log) tailOnce(ctx context.Context, to Applier, loaded func()) error {
 				return errors.New("watch ended")
 			}
 			if err := r.Err(); err != nil {
-				return fmt.Errorf("watch the log from revision %d: %w", to.Rev()+1, err)
+				return fmt.Errorf("watch the log from revision %d: %w", t.to.Rev()+1, err)
 			}
-			if err := l.applyEvents(to, r); err != nil {
+			if err := t.apply(r); err != nil {
 				return err
 			}
-		case <-idle.C:
-			if l.server != nil { // nobody else writes here
+		case <-t.log.reach.check:
+			links := t.log.reach.linked()
+			if err := t.check(ctx, true); t.other(err) {
+				return err
+			} else if err != nil { // it is away; the watch goes on by itself when it is back
+				time.AfterFunc(retryTail, t.log.reach.ask)
+			} else {
+				t.log.reach.link(links)
+			}
+		case <-tick.C:
+			if t.log.server != nil { // nobody else writes here, and it can't be replaced
 				continue
 			}
-			if err := l.progress(ctx, to); err != nil {
+			if err := t.check(ctx, false); t.other(err) {
 				return err
 			}
 		}
 	}
 }
 
-// progress asks how far the log is, which must not be behind the table.
-func (l *Log) progress(ctx context.Context, to Applier) error {
-	seen := to.Rev()
-	rev, err := l.Committed(ctx)
+// other says that a check did not find the log that the table was made from.
+func (t *tailer) other(err error) bool {
+	return errors.Is(err, errRestored) || errors.Is(err, errUnsure)
+}
+
+// load makes the table that of the oldest revision, and returns the newest.
+func (t *tailer) load(ctx context.Context) (now int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	l := t.log
+	l.reach.renew()
+	links := l.reach.linked()
+	if now, err = l.revision(ctx); err != nil {
+		return 0, err
+	}
+	from, err := l.oldest(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	state, err := l.load(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	// Asked after all was read: what it was read from is what is asked about.
+	if err := l.verify(ctx, t.anchor); err != nil && !errors.Is(err, errUnsure) {
+		return 0, err
+	}
+	l.reach.link(links)
+	t.to.Reset(from, state)
+	l.history.reset(from)
+	t.anchor.loaded(state)
+	return now, nil
+}
+
+// check looks whether the log is the one that the table was made from, if it was
+// written to since the last time, and asks how far it is.
+func (t *tailer) check(ctx context.Context, always bool) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	seen := t.to.Rev()
+	rev, err := t.log.revision(ctx)
+	t.hooks.Asked(err)
 	if err != nil {
 		return err
 	}
 	if rev < seen {
-		return fmt.Errorf("the log is at revision %d, the table has seen %d: the log was restored", rev, seen)
+		return fmt.Errorf("%w: it is at revision %d, the table has seen %d", errRestored, rev, seen)
 	}
-	if err := l.client.RequestProgress(ctx); err != nil {
+	if always || rev != t.checked {
+		if err := t.log.verify(ctx, t.anchor); err != nil {
+			return err
+		}
+		t.checked = rev
+	}
+	if t.log.server != nil {
+		return nil
+	}
+	if err := t.log.client.RequestProgress(ctx); err != nil {
 		return fmt.Errorf("ask for the log's progress: %w", err)
 	}
 	return nil
 }
 
-// applyEvents hands over the events of a response one revision at a time; etcd
+// apply hands over the events of a response one revision at a time; etcd
 // never splits a revision over two responses of a watch that is not fragmented.
-func (l *Log) applyEvents(to Applier, r clientv3.WatchResponse) error {
+func (t *tailer) apply(r clientv3.WatchResponse) error {
 	if r.IsProgressNotify() {
-		to.Progress(r.Header.Revision)
+		t.to.Progress(r.Header.Revision)
 		return nil
 	}
 	events := r.Events
@@ -143,10 +239,11 @@ func (l *Log) applyEvents(to Applier, r clientv3.WatchResponse) error {
 				updates[i].Value = nil
 			}
 		}
-		if err := to.Apply(rev, updates); err != nil {
+		if err := t.to.Apply(rev, updates); err != nil {
 			return err
 		}
-		l.history.add(rev, events[:n])
+		t.anchor.note(updates[n-1], rev)
+		t.log.history.add(rev, events[:n])
 		events = events[n:]
 	}
 	return nil

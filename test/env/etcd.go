@@ -4,41 +4,62 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
 // Etcd is an etcd process, for a hub whose log is not in its own process.
+// Process.Kill and Process.Stop end it; it can then be started again.
 type Etcd struct {
 	*Process
 	// URL is where clients reach it, without TLS.
 	URL string
+
+	t    T
+	dir  string
+	peer string
+	args []string
 }
 
 // StartEtcd returns an empty etcd, with further flags, that is ready.
 func StartEtcd(t T, args ...string) *Etcd {
 	t.Helper()
 	dir := t.TempDir()
-	p := newProcess(t, "etcd", "etcd", dir)
-	return &Etcd{Process: p, URL: runEtcd(t, p, dir, args...)}
+	e := newEtcd(t, newProcess(t, "etcd", "etcd", dir), dir, args...)
+	e.Start()
+	return e
 }
 
 // runEtcd starts an etcd below dir with further flags, waits until it is healthy and returns its URL.
 func runEtcd(t T, p *Process, dir string, args ...string) string {
 	t.Helper()
-	client, peer := "http://"+address(t), "http://"+address(t)
-	p.start(append([]string{
-		"--name=test", "--data-dir=" + filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer,
-	}, args...)...)
-	Eventually(t, startTimeout, func() error {
-		if !p.Running() {
-			t.Fatalf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, tail(p.stderr))
+	e := newEtcd(t, p, dir, args...)
+	e.Start()
+	return e.URL
+}
+
+func newEtcd(t T, p *Process, dir string, args ...string) *Etcd {
+	t.Helper()
+	return &Etcd{Process: p, URL: "http://" + address(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + address(t), args: args}
+}
+
+// Start starts etcd, also after Kill or Stop, and waits until it is healthy.
+func (e *Etcd) Start() {
+	e.t.Helper()
+	e.start(append([]string{
+		"--name=test", "--data-dir=" + e.dir, "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=" + e.URL, "--advertise-client-urls=" + e.URL,
+		"--listen-peer-urls=" + e.peer, "--initial-advertise-peer-urls=" + e.peer, "--initial-cluster=test=" + e.peer,
+	}, e.args...)...)
+	Eventually(e.t, startTimeout, func() error {
+		if !e.Running() {
+			e.t.Fatalf("%s ended: %s\n%s", e.name, e.cmd.ProcessState, tail(e.stderr))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, client+"/health", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/health", nil)
 		if err != nil {
 			return err
 		}
@@ -54,5 +75,32 @@ func runEtcd(t T, p *Process, dir string, args ...string) string {
 		}
 		return nil
 	})
-	return client
+}
+
+// Restore puts a snapshot in the place of the data of an etcd that does not run, by
+// etcd's own command and with its further flags.
+func (e *Etcd) Restore(snapshot string, args ...string) {
+	e.t.Helper()
+	if e.Running() {
+		e.t.Fatalf("restore %s: it is running", e.name)
+	}
+	if err := os.RemoveAll(e.dir); err != nil {
+		e.t.Fatalf("restore %s: %v", e.name, err)
+	}
+	Command{Binary: "etcdutl", Args: append([]string{"snapshot", "restore", snapshot, "--data-dir", e.dir,
+		"--name=test", "--initial-cluster=test=" + e.peer, "--initial-advertise-peer-urls=" + e.peer}, args...)}.Run(e.t)
+}
+
+// WithoutClients runs etcd at another URL while f runs: those who use it don't see it.
+func (e *Etcd) WithoutClients(f func(url string)) {
+	e.t.Helper()
+	url := e.URL
+	e.URL = "http://" + address(e.t)
+	e.Start()
+	f(e.URL)
+	e.Signal(syscall.SIGTERM) // which it ends by
+	if _, ended := e.Wait(10 * time.Second); !ended {
+		e.t.Fatalf("stop %s: it was still running after 10s", e.name)
+	}
+	e.URL = url
 }

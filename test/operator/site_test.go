@@ -39,9 +39,9 @@ type site struct {
 	file  string // kubeconfig of the space
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, hubArgs ...string) *site {
 	t.Helper()
-	w := world.New(t, "--heartbeat", "1s", "--disconnected-after", "3s")
+	w := world.New(t, append(hubArgs, "--heartbeat", "1s", "--disconnected-after", "3s")...)
 	s := &site{World: w, t: t, file: w.AddSpace(spaceName)}
 	s.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
 	s.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: goods}}`)

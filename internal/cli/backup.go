@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/internal/store"
+)
+
+func newHubBackup() *cobra.Command {
+	c := newConnection(false)
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the log of a running hub to a file",
+		Long: `Copy the log of a running hub to a file, as it is at one revision; the hub goes
+on meanwhile. The file is an etcd snapshot, also of an external etcd. It has all
+Secrets of all spaces, so only its owner may read it. FILE is replaced when the
+copy is whole.
+
+The authority of the hub, ca.crt and ca.key in its data directory, is not in it:
+copy these files once.
+` + exitCodes,
+		Example: `  orrery hub backup orrery.db --kubeconfig /var/lib/orrery/admin.kubeconfig`,
+		Args:    want(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := c.open("")
+			if err != nil {
+				return err
+			}
+			size, err := h.backup(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			cmd.Printf("%s: %d bytes\n", args[0], size)
+			return nil
+		},
+	}
+	c.addFlags(cmd.Flags())
+	return cmd
+}
+
+// backup puts a copy of the log in the place of a file when it is whole.
+func (h *hubClient) backup(ctx context.Context, file string) (size int64, err error) {
+	from, err := h.rest.Get().AbsPath("/admin/v1/backup").Timeout(0).Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	dir := filepath.Dir(file)
+	part, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // for its owner only
+	if err != nil {
+		return 0, fmt.Errorf("make the backup: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, part.Close(), os.Remove(part.Name()))
+		}
+	}()
+	if size, err = io.Copy(part, from); err != nil {
+		return 0, fmt.Errorf("receive the backup: %w", err)
+	}
+	if err = store.CheckBackup(part); err != nil {
+		return 0, err
+	}
+	if err = part.Sync(); err != nil {
+		return 0, fmt.Errorf("write the backup: %w", err)
+	}
+	if err = os.Rename(part.Name(), file); err != nil {
+		return 0, fmt.Errorf("write the backup: %w", err)
+	}
+	if closed := part.Close(); closed != nil {
+		return 0, fmt.Errorf("write the backup: %w", closed)
+	}
+	return size, store.SyncDir(dir)
+}
+
+func newHubRestore(streams genericiooptions.IOStreams) *cobra.Command {
+	dir := ""
+	cmd := &cobra.Command{
+		Use:   "restore FILE --data-dir DIR",
+		Short: "Make the log of a hub that does not run from a backup",
+		Long: `Make the embedded log of a hub from a backup, in a data directory that has none:
+move DIR/etcd away first, and put ca.crt and ca.key there if they are lost. Then
+start the hub. Agents hold back what they can't prove until their locations are
+accepted: see "orrery location accept --help".
+
+The revisions of the log go on far above those of the copy, so that none means
+two things. A snapshot for an external etcd is restored by etcdutl instead.
+` + exitCodes,
+		Example: `  mv /var/lib/orrery/etcd /var/lib/orrery/etcd.old
+  orrery hub restore orrery.db --data-dir /var/lib/orrery`,
+		Args: want(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dir == "" {
+				return badUsage(cmd, "no --data-dir given")
+			}
+			logger, err := newLogger(streams.ErrOut, "warn")
+			if err != nil {
+				return err
+			}
+			if err := store.Restore(args[0], dir, logger); err != nil {
+				return err
+			}
+			cmd.Printf("restored: start the hub on %s\n", dir)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data-dir", "", "data directory of the hub")
+	return cmd
+}

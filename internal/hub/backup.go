@@ -1,0 +1,59 @@
+package hub
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// backupPath is where an administrator gets a copy of the log. It has all Secrets.
+	backupPath = "/admin/v1/backup"
+	// backupTimeout bounds how long a copy may take: etcd keeps what it is about.
+	backupTimeout = time.Hour
+)
+
+// serveBackup sends a snapshot of the log, one at a time. Its end has a checksum: what
+// breaks off before is no backup.
+func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		return
+	}
+	if !h.copying.TryLock() {
+		h.refuse(w, r, apierrors.NewTooManyRequests("another backup is being made", 10))
+		return
+	}
+	defer h.copying.Unlock()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	out := &patientWriter{w: w, control: http.NewResponseController(w), end: time.Now().Add(backupTimeout)}
+	if err := h.log.Backup(r.Context(), out); err != nil {
+		h.config.Logger.Warn("backup ended", "error", err)
+		if !out.begun {
+			h.refuse(w, r, err)
+			return
+		}
+		panic(http.ErrAbortHandler) // the client is to see that this is not the end
+	}
+}
+
+// patientWriter lets a client take its time for each part, but not for all of it.
+type patientWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	end     time.Time
+	begun   bool
+}
+
+func (p *patientWriter) Write(b []byte) (int, error) {
+	now := time.Now()
+	if now.After(p.end) {
+		return 0, errors.New("the client has taken too long")
+	}
+	// What has no deadlines, as in tests, goes without.
+	_ = p.control.SetWriteDeadline(now.Add(sendTimeout))
+	p.begun = true
+	return p.w.Write(b)
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+)
+
+const (
+	// memberName and memberURL are what an embedded etcd, which listens nowhere, is
+	// called in its own files.
+	memberName = "hub"
+	memberURL  = "http://localhost:2380"
+	// clusterToken is etcd's default.
+	clusterToken = "etcd-cluster"
+	// RevisionBump is by how much a restored log is counted further than its copy: by
+	// more than was written since, so that no revision means two things to a client.
+	RevisionBump = 1_000_000_000
+	// sector is what an etcd snapshot without its checksum is a multiple of.
+	sector = 512
+)
+
+// Backup writes a snapshot of the log, of one revision, with a checksum at its end.
+// Writes go on meanwhile.
+func (l *Log) Backup(ctx context.Context, to io.Writer) error {
+	// A defragmentation would wait for the end, and all writes for that.
+	l.copying.RLock()
+	defer l.copying.RUnlock()
+	if l.server != nil {
+		return l.copyBackend(to)
+	}
+	from, err := l.client.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("make a snapshot of the log: %w", err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, from.Close()); err != nil {
+		return fmt.Errorf("copy the log: %w", err)
+	}
+	return nil
+}
+
+// copyBackend writes what an embedded etcd would send.
+func (l *Log) copyBackend(to io.Writer) error {
+	from, sum := l.server.Server.Backend().Snapshot(), sha256.New()
+	_, err := from.WriteTo(io.MultiWriter(to, sum))
+	if err := errors.Join(err, from.Close()); err != nil {
+		return fmt.Errorf("copy the log: %w", err)
+	}
+	if _, err := to.Write(sum.Sum(nil)); err != nil {
+		return fmt.Errorf("copy the log: %w", err)
+	}
+	return nil
+}
+
+// CheckBackup reads a snapshot and fails if it is not whole.
+func CheckBackup(from io.ReadSeeker) error {
+	size, err := from.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
+	if size%sector != sha256.Size || size <= sha256.Size {
+		return fmt.Errorf("the backup is not whole: %d bytes without a checksum at their end", size)
+	}
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, from, size-sha256.Size); err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
+	var want [sha256.Size]byte
+	if _, err := io.ReadFull(from, want[:]); err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
+	if [sha256.Size]byte(sum.Sum(nil)) != want {
+		return errors.New("the backup is damaged: its checksum is another")
+	}
+	return nil
+}
+
+// Restore makes the embedded log of a data directory, which must have none, from a
+// snapshot. A restore that is interrupted leaves none.
+func Restore(file, dataDir string, logger *slog.Logger) (err error) {
+	lock, err := LockDir(dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	dir := filepath.Join(dataDir, "etcd")
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(fmt.Errorf("%q is there already: move it away first", dir), err)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("open the backup: %w", err)
+	}
+	if err := errors.Join(CheckBackup(f), f.Close()); err != nil {
+		return err
+	}
+	part := dir + ".restoring"
+	if err := os.RemoveAll(part); err != nil {
+		return fmt.Errorf("remove what another restore has left: %w", err)
+	}
+	if err := snapshot.NewV3(etcdLogger(logger)).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, OutputDataDir: part, Name: memberName,
+		PeerURLs: []string{memberURL}, InitialCluster: memberName + "=" + memberURL, InitialClusterToken: clusterToken,
+		RevisionBump: RevisionBump, MarkCompacted: true,
+	}); err != nil {
+		return fmt.Errorf("restore the log from %q: %w", file, err)
+	}
+	if err := os.Rename(part, dir); err != nil {
+		return fmt.Errorf("restore the log: %w", err)
+	}
+	return SyncDir(dataDir)
+}
+
+// SyncDir makes sure that what was renamed in a directory stays so.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %q: %w", dir, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %q: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+var (
+	// errRestored says that the log is not the one that the table was made from: an
+	// older copy took its place.
+	errRestored = errors.New("the log was restored")
+	// errUnsure says that the log does not show any more whether it is the one that
+	// the table was made from.
+	errUnsure = errors.New("the log has forgotten whether it was restored")
+	// errAnew says that a write goes by a table that was replaced meanwhile.
+	errAnew = errors.New("the log was loaded anew meanwhile")
+)
+
+// anchor is the newest change that the table has of the log. A log that has it went
+// on from there; one that was restored has something else at its revision, also if
+// it has passed that meanwhile. It belongs to the tail's goroutine.
+type anchor struct {
+	key      string
+	rev      int64
+	value    []byte
+	deletion bool
+}
+
+func (a *anchor) note(u table.Update, rev int64) {
+	*a = anchor{key: u.Key, rev: rev, value: u.Value, deletion: u.Value == nil}
+}
+
+// loaded takes the newest row of a state.
+func (a *anchor) loaded(state []table.Update) {
+	*a = anchor{}
+	for _, u := range state {
+		if u.ModRev > a.rev {
+			a.note(u, u.ModRev)
+		}
+	}
+}
+
+func (a *anchor) is(kv *mvccpb.KeyValue) bool {
+	return kv.ModRevision == a.rev && bytes.Equal(kv.Value, a.value)
+}
+
+// verify fails with errRestored unless the log still has the newest change that the
+// table has of it.
+func (l *Log) verify(ctx context.Context, a anchor) error {
+	if a.rev == 0 {
+		return nil
+	}
+	kv, err := l.getAt(ctx, a.key, a.rev)
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return l.verifyNow(ctx, a)
+	case err != nil:
+		return err
+	case !a.deletion && kv != nil && a.is(kv):
+		return nil
+	case !a.deletion || kv != nil:
+		return fmt.Errorf("%w: another change was made at revision %d", errRestored, a.rev)
+	}
+	kv, err = l.getAt(ctx, a.key, a.rev-1)
+	if err == nil && kv == nil {
+		return fmt.Errorf("%w: another change was made at revision %d", errRestored, a.rev)
+	}
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return nil
+	}
+	return err
+}
+
+// verifyNow is verify of a change whose revision can't be read at any more.
+func (l *Log) verifyNow(ctx context.Context, a anchor) error {
+	kv, err := l.getAt(ctx, a.key, 0)
+	switch {
+	case err != nil:
+		return err
+	case kv != nil && !a.deletion && a.is(kv):
+		return nil
+	case kv != nil && kv.ModRevision <= a.rev:
+		return fmt.Errorf("%w: what was changed at revision %d was not", errRestored, a.rev)
+	}
+	return errUnsure
+}
+
+// getAt reads a key as of a revision (0: now); nil if it is not there.
+func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue, error) {
+	r, err := l.client.Client.Get(ctx, Prefix+k, clientv3.WithRev(rev))
+	if errors.Is(err, rpctypes.ErrFutureRev) {
+		return nil, fmt.Errorf("%w: it has not come to revision %d", errRestored, rev)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q at revision %d: %w", k, rev, err)
+	}
+	if len(r.Kvs) == 0 {
+		return nil, nil
+	}
+	return r.Kvs[0], nil
+}
+
+// reach is how far the log was seen to be, which it can't fall behind, and whether
+// it may be used. It is safe for concurrent use.
+type reach struct {
+	// check wakes the tail to look whether the log is still the one it was.
+	check chan struct{}
+
+	mu sync.Mutex
+	// life counts how often the table was loaded.
+	life int
+	rev  int64
+	// unlinked says that the connection was lost since the log was last looked at,
+	// unloaded that the table is. links counts lost connections.
+	unlinked, unloaded bool
+	links              int
+	// changed is closed and replaced when one of them ends.
+	changed chan struct{}
+}
+
+func newReach() *reach {
+	return &reach{check: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// before is what is known before a request.
+func (r *reach) before() (life int, rev int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.life, r.rev
+}
+
+// after judges the revision of an answer to a request by what was known before it.
+func (r *reach) after(life int, known, rev int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if life != r.life {
+		return nil
+	}
+	if rev < known {
+		r.ask()
+		return fmt.Errorf("%w: it is at revision %d, and was at %d", errRestored, rev, known)
+	}
+	r.rev = max(r.rev, rev)
+	return nil
+}
+
+// ask wakes the tail.
+func (r *reach) ask() {
+	select {
+	case r.check <- struct{}{}:
+	default:
+	}
+}
+
+// renew forgets how far the log was: another may have taken its place.
+func (r *reach) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.life, r.rev = r.life+1, 0
+}
+
+// unlink notes that the connection was lost.
+func (r *reach) unlink() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unlinked = true
+	r.links++
+}
+
+// linked is how many connections were lost before a look at the log, which link then
+// says to have been good.
+func (r *reach) linked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.links
+}
+
+func (r *reach) link(links int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if links == r.links {
+		r.unlinked = false
+		r.wake()
+	}
+}
+
+// unload notes that the table is lost, load that it is there.
+func (r *reach) unload() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unloaded = true
+}
+
+func (r *reach) load() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unloaded = false
+	r.wake()
+}
+
+func (r *reach) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// wait returns when the log is known to be the one that it was, and, if loaded, the
+// table to show it. It fails if the table was loaded anew meanwhile: what the caller
+// is about to do goes by the one before.
+func (r *reach) wait(ctx context.Context, loaded bool) error {
+	first := -1
+	for {
+		r.mu.Lock()
+		life, shut, changed := r.life, r.unlinked || loaded && r.unloaded, r.changed
+		r.mu.Unlock()
+		if first < 0 {
+			first = life
+		}
+		switch {
+		case loaded && first != life:
+			return errAnew
+		case !shut:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the log: %w", ctx.Err())
+		}
+	}
+}
+
+// watchConnection keeps the log from being used when the connection to an external
+// etcd is lost, until the tail has looked at it: no copy is restored below a running
+// etcd, so a lost connection comes first.
+func (l *Log) watchConnection(ctx context.Context) {
+	conn := l.client.ActiveConnection()
+	if conn == nil {
+		return
+	}
+	for state := conn.GetState(); conn.WaitForStateChange(ctx, state); {
+		was := state
+		if state = conn.GetState(); was == connectivity.Ready {
+			l.reach.unlink()
+		}
+		switch state {
+		case connectivity.Ready:
+			l.reach.ask()
+		case connectivity.Idle:
+			conn.Connect()
+		}
+	}
+}
