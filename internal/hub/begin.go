@@ -221,6 +221,23 @@ func (h *Hub) begin(ctx context.Context) error {
 	return h.spaces.EnsureNamespace(ctx, key.Root, "default")
 }
 
+// leaveTrace writes the hub's marker again if the log would not show how far it
+// reached once history up to a revision is forgotten. A quiet log is not written to.
+func (h *Hub) leaveTrace(ctx context.Context, floor int64) error {
+	marker, hides := h.lineage.hides(floor)
+	if !hides {
+		return nil
+	}
+	row, _ := h.table.Get(key.Marker(marker))
+	if row == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, committedWait)
+	defer cancel()
+	_, _, err := h.log.Put(ctx, row.Key, row.Value, row.ModRev)
+	return err
+}
+
 // waitCommitted makes the table show everything that was acknowledged to
 // anybody before the call.
 func (h *Hub) waitCommitted(ctx context.Context) error {

@@ -53,6 +53,10 @@ type lineage struct {
 	all []hubMarker // by revision; one that is not in the log yet is last
 	// loaded says that the state has been shown since the last Reset.
 	loaded bool
+	// base is the revision of that state: what was deleted up to it left no trace.
+	base int64
+	// shown is the newest revision of which a row is left.
+	shown int64
 	// foreign says that the log may not be the one that this process wrote to, until
 	// a marker says where that one ended.
 	foreign bool
@@ -65,7 +69,7 @@ func (l *lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.rev > 0 || l.foreign })
-	l.loaded = false
+	l.loaded, l.shown = false, 0
 }
 
 // Observe notes the markers among the changes of a revision, and that the log
@@ -92,12 +96,16 @@ func (l *lineage) Observe(rev int64, changes []table.Change) {
 	slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
 	if l.loaded {
 		l.reaches(rev)
-		return
+	} else {
+		l.base = rev
+	}
+	for _, ch := range changes {
+		if ch.Cur != nil && !ch.SameEntry() {
+			l.shown = max(l.shown, ch.Cur.ModRev)
+			l.reaches(ch.Cur.ModRev) // of a whole state each row shows when it was written
+		}
 	}
 	l.loaded = true
-	for _, ch := range changes { // a whole state: each row shows when it was written
-		l.reaches(ch.Cur.ModRev)
-	}
 }
 
 func markerOf(name string, row *table.Row, seen int64) hubMarker {
@@ -211,9 +219,7 @@ func (l *lineage) spans(marker string, now int64) []wire.Revisions {
 func (l *lineage) at(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if last := l.last(); last > 0 {
-		rev = min(rev, last)
-	}
+	rev = min(rev, max(l.last(), l.base))
 	if i := l.find(rev); i >= 0 {
 		marker = l.all[i].name
 	}
@@ -229,10 +235,17 @@ func (l *lineage) continuous(marker string, rev int64) bool {
 	return slices.ContainsFunc(l.spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
 }
 
-// floor is how far history up to a revision may be forgotten: the last change stays,
-// since a deletion leaves no other trace of how far the log reached.
-func (l *lineage) floor(rev int64) int64 {
+// hides says whether the log would not show any more how far it reached if history
+// up to a revision were forgotten: a deletion that nothing followed leaves no trace.
+// marker is one in the log that can be written again then.
+func (l *lineage) hides(floor int64) (marker string, hides bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return min(rev, l.last()-1)
+	for _, m := range l.all {
+		if m.rev > 0 {
+			marker = m.name
+		}
+	}
+	last := l.last()
+	return marker, marker != "" && floor >= last && last > l.shown
 }

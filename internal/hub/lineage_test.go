@@ -118,6 +118,7 @@ type lineageModel struct {
 	table    *table.Table
 	lineage  *lineage
 	ids      int
+	names    int
 	lives    int
 	full     bool // there is room for deletions only
 	window   int64
@@ -161,7 +162,8 @@ func (m *lineageModel) load(t *rapid.T) {
 }
 
 func (m *lineageModel) begin(t *rapid.T) {
-	name, value, err := m.lineage.begin(fmt.Sprint("marker-", m.ids), time.Unix(0, 0))
+	m.names++
+	name, value, err := m.lineage.begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +183,11 @@ func (m *lineageModel) start(t *rapid.T) {
 // remember is an agent's mark.
 func (m *lineageModel) remember() {
 	marker, rev := m.lineage.at(m.table.Rev())
-	m.memories = append(m.memories, memory{marker, rev, m.log.history(m.log.rev), m.lives})
+	life := m.lives
+	if m.full { // without a marker of its own a hub may have to say less than it knows
+		life = -1
+	}
+	m.memories = append(m.memories, memory{marker, rev, m.log.history(m.log.rev), life})
 }
 
 // check compares what the hub takes for proven with what the log and its copies hold.
@@ -228,7 +234,7 @@ func TestLineageModel(t *testing.T) {
 			},
 			"remember": func(*rapid.T) { m.remember() },
 			"compact": func(t *rapid.T) {
-				m.log.floor = max(m.log.floor, min(m.lineage.floor(m.log.rev-m.window), m.log.rev))
+				m.compact(t, rapid.Int64Range(0, m.window).Draw(t, "kept"))
 			},
 			"restart": func(t *rapid.T) {
 				if m.full {
@@ -262,6 +268,19 @@ func TestLineageModel(t *testing.T) {
 		}
 		t.Repeat(steps)
 	})
+}
+
+// compact forgets history but the newest revisions.
+func (m *lineageModel) compact(t *rapid.T, kept int64) {
+	floor := m.log.rev - kept
+	if name, hides := m.lineage.hides(floor); hides {
+		row, _ := m.table.Get(key.Marker(name))
+		if !m.write(row.Key, row.Value) {
+			t.Skip("no room")
+		}
+		m.tell(t)
+	}
+	m.log.floor = max(m.log.floor, floor)
 }
 
 // running restores the log below a hub, which may write before it notices.

@@ -30,9 +30,10 @@ func (h *Hub) compactLoop(ctx context.Context) error {
 	return h.log.Keep(ctx, store.Keeping{
 		Every: h.config.CompactEvery,
 		Floor: func() int64 {
-			return h.lineage.floor(max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest()))
+			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest())
 		},
-		Reached: func() int64 { return h.lineage.floor(h.table.Rev()) },
+		Reached: h.table.Rev,
+		Before:  h.leaveTrace,
 		Quiet:   h.config.Quiet,
 	})
 }
