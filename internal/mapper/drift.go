@@ -111,8 +111,6 @@ func driftMessage(fields []string) string {
 	return clip("changed at the location, and left so until the object in the space changes: " + listing(fields))
 }
 
-var logPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation)
-
 // lostFields are the fields that the location's manager has in then and not in now.
 func lostFields(then, now *objectMeta, l identity) ([]string, error) {
 	all, err := then.fieldSet(l)
@@ -124,7 +122,8 @@ func lostFields(then, now *objectMeta, l identity) ([]string, error) {
 		return nil, err
 	}
 	var lost []string
-	kept.Insert(logPath) // a refresh owns it otherwise than an apply
+	// A refresh owns it otherwise than an apply.
+	kept.Insert(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation))
 	all.Difference(kept).Leaves().Iterate(func(p fieldpath.Path) { lost = append(lost, p.String()) })
 	return lost, nil
 }
