@@ -19,8 +19,6 @@ import (
 
 const (
 	maxReportsBytes = 8 << 20
-	// maxReport is what a report may take in the log; a status above it is refused.
-	maxReport = 512 << 10
 )
 
 // serveReports takes a batch of reports into the log.
@@ -127,11 +125,11 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 	if line.Report == nil {
 		return op, errors.New("neither a report nor a removal")
 	}
-	if op.Value, err = json.Marshal(line.Report); err != nil {
+	if op.Value, err = json.Marshal(line.Report.Fit()); err != nil {
 		return op, fmt.Errorf("encode: %w", err)
 	}
-	if len(op.Value) > maxReport {
-		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), maxReport)
+	if len(op.Value) > wire.MaxReport {
+		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), wire.MaxReport)
 	}
 	return op, nil
 }

@@ -77,8 +77,8 @@ func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
 	status := json.RawMessage(nil)
 	if asks(row) {
 		location, _ := row.In.(*placement.Membership).StatusFrom()
-		status = h.reportedStatus(snapshot, o, row, key.Location(location))
-		if location != "" && status == nil {
+		var known bool
+		if status, known = h.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
 			return nil // not reported yet: what is there stays
 		}
 	}
@@ -96,20 +96,20 @@ func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
 }
 
 // reportedStatus is the status that a location reports of the object as it is
-// now, or nil.
-func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) json.RawMessage {
+// now. One that was left out for its size is known to be none.
+func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, known bool) {
 	if l == "" {
-		return nil
+		return nil, false
 	}
 	report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	if report == nil {
-		return nil
+		return nil, false
 	}
 	var r wire.Report
-	if err := json.Unmarshal(report.Value, &r); err != nil || r.UID != row.Meta.UID || len(r.Status) == 0 {
-		return nil
+	if err := json.Unmarshal(report.Value, &r); err != nil || r.UID != row.Meta.UID {
+		return nil, false
 	}
-	return r.Status
+	return r.Status, len(r.Status) > 0 || r.StatusBytes > 0
 }
 
 func (h *Hub) apiVersion(o key.Object) string {

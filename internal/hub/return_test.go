@@ -59,3 +59,43 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 		return ""
 	})
 }
+
+// TestReportTooLarge shows that a report that is too large keeps its state, says how
+// large its status is, and does not leave an older status at the source.
+func TestReportTooLarge(t *testing.T) {
+	r := fixture(t)
+	r.addPlacement("s", "q", "x", "big", map[string]any{"returnStatus": "Singleton"})
+	made := r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "big", map[string]string{"what": "big"}, nil))
+	const k = "s/apps/deployments/default/big"
+	a := r.join("a")
+	for _, c := range []struct{ status, source, message string }{
+		{`{"replicas":7}`, `"replicas":7`, ""},
+		{`{"replicas":8,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", wire.MaxReport) + `"}]}`, "", "left out: a report may have 524288"},
+		{`{"replicas":9}`, `"replicas":9`, ""},
+	} {
+		body, err := json.Marshal(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Failed, Status: json.RawMessage(c.status)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(string(body)+"\n"))
+		var answer wire.ReportsAnswer
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+		_ = resp.Body.Close()
+		if err != nil || len(answer.Refused) > 0 {
+			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
+		}
+		r.eventually(func() string {
+			report, _ := r.table.Get("r/a/s/placed/" + strings.TrimPrefix(k, "s/"))
+			row, _ := r.table.Get("o/" + k)
+			switch {
+			case report == nil || !strings.Contains(string(report.Value), `"state":"Failed"`) || !strings.Contains(string(report.Value), c.message):
+				return "the report is not there"
+			case c.source != "" && !strings.Contains(string(row.Value), c.source):
+				return "the status is not at the source"
+			case c.source == "" && strings.Contains(string(row.Value), `"replicas"`):
+				return "the source has the status from before"
+			}
+			return ""
+		})
+	}
+}

@@ -372,7 +372,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 			}
 			continue
 		}
-		if before == nil || before.Sum() != report.Sum() {
+		if report = report.Fit(); before == nil || before.Sum() != report.Sum() {
 			reports[path] = &report
 		}
 	}

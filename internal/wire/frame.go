@@ -270,6 +270,8 @@ type Report struct {
 	Since string `json:"since,omitempty"`
 	// Status is the object's status at the location, if the policy asks for it.
 	Status json.RawMessage `json:"status,omitempty"`
+	// StatusBytes is how large the status is, if it is left out for its size.
+	StatusBytes int `json:"statusBytes,omitempty"`
 	// Completed says that a Job or Pod ran to its end for UID and Digest.
 	Completed string `json:"completed,omitempty"`
 	// Orphan says that the object stays when it is no longer desired, as the last

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestFit shows that a report that is too large loses its status and nothing else, that
+// the message tells its size, and that what fits stays as it is.
+func TestFit(t *testing.T) {
+	status := func(text string, n int) json.RawMessage {
+		b, err := json.Marshal(map[string]string{"text": strings.Repeat(text, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	small := Report{UID: "u", State: Applied, Since: "2026-01-01T00:00:00Z", Status: status("x", 400<<10)}
+	if got := small.Fit(); !reflect.DeepEqual(got, small) {
+		t.Errorf("a report that fits is changed")
+	}
+	for name, r := range map[string]Report{
+		"large":        {UID: "u", State: Failed, Reason: "Refused", Message: "no", Status: status("x", MaxReport), Completed: "c"},
+		"escaped":      {UID: "u", State: Applied, Status: json.RawMessage(`"` + strings.Repeat("<", MaxReport/4) + `"`)},
+		"long message": {UID: "u", State: Failed, Message: strings.Repeat("ü", MaxReport), Status: status("x", MaxReport)},
+	} {
+		got := r.Fit()
+		if got.Status != nil || got.State != r.State || got.Reason != r.Reason || got.Completed != r.Completed || got.StatusBytes != len(r.Status) {
+			t.Errorf("%s: it became %+v", name, got)
+		}
+		if size := fmt.Sprintf("status of %d bytes", len(r.Status)); name != "long message" && !strings.Contains(got.Message, size) {
+			t.Errorf("%s: the message %q does not say %q", name, got.Message, size)
+		}
+		if b, err := json.Marshal(got); err != nil || len(b) > MaxReport {
+			t.Errorf("%s: %d bytes are left: %v", name, len(b), err)
+		}
+		if again := got.Fit(); !reflect.DeepEqual(again, got) {
+			t.Errorf("%s: another time it became %+v", name, again)
+		}
+	}
+}
