@@ -151,6 +151,9 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	handler = h.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = genericapifilters.WithCacheControl(handler)
+	// Of watches the timeout is read by their handler.
+	watches := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, h.codecs, requestTimeout)
 	handler = genericapifilters.WithRequestInfo(handler, lenient{h.requestInfo})
 	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)

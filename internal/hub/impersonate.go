@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -20,24 +21,38 @@ func actingAs(u user.Info, h http.Header) (user.Info, error) {
 	name := h.Get(authenticationv1.ImpersonateUserHeader)
 	groups := h.Values(authenticationv1.ImpersonateGroupHeader)
 	uid := h.Get(authenticationv1.ImpersonateUIDHeader)
-	extra := slices.ContainsFunc(slices.Collect(maps.Keys(h)), func(k string) bool {
-		return strings.HasPrefix(k, authenticationv1.ImpersonateUserExtraHeaderPrefix)
-	})
+	extra := extraOf(h)
 	switch {
-	case name == "" && len(groups) == 0 && uid == "" && !extra:
+	case name == "" && len(groups) == 0 && uid == "" && len(extra) == 0:
 		return u, nil
-	case extra:
-		return nil, badRequest("users have no extra fields here: %s… is not supported", authenticationv1.ImpersonateUserExtraHeaderPrefix)
 	case name == "":
-		return nil, badRequest("requested %q without impersonating a user", groups)
+		return nil, badRequest("requested %#v without impersonating a user name", &user.DefaultInfo{UID: uid, Groups: groups, Extra: extra})
 	case !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "users"}, name, fmt.Errorf("user %q cannot impersonate", u.GetName()))
 	}
 	if !slices.Contains(groups, user.AllAuthenticated) {
 		groups = append(slices.Clone(groups), user.AllAuthenticated)
 	}
-	for _, name := range []string{authenticationv1.ImpersonateUserHeader, authenticationv1.ImpersonateGroupHeader, authenticationv1.ImpersonateUIDHeader} {
-		h.Del(name)
+	maps.DeleteFunc(h, func(k string, _ []string) bool { return strings.HasPrefix(k, "Impersonate-") })
+	return &user.DefaultInfo{Name: name, UID: uid, Groups: groups, Extra: extra}, nil
+}
+
+// extraOf are the extra fields of who is to be acted as. They say nothing to the
+// hub's rules, and are there for who asks who they are.
+func extraOf(h http.Header) map[string][]string {
+	var extra map[string][]string
+	for k, values := range h {
+		if !strings.HasPrefix(k, authenticationv1.ImpersonateUserExtraHeaderPrefix) {
+			continue
+		}
+		name := strings.ToLower(strings.TrimPrefix(k, authenticationv1.ImpersonateUserExtraHeaderPrefix))
+		if plain, err := url.PathUnescape(name); err == nil { // else, as in Kubernetes, it is as it is
+			name = plain
+		}
+		if extra == nil {
+			extra = map[string][]string{}
+		}
+		extra[name] = append(extra[name], values...)
 	}
-	return &user.DefaultInfo{Name: name, UID: uid, Groups: groups}, nil
+	return extra
 }

@@ -38,7 +38,9 @@ var _ interface {
 } = &reviewer{}
 
 func reviewHandler(lens view.Lens, catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
-	return handlers.CreateResource(&reviewer{kind, catalog, lens.String()}, kind.Scope(""), nil)
+	scope := kind.Scope("")
+	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
+	return handlers.CreateResource(&reviewer{kind, catalog, lens.String()}, scope, nil)
 }
 
 // New is an empty question.

@@ -121,6 +121,10 @@ func TestActingAs(t *testing.T) {
 	if _, err := actingAs(admin, as("Impersonate-Extra-Scopes", "some")); !apierrors.IsBadRequest(err) {
 		t.Errorf("extra fields alone: %v", err)
 	}
+	who, err = actingAs(admin, as("Impersonate-User", "somebody", "Impersonate-Extra-Scopes", "one", "Impersonate-Extra-Scopes", "two", "Impersonate-Extra-Example.com%2fkey", "x"))
+	if err != nil || !slices.Equal(who.GetExtra()["scopes"], []string{"one", "two"}) || !slices.Equal(who.GetExtra()["example.com/key"], []string{"x"}) {
+		t.Errorf("extra fields are %v, %v", who.GetExtra(), err)
+	}
 }
 
 func ask(t *testing.T, r *reviewer, who user.Info, review runtime.Object) {

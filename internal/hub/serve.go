@@ -156,6 +156,9 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kin
 	case r.URL.Path == "/version":
 		h.serveVersion(w, r)
 		return
+	case slices.Contains([]string{"/healthz", "/livez", "/readyz"}, r.URL.Path): // a space is as well as its hub
+		h.serveHealth(w, r)
+		return
 	}
 	catalog.Handler().ServeHTTP(w, r)
 }

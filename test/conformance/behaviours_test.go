@@ -124,6 +124,10 @@ func content() []behaviour {
 // badInput is about what makes no sense.
 func badInput() []behaviour {
 	return []behaviour{
+		{name: "request timeouts", run: requestTimeouts},
+		{name: "forms of reviews", run: formsOfReviews},
+		{name: "impersonation", run: impersonation},
+		{name: "health", run: health},
 		{name: "oversize bodies", run: oversizeBodies},
 		{name: "too large", run: tooLarge, differs: "an object may have any kind of content up to one size, and an object above it is refused as such"},
 		{name: "deep json", run: deepJSON},
