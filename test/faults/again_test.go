@@ -66,8 +66,12 @@ func (l *life) restoreSpace(space string) {
 		case s.GetDeletionTimestamp() != nil:
 			return errTerminating
 		}
-		_, err = l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), definition(space), metav1.CreateOptions{})
-		all := []error{unlessThere(err), unlessThere(place(l.t, l.spaces[space], always, metav1.LabelSelector{}))}
+		var all []error
+		for _, crd := range []*unstructured.Unstructured{definition(space), gadgetDefinition(true, gadgets.Version)} {
+			_, err = l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), crd, metav1.CreateOptions{})
+			all = append(all, unlessThere(err))
+		}
+		all = append(all, unlessThere(place(l.t, l.spaces[space], always, metav1.LabelSelector{})))
 		for _, group := range []string{"g0", "g1"} {
 			all = append(all, unlessThere(l.addPlacement(space, group)))
 		}

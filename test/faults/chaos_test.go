@@ -30,7 +30,7 @@ func (l *life) at() (*world.Site, thing, dynamic.ResourceInterface) {
 	if l.hung[s.Name] {
 		return s, o, nil
 	}
-	return s, o, s.Client.Resource(o.gvr).Namespace(o.namespace)
+	return s, o, s.Client.Resource(o.atSite()).Namespace(o.namespace)
 }
 
 // ours says whether an object at a site is there and not one of the foreign.
@@ -46,7 +46,7 @@ func (l *life) tamper() {
 		return
 	}
 	patch := map[string]string{
-		"ConfigMap": `{"data":{"v":"tampered"}}`, "Widget": `{"spec":{"v":"tampered"}}`,
+		"ConfigMap": `{"data":{"v":"tampered"}}`, "Widget": `{"spec":{"v":"tampered"}}`, "Gadget": `{"spec":{"v":"tampered"}}`,
 		"Deployment": `{"spec":{"replicas":1}}`,
 	}[o.kind]
 	l.edited[o.key()] = true
@@ -91,6 +91,9 @@ func (l *life) intrude() {
 		return
 	}
 	u := o.body("", "foreign")
+	if l.r.IntN(2) == 0 {
+		l.owned(s, u)
+	}
 	made, err := r.Create(l.t.Context(), u, metav1.CreateOptions{FieldManager: "intruder"})
 	l.note("intrude as %s at %s: %v", o.key(), s.Name, err)
 	if err == nil {
@@ -109,6 +112,7 @@ func (l *life) stealDefinition() {
 	l.moved["definition|"+space] = true
 	err := s.Client.Resource(world.CRDs).Delete(l.t.Context(), "widgets."+widgets(space).Group, metav1.DeleteOptions{})
 	l.note("steal the definition of %s at %s: %v", space, s.Name, err)
+	l.lost(s, widgets(space).Group)
 }
 
 // killHub kills the hub in the middle of some edits.
@@ -203,6 +207,7 @@ func (l *life) heal() {
 	}
 	l.startHub()
 	l.startAgent()
+	l.settleStrange()
 	for _, space := range spaceNames {
 		l.restoreSpace(space)
 		for _, n := range namespaces(space) {

@@ -59,8 +59,10 @@ func (l *life) draw() thing {
 		o.gvr, o.kind, o.name = world.ConfigMaps, "ConfigMap", fmt.Sprintf("c%d", l.r.IntN(6))
 	case n < 8:
 		o.gvr, o.kind, o.name = world.Deployments, "Deployment", fmt.Sprintf("d%d", l.r.IntN(2))
-	default:
+	case n < 9:
 		o.gvr, o.kind, o.name = widgets(space), "Widget", fmt.Sprintf("w%d", l.r.IntN(3))
+	default:
+		o.gvr, o.kind, o.name = gadgets, "Gadget", fmt.Sprintf("g%d", l.r.IntN(3))
 	}
 	return o
 }
@@ -77,6 +79,8 @@ func thingOf(u *unstructured.Unstructured) (thing, bool) {
 		o.gvr = world.Deployments
 	case "Widget":
 		o.gvr = widgets(o.space)
+	case "Gadget":
+		o.gvr = gadgets
 	default:
 		return o, false
 	}
@@ -100,7 +104,7 @@ func (o thing) body(group, value string) *unstructured.Unstructured {
 	switch o.kind {
 	case "ConfigMap":
 		u.Object["data"] = map[string]any{"v": value, "of-" + value: "here and nowhere else"}
-	case "Widget":
+	case "Widget", "Gadget":
 		u.Object["spec"] = map[string]any{"v": value}
 	case "Deployment":
 		app := map[string]any{"app": o.name}
@@ -118,7 +122,7 @@ func (o thing) body(group, value string) *unstructured.Unstructured {
 // valueOf is the value in an object that body made.
 func valueOf(u *unstructured.Unstructured) string {
 	path := map[string][]string{
-		"ConfigMap": {"data", "v"}, "Widget": {"spec", "v"},
+		"ConfigMap": {"data", "v"}, "Widget": {"spec", "v"}, "Gadget": {"spec", "v"},
 		"Deployment": {"spec", "template", "metadata", "annotations", "v"},
 	}[u.GetKind()]
 	v, _, err := unstructured.NestedString(u.Object, path...)
@@ -132,6 +136,9 @@ func valueOf(u *unstructured.Unstructured) string {
 func (l *life) furnish(space string) {
 	l.t.Helper()
 	_, err := l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), definition(space), metav1.CreateOptions{})
+	if err == nil {
+		_, err = l.spaces[space].Resource(world.CRDs).Create(l.t.Context(), gadgetDefinition(true, gadgets.Version), metav1.CreateOptions{})
+	}
 	for _, n := range namespaces(space) {
 		err = errors.Join(err, l.addNamespace(space, n))
 	}

@@ -55,6 +55,10 @@ type life struct {
 	flooder *flooder
 	// serial makes values that are all different.
 	serial int
+	// owners are what a controller at a site makes things for, displaced the spaces whose
+	// definition is not placed, ended the sites that do not serve a version.
+	owners           map[string]types.UID
+	displaced, ended map[string]bool
 	// hung are sites whose API server is stopped.
 	hung map[string]bool
 	log  []string
@@ -108,7 +112,8 @@ func newLife(t *testing.T, seed uint64) *life {
 	l := &life{
 		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)),
 		spaces: map[string]dynamic.Interface{}, before: map[string]world.Listed{}, foreign: map[string]map[string]types.UID{},
-		promised: map[string]string{}, hung: map[string]bool{},
+		promised: map[string]string{}, hung: map[string]bool{}, owners: map[string]types.UID{},
+		displaced: map[string]bool{}, ended: map[string]bool{},
 	}
 	l.root = l.client("root")
 	for _, s := range spaceNames {
@@ -122,6 +127,7 @@ func newLife(t *testing.T, seed uint64) *life {
 		env.Kubectl(t, l.Root, "patch", "location", name, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
 		env.Kubectl(t, l.Root, "label", "location", name, "alpha-g0=yes", "alpha-g1=yes", "beta-g0=yes", "beta-g1=yes")
 		l.foreign[name] = map[string]types.UID{}
+		l.prepare(l.Sites[name])
 	}
 	l.flooder = newFlooder(t, w)
 	l.forgetRound()
@@ -166,7 +172,10 @@ var actions = []action{
 	{4, (*life).steal},
 	{3, (*life).strip},
 	{3, (*life).intrude},
+	{2, (*life).intrudeKind},
 	{1, (*life).stealDefinition},
+	{2, (*life).moveDefinition},
+	{3, (*life).moveVersion},
 	{3, (*life).killHub},
 	{8, (*life).startHub},
 	{3, (*life).killAgent},

@@ -66,7 +66,7 @@ func (l *life) settle(round int64) {
 // sources lists what users wrote in a space.
 func (l *life) sources(space string) (world.Listed, error) {
 	all := world.Listed{}
-	for _, r := range []schema.GroupVersionResource{world.Namespaces, world.ConfigMaps, world.Deployments, widgets(space), world.CRDs} {
+	for _, r := range []schema.GroupVersionResource{world.Namespaces, world.ConfigMaps, world.Deployments, widgets(space), gadgets, world.CRDs} {
 		if err := all.Add(l.t.Context(), l.spaces[space].Resource(r), ""); err != nil {
 			return nil, fmt.Errorf("list %s in space %q: %w", r.Resource, space, err)
 		}
@@ -240,7 +240,11 @@ func (l *life) foreignUntouched(s *world.Site) error {
 	var all []error
 	for k, uid := range l.foreign[s.Name] {
 		part := strings.Split(k, "/")
-		u, err := s.Get(l.t, world.ConfigMaps, part[2], part[3])
+		gvr := world.ConfigMaps
+		if part[1] == "Widget" {
+			gvr = schema.GroupVersionResource{Group: part[0], Version: "v1", Resource: "widgets"}
+		}
+		u, err := s.Get(l.t, gvr, part[2], part[3])
 		switch {
 		case err != nil:
 			all = append(all, fmt.Errorf("location %s: the foreign %s: %w", s.Name, k, err))
