@@ -86,7 +86,7 @@ func keyOfPath(path string) string {
 		part = []string{part[0], part[1], "", part[2]}
 	}
 	part[1] = map[string]string{
-		"namespaces": "Namespace", "configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget",
+		"namespaces": "Namespace", "configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget", "gadgets": "Gadget",
 		"customresourcedefinitions": "CustomResourceDefinition",
 	}[part[1]]
 	return strings.Join(part, "/")
