@@ -58,6 +58,7 @@ func newHub(t *testing.T, location string) *hub {
 	mux.HandleFunc("POST "+root+"fetch", h.serveFetch)
 	mux.HandleFunc("POST "+root+"reports/walk", h.serveReportsWalk)
 	mux.HandleFunc("POST "+root+"reports/fetch", h.serveReportsFetch)
+	mux.HandleFunc("POST "+root+"lineage", h.serveLineage)
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get(wire.Header) != wire.ProtocolVersion {
 			http.Error(w, "no", http.StatusUnauthorized)
@@ -113,6 +114,9 @@ func (h *hub) change(key string, f wire.Frame) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.revision++
+	if f.Put != nil {
+		f.Put.Revision, f.Put.Marker = h.revision, hubMarker
+	}
 	if f.Put != nil || f.Hold != nil || f.Conflict != nil {
 		h.content[key] = f
 	} else {
@@ -314,6 +318,18 @@ func (h *hub) serveReportsFetch(w http.ResponseWriter, r *http.Request) {
 		if enc.Encode(line) != nil {
 			return
 		}
+	}
+}
+
+// serveLineage says that all that was ever delivered is of this log.
+func (h *hub) serveLineage(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := wire.NewEncoder(w).Encode(wire.LineageAnswer{
+		Marker: hubMarker, Revision: h.revision,
+		Spans: map[string][]wire.Revisions{hubMarker: {{First: 1, Last: h.revision}}},
+	}); err != nil {
+		h.t.Error(err)
 	}
 }
 
