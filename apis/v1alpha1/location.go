@@ -76,8 +76,20 @@ type LocationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Agent is what the agent said of itself.
 	// +optional
-	Agent  *AgentStatus `json:"agent,omitempty"`
-	Counts `json:",inline"`
+	Agent      *AgentStatus `json:"agent,omitempty"`
+	Counts     `json:",inline"`
+	LeftCounts `json:",inline"`
+}
+
+// LeftCounts adds up what is not assigned to a location, and there all the same.
+type LeftCounts struct {
+	// Leaving: the location has yet to remove it, or removes it.
+	// +optional
+	Leaving int64 `json:"leaving,omitempty"`
+	// Leftovers: it stays, since others at the location use it. The reports say who,
+	// and how to have it go: "orrery status", "orrery why".
+	// +optional
+	Leftovers int64 `json:"leftovers,omitempty"`
 }
 
 // AgentStatus is what an agent says of itself.

@@ -80,6 +80,9 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	for _, state := range slices.Sorted(maps.Keys(s.States)) {
 		row("  "+string(state), "%d", s.States[state])
 	}
+	for _, l := range s.Leftovers {
+		row("Stays", "%s: %s: %s", l.Object, l.Reason, l.Message)
+	}
 	return w.Flush()
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
 )
 
@@ -27,6 +29,8 @@ type statusCommand struct {
 	streams    genericiooptions.IOStreams
 	output     output
 	space      string
+	states     []string
+	placement  string
 	watch      bool
 }
 
@@ -40,11 +44,14 @@ location the state that the location reports. An object that its location has
 not reported as it is now is Pending. What a location that is not connected
 last reported is shown as stale. Removals that wait at locations for a
 confirmation are named by their Placement, with the command that lets them go.
+What a location still has and is not to have any more is shown, too, until it is
+gone: as Removing, or as Orphaned with the reason why it stays.
 
 ` + objectHelp + `.
 ` + exitCodes,
 		Example: `  orrery status
   orrery status --space shop deployment/web -n store
+  orrery status -n store --state Failed,Held,Pending
   orrery status -o json | jq '.placements[] | select(.failed > 0)'`,
 		Args: want(0, 2, "none, "+objectArgs),
 		RunE: s.run,
@@ -52,6 +59,8 @@ confirmation are named by their Placement, with the command that lets them go.
 	s.connection.addFlags(cmd.Flags())
 	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
+	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, for instance Failed,Held,Orphaned; \"stale\" are those of locations that are away")
+	cmd.Flags().StringVar(&s.placement, "placement", "", "only what this Placement places")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print again whenever something has changed")
 	return cmd
 }
@@ -75,6 +84,14 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		query.Set("object", id.String())
+	} else if cmd.Flags().Changed("namespace") {
+		query.Set("namespace", *s.connection.flags.Namespace)
+	}
+	if len(s.states) > 0 {
+		query.Set("state", strings.Join(s.states, ","))
+	}
+	if s.placement != "" {
+		query.Set("placement", s.placement)
 	}
 	if !s.watch {
 		_, err := s.print(cmd.Context(), h, query, nil)
@@ -137,6 +154,9 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 		if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
 			return nil, err
 		}
+		if err := printLeft(s.streams.Out, status.LeftCounts); err != nil {
+			return nil, err
+		}
 		if len(status.Placements) > 0 && len(status.Objects) > 0 {
 			s.blank()
 		}
@@ -172,6 +192,25 @@ func printProblems(w io.Writer, all []hub.PlacementTotal) error {
 	return nil
 }
 
+// printLeft prints how much is at locations that are not to have it.
+func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
+	for _, one := range []struct {
+		n    int64
+		what string
+	}{
+		{n.Leaving, "are to leave their locations, and have not yet: see --state Removing"},
+		{n.Leftovers, "stay at locations that are not to have them, since others use them: see --state Orphaned"},
+	} {
+		if one.n == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%d objects %s\n", one.n, one.what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func objectsTable(all []hub.ObjectStatus, now time.Time) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Since", "Reason+", "Message")}
 	for _, o := range all {
@@ -181,7 +220,7 @@ func objectsTable(all []hub.ObjectStatus, now time.Time) *metav1.Table {
 			if p.Stale {
 				state += " (stale)"
 			}
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, p.Location, state, age(p.Since, now), p.Reason, oneLine(p.Message)}})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, p.Location, state, age(p.Since, now), p.Reason, oneLine(cmp.Or(p.Message, p.Reason))}})
 		}
 	}
 	return t

@@ -92,6 +92,9 @@ func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
 		return nil
 	}
 	text := "reported by " + p.Location + ": " + p.State
+	if p.Unassigned {
+		text = "it is still at " + p.Location + ": " + p.State
+	}
 	if p.State == hub.Pending {
 		text = p.Location + " has not reported it as it is now"
 	}

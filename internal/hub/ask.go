@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -30,7 +31,9 @@ type SpaceStatus struct {
 	Placements []PlacementTotal `json:"placements"`
 	// Waiting are the removals that wait for a confirmation, by Placement.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
-	Objects []ObjectStatus  `json:"objects"`
+	// LeftCounts are of all locations that the space's objects left, or are to leave.
+	v1alpha1.LeftCounts
+	Objects []ObjectStatus `json:"objects"`
 }
 
 // PlacementTotal adds up one Placement.
@@ -66,6 +69,9 @@ type PlaceStatus struct {
 	Since   string `json:"since,omitempty"`
 	// Stale says that the location is away, see tally.Away.
 	Stale bool `json:"stale,omitempty"`
+	// Unassigned says that the location is not to have the object: it removes it, or
+	// reports why it stays.
+	Unassigned bool `json:"unassigned,omitempty"`
 }
 
 // statusPiece is how much of a SpaceStatus is sent at once, in bytes.
@@ -78,7 +84,8 @@ const Pending = "Pending"
 // decided whether an object goes to a location, and what became of it.
 type Why struct {
 	Decision placement.Explanation `json:"decision"`
-	// Place is what the location reports; nil if the object is not assigned.
+	// Place is what the location reports; nil if the object is not assigned, and not
+	// there either.
 	Place *PlaceStatus `json:"place,omitempty"`
 	// Digest is what the location is to have, Applied what it has.
 	Digest  string `json:"digest,omitempty"`
@@ -101,7 +108,12 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet:
 		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == "status":
-		h.writeStatus(r.Context(), w, s, r.URL.Query().Get("object"))
+		f := statusFilterOf(r.URL.Query())
+		if err := h.known(h.table.Snapshot(), s, f.object); err != nil {
+			h.refuse(w, r, err)
+			return
+		}
+		h.writeStatus(r.Context(), w, s, f)
 	case question == "waiting":
 		writeJSON(w, h.pruned.Waiting(s))
 	case question == "why":
@@ -116,12 +128,14 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeStatus writes a SpaceStatus of all placed objects of a space, or of the one
-// that is asked for. It goes out an object at a time, since all places of a space
+// writeStatus writes a SpaceStatus of what is asked for of a space. It goes out an object at a time, since all places of a space
 // may be more than the hub has memory for.
-func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, object string) {
+func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, f statusFilter) {
 	snapshot := h.table.Snapshot()
-	head, err := json.Marshal(SpaceStatus{Space: string(s), Placements: h.placementTotals(snapshot, s), Waiting: h.pruned.Waiting(s), Objects: []ObjectStatus{}})
+	totals := slices.DeleteFunc(h.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
+	head, err := json.Marshal(SpaceStatus{
+		Space: string(s), Placements: totals, Waiting: h.pruned.Waiting(s), LeftCounts: h.leftOf(snapshot, s), Objects: []ObjectStatus{},
+	})
 	if err != nil {
 		h.config.Logger.Error("encode the status of a space", "space", s, "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
@@ -133,7 +147,7 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 	out := bufio.NewWriterSize(w, statusPiece)
 	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // Flush says what went wrong
 	separator := ""
-	for status := range h.objectStatuses(snapshot, s, object) {
+	for status := range h.objectStatuses(snapshot, s, f) {
 		one, err := json.Marshal(status)
 		if err != nil || ctx.Err() != nil {
 			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
@@ -146,14 +160,16 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 	_ = out.Flush() // a client that is gone needs no answer
 }
 
-// objectStatuses are those of the placed objects of a space, or of the one that is
-// asked for.
-func (h *Hub) objectStatuses(state table.Reader, s key.Space, object string) iter.Seq[ObjectStatus] {
+// objectStatuses are those of a space that are asked for: of what is placed in order,
+// then of what is not and is at locations all the same.
+func (h *Hub) objectStatuses(state table.Reader, s key.Space, f statusFilter) iter.Seq[ObjectStatus] {
 	away := awayIn(state)
+	paths, left := h.leftStatuses(state, s, f, away)
 	return func(yield func(ObjectStatus) bool) {
-		state.Ascend(key.SpacePrefix(s)+object, func(row *table.Row) bool {
+		more := true
+		state.Ascend(key.SpacePrefix(s)+f.object, func(row *table.Row) bool {
 			o, err := key.ParseObject(row.Key)
-			if err != nil || row.In == nil || object != "" && o.Identity.String() != object {
+			if err != nil || row.In == nil || !f.wants(o.Identity) {
 				return true
 			}
 			m, ok := row.In.(*placement.Membership)
@@ -162,10 +178,26 @@ func (h *Hub) objectStatuses(state table.Reader, s key.Space, object string) ite
 			}
 			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
 			for _, p := range m.Places() {
-				status.Places = append(status.Places, h.placeStatus(state, o, row, p, away(p.Location)))
+				if !f.placed(m, p.Location) {
+					continue
+				}
+				if ps := h.placeStatus(state, o, row, p, away(p.Location)); f.shows(&ps) {
+					status.Places = append(status.Places, ps)
+				}
 			}
-			return yield(status)
+			status.Places = append(status.Places, left[o.Path()]...)
+			delete(left, o.Path())
+			if len(status.Places) > 0 || f.all() {
+				more = yield(status)
+			}
+			return more
 		})
+		for _, path := range paths {
+			o, err := key.ParsePath(path)
+			if places := left[path]; more && err == nil && places != nil {
+				more = yield(ObjectStatus{Object: o.Identity.String(), Places: places})
+			}
+		}
 	}
 }
 
@@ -230,6 +262,19 @@ func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p pl
 	return ps
 }
 
+// placeOf is how a row's object is placed at a location; false: it is not.
+func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.Place, bool) {
+	if row == nil {
+		return nil, placement.Place{}, false
+	}
+	m, ok := row.In.(*placement.Membership)
+	if !ok || m == nil {
+		return nil, placement.Place{}, false
+	}
+	p, ok := m.Place(string(l))
+	return m, p, ok
+}
+
 func reportOf(state table.Reader, o key.Object, l key.Location) (wire.Report, bool) {
 	var r wire.Report
 	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
@@ -241,15 +286,11 @@ func (h *Hub) why(o key.Object, l key.Location) Why {
 	snapshot := h.table.Snapshot()
 	answer := Why{Decision: placement.Explain(snapshot, o, l)}
 	row := snapshot.Get(o.Key())
-	if row == nil || row.In == nil {
-		return answer
-	}
-	m, ok := row.In.(*placement.Membership)
-	if !ok {
-		return answer
-	}
-	p, ok := m.Place(string(l))
-	if !ok {
+	m, p, ok := placeOf(row, l)
+	if m == nil || !ok {
+		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(string(l))); left {
+			answer.Place = &ps
+		}
 		return answer
 	}
 	ps := h.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))

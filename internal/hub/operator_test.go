@@ -477,7 +477,7 @@ func (r *running) staleness(name string, want bool) string {
 	}
 	var status SpaceStatus
 	answer := httptest.NewRecorder()
-	r.writeStatus(r.t.Context(), answer, "s", "core/configmaps/default/"+name)
+	r.writeStatus(r.t.Context(), answer, "s", statusFilter{object: "core/configmaps/default/" + name})
 	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
 		r.t.Fatal(err)
 	}

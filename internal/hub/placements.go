@@ -194,7 +194,7 @@ func synced(c v1alpha1.Counts) metav1.Condition {
 	case c.Applied < c.Assigned:
 		out.Reason, out.Message = "Progressing", "not everything assigned is applied yet"
 	default:
-		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c)
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, 0)
 	}
 	return out
 }

@@ -63,6 +63,10 @@ func (h *Hub) completeLocation(row *table.Row, name string) []byte {
 	if err != nil {
 		return nil
 	}
+	l.Status.LeftCounts = h.tally.LeftAt(key.Location(name))
+	if value, err = setFields(value, l.Status.LeftCounts); err != nil {
+		return nil
+	}
 	c := syncedCondition(name, &l.Status, counts)
 	c.ObservedGeneration = row.Meta.Generation
 	c.LastTransitionTime = metav1.NewTime(h.synced.since(key.Location(name), c.Status, h.config.Now()))
@@ -84,7 +88,7 @@ func (h *Hub) counts(row *table.Row) v1alpha1.Counts {
 }
 
 // setFields sets the fields of the counts in a status.
-func setFields(value []byte, counts v1alpha1.Counts) ([]byte, error) {
+func setFields(value []byte, counts any) ([]byte, error) {
 	encoded, err := json.Marshal(counts)
 	if err != nil {
 		return nil, err
@@ -130,14 +134,18 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	case n.Applied < n.Assigned:
 		return say(no, "Progressing", "%d of %d objects are applied", n.Applied, n.Assigned)
 	}
-	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n))
+	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n, s.Leftovers))
 }
 
 // allApplied says that everything assigned is applied, and what that does not say.
-func allApplied(n v1alpha1.Counts) string {
+func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	said := "everything assigned is applied"
 	if n.Mutated > 0 {
 		said += fmt.Sprintf("; admission sets other values in %d of %d", n.Mutated, n.Assigned)
+	}
+	if leftovers > 0 {
+		said += fmt.Sprintf("; %d objects stay that are not assigned any more, since others use them: "+
+			"see orrery status --state Orphaned in their spaces", leftovers)
 	}
 	return said
 }

@@ -283,6 +283,7 @@ func (a *Agent) Status() Status {
 	if why := a.store.failing.Load(); why != nil {
 		s.StoreError = clip((*why).Error())
 	}
+	s.Leftovers = a.leftovers()
 	a.progress.fill(&s)
 	a.engine.mu.Lock()
 	defer a.engine.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	reasonLetGo = "Released"
+	reasonLetGo = wire.ReasonReleased
 	// letGoFor is how long the report of an object that was let go stays.
 	letGoFor = 5 * time.Second
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -15,6 +16,9 @@ const (
 	// emptyingRetry is the longest wait for something that is about to be empty.
 	emptyingRetry = 15 * time.Second
 )
+
+// wayOut is how to have something go that others use.
+const wayOut = "; it goes when that is gone, or with it when it has the annotation " + v1alpha1.CascadeAnnotation + ": \"true\" at the location"
 
 // remove deletes the object that has the UID, unless others still use it.
 func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, error) {
@@ -38,6 +42,9 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		case use.desired || !m.cascades():
 			o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", clip(use.by), inUseRetry
 			o.failed = use.lasting
+			if !use.desired {
+				o.message += wayOut
+			}
 			return o, nil
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -60,6 +62,49 @@ type Status struct {
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
+	// Leftovers are the first few objects that stay though they are not desired, with why.
+	Leftovers []Leftover `json:"leftovers,omitempty"`
+}
+
+// Leftover is an object that stays at the target though it is not desired.
+type Leftover struct {
+	// Object is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object  string `json:"object"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// leftovers are the first few objects that stay though they are not desired.
+func (a *Agent) leftovers() []Leftover {
+	var all []Leftover
+	for _, path := range a.engine.staying() {
+		var r *wire.Report
+		if err := a.store.view(func(t *tx) (err error) {
+			r, err = t.report(path)
+			return err
+		}); err != nil || r == nil { // it has just gone
+			continue
+		}
+		all = append(all, Leftover{Object: path, Reason: r.Reason, Message: r.Message})
+	}
+	return all
+}
+
+// staying are the paths of the first few items that stay though they are not desired.
+func (e *engine) staying() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.states[wire.Orphaned] == 0 {
+		return nil
+	}
+	var all []string
+	for id, it := range e.items {
+		if it.state == wire.Orphaned && !it.wanted {
+			all = append(all, key.Object{Space: it.home(), Identity: parseIdentity(id)}.Path())
+		}
+	}
+	slices.Sort(all)
+	return all[:min(maxExamples, len(all))]
 }
 
 // ReadStatus reads what the agent on a data directory last said of itself.

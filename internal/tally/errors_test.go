@@ -3,6 +3,7 @@ package tally
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -60,7 +61,11 @@ func TestErrors(t *testing.T) {
 	}
 	// A report that changes nothing that is shown makes nothing dirty.
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Applied})
-	if d := tally.Dirty(); len(d.Placements)+len(d.Locations) != 0 {
+	if d := tally.Dirty(); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
 		t.Errorf("a report from elsewhere makes dirty %+v", d)
+	}
+	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Removing})
+	if d := tally.Dirty(); len(d.Placements)+len(d.Locations) != 0 {
+		t.Errorf("what is still leaving makes dirty %+v", d)
 	}
 }

@@ -101,6 +101,9 @@ func (t *Tally) countObject(id key.Object, row *table.Row) {
 	if was != as {
 		t.uncount(o, was, before)
 		t.recount(o, as, o.states)
+		for _, r := range o.reports {
+			t.noteLeft(o, r.location)
+		}
 		t.drop(o)
 		return
 	}
@@ -160,6 +163,7 @@ func (t *Tally) countReport(r key.Report, row *table.Row) {
 			t.move(o, location, from, o.states[i])
 		}
 	}
+	t.noteLeft(o, location)
 	t.drop(o)
 }
 

@@ -71,6 +71,7 @@ type Tally struct {
 	there map[string]table.Labels
 	// known are the Placements that have a row.
 	known          map[Placement]struct{}
+	left           lefts
 	away           map[string]struct{} // locations that are away, see Away
 	dirtyPlacement map[Placement]struct{}
 	dirtyLocation  map[string]struct{}
@@ -120,12 +121,16 @@ func (t *Tally) clear() {
 	for l := range t.there {
 		t.dirtyLocation[l] = struct{}{}
 	}
+	for l := range t.left.counts {
+		t.dirtyLocation[l] = struct{}{}
+	}
 	t.objects = map[string]*object{}
 	t.placements = map[Placement]*placementTally{}
 	t.locations = map[string]*locationTally{}
 	t.there = map[string]table.Labels{}
 	t.away = map[string]struct{}{}
 	t.known = map[Placement]struct{}{}
+	t.left = newLefts()
 }
 
 // Placement gives the counts of a Placement as of the last Dirty.

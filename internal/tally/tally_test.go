@@ -122,7 +122,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
 		k = key.Report{Location: l, Origin: origin, Object: rapid.SampledFrom(testObjects()).Draw(t, "of")}.Key()
 		value = mustJSON(wire.Report{
-			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden", "Mutated"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
+			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden", "Mutated", "Released"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
 			State: rapid.SampledFrom([]wire.State{
 				wire.Applied, wire.Applied, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned,
 			}).Draw(t, "state"),
@@ -192,11 +192,52 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("location %s:\n got %+v\nwant %+v", l, got, locations[l])
 		}
 	}
+	m.checkLeft(t)
 	m.checkObjects(t)
 	for path, o := range m.tally.objects {
 		if o.as == nil && len(o.reports) == 0 {
 			t.Fatalf("%s is kept for nothing", path)
 		}
+	}
+}
+
+// checkLeft compares what is reported and not assigned with looking at every report.
+func (m *machine) checkLeft(t *rapid.T) {
+	state := m.table.Snapshot()
+	counts, pairs := map[string]v1alpha1.LeftCounts{}, map[Left]bool{}
+	state.Ascend("r/", func(row *table.Row) bool {
+		r, err := key.ParseReport(row.Key)
+		if err != nil || r.Origin != key.Placed {
+			return true
+		}
+		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.Has(string(r.Location)) {
+			return true
+		}
+		c := counts[string(r.Location)]
+		if gjson.GetBytes(row.Value, "state").Str == "Orphaned" && gjson.GetBytes(row.Value, "reason").Str != "Released" {
+			c.Leftovers++
+		} else {
+			c.Leaving++
+		}
+		counts[string(r.Location)] = c
+		pairs[Left{r.Path(), r.Location}] = true
+		return true
+	})
+	for _, l := range testLocations {
+		if got := m.tally.LeftAt(key.Location(l)); got != counts[l] {
+			t.Fatalf("left at %s:\n got %+v\nwant %+v", l, got, counts[l])
+		}
+	}
+	n := 0
+	for _, s := range testSpaces {
+		for _, l := range m.tally.LeftOf(string(s) + "/") {
+			if n++; !pairs[l] {
+				t.Fatalf("%+v is not left", l)
+			}
+		}
+	}
+	if n != len(pairs) {
+		t.Fatalf("%d are left, want %d", n, len(pairs))
 	}
 }
 

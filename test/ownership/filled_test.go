@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -374,5 +375,55 @@ spec:
 			_, err = s.field("default", "useds.example.org/theirs", ".metadata.uid")
 		}
 		return err
+	})
+	s.staysInSight()
+}
+
+// staysInSight: what stays is counted, shown with its reason at every place where
+// somebody looks, with what to do, until it has gone.
+func (s *suite) staysInSight() {
+	leftovers := func() string {
+		return strings.TrimSpace(env.Kubectl(s, s.w.Root, "get", "location", edge, "-o",
+			`jsonpath={.status.leftovers} {.status.conditions[?(@.type=="Synced")].message}`))
+	}
+	used := s.reports("core/namespaces/used", "Orphaned", "InUse")
+	for _, part := range []string{"there is core/configmaps/used/theirs", "orrery.dev/cascade"} {
+		if !strings.Contains(used.Message, part) {
+			s.Errorf("the report says %q, without %q", used.Message, part)
+		}
+	}
+	s.reports("apiextensions.k8s.io/customresourcedefinitions/useds.example.org", "Orphaned", "InUse")
+	s.eventually("the location counts them", func() error {
+		if said := leftovers(); !strings.HasPrefix(said, "2 ") || !strings.Contains(said, "2 objects stay") {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+	env.Kubectl(s, s.kubeconfig, "delete", "namespace", "used") // its source goes, and it stays
+	s.eventually("it stays in sight without its source", func() error {
+		out, err := env.Command{Binary: "orrery", Kubeconfig: s.w.Root, Args: []string{"why", "namespace/used", "--space", space, "--location", edge}}.Try(s)
+		if !strings.Contains(out, "it is still at edge: Orphaned") || !strings.Contains(out, "InUse") {
+			return fmt.Errorf("why says %s %w", out, err)
+		}
+		return nil
+	})
+	if out := env.Orrery(s, s.w.Root, "status", "--space", space, "--state", "Orphaned"); !strings.Contains(out, "2 objects stay at locations") || !strings.Contains(out, "namespaces/used") {
+		s.Errorf("status says %s", out)
+	}
+	s.eventually("the agent names it", func() error {
+		status, err := mapper.ReadStatus(s.site.Agent.Dir)
+		if err == nil && (len(status.Leftovers) != 2 || !strings.Contains(fmt.Sprint(status.Leftovers), "there is core/configmaps/used/theirs")) {
+			err = fmt.Errorf("it says %v", status.Leftovers)
+		}
+		return err
+	})
+	s.there("annotate", "namespace/used", "crd/useds.example.org", "orrery.dev/cascade=true")
+	s.gone("", "namespace/used")
+	s.gone("", "crd/useds.example.org")
+	s.eventually("nothing stays", func() error {
+		if said := leftovers(); !strings.HasPrefix(said, "everything assigned") {
+			return fmt.Errorf("the location says %q", said)
+		}
+		return nil
 	})
 }

@@ -85,6 +85,8 @@ func (s *suite) leave() {
 		ended := make(chan error, 1)
 		go func() { ended <- k.run(s.Context()) }()
 		how.end()
+		s.reports("apps/deployments/ends/keeper", "Removing", "Terminating")
+		s.reports("core/serviceaccounts/ends/keeper", "Removing", "WaitsForWorkloads")
 		if err := <-ended; err != nil {
 			s.Errorf("%s goes: the controller could not end in good order: %v", how.name, err)
 		}
@@ -158,7 +160,7 @@ func (s *suite) keeper() *keeper {
 // run waits until the Pod is asked to end, takes a while, takes its webhook
 // configuration away by its own rights, and lets the Pod end.
 func (k *keeper) run(ctx context.Context) error {
-	const takes = 5 * time.Second
+	const takes = 8 * time.Second
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	var asked time.Time

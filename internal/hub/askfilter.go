@@ -1,0 +1,129 @@
+package hub
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Stale asks, as a state, for what locations that are away have said last.
+const Stale = "stale"
+
+// statusFilter says which rows of a SpaceStatus are asked for; what is empty asks
+// for all.
+type statusFilter struct {
+	object, namespace, placement string
+	// states are in lower case.
+	states []string
+}
+
+func statusFilterOf(query url.Values) statusFilter {
+	f := statusFilter{object: query.Get("object"), namespace: query.Get("namespace"), placement: query.Get("placement")}
+	if s := query.Get("state"); s != "" {
+		f.states = strings.Split(strings.ToLower(s), ",")
+	}
+	return f
+}
+
+// all says that no state and no Placement is asked for.
+func (f statusFilter) all() bool { return f.states == nil && f.placement == "" }
+
+// wants says whether an object is asked for.
+func (f statusFilter) wants(id key.Identity) bool {
+	return (f.object == "" || id.String() == f.object) && (f.namespace == "" || id.Namespace == f.namespace)
+}
+
+// shows says whether a row in a state is asked for.
+func (f statusFilter) shows(ps *PlaceStatus) bool {
+	return f.states == nil || slices.Contains(f.states, strings.ToLower(ps.State)) || ps.Stale && slices.Contains(f.states, Stale)
+}
+
+// placed says whether the Placement that is asked for, if one is, has an object at a
+// location.
+func (f statusFilter) placed(m *placement.Membership, location string) bool {
+	return f.placement == "" || slices.ContainsFunc(m.Sources(), func(s placement.Source) bool {
+		return s.Placement == f.placement && s.Selects(location)
+	})
+}
+
+// known fails if an object is asked for that is neither in the space nor reported.
+func (h *Hub) known(state table.Reader, s key.Space, object string) error {
+	if object == "" {
+		return nil
+	}
+	o, err := key.ParsePath(string(s) + "/" + object)
+	if err != nil {
+		return badRequest("%v", err)
+	}
+	left := h.tally.LeftOf(o.Path())
+	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l tally.Left) bool { return l.Path == o.Path() }) {
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
+}
+
+// leftStatuses are, by path, the places of objects that locations report and are not
+// to have.
+func (h *Hub) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(string) bool) (paths []string, all map[string][]PlaceStatus) {
+	all = map[string][]PlaceStatus{}
+	if f.placement != "" { // none has them
+		return nil, all
+	}
+	for _, l := range h.tally.LeftOf(string(s) + "/" + f.object) {
+		o, err := key.ParsePath(l.Path)
+		if err != nil || !f.wants(o.Identity) {
+			continue
+		}
+		ps, ok := leftStatus(state, o, l.Location, away(string(l.Location)))
+		if !ok || !f.shows(&ps) {
+			continue
+		}
+		if all[l.Path] == nil {
+			paths = append(paths, l.Path)
+		}
+		all[l.Path] = append(all[l.Path], ps)
+	}
+	return paths, all
+}
+
+// leftStatus is what a location reports of an object that it is not to have.
+func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
+	report, ok := reportOf(state, o, l)
+	if !ok {
+		return PlaceStatus{}, false
+	}
+	ps := PlaceStatus{
+		Location: string(l), State: string(report.State), Reason: report.Reason, Message: report.Message, Since: report.Since,
+		Stale: away, Unassigned: true,
+	}
+	if report.State != wire.Removing && report.State != wire.Orphaned {
+		ps.State, ps.Reason, ps.Message, ps.Since = string(wire.Removing), "", "the location has yet to remove it", ""
+	}
+	return ps, true
+}
+
+// leftOf counts what locations report of a space and are not to have.
+func (h *Hub) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
+	for _, l := range h.tally.LeftOf(string(s) + "/") {
+		o, err := key.ParsePath(l.Path)
+		if err != nil {
+			continue
+		}
+		if report, ok := reportOf(state, o, l.Location); ok && tally.Stays(report) {
+			n.Leftovers++
+		} else if ok {
+			n.Leaving++
+		}
+	}
+	return n
+}

@@ -1,0 +1,108 @@
+package tally
+
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// lefts are the pairs that are reported and not assigned: of what is being removed,
+// and of what stays. It is guarded by the tally's lock.
+type lefts struct {
+	pairs  btree.BTreeG[pair]
+	stays  map[pair]struct{}
+	counts map[string]v1alpha1.LeftCounts // by location
+}
+
+func newLefts() lefts {
+	return lefts{
+		pairs: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true}),
+		stays: map[pair]struct{}{}, counts: map[string]v1alpha1.LeftCounts{},
+	}
+}
+
+// stays says whether a report is of an object that is there though it is not
+// assigned, and that its location does not remove. What was let go is none.
+func stays(value []byte) bool {
+	return gjson.GetBytes(value, "state").Str == string(wire.Orphaned) && gjson.GetBytes(value, "reason").Str != wire.ReasonReleased
+}
+
+// Stays is the same of a report.
+func Stays(r wire.Report) bool { return r.State == wire.Orphaned && r.Reason != wire.ReasonReleased }
+
+// noteLeft takes note of whether an object that may be reported by a location is
+// assigned to it.
+func (t *Tally) noteLeft(o *object, location string) {
+	p := pair{o.path, location}
+	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
+	if found && o.as != nil {
+		_, assigned := slices.BinarySearch(o.as.Members(), location)
+		found = !assigned
+	}
+	_, was := t.left.pairs.Get(p)
+	_, stayed := t.left.stays[p]
+	now := found && stays(o.reports[i].row.Value)
+	if was == found && stayed == now {
+		return
+	}
+	t.dirtyLocation[location] = struct{}{}
+	c := t.left.counts[location]
+	switch { // what was counted
+	case stayed:
+		c.Leftovers--
+		delete(t.left.stays, p)
+	case was:
+		c.Leaving--
+	}
+	switch {
+	case now:
+		c.Leftovers++
+		t.left.stays[p] = struct{}{}
+	case found:
+		c.Leaving++
+	}
+	if found {
+		t.left.pairs.Set(p)
+	} else {
+		t.left.pairs.Delete(p)
+	}
+	if t.left.counts[location] = c; c == (v1alpha1.LeftCounts{}) {
+		delete(t.left.counts, location)
+	}
+}
+
+// LeftAt counts what a location reports and is not to have, as of the last Dirty.
+func (t *Tally) LeftAt(l key.Location) v1alpha1.LeftCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left.counts[string(l)]
+}
+
+// Left is one object at one location that is not to have it.
+type Left struct {
+	// Path is that of the object: SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Path     string
+	Location key.Location
+}
+
+// LeftOf are the objects of a space, below a path of it, that locations report and
+// are not to have, in order of paths and locations, as of all that was observed.
+func (t *Tally) LeftOf(below string) []Left {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(t.inbox.take())
+	var all []Left
+	t.left.pairs.Ascend(pair{path: below}, func(p pair) bool {
+		if len(p.path) < len(below) || p.path[:len(below)] != below {
+			return false
+		}
+		all = append(all, Left{p.path, key.Location(p.location)})
+		return true
+	})
+	return all
+}
