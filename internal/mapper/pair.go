@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 )
 
 const (
@@ -80,14 +81,22 @@ func (p *pair) UnmarshalText(b []byte) error {
 func (m *objectMeta) log() pair { return parsePair(m.Annotations[v1alpha1.LogAnnotation]) }
 
 // inherit keeps the pair of an entry that is still about the same object: what has
-// been desired all the time since then is so in each log that goes back as far.
+// been desired all the time since then is so in each log that goes back as far. What
+// has come to be protected is so only in a log that says that, too.
 func (s *source) inherit(old *want) {
 	if old == nil {
 		return
 	}
-	if o := old.object(); o != nil && o.UID == s.UID && o.Digest == s.Digest {
+	if o := old.object(); o != nil && o.UID == s.UID && o.Digest == s.Digest && !protects(s.Policy, o.Policy) {
 		s.Log, s.Epoch = o.Log, o.Epoch
 	}
+}
+
+// protects says that by a policy something at the target is left alone, or left
+// there, that was not by the one before.
+func protects(p, before wire.Policy) bool {
+	return p.CreateOnly && !before.CreateOnly || p.Orphan && !before.Orphan || p.ReportDrift && !before.ReportDrift ||
+		before.Recreate && !p.Recreate || p.Release != "" && p.Release != before.Release
 }
 
 // rebase gives an entry from before the last acceptance the pair of that: its own is

@@ -39,6 +39,11 @@ func TestPairOfAnEntry(t *testing.T) {
 		p.Policy.ReturnStatus = true
 		return wire.Frame{Put: &p}
 	}
+	protect := func(f wire.Frame) wire.Frame {
+		p := *f.Put
+		p.Policy.Orphan = true
+		return wire.Frame{Put: &p}
+	}
 	hold := wire.Frame{Hold: &wire.Hold{Key: keyA, UID: "1", Digest: digest("hold"), Error: "rule"}}
 	conflict := wire.Frame{Conflict: &wire.Conflict{Key: keyA, UID: "1", Digest: digest("conflict"), Owner: "t/x"}}
 	a := put(keyA, "1", "a")
@@ -49,6 +54,8 @@ func TestPairOfAnEntry(t *testing.T) {
 	}{
 		"the same":        {nil, at(a, 9, "n"), newPair("m", 5)},
 		"another policy":  {nil, at(policy(a), 9, "n"), newPair("m", 5)},
+		"protected":       {nil, at(protect(a), 9, "n"), newPair("n", 9)},
+		"not any more":    {[]wire.Frame{at(protect(a), 7, "n")}, at(a, 9, "n"), newPair("n", 7)},
 		"held in between": {[]wire.Frame{hold}, at(a, 9, "n"), newPair("m", 5)},
 		"edited":          {nil, at(put(keyA, "1", "b"), 9, "n"), newPair("n", 9)},
 		"made anew":       {nil, at(put(keyA, "2", "a"), 9, "n"), newPair("n", 9)},
