@@ -357,6 +357,8 @@ type result struct {
 	drifted bool
 	slotted bool
 	proof   proof
+	// judged says that the proof is known, even if the turn failed.
+	judged bool
 	// leaving says that the item is on its way out, held that it waits for others.
 	leaving, held bool
 	space         key.Space // of the source
@@ -393,7 +395,7 @@ func (e *engine) finish(it *item, r result) {
 		it.repairs, it.repaired = min(it.repairs+1, maxFailures), now
 	}
 	it.slotted = r.slotted
-	if !r.failed { // or else it is as before
+	if !r.failed || r.judged { // or else it is as before
 		e.prove(it, r.proof)
 	}
 	e.count(it, r.state)

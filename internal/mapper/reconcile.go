@@ -83,7 +83,9 @@ type turn struct {
 	status    []byte
 	// completed is how what is desired ran to its end; empty: it has not.
 	completed string
-	before    map[key.Space]*wire.Report
+	// judged says that the object waits for no proof, whatever came of changing it.
+	judged bool
+	before map[key.Space]*wire.Report
 }
 
 // outcome is what a turn leaves to write.
@@ -118,7 +120,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	reports, gone := t.reports(o, time.Now())
 	res := result{
 		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
-		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof,
+		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof, judged: t.judged,
 		leaving: t.leaves(o), held: o.held, hurried: o.hurried, space: t.object().Space,
 	}
 	if !o.keep {
@@ -249,11 +251,13 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	for range maxSteps {
 		f.proof = r.prove(t, f.seen)
 		d := decide(f)
+		t.judged = d.do != doNothing && d.do != doLook
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
 			return t.unobserved(t.contested(o))
 		case errors.Is(err, errLook), preconditionFailed(err):
+			t.judged = false
 			if f.seen, err = r.look(ctx, t); err != nil {
 				return r.refused(t, err)
 			}
