@@ -59,6 +59,8 @@ func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin, printers ma
 		Generation: has(counted),
 		Selectable: builtinSelectable()[gvk.GroupKind()],
 		Types:      m.schemaOf(gvk.Group),
+
+		sealedStatus: has(sealed),
 	}
 	if has(all) {
 		k.Categories = []string{"all"}

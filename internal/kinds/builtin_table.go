@@ -19,6 +19,8 @@ const (
 	extension
 	// counted kinds have a generation that rises with every change of the spec.
 	counted
+	// sealed kinds change nothing of their metadata when their status is written.
+	sealed
 
 	// workload is what kinds that make pods have in common.
 	workload = status | all | counted
@@ -56,7 +58,7 @@ func builtinTable() []builtinGroup {
 			{kind: "CustomResourceDefinition", plural: "customresourcedefinitions", traits: cluster | extension | status | counted, short: []string{"crd", "crds"}},
 		}},
 		{v1("apiregistration.k8s.io"), []builtin{
-			{kind: "APIService", plural: "apiservices", traits: cluster | extension | status},
+			{kind: "APIService", plural: "apiservices", traits: cluster | extension | status | sealed},
 		}},
 		{v1("apps"), []builtin{
 			{kind: "ControllerRevision", plural: "controllerrevisions"},
@@ -88,15 +90,15 @@ func builtinTable() []builtinGroup {
 			{kind: "Event", plural: "events", short: []string{"ev"}, stored: corev1.SchemeGroupVersion, hub: eventsHub},
 		}},
 		{v1("flowcontrol.apiserver.k8s.io"), []builtin{
-			{kind: "FlowSchema", plural: "flowschemas", traits: cluster | status | counted},
-			{kind: "PriorityLevelConfiguration", plural: "prioritylevelconfigurations", traits: cluster | status | counted},
+			{kind: "FlowSchema", plural: "flowschemas", traits: cluster | status | sealed | counted},
+			{kind: "PriorityLevelConfiguration", plural: "prioritylevelconfigurations", traits: cluster | status | sealed | counted},
 		}},
 		{v1("networking.k8s.io"), []builtin{
 			{kind: "IngressClass", plural: "ingressclasses", traits: cluster | counted},
 			{kind: "Ingress", plural: "ingresses", traits: status | counted, short: []string{"ing"}},
 			{kind: "IPAddress", plural: "ipaddresses", traits: cluster, short: []string{"ip"}},
 			{kind: "NetworkPolicy", plural: "networkpolicies", traits: counted, short: []string{"netpol"}},
-			{kind: "ServiceCIDR", plural: "servicecidrs", traits: cluster | status},
+			{kind: "ServiceCIDR", plural: "servicecidrs", traits: cluster | status | sealed},
 		}},
 		{v1("node.k8s.io"), []builtin{
 			{kind: "RuntimeClass", plural: "runtimeclasses", traits: cluster},
@@ -112,7 +114,7 @@ func builtinTable() []builtinGroup {
 		}},
 		{v1("resource.k8s.io"), []builtin{
 			{kind: "DeviceClass", plural: "deviceclasses", traits: cluster | counted},
-			{kind: "ResourceClaim", plural: "resourceclaims", traits: status},
+			{kind: "ResourceClaim", plural: "resourceclaims", traits: status | sealed},
 			{kind: "ResourceClaimTemplate", plural: "resourceclaimtemplates"},
 			{kind: "ResourceSlice", plural: "resourceslices", traits: cluster | counted},
 		}},
@@ -148,7 +150,7 @@ func admissionKinds() []builtin {
 		{kind: "MutatingAdmissionPolicy", plural: "mutatingadmissionpolicies", traits: cluster | extension | counted},
 		{kind: "MutatingAdmissionPolicyBinding", plural: "mutatingadmissionpolicybindings", traits: cluster | extension | counted},
 		{kind: "MutatingWebhookConfiguration", plural: "mutatingwebhookconfigurations", traits: cluster | extension | counted},
-		{kind: "ValidatingAdmissionPolicy", plural: "validatingadmissionpolicies", traits: cluster | extension | status | counted},
+		{kind: "ValidatingAdmissionPolicy", plural: "validatingadmissionpolicies", traits: cluster | extension | status | sealed | counted},
 		{kind: "ValidatingAdmissionPolicyBinding", plural: "validatingadmissionpolicybindings", traits: cluster | extension | counted},
 		{kind: "ValidatingWebhookConfiguration", plural: "validatingwebhookconfigurations", traits: cluster | extension | counted},
 	}
@@ -160,7 +162,7 @@ func storageKinds() []builtin {
 		{kind: "CSINode", plural: "csinodes", traits: cluster},
 		{kind: "CSIStorageCapacity", plural: "csistoragecapacities"},
 		{kind: "StorageClass", plural: "storageclasses", traits: cluster, short: []string{"sc"}},
-		{kind: "VolumeAttachment", plural: "volumeattachments", traits: cluster | status},
+		{kind: "VolumeAttachment", plural: "volumeattachments", traits: cluster | status | sealed},
 		{kind: "VolumeAttributesClass", plural: "volumeattributesclasses", traits: cluster, short: []string{"vac"}},
 	}
 }

@@ -57,6 +57,8 @@ type Kind struct {
 	// Custom has the compiled schema of a kind that a CRD defines; nil for built-ins.
 	Custom *Custom
 
+	// sealedStatus says that a write to the status leaves the metadata as it is.
+	sealedStatus bool
 	// scopes has one scope per subresource; "" is the kind itself.
 	scopes map[string]*handlers.RequestScope
 	// travels leaves out what is not to travel; nil for kinds without a Go type,

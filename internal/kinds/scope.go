@@ -51,7 +51,7 @@ func (k *Kind) ResetFields(subresource string) map[fieldpath.APIVersion]*fieldpa
 	case subresource == "" && k.HasStatus:
 		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	case subresource == StatusSubresource:
-		reset = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec"))
+		reset = k.statusResets()
 	default:
 		return nil
 	}

@@ -113,6 +113,28 @@ func TestGenerationAndStatus(t *testing.T) {
 	}
 }
 
+// What the status is written with has metadata, too, for which the rules are the same.
+func TestMetadataThroughStatus(t *testing.T) {
+	h := newHub(t)
+	const namespaces, merging = "/api/v1/namespaces", "application/merge-patch+json"
+	h.must(201, h.do("POST", "a", deployments, deployment("d", 2)))
+	patch := func(path, body string) answer {
+		return h.do("PATCH", "a", path+"/status", body, "Content-Type", merging)
+	}
+	a := h.must(200, patch(deployments+"/d", `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"[\"berlin\"]"}},"spec":{"paused":true}}`))
+	if a.at("metadata", "annotations", "orrery.dev/assigned-locations") != `["berlin"]` || a.at("metadata", "generation") != 1.0 || a.at("spec", "paused") != nil {
+		t.Errorf("annotated: %s", a.raw)
+	}
+	h.refused(patch(deployments+"/d", `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"berlin"}}}`), 422, metav1.StatusReasonInvalid, "must be a JSON list")
+	h.refused(patch(deployments+"/d", `{"metadata":{"finalizers":["x"]}}`), 422, metav1.StatusReasonInvalid, "fully qualified")
+
+	h.must(201, h.do("POST", "a", namespaces, object{"metadata": object{"name": "going"}}))
+	h.must(200, h.do("DELETE", "a", namespaces+"/going", nil))
+	if a := h.must(200, patch(namespaces+"/going", `{"metadata":{"finalizers":null}}`)); h.stored("o/a/core/namespaces/going") == nil {
+		t.Errorf("a namespace is gone before its content: %s", a.raw)
+	}
+}
+
 func TestScale(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", deployments, deployment("d", 2)))

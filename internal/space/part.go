@@ -4,7 +4,6 @@ import (
 	"reflect"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -41,27 +40,25 @@ func copyStatus(to, from runtime.Object) {
 func sameContent(a, b runtime.Object) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {
-		switch x.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta", statusField:
-			continue
-		}
-		if !apiequality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+		if isContent(x.Type().Field(i).Name) && !apiequality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
 			return false
 		}
 	}
 	return true
 }
 
-// replaceAllBut makes obj a copy of old except for the status and the managed
-// fields, which a write to the status may change.
-func replaceAllBut(obj, old runtime.Object) error {
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return err
+// copyContent gives a typed object all of another that is neither metadata nor
+// status. The other must not be changed any more.
+func copyContent(to, from runtime.Object) {
+	x, y := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
+	for i := range x.NumField() {
+		if isContent(x.Type().Field(i).Name) {
+			x.Field(i).Set(y.Field(i))
+		}
 	}
-	managed, kept := m.GetManagedFields(), old.DeepCopyObject()
-	copyStatus(kept, obj)
-	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
-	m.SetManagedFields(managed)
-	return nil
+}
+
+// isContent says whether a field of a typed object has what users write of it.
+func isContent(field string) bool {
+	return field != "TypeMeta" && field != "ObjectMeta" && field != statusField
 }

@@ -95,7 +95,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 	r.objects = s.storageOf(kind, &objects{Store: store, server: s, kind: kind})
 	if kind.HasStatus {
 		statusStore := *store
-		statusStore.UpdateStrategy = status
+		statusStore.UpdateStrategy = universal{status}
 		r.status = &statusStorage{store: &statusStore, server: s, kind: kind}
 	}
 	if kind.Scale != nil {

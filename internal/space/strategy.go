@@ -106,14 +106,19 @@ func (inert) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) [
 
 func (inert) Canonicalize(runtime.Object) {}
 
-// inertStatus is how the status of built-in kinds is written: it and nothing else.
+// inertStatus is how the status of built-in kinds is written: it and, where
+// Kubernetes lets it be, the metadata, but nothing else.
 type inertStatus struct{ inert }
 
 func (inertStatus) AllowCreateOnUpdate() bool { return false }
 
-func (inertStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	// The generic store has compared the resource versions before.
-	_ = replaceAllBut(obj, old)
+func (s inertStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	copyContent(obj, old)
+	now, err := meta.Accessor(obj)
+	was, err2 := meta.Accessor(old)
+	if err == nil && err2 == nil { // the caller has had them of the same objects
+		s.kind.ResetForStatus(now, was)
+	}
 }
 
 // isDeleting says whether an object has been asked to go.

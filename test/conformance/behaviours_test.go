@@ -106,7 +106,7 @@ func content() []behaviour {
 		{name: "immutable data", run: immutableData},
 		{name: "unvalidated", run: unvalidated, differs: "the content of built-in kinds is not validated: the cluster that gets it does that"},
 		{name: "defaulted", run: defaulted, differs: "a space adds nothing to what was written"},
-		{name: "metadata through status", run: metadataThroughStatus, differs: "a write to /status changes the status alone, for every kind"},
+		{name: "metadata through status", run: metadataThroughStatus, differs: "finalizers are validated for every kind, whichever way they are written"},
 		{name: "warned", run: warned, differs: "a space has nothing to say of the content of built-in kinds"},
 		{name: "both events", run: bothEvents},
 		{name: "both autoscalers", run: bothAutoscalers},

@@ -49,12 +49,6 @@ func defaulted(s *side) {
 	s.say("labels %v, finalizers %v", a.at("metadata", "labels"), a.at("spec", "finalizers"))
 }
 
-// metadataThroughStatus is left to each kind by Kubernetes.
-func metadataThroughStatus(s *side) {
-	s.quietly("POST", s.in("resourcequotas"), `{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"}}}`)
-	s.patch(typeMerge, s.in("resourcequotas", "q", "status"), `{"metadata":{"labels":{"x":"y"}}}`)
-}
-
 // warned is what a cluster has to say of what was written.
 func warned(s *side) {
 	s.post(s.in("endpoints"), `{"metadata":{"name":"e"}}`)

@@ -1,0 +1,45 @@
+package kinds
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// A write to the status of an object changes its status and, for most built-in
+// kinds, what it says of the metadata, too: Kubernetes leaves that to each kind.
+// Field managers and strategies have to agree on it.
+
+// statusResets are the fields that a write to the status leaves as they are.
+func (k *Kind) statusResets() *fieldpath.Set {
+	reset := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+	switch {
+	case k.sealed():
+		reset.Insert(fieldpath.MakePathOrDie("metadata"))
+	case k.Resource == key.NewResource("apps", "deployments"):
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "labels"))
+	case k.Resource == key.NewResource("", "pods"):
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "deletionTimestamp"))
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	}
+	return reset
+}
+
+// ResetForStatus gives the metadata of an object whose status is written what it
+// had before, as far as the kind wants that. Managed fields stay as they are.
+func (k *Kind) ResetForStatus(now, was metav1.Object) {
+	switch {
+	case k.sealed():
+		metav1.ResetObjectMetaForStatus(now, was)
+	case k.Resource == key.NewResource("apps", "deployments"):
+		now.SetLabels(was.GetLabels())
+	case k.Resource == key.NewResource("", "pods"):
+		now.SetDeletionTimestamp(was.GetDeletionTimestamp())
+		now.SetOwnerReferences(was.GetOwnerReferences())
+	}
+}
+
+// sealed says that no write to the status changes metadata. That holds for all
+// kinds that CRDs define.
+func (k *Kind) sealed() bool { return k.Custom != nil || k.sealedStatus }
