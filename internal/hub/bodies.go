@@ -23,6 +23,10 @@ const (
 	// reportRequests and reportRequestBurst how many requests it does that with.
 	reportRate, reportBurst            = 8 << 20, 64 << 20
 	reportRequests, reportRequestBurst = 50, 500
+	// statusRate and statusBurst bound how many statuses of its agent one location sends
+	// per second, each of which may be written; an agent sends one a second, and one
+	// more when a session begins.
+	statusRate, statusBurst = 5, 100
 )
 
 // limited bounds the memory that the bodies of requests take: a large one needs a turn,
@@ -78,13 +82,14 @@ func newReportTurns(limit int) *turns {
 
 // reportLimits bound what one location reports.
 type reportLimits struct {
-	turns           *turns
-	bytes, requests *rates
+	turns                     *turns
+	bytes, requests, statuses *rates
 }
 
 func newReportLimits(limit int) reportLimits {
 	return reportLimits{
 		turns: newReportTurns(limit), bytes: newRates(reportRate, reportBurst), requests: newRates(reportRequests, reportRequestBurst),
+		statuses: newRates(statusRate, statusBurst),
 	}
 }
 

@@ -230,7 +230,7 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		if _, _, err := h.settings(l); err == nil {
-			h.sessions.refuse(l, cmp.Or(v, "unknown"))
+			h.sessions.refuse(l, clip(cmp.Or(v, "unknown")))
 		}
 		h.refuse(w, r, badRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return

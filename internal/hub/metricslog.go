@@ -36,6 +36,8 @@ func (h *Hub) registerLog(registry *prometheus.Registry) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_rate_refused_total", Help: "Requests of who wrote, or reported, more than the hub takes of one.",
 			ConstLabels: prometheus.Labels{"of": "location"},
-		}, func() float64 { return float64(h.reported.bytes.refusals() + h.reported.requests.refusals()) }),
+		}, func() float64 {
+			return float64(h.reported.bytes.refusals() + h.reported.requests.refusals() + h.reported.statuses.refusals())
+		}),
 	)
 }

@@ -98,10 +98,14 @@ func byUser(ctx context.Context) bool {
 	return ok
 }
 
+// endingSlack is by how much a write to an object that is being deleted may make it
+// larger: by a timestamp, a condition, and who wrote them. More is no part of its end.
+const endingSlack = 4 << 10
+
 // goes says whether a write is a step of an object's deletion: it marks the object,
 // or takes a finalizer away. It may make the object a little larger all the same.
 func goes(before *table.Row, value []byte) bool {
-	if before == nil || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
+	if before == nil || len(value) > len(before.Value)+endingSlack || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
 		return false
 	}
 	const finalizers = "metadata.finalizers.#"

@@ -39,9 +39,15 @@ func (l limits) writeOf(ctx context.Context, etcdKey string, value []byte) Write
 }
 
 // grows says whether a write makes what is there larger. What is being deleted needs
-// other updates as well before it can go, of its status for instance, so it may.
+// other updates as well before it can go, of its status for instance, so it may a little.
 func grows(before *table.Row, value []byte) bool {
-	return before == nil || len(value) > len(before.Value) && !before.Meta.Deleting
+	switch {
+	case before == nil:
+		return true
+	case before.Meta.Deleting:
+		return len(value) > len(before.Value)+endingSlack
+	}
+	return len(value) > len(before.Value)
 }
 
 // endless is a log that always has room.

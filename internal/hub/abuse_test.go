@@ -1,0 +1,111 @@
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestDeletionsDoNotGrow shows that who takes a finalizer away can't fill a log that is
+// full by what else the write says: it is a step of a deletion, and those are never refused.
+func TestDeletionsDoNotGrow(t *testing.T) {
+	r := start(t, t.TempDir(), withQuota(smallQuota))
+	r.addSpace("s")
+	const all = 120
+	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
+	for i := range all {
+		held := object("v1", "ConfigMap", "default", fmt.Sprint("held-", i), nil, nil)
+		held.SetFinalizers([]string{"example.org/a", "example.org/b"})
+		r.create("s", configMapsGVR, held)
+		if err := configMaps.Delete(t.Context(), held.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.fill()
+	r.saysFull()
+	took := 0
+	for i := range all {
+		patch := fmt.Sprintf(`{"metadata":{"finalizers":["example.org/a"]},"data":{"k":%q}}`, filler(i, 1<<20))
+		_, err := configMaps.Patch(t.Context(), fmt.Sprint("held-", i), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err == nil {
+			took++
+		}
+	}
+	if took > 10 { // what is kept for the hub and for deletions
+		t.Errorf("a full log took %d MiB more", took)
+	}
+	for i := range all {
+		_, err := configMaps.Patch(t.Context(), fmt.Sprint("held-", i), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatalf("end of the finalizers of %d: %v", i, err)
+		}
+	}
+	r.withinQuota(smallQuota)
+}
+
+// TestFloodOfStatuses shows that one location's token can't have the log written all
+// the time by what its agent says of itself.
+func TestFloodOfStatuses(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	_, before := r.table.Get(locationKey("a"))
+	busy := 0
+	const posts = 400
+	for i := range posts {
+		var all []string
+		for n := range maxPruned {
+			all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, rand.IntN(1<<30)))
+		}
+		resp, err := a.post(t.Context(), "status", fmt.Sprintf(`{"version":"%d","prune":{"pending":1,"digest":"d","placements":[%s]}}`, i, strings.Join(all, ",")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			busy++
+		}
+	}
+	_, after := r.table.Get(locationKey("a"))
+	t.Logf("%d of %d refused, %d revisions", busy, posts, after-before)
+	if busy == 0 {
+		t.Error("none was refused")
+	}
+}
+
+// TestLongProtocol shows that the version of the protocol that a request names is not
+// kept at any length.
+func TestLongProtocol(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+agentPrefix+"a/desired", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set(wire.Header, strings.Repeat("7", 500<<10))
+	resp, err := a.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	r.eventually(func() string {
+		row, _ := r.table.Get(locationKey(key.Location("a")))
+		switch {
+		case !bytes.Contains(row.Value, []byte("the agent speaks protocol")):
+			return "the location does not say it"
+		case len(row.Value) > 16<<10:
+			t.Fatalf("the location has %d bytes", len(row.Value))
+		}
+		return ""
+	})
+}
