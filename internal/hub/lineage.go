@@ -77,11 +77,13 @@ func (l *lineage) Reset() {
 func (l *lineage) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	moved := false
 	for _, ch := range changes {
 		name, ok := strings.CutPrefix(ch.Row().Key, string(key.Markers)+"/")
 		if !ok {
 			continue
 		}
+		moved = true
 		seen := int64(0)
 		l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool {
 			if m.name == name {
@@ -93,7 +95,9 @@ func (l *lineage) Observe(rev int64, changes []table.Change) {
 			l.all = append(l.all, markerOf(name, ch.Cur, seen))
 		}
 	}
-	slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
+	if moved { // a log may have thousands
+		slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
+	}
 	if l.loaded {
 		l.reaches(rev)
 	} else {
