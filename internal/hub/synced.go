@@ -59,6 +59,9 @@ func (h *Hub) completeLocation(row *table.Row, name string) []byte {
 		return nil
 	}
 	counts := h.tally.Location(key.Location(name))
+	if tally.Away(l.Status.Conditions) {
+		counts.Stale = counts.Assigned
+	}
 	value, err := setFields(bytes.Clone(row.Value), counts)
 	if err != nil {
 		return nil

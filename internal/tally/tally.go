@@ -149,7 +149,8 @@ func (t *Tally) Placement(p Placement) PlacementCounts {
 	return counts
 }
 
-// Location gives the counts of a location as of the last Dirty.
+// Location gives the counts of a location as of the last Dirty. Stale is left out: the
+// Location's own row says whether all of them are, and may be newer, see Away.
 func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,11 +158,7 @@ func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 	if sum == nil {
 		return v1alpha1.Counts{}
 	}
-	counts := sum.counts
-	if _, away := t.away[string(l)]; away {
-		counts.Stale = counts.Assigned
-	}
-	return counts
+	return sum.counts
 }
 
 // Object gives the counts of one object, by its path, as of all that has been

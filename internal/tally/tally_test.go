@@ -294,6 +294,7 @@ func (m *machine) recount() (map[Placement]PlacementCounts, map[string]v1alpha1.
 		for _, l := range in.Members() {
 			c := locations[l]
 			m.count(state, o, row, l, &c)
+			c.Stale = 0 // the Location's row says it
 			locations[l] = c
 		}
 		return true
