@@ -247,6 +247,7 @@ func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().
 func (t *Table) derive(changes []Change) []Change {
 	if t.config.Deriver != nil {
 		values := changes
+		var moved []Change // never appended to values in the loop, which still writes to those
 		for _, a := range t.config.Deriver.Derive(locked{t}, values) {
 			row, ok := t.rows.Get(a.Key)
 			if !ok {
@@ -261,9 +262,10 @@ func (t *Table) derive(changes []Change) []Change {
 			}
 			cur := &Row{Entry: row.Entry, In: a.In}
 			t.rows.Set(a.Key, cur)
-			changes = append(changes, Change{Prev: row, Cur: cur, Ended: a.Ended})
+			moved = append(moved, Change{Prev: row, Cur: cur, Ended: a.Ended})
 		}
-		slices.SortFunc(changes[len(values):], compareKeys)
+		slices.SortFunc(moved, compareKeys)
+		changes = append(values, moved...)
 	}
 	for _, c := range changes {
 		t.index(c)
