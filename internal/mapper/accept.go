@@ -43,16 +43,24 @@ func (l identity) former(manager string) bool {
 
 // takeOver makes the fields of an object, which is recorded as ours, this
 // location's that were those of one of its name before: else what is no longer
-// desired of them would stay.
+// desired of them would stay. What that one wrote otherwise than by applies are
+// marks, which the next apply owns.
 func (r *reconciler) takeOver(ctx context.Context, t *turn, m objectMeta) (objectMeta, error) {
-	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.Manager == r.self().manager() })
-	old := slices.IndexFunc(m.ManagedFields, func(f managedFields) bool {
-		return f.Operation == applyOperation && f.Subresource == "" && r.self().former(f.Manager)
-	})
-	if old < 0 || mine {
+	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.appliedBy(r.self().manager()) })
+	var fields []managedFields
+	moved := false
+	for _, f := range m.ManagedFields {
+		if r.self().former(f.Manager) {
+			moved = true
+			if mine || !f.appliedBy(f.Manager) {
+				continue
+			}
+			f.Manager, mine = r.self().manager(), true
+		}
+		fields = append(fields, f)
+	}
+	if !moved {
 		return m, nil
 	}
-	fields := slices.Clone(m.ManagedFields)
-	fields[old].Manager = r.self().manager()
 	return r.target.setManagedFields(ctx, t.view.at, t.id, r.self(), m, fields)
 }

@@ -225,6 +225,7 @@ func (a *Agent) greeted(wire.Hello) {
 	if newIdentity(a.config.Join.Location, uid) == a.identity() {
 		return
 	}
+	a.engine.unsee(nil)
 	a.identify(uid)
 	a.watchers.kindsChanged()
 }

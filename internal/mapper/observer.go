@@ -128,6 +128,9 @@ func (o *observers) sync(ctx context.Context) {
 		if u, ok := uses[r]; !ok || again || u != w.use || w.as != o.self() {
 			w.stop()
 			delete(o.running, r)
+			if w.as != o.self() {
+				o.engine.unsee(&r)
+			}
 		}
 	}
 	for r, u := range uses {

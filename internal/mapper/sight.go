@@ -76,6 +76,18 @@ func (e *engine) notice(it *item, s *sighting) bool {
 	return before != now
 }
 
+// unsee makes all wait for a new list, or only those of a resource: what was observed
+// goes by the marks of the location as it was before.
+func (e *engine) unsee(only *key.Resource) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r, k := range e.kinds {
+		if only == nil || *only == r {
+			k.sight = unseen
+		}
+	}
+}
+
 // saw takes note of what an answer to a request of our own showed, at once: the
 // watch, which shows it too, then has nothing new, and no second turn is needed.
 func (e *engine) saw(it *item, seen observed) {
