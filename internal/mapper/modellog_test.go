@@ -88,34 +88,45 @@ func (w *world) waits(o *thing) bool {
 	return o != nil && !o.foreign && !implied(o) && w.recordOf(o.id) == nil && !w.continues(o)
 }
 
-// waiting are the objects that may not be touched.
+// waiting are the objects that may not be touched, as far as the agent looks: what a
+// restored hub does not know, of a kind that is not in use, a new store does not find.
 func (w *world) waiting() (all []key.Identity) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
+	used := w.agent.engine.uses()
 	for _, o := range w.cluster.objects {
-		if w.waits(o) {
+		if _, seen := used[o.id.Resource]; seen && w.waits(o) {
 			all = append(all, o.id)
 		}
 	}
 	return all
 }
 
+// pauseWaits says that the end of a pause waits for the acceptance of the log.
+func (w *world) pauseWaits() bool {
+	m := w.agent.store.meta.Load()
+	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
+}
+
 // conclude accepts the log if something waits for that at the end. All is as the hub
 // says then, and so it is when the store is lost after that.
 func (w *world) conclude(again bool) error {
-	all := w.waiting()
-	if len(all) == 0 {
+	all, paused := w.waiting(), w.pauseWaits()
+	if len(all) == 0 && !paused {
 		return nil
 	}
 	w.tell("%v wait; accept", all)
-	if s := w.agent.Status(); s.Deferred == 0 || s.Awaits == "" {
+	if s := w.agent.Status(); s.Deferred == 0 && !paused || s.Awaits == "" {
 		return fmt.Errorf("%v wait, and the agent says %+v", all, s)
 	}
 	w.hub.mu.Lock()
 	w.hub.settings.Accept = w.hub.marker(w.hub.revision)
 	w.hub.say()
+	w.cluster.mu.Lock()
+	w.frozen = false
+	w.cluster.mu.Unlock()
 	w.note()
 	w.hub.mu.Unlock()
 	if err := w.settle(false); err != nil {

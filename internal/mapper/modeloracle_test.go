@@ -41,7 +41,7 @@ func (w *world) check() error {
 		return err
 	}
 	if m.Settings.Halt != "" {
-		if heard && w.hub.settings.Halt == "" {
+		if heard && w.hub.settings.Halt == "" && !w.pauseWaits() {
 			return errors.New("it is still paused")
 		}
 		return nil
