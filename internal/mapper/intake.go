@@ -145,8 +145,10 @@ func (in *intake) replace(t *tx, o key.Object, w want, object []byte) ([]touched
 	if err := t.setWant(k, old, w, object); err != nil {
 		return nil, err
 	}
-	if err := t.unguard(o.Identity.String()); err != nil {
-		return nil, err
+	if w.object() != nil { // or else nothing says that what waits to go is to stay
+		if err := t.unguard(o.Identity.String()); err != nil {
+			return nil, err
+		}
 	}
 	return []touched{{object: o, want: &w}}, nil
 }

@@ -56,6 +56,41 @@ func pendingOf(t *testing.T, s *store) (p *wire.PruneStatus) {
 	return p
 }
 
+// TestGuardedAndContested shows that what waits to go goes on to wait when another
+// space yields it, or when it cannot be said what it should be, and not when it is
+// desired again.
+func TestGuardedAndContested(t *testing.T) {
+	for name, c := range map[string]struct {
+		f     wire.Frame
+		waits bool
+	}{
+		"yielded":  {wire.Frame{Conflict: &wire.Conflict{Key: "t/core/configmaps/n/a", UID: "1", Digest: digest("conflict"), Owner: keyA}}, true},
+		"held":     {wire.Frame{Hold: &wire.Hold{Key: keyA, UID: "1", Digest: digest("hold"), Error: "rule"}}, true},
+		"desired":  {put(keyA, "1", "a"), false},
+		"taken":    {put("t/core/configmaps/n/a", "1", "a"), false},
+		"unasked":  {del("t/core/configmaps/n/a", wire.Deleted), true},
+		"an older": {del(keyA, wire.Deleted), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScripted(t)
+			id := "core/configmaps/n/a"
+			if err := s.session.store.write(t.Context(), func(x *tx) error {
+				x.meta.Fresh = false
+				return errors.Join(x.setRecord(id, &record{Space: "s", UID: "u"}), x.guard(id, wire.Unassigned, "p"))
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s.on("desired", answer{body: lines(hello(4, wire.Sum{}, nil), c.f, bye)})
+			if err := s.once(); err == nil {
+				t.Fatal("the session goes on")
+			}
+			if waits := pendingOf(t, s.session.store) != nil; waits != c.waits {
+				t.Errorf("it waits: %v", waits)
+			}
+		})
+	}
+}
+
 // TestConfirm shows what a confirmation lets go: exactly what its digest names.
 func TestConfirm(t *testing.T) {
 	for _, c := range []struct {
