@@ -225,6 +225,11 @@ const (
 	ConditionWholeReleases = "WholeReleases"
 	// ReasonPartOfHelmRelease is that condition's reason.
 	ReasonPartOfHelmRelease = "PartOfHelmRelease"
+	// ConditionStatusReturned is False, with ReasonStatusLeftOut, while statuses that a
+	// Placement asks for do not come back, since they do not fit; else it is not there.
+	ConditionStatusReturned = "StatusReturned"
+	// ReasonStatusLeftOut is that condition's reason.
+	ReasonStatusLeftOut = "StatusLeftOut"
 )
 
 // LocationList is a list of locations.

@@ -214,7 +214,7 @@ type PlacementStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions has Accepted: the selectors could be read; Synced: every pair
 	// is applied, and no removal waits; WholeReleases, if it is False: a Helm release
-	// is matched in part.
+	// is matched in part; StatusReturned, if it is False: statuses do not fit and are left out.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -179,11 +179,15 @@ func placementsTable(all []hub.PlacementTotal) *metav1.Table {
 	return t
 }
 
-// printProblems prints why parts of placements can't be used, and which releases they
-// tear apart.
+// printProblems prints why parts of placements can't be used, which releases they
+// tear apart, and which statuses they miss.
 func printProblems(w io.Writer, all []hub.PlacementTotal) error {
 	for _, p := range all {
-		for _, problem := range slices.Concat(p.Problems, p.PartOf) {
+		problems := slices.Concat(p.Problems, p.PartOf)
+		if p.StatusLeftOut != "" {
+			problems = append(problems, p.StatusLeftOut)
+		}
+		for _, problem := range problems {
 			if _, err := fmt.Fprintf(w, "Placement %s: %s\n", p.Name, problem); err != nil {
 				return err
 			}

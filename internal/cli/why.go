@@ -109,6 +109,9 @@ func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
 	if p.Stale {
 		text += " (stale: the location is not connected)"
 	}
+	if p.StatusLeftOut != "" {
+		text += "\nits status is not returned: " + p.StatusLeftOut
+	}
 	_, err := fmt.Fprintln(w, text)
 	return err
 }

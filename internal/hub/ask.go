@@ -43,9 +43,11 @@ type PlacementTotal struct {
 	// Problems are why parts of its spec can't be used.
 	Problems []string `json:"problems,omitempty"`
 	// PartOf says which Helm releases it matches some objects of, and not all.
-	PartOf    []string `json:"partOf,omitempty"`
-	Locations int64    `json:"locations"`
-	Objects   int64    `json:"objects"`
+	PartOf []string `json:"partOf,omitempty"`
+	// StatusLeftOut says which statuses that it asks for are not returned.
+	StatusLeftOut string `json:"statusLeftOut,omitempty"`
+	Locations     int64  `json:"locations"`
+	Objects       int64  `json:"objects"`
 	v1alpha1.Counts
 	Errors []v1alpha1.PlacementError `json:"errors,omitempty"`
 }
@@ -72,6 +74,8 @@ type PlaceStatus struct {
 	// Unassigned says that the location is not to have the object: it removes it, or
 	// reports why it stays.
 	Unassigned bool `json:"unassigned,omitempty"`
+	// StatusLeftOut says why the status there is not returned, though it is asked for.
+	StatusLeftOut string `json:"statusLeftOut,omitempty"`
 }
 
 // statusPiece is how much of a SpaceStatus is sent at once, in bytes.
@@ -220,8 +224,8 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 			parts = append(parts, p.String())
 		}
 		all = append(all, PlacementTotal{
-			PartOf: parts,
-			Name:   o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
+			PartOf: parts, StatusLeftOut: h.leftOut.of(tally.Placement{Space: s, Name: o.Name}).String(),
+			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
 		})
 		return true
@@ -258,6 +262,9 @@ func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p pl
 		if report.State != wire.Applied || err == nil && report.Digest == digest {
 			ps.State, ps.Reason, ps.Message, ps.Since = string(report.State), report.Reason, report.Message, report.Since
 		}
+	}
+	if u, ok := h.leftOut.get(row.Key); ok && u.location == p.Location {
+		ps.StatusLeftOut = u.why
 	}
 	return ps
 }

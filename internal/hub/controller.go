@@ -15,6 +15,8 @@ import (
 const (
 	retryFirst = 50 * time.Millisecond
 	retryMost  = 30 * time.Second
+	// slowly is how often something is tried again that users have to make room for.
+	slowly = 30 * time.Second
 	// later is how often something that waits for others is looked at.
 	later = time.Second
 )
@@ -83,6 +85,9 @@ func (c *controller) next(ctx context.Context) bool {
 	case errors.Is(err, errLater):
 		c.queue.Forget(name)
 		c.queue.AddAfter(name, later)
+	case errors.Is(err, errSlowly):
+		c.queue.Forget(name)
+		c.queue.AddAfter(name, slowly)
 	default:
 		if !errors.Is(err, errAgain) {
 			c.logger.Warn("reconcile", "controller", c.name, "name", name, "error", err)
@@ -101,6 +106,9 @@ var errMore = errors.New("more to do")
 // errLater says that somebody else has to act first; it is looked at again
 // every so often.
 var errLater = errors.New("waiting for others")
+
+// errSlowly says that there is no room, and nothing tells when there is.
+var errSlowly = errors.New("waiting for room")
 
 // follow enqueues what there is and then what changes. When it falls out of the
 // window, or the table was loaded anew meanwhile, perhaps at a lower revision, it

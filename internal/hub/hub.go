@@ -92,6 +92,8 @@ type Hub struct {
 	pruned *prune.Index
 	// releases knows which Helm releases Placements match in part.
 	releases *release.Index
+	// leftOut knows the statuses that do not fit.
+	leftOut *leftOut
 	// synced remembers since when locations are synced, or not.
 	synced *syncTimes
 	// gone ends the watches of spaces that are deleted.
@@ -139,7 +141,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
-	h.releases = release.New()
+	h.releases, h.leftOut = release.New(), newLeftOut(h.changed)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {

@@ -68,6 +68,9 @@ func (h *Hub) placementLoop(ctx context.Context) error {
 		for _, p := range h.releases.Dirty() {
 			again[tally.Placement(p)] = struct{}{}
 		}
+		for _, p := range h.leftOut.takeDirty() {
+			again[p] = struct{}{}
+		}
 		for p := range again {
 			err := h.writePlacementStatus(ctx, p)
 			if ctx.Err() != nil {
@@ -117,7 +120,7 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 	if row == nil || !ok || !h.spaceExists(p.Space) {
 		return nil
 	}
-	counts, parts := h.tally.Placement(p), h.releases.Parts(release.Placement(p))
+	counts, parts, missed := h.tally.Placement(p), h.releases.Parts(release.Placement(p)), h.leftOut.of(p)
 	return h.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -134,6 +137,11 @@ func (h *Hub) writePlacementStatus(ctx context.Context, p tally.Placement) error
 			h.condition(&st.Conditions, row, partOf(parts))
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionWholeReleases)
+		}
+		if missed.count > 0 {
+			h.condition(&st.Conditions, row, missed.condition())
+		} else {
+			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionStatusReturned)
 		}
 		return pl.Status, nil
 	})

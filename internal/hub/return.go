@@ -14,6 +14,8 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -27,7 +29,7 @@ const statusManager = "orrery-status"
 // ends.
 func (h *Hub) returnLoop(ctx context.Context) error {
 	c := newController("returned status", h.table, h.config.Logger, h.reconcileReturn)
-	reports, objects := string(key.Reports)+"/", string(key.Objects)+"/"
+	reports, objects, spaces := string(key.Reports)+"/", string(key.Objects)+"/", key.ResourcePrefix(key.Root, key.Spaces)
 	return c.run(ctx,
 		source{table.Under(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
@@ -37,11 +39,26 @@ func (h *Hub) returnLoop(ctx context.Context) error {
 			return []string{r.Object.Key()}
 		}},
 		source{table.Under(objects), below(objects), func(ch table.Change) []string {
-			if ch.Cur == nil || !asks(ch.Cur) && !asks(ch.Prev) && !returned(ch.Cur) {
+			if !asks(ch.Cur) && !asks(ch.Prev) && (ch.Cur == nil || !returned(ch.Cur)) {
 				return nil
 			}
 			return byKey(ch)
-		}})
+		}},
+		source{table.Under(spaces), below(spaces), h.withOtherLimits})
+}
+
+// withOtherLimits are the objects of a space whose limits change of which something is
+// left out.
+func (h *Hub) withOtherLimits(ch table.Change) []string {
+	o, err := key.ParseObject(ch.Row().Key)
+	if err != nil || ch.Cur == nil || ch.Prev == nil {
+		return nil
+	}
+	const limits = "spec.limits"
+	if gjson.GetBytes(ch.Cur.Value, limits).Raw == gjson.GetBytes(ch.Prev.Value, limits).Raw {
+		return nil
+	}
+	return h.leftOut.in(key.Space(o.Name))
 }
 
 // asks says whether the policies of a row ask for its status.
@@ -72,44 +89,142 @@ func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
 	row := snapshot.Get(k)
 	// What is in a space that is being deleted is placed nowhere, and not to be written once more.
 	if row == nil || row.Meta.Deleting || !h.spaceExists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
+		h.leftOut.forget(o)
 		return nil
 	}
-	status := json.RawMessage(nil)
+	status, report := json.RawMessage(nil), int64(0)
 	if asks(row) {
 		location, _ := row.In.(*placement.Membership).StatusFrom()
 		var known bool
-		if status, known = h.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
+		if status, report, known = h.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
+			h.leftOut.forget(o)
 			return nil // not reported yet: what is there stays
 		}
 	}
-	if status == nil && !returned(row) {
+	if status == nil || returned(row) && sameJSON(status, []byte(gjson.GetBytes(row.Value, "status").Raw)) {
+		h.leftOut.forget(o)
+		if status != nil {
+			return nil
+		}
+		return h.clearReturned(ctx, row)
+	}
+	try := tried{row.In, row.ModRev, report}
+	if h.stillUnfit(k, try) {
+		return errSlowly
+	}
+	size, err := h.writeReturned(ctx, o, row, status)
+	limits, why, left := misfit(err)
+	if !left {
+		if err == nil {
+			h.leftOut.forget(o)
+		}
+		return err
+	}
+	location, placements := askers(row)
+	h.leftOut.note(o, unfit{location: location, placements: placements, limits: limits, why: why, tried: try, size: size})
+	// An older status in its place would be taken for what is.
+	if err := h.clearReturned(ctx, row); err != nil && !noRoom(err) {
+		return err
+	}
+	return errSlowly
+}
+
+// askers are the placements that ask for the status of a row, and where it is from.
+func askers(row *table.Row) (location string, placements []string) {
+	m, ok := row.In.(*placement.Membership)
+	if !ok {
+		return "", nil
+	}
+	location, _ = m.StatusFrom()
+	for _, s := range m.Sources() {
+		if s.Placement != "" && s.Policy.ReturnStatus && s.Selects(location) {
+			placements = append(placements, s.Placement)
+		}
+	}
+	return location, placements
+}
+
+// clearReturned removes a status that came from a location, if there is one.
+func (h *Hub) clearReturned(ctx context.Context, row *table.Row) error {
+	if !returned(row) {
 		return nil
 	}
-	if status != nil && sameJSON(status, []byte(gjson.GetBytes(row.Value, "status").Raw)) && returned(row) {
-		return nil
-	}
-	object, err := markReturned(row.Value, status != nil, h.apiVersion(o), h.config.Now())
+	object, err := markReturned(row.Value, false, "", time.Time{})
 	if err != nil {
-		return fmt.Errorf("mark the status of %q: %w", k, err)
+		return fmt.Errorf("unmark the status of %q: %w", row.Key, err)
 	}
-	return h.replaceStatus(ctx, row, object, status)
+	return h.replaceStatus(ctx, row, object, nil)
+}
+
+// writeReturned writes a status that came from a location, if it fits. size is how
+// large the object is with it.
+func (h *Hub) writeReturned(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, err error) {
+	object, err := markReturned(row.Value, true, h.apiVersion(o), h.config.Now())
+	if err != nil {
+		return 0, fmt.Errorf("mark the status of %q: %w", row.Key, err)
+	}
+	value, err := h.withStatus(row.Key, object, status)
+	if err != nil {
+		return 0, err
+	}
+	if bytes.Equal(value, row.Value) {
+		return len(value), nil
+	}
+	need := store.Upkeep
+	if len(value) > len(row.Value) { // it is what locations report
+		need = store.Growth
+		if len(value) > space.DefaultObjectBytes {
+			return len(value), tooLarge(o.Space, len(value))
+		}
+	}
+	done, err := h.spaces.Reserve(row.Key, value)
+	if err != nil {
+		return len(value), err
+	}
+	rev, ok, err := h.putRoom(ctx, need, row.Key, value, row.ModRev)
+	if err == nil && ok {
+		done(rev)
+		return len(value), nil
+	}
+	done(0)
+	if err == nil {
+		err = errAgain
+	}
+	return len(value), err
+}
+
+// stillUnfit says, at little cost, whether what did not fit still does not.
+func (h *Hub) stillUnfit(k string, try tried) bool {
+	u, ok := h.leftOut.get(k)
+	if !ok || u.tried != try {
+		return false
+	}
+	if u.size > space.DefaultObjectBytes {
+		return true
+	}
+	if slices.Contains(u.limits, ReasonLogFull) {
+		return h.log.Usage().Full
+	}
+	exceeded, err := h.spaces.Exceeds(k, u.size)
+	return err == nil && exceeded != nil
 }
 
 // reportedStatus is the status that a location reports of the object as it is
-// now. One that was left out for its size is known to be none.
-func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, known bool) {
+// now, and the revision of the report. One that was left out for its size is known to
+// be none.
+func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, rev int64, known bool) {
 	if l == "" {
-		return nil, false
+		return nil, 0, false
 	}
 	report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	if report == nil {
-		return nil, false
+		return nil, 0, false
 	}
 	var r wire.Report
 	if err := json.Unmarshal(report.Value, &r); err != nil || r.UID != row.Meta.UID {
-		return nil, false
+		return nil, 0, false
 	}
-	return r.Status, len(r.Status) > 0 || r.StatusBytes > 0
+	return r.Status, report.ModRev, len(r.Status) > 0 || r.StatusBytes > 0
 }
 
 func (h *Hub) apiVersion(o key.Object) string {

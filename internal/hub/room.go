@@ -99,14 +99,16 @@ func needOf(w space.Write) store.Need {
 }
 
 // putRoom is Log.Put of an object that the hub writes itself, if there is room.
-func (h *Hub) putRoom(ctx context.Context, need store.Need, k string, value []byte, modRev int64) (ok bool, err error) {
+func (h *Hub) putRoom(ctx context.Context, need store.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
 	landed, err := h.log.Admit(ctx, need, len(k)+len(value))
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	defer landed()
-	_, ok, err = h.log.Put(ctx, k, value, modRev)
-	return ok, err
+	if rev, ok, err = h.log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
+		h.log.RefusedByEtcd()
+	}
+	return rev, ok, err
 }
 
 // writeReports writes reports of one location. If the log has no room for all of them,

@@ -31,21 +31,10 @@ func (h *Hub) updateStatus(ctx context.Context, row *table.Row, status func(obje
 	return h.replaceStatus(ctx, row, row.Value, encoded)
 }
 
-// replaceStatus writes object with a status, in the bytes that the object's
-// own registry would have written, so that a user's next apply without a
-// change stays one without a change. A status that would make the object too
+// replaceStatus writes object with a status. A status that would make the object too
 // large to be written again by its users is left out.
 func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
-	var err error
-	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
-		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
-	} else if gjson.GetBytes(object, "status").Exists() {
-		object, err = sjson.DeleteBytes(bytes.Clone(object), "status")
-	}
-	if err != nil {
-		return fmt.Errorf("set the status of %q: %w", row.Key, err)
-	}
-	value, err := h.canonical(row.Key, object)
+	value, err := h.withStatus(row.Key, object, status)
 	if err != nil {
 		return err
 	}
@@ -56,15 +45,27 @@ func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, 
 		h.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", space.DefaultObjectBytes)
 		return nil
 	}
-	need := store.Upkeep
-	if returned(row) && len(value) > len(row.Value) { // it is what locations report
-		need = store.Growth
-	}
-	ok, err := h.putRoom(ctx, need, row.Key, value, row.ModRev)
+	_, ok, err := h.putRoom(ctx, store.Upkeep, row.Key, value, row.ModRev)
 	if err == nil && !ok {
 		return errAgain
 	}
 	return err
+}
+
+// withStatus is object with a status, in the bytes that the object's own registry
+// would have written, so that a user's next apply without a change stays one without
+// a change.
+func (h *Hub) withStatus(k string, object, status []byte) ([]byte, error) {
+	var err error
+	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
+		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
+	} else if gjson.GetBytes(object, "status").Exists() {
+		object, err = sjson.DeleteBytes(bytes.Clone(object), "status")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set the status of %q: %w", k, err)
+	}
+	return h.canonical(k, object)
 }
 
 // canonical passes an object through its kind's codec.

@@ -84,6 +84,7 @@ func (c Config) Validate() error {
 type Server struct {
 	config Config
 	client *kubernetes.Client
+	limits limits
 
 	mu       sync.Mutex
 	builtins map[*kinds.Kind]*resource
@@ -115,13 +116,13 @@ func New(config Config) (*Server, error) {
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
 		definitions: turns{of: map[key.Space]*turn{}},
+		limits:      limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
 	}
 	s.client = &kubernetes.Client{
 		Client: config.Client.Client,
 		Kubernetes: ownedPuts{
 			Interface: config.Client.Kubernetes, kv: config.Client.KV,
-			limits: limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
-			room:   config.Room,
+			limits: s.limits, room: config.Room,
 		},
 	}
 	return s, nil
