@@ -35,6 +35,8 @@ type weather struct {
 	hollow, dark bool
 	// paints says that admission changes a value of what is applied.
 	paints bool
+	// fixes says that it does so with one that can't be changed once it is set.
+	fixes bool
 }
 
 // lifeline is what one life of an agent has to the cluster.
@@ -356,6 +358,9 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 	l.done("apply", before, next)
 	if v := fieldPath("data", "v"); l.weather.paints && next.fields[v] != "" {
 		next.fields[v] = `"painted"` // who owns it does not tell
+	}
+	if v := fieldPath("data", "fixed"); l.weather.fixes && next.fields[v] != "" {
+		next.fields[v] = `"painted"`
 	}
 	if before == nil || !before.same(next) {
 		next = l.set(id.String(), next)

@@ -66,3 +66,40 @@ func TestModelMutated(t *testing.T) {
 		})
 	}
 }
+
+// TestModelMutatedAndLost has an agent lose its store, again and again, of which an
+// object is as admission made it in a field that can't be changed. It is not
+// recreated for that.
+func TestModelMutatedAndLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProofModel(t)
+		defer func() { p.stop(true) }()
+		id := identities[2]
+		path := key.Object{Space: "s", Identity: id}.Path()
+		p.at(func(c *cluster) { c.weather.fixes = true })
+		p.hub.mu.Lock()
+		p.world.offer(path, "u-s1", wire.Frame{}, map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "1", "fixed": "one"},
+			"metadata": map[string]any{"name": id.Name, "namespace": id.Namespace},
+		}, wire.Policy{Recreate: true})
+		p.hub.mu.Unlock()
+		<-time.After(time.Hour)
+		uid := func() (uid string) {
+			p.at(func(c *cluster) { uid = c.objects[id.String()].uid })
+			return uid
+		}
+		first := uid()
+		for range 3 {
+			p.lose(func() {})
+			<-time.After(time.Hour)
+			if now := uid(); now != first {
+				t.Errorf("it was recreated: %s is %s", first, now)
+			}
+			p.hub.mu.Lock()
+			if r := p.hub.reports[path]; r.State != wire.Applied || r.Reason != wire.ReasonMutated {
+				t.Errorf("the report is %+v", r)
+			}
+			p.hub.mu.Unlock()
+		}
+	})
+}

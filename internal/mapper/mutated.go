@@ -1,7 +1,9 @@
 package mapper
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -94,10 +96,13 @@ func (f facts) standing(s source, uid string) decision {
 	return m.decision(f.again)
 }
 
+// saysMutated is what a report says before it names the fields.
+const saysMutated = "admission at the location sets other values than were applied; it is tried again: "
+
 func (m *mutation) decision(retry time.Duration) decision {
 	return decision{
 		state: wire.Applied, reason: wire.ReasonMutated, retry: retry,
-		message: clip("admission at the location sets other values than were applied; it is tried again: " + m.Fields),
+		message: clip(saysMutated + m.Fields),
 	}
 }
 
@@ -129,6 +134,35 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered)
 		retry = min(retry, o.retry)
 	}
 	o.record.Mutated, o.decision = m, m.decision(retry)
+	return o
+}
+
+// mutatedBefore says that nothing is recorded, and that by the last report what is
+// desired was applied, and changed by admission.
+func (t *turn) mutatedBefore() bool {
+	said, w := t.before[t.object().Space], t.want()
+	if t.record != nil || said == nil || w == nil || w.object() == nil {
+		return false
+	}
+	o := w.object()
+	return said.Reason == wire.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
+}
+
+// regains records an object that can't be changed to what admission had changed when
+// it was made, after a loss of the store: it remains as it was before.
+func (r *reconciler) regains(ctx context.Context, t *turn, d decision) outcome {
+	m, err := r.getSame(ctx, t, d.uid)
+	if errors.Is(err, errLook) {
+		return outcome{keep: true, failed: true, decision: decision{retry: refusedRetry}}
+	}
+	if err != nil {
+		return r.refused(t, err)
+	}
+	now, o := time.Now(), r.done(t, d, m)
+	fields, _ := strings.CutPrefix(t.before[t.object().Space].Message, saysMutated)
+	o.record.Source.Log = m.log()
+	o.record.Mutated = r.insists.after(nil, fields, now)
+	o.decision = o.record.Mutated.decision(o.record.Mutated.Due.Sub(now))
 	return o
 }
 

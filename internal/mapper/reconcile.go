@@ -265,6 +265,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 			r.forgetNamespace(t.id.Namespace)
 		case d.again && immutable(err):
 			return r.remains(t)
+		case d.do == doApply && d.uid != "" && !d.adopt && immutable(err) && t.mutatedBefore():
+			return r.regains(ctx, t, d)
 		case d.do == doApply && d.uid != "" && immutable(err):
 			return r.recreate(ctx, t, d, err)
 		default:
