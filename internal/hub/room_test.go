@@ -115,15 +115,15 @@ func TestFloods(t *testing.T) {
 			t.Errorf("a small write took %s", took)
 		}
 		r.withinQuota(smallQuota)
-		if reported.Load() > 2*smallQuota && written.Load() > 2*smallQuota {
+		if reported.Load() > 2*smallQuota && written.Load() > smallQuota/2 {
 			cancel()
 		}
 	}
 	group.Wait()
 	r.withinQuota(smallQuota)
 	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.log.Usage())
-	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < 2*smallQuota {
-		t.Error("less than twice the quota was reported, or written")
+	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < smallQuota/2 {
+		t.Error("less than twice the quota was reported, or less than half of it written")
 	}
 }
 
