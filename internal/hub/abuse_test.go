@@ -19,7 +19,7 @@ import (
 // TestDeletionsDoNotGrow shows that who takes a finalizer away can't fill a log that is
 // full by what else the write says: it is a step of a deletion, and those are never refused.
 func TestDeletionsDoNotGrow(t *testing.T) {
-	r := start(t, t.TempDir(), withQuota(smallQuota))
+	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")
 	const all = 120
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
@@ -50,7 +50,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 			t.Fatalf("end of the finalizers of %d: %v", i, err)
 		}
 	}
-	r.withinQuota(smallQuota)
+	r.withinQuota()
 }
 
 // TestFloodOfStatuses shows that one location's token can't have the log written all

@@ -13,10 +13,10 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// status is what a request of an agent is answered with.
-func (a *agent) status(path string) int {
+// status is what reports of an agent are answered with.
+func (a *agent) status() int {
 	a.r.t.Helper()
-	resp := a.do(a.r.t.Context(), http.MethodPost, path, nil)
+	resp := a.do(a.r.t.Context(), http.MethodPost, "a/reports", nil)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }
@@ -26,19 +26,19 @@ func (a *agent) status(path string) int {
 func TestLocationMadeAgain(t *testing.T) {
 	r := fixture(t)
 	old := r.join("a")
-	if got := old.status("a/reports"); got != http.StatusOK {
+	if got := old.status(); got != http.StatusOK {
 		t.Fatalf("the token is answered %d", got)
 	}
 	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.addLocation("a", map[string]string{"where": "x"})
-	if got := old.status("a/reports"); got != http.StatusUnauthorized {
+	if got := old.status(); got != http.StatusUnauthorized {
 		t.Errorf("the token of the removed location is answered %d", got)
 	}
 	young := r.join("a")
 	for range 20 {
-		if got := young.status("a/reports"); got != http.StatusOK {
+		if got := young.status(); got != http.StatusOK {
 			t.Fatalf("the new token is answered %d", got)
 		}
 	}

@@ -122,8 +122,8 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	return m
 }
 
-// order puts a pending marker behind all others.
-func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 } //nolint:gosec // 0 is to wrap
+// order puts a pending marker behind all others: 0 is to wrap.
+func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 
 // reaches notes that the log holds a revision that changed something.
 func (l *lineage) reaches(rev int64) {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,12 +82,7 @@ func TestConfirmOverLocations(t *testing.T) {
 		s := a.open(0, "")
 		defer s.close()
 		hello, _ := s.next()
-		for _, c := range hello.Hello.Settings.Confirm {
-			if c == (wire.Confirmation{Space: "s", Digest: digest}) {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(hello.Hello.Settings.Confirm, wire.Confirmation{Space: "s", Digest: digest})
 	}
 	if !told(a, "A") || told(a, "B") {
 		t.Error("a is not told what was confirmed there, or more")

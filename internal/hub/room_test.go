@@ -26,7 +26,7 @@ import (
 
 const smallQuota = 32 << 20
 
-func withQuota(quota int64) func(*Config) { return func(c *Config) { c.Quota = quota } }
+func withSmallQuota(c *Config) { c.Quota = smallQuota }
 
 // filler is a text of a size that does not repeat another.
 func filler(n, size int) string { return fmt.Sprint(n) + strings.Repeat("x", size) }
@@ -41,17 +41,17 @@ func (r *running) update(ctx context.Context, name, value string) error {
 	return err
 }
 
-func (r *running) withinQuota(quota int64) {
+func (r *running) withinQuota() {
 	r.t.Helper()
-	if u := r.log.Usage(); u.File > quota {
-		r.t.Errorf("the log has %d bytes on disk, %d in use: more than its quota of %d", u.File, u.InUse, quota)
+	if u := r.log.Usage(); u.File > smallQuota {
+		r.t.Errorf("the log has %d bytes on disk, %d in use: more than its quota of %d", u.File, u.InUse, int64(smallQuota))
 	}
 }
 
 // TestFloods shows that neither updates without end of a large object nor a flood of
 // reports from one location fill the log, and that others go on writing meanwhile.
 func TestFloods(t *testing.T) {
-	r := start(t, t.TempDir(), withQuota(smallQuota))
+	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "here"})
 	r.addPlacement("s", "p", "here", "all", nil)
@@ -114,13 +114,13 @@ func TestFloods(t *testing.T) {
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("a small write took %s", took)
 		}
-		r.withinQuota(smallQuota)
+		r.withinQuota()
 		if reported.Load() > 2*smallQuota && written.Load() > smallQuota/2 {
 			cancel()
 		}
 	}
 	group.Wait()
-	r.withinQuota(smallQuota)
+	r.withinQuota()
 	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.log.Usage())
 	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < smallQuota/2 {
 		t.Error("less than twice the quota was reported, or less than half of it written")
@@ -175,7 +175,7 @@ func (r *running) fill() int {
 // it is full, starts, and takes growth again when there is room.
 func TestFullHub(t *testing.T) {
 	dir := t.TempDir()
-	r := start(t, dir, withQuota(smallQuota))
+	r := start(t, dir, withSmallQuota)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "here"})
 	r.addPlacement("s", "p", "here", "all", nil)
@@ -207,7 +207,7 @@ func TestFullHub(t *testing.T) {
 		t.Error("a full hub takes any report")
 	}
 	r.stop()
-	r = start(t, dir, withQuota(smallQuota))
+	r = start(t, dir, withSmallQuota)
 	r.saysFull()
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	if got, err := configMaps.Get(t.Context(), "fill-0", metav1.GetOptions{}); err != nil || got.GetName() != "fill-0" {
@@ -240,7 +240,7 @@ func TestFullHub(t *testing.T) {
 		}
 		return r.spaceReady(metav1.ConditionTrue, "Served")
 	})
-	r.withinQuota(smallQuota)
+	r.withinQuota()
 }
 
 // saysFull waits until the hub says in all places that its log is full.

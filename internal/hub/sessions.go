@@ -2,8 +2,6 @@ package hub
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -104,16 +102,6 @@ func (s *sessions) poke(l key.Location) {
 		case mine.poke <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// pokeAll makes all open sessions look at their locations again.
-func (s *sessions) pokeAll() {
-	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.open))
-	s.mu.Unlock()
-	for _, l := range all {
-		s.poke(l)
 	}
 }
 

@@ -95,7 +95,7 @@ func (all guardSums) with(group guardGroup, g guardSum) guardSums {
 }
 
 // guarded says whether the removal of an identity waits for a confirmation.
-func (t *tx) guarded(id string) bool { return t.Bucket(guardBucket).Get([]byte(id)) != nil }
+func (t *tx) guarded(id string) bool { return t.has(guardBucket, id) }
 
 // guard makes the removal of a recorded identity, which a Placement let go, wait for
 // a confirmation.

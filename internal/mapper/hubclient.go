@@ -148,8 +148,7 @@ func retryAfterOf(h http.Header) time.Duration {
 
 // asksToWait is for how long the hub asks not to be asked again.
 func asksToWait(err error) time.Duration {
-	var refused *hubError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*hubError](err); ok {
 		return refused.after
 	}
 	return 0

@@ -23,7 +23,7 @@ func TestRetryAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, strings.NewReader("")) //nolint:bodyclose // there is none
+		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, strings.NewReader(""))
 		if got := asksToWait(err); got != want {
 			t.Errorf("Retry-After %q: %s (%v), want %s", header, got, err, want)
 		}

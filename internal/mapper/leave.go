@@ -119,7 +119,7 @@ func (r *reconciler) propagation(ctx context.Context, t *turn) (metav1.DeletionP
 	return metav1.DeletePropagationBackground, nil
 }
 
-// says says whether there is anything in a status but zeros.
+// says tells whether there is anything in a status but zeros.
 func says(status gjson.Result) bool {
 	switch {
 	case status.IsObject(), status.IsArray():

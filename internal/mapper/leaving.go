@@ -55,11 +55,11 @@ const (
 	roles = "*clusterroles"
 )
 
-var (
-	clusterRoles = key.NewResource("rbac.authorization.k8s.io", "clusterroles")
-	// order are the ranks that hold up others, as they leave.
-	order = [...]rank{rankHooks, rankCustom, rankWorkloads}
-)
+// clusterRoles is the resource of ClusterRoles.
+var clusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+
+// order are the ranks that hold up others, as they leave.
+var order = [...]rank{rankHooks, rankCustom, rankWorkloads}
 
 // leave is what is known of an item on its way out.
 type leave struct {

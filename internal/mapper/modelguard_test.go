@@ -87,7 +87,7 @@ func (g *guardModel) play() {
 			for _, k := range all {
 				g.take(k, wire.Unassigned, percent)
 			}
-			for range len(all) {
+			for range all {
 				g.add()
 			}
 			what = "made the space again"

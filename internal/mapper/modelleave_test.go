@@ -150,7 +150,7 @@ func (m *leaveModel) went() (all []string, at map[string]time.Duration) {
 	defer m.cluster.mu.Unlock()
 	at = map[string]time.Duration{}
 	for _, h := range m.cluster.log[m.from:] {
-		what := ""
+		var what string
 		switch {
 		case h.after == nil && h.before != nil:
 			what = h.before.id.String() + " gone"

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -80,7 +79,7 @@ func TestModelVersions(t *testing.T) {
 						})
 					}
 					<-time.After(5 * time.Minute)
-					if w.there(widget) != "" || len(w.reportsOf()) != 0 || w.recordOf(key.Identity(widget)) != nil {
+					if w.there(widget) != "" || len(w.reportsOf()) != 0 || w.recordOf(widget) != nil {
 						t.Errorf("it is not gone; the reports are %+v", w.reportsOf())
 					}
 					if len(w.bad) > 0 {

@@ -290,8 +290,8 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 		if k.namespaced { // where the owner must be, or is none
 			id.Namespace = d.namespace
 		}
-		if id.Validate() != nil {
-			return true, nil
+		if err := id.Validate(); err != nil {
+			return true, nil //nolint:nilerr // an owner that can't exist does not
 		}
 		m, err := s.target.get(ctx, k.place, id)
 		switch {

@@ -17,7 +17,8 @@ func configMap(name string, data object) object {
 	return object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": name}, "data": data}
 }
 
-func deployment(name string, replicas int) object {
+func deployment(replicas int) object {
+	const name = "d"
 	return object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": name},
 		"spec": object{
@@ -91,7 +92,7 @@ func TestApply(t *testing.T) {
 
 func TestGenerationAndStatus(t *testing.T) {
 	h := newHub(t)
-	a := h.must(201, h.do("POST", "a", deployments, deployment("d", 2)))
+	a := h.must(201, h.do("POST", "a", deployments, deployment(2)))
 	if status, _ := a.at("status").(object); len(status) != 0 || a.at("metadata", "generation") != 1.0 {
 		t.Fatalf("created with status or generation: %s", a.raw)
 	}
@@ -117,7 +118,7 @@ func TestGenerationAndStatus(t *testing.T) {
 func TestMetadataThroughStatus(t *testing.T) {
 	h := newHub(t)
 	const namespaces, merging = "/api/v1/namespaces", "application/merge-patch+json"
-	h.must(201, h.do("POST", "a", deployments, deployment("d", 2)))
+	h.must(201, h.do("POST", "a", deployments, deployment(2)))
 	patch := func(path, body string) answer {
 		return h.do("PATCH", "a", path+"/status", body, "Content-Type", merging)
 	}
@@ -137,7 +138,7 @@ func TestMetadataThroughStatus(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	h := newHub(t)
-	h.must(201, h.do("POST", "a", deployments, deployment("d", 2)))
+	h.must(201, h.do("POST", "a", deployments, deployment(2)))
 	a := h.must(200, h.do("GET", "a", deployments+"/d/scale", nil))
 	if a.at("kind") != "Scale" || a.at("spec", "replicas") != 2.0 || a.at("status", "selector") != "app=d" {
 		t.Errorf("scale: %s", a.raw)

@@ -48,7 +48,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 	for i := range 600 {
 		h.must(201, h.do("POST", "a", inN, configMap(fmt.Sprint("c", i), nil)))
 	}
-	h.must(201, h.do("POST", "a", "/apis/apps/v1/namespaces/n/deployments", deployment("d", 1)))
+	h.must(201, h.do("POST", "a", "/apis/apps/v1/namespaces/n/deployments", deployment(1)))
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces/nn/configmaps", configMap("c", nil)))
 	h.must(201, h.do("POST", "b", inN, configMap("c", nil)))
 	held := configMap("held", nil)

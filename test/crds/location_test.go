@@ -58,7 +58,7 @@ func TestAtALocation(t *testing.T) {
 	two.apply(place)
 	h.says(t, "two", map[string]string{
 		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Conflict OtherSpace",
-		"shop.example/widgets/g": "Unsupported NoSuchResource",
+		"shop.example/widgets/g": "Unsupported NoSuchVersion",
 	})
 	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
 
@@ -66,7 +66,7 @@ func TestAtALocation(t *testing.T) {
 	one.kubectl("delete", "placement", "all")
 	h.says(t, "two", map[string]string{
 		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Failed Immutable",
-		"shop.example/widgets/g": "Unsupported NoSuchResource",
+		"shop.example/widgets/g": "Unsupported NoSuchVersion",
 	})
 	reads("", "get", "widgets", "--no-headers", "--ignore-not-found")
 }

@@ -212,9 +212,11 @@ func (o *oddServer) object(w http.ResponseWriter, r *http.Request, name string) 
 			answer(w, http.StatusConflict, oddStatus(http.StatusConflict, metav1.StatusReasonConflict, name))
 			return
 		}
+		owned := &metav1.FieldsV1{}
+		owned.SetRawString(`{"f:spec":{"f:v":{}}}`)
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{
 			Manager: r.URL.Query().Get("fieldManager"), Operation: metav1.ManagedFieldsOperationApply, APIVersion: oddGroup + "/v1",
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:v":{}}}`)},
+			FieldsType: "FieldsV1", FieldsV1: owned,
 		}})
 		o.set(name, u)
 		answer(w, http.StatusOK, u.Object)
