@@ -53,14 +53,37 @@ func (l *life) restore(round int64) {
 	l.lose(lost)
 	l.Hub.Start() // of what begins now nothing is accepted
 	l.startAgent()
-	l.before = map[string]world.Listed{} // a new store writes each object once
+	before := l.before
+	l.before = map[string]world.Listed{}
 	l.settle(round)
+	for _, name := range lost {
+		l.rewritten(name, before[name])
+	}
 	for _, name := range siteNames {
 		if l.unproven(name) {
 			l.t.Errorf("round %d: after a second loss location %s waits for an acceptance", round, name)
 		}
 	}
 	l.t.Logf("round %d: restored below %q in %s", round, lost, time.Since(start).Round(time.Millisecond))
+}
+
+// rewritten waits until a new store has written each object of a site once, with its
+// place in the log of now: what is written after that has another reason.
+func (l *life) rewritten(name string, before world.Listed) {
+	l.t.Helper()
+	env.Eventually(l.t, soon, func() error {
+		now, err := l.Sites[name].Marked(l.World)
+		if err != nil {
+			return err
+		}
+		l.before[name] = now
+		for k, is := range now {
+			if was := before[k]; was != nil && is.GetAnnotations()[v1alpha1.LogAnnotation] == was.GetAnnotations()[v1alpha1.LogAnnotation] {
+				return fmt.Errorf("location %s: %s is as it was before the second loss", name, k)
+			}
+		}
+		return nil
+	})
 }
 
 func (l *life) check(err error) {
