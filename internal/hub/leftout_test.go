@@ -210,7 +210,7 @@ func (r *returning) triesAgain() {
 // left out, which is said in the same places, and comes when there is room.
 func TestReturnedStatusAndFullLog(t *testing.T) {
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
-	r := newReturning(t, map[string]any{"returnStatus": "None"}, withQuota(2*smallQuota))
+	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *Config) { c.Quota = 2 * smallQuota })
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	patch := func(text string) error {
 		_, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType, []byte(text), metav1.PatchOptions{})

@@ -82,12 +82,17 @@ func (m *objectMeta) log() pair { return parsePair(m.Annotations[v1alpha1.LogAnn
 
 // inherit keeps the pair of an entry that is still about the same object: what has
 // been desired all the time since then is so in each log that goes back as far. What
-// has come to be protected is so only in a log that says that, too.
+// has come to be protected is so only in a log that says that, too. What is made and
+// left alone is not written for what changes of its source.
 func (s *source) inherit(old *want) {
 	if old == nil {
 		return
 	}
-	if o := old.object(); o != nil && o.UID == s.UID && o.Digest == s.Digest && !protects(s.Policy, o.Policy) {
+	o := old.object()
+	if o == nil || o.UID != s.UID || o.Policy.CreateOnly != s.Policy.CreateOnly {
+		return
+	}
+	if (o.Digest == s.Digest || s.Policy.CreateOnly) && !protects(s.Policy, o.Policy) {
 		s.Log, s.Epoch = o.Log, o.Epoch
 	}
 }
