@@ -132,7 +132,11 @@ func TestModelPair(t *testing.T) {
 				offer("1", policy)
 				step("made", true, 3)
 				offer("2", policy)
-				step("edited", true, 2)
+				if policy.CreateOnly { // which is not written to, whatever its source becomes
+					step("edited", false, 0)
+				} else {
+					step("edited", true, 2)
+				}
 				other := policy
 				other.ReturnStatus = true
 				offer("2", other)

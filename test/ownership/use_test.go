@@ -3,6 +3,7 @@ package ownership
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"orrery.dev/orrery/test/env"
 )
@@ -96,9 +97,16 @@ spec:
 		s.has(namespace, u.object+"/theirs", ".metadata.name", "theirs")
 		s.there("-n", namespace, "delete", u.object, "theirs")
 	}
-	for _, u := range all[:len(all)-1] {
-		s.gone("", "namespace/"+u.of)
-	}
+	// What is in use is looked at once a minute.
+	env.Eventually(s, 3*time.Minute, func() error {
+		for _, u := range all[:len(all)-1] {
+			out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", u.of, "--ignore-not-found", "-o", "name")
+			if err != nil || out != "" {
+				return fmt.Errorf("namespace %s is there: %w", u.of, err)
+			}
+		}
+		return nil
+	})
 	s.gone("", "crd/copieds.example.org")
 	s.there("delete", "crd", "olds.users.example", "news.users.example")
 	s.there("delete", "clusterrole", "owner")

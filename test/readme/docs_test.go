@@ -91,8 +91,11 @@ func (d *docs) run(page, command string) {
 		program, _, _ := strings.Cut(strings.TrimPrefix(command, "go run "), " ")
 		d.expect(page, command, "go list -C "+d.root()+" "+program, "0")
 	case "helm": // run by test/clients
+	case "mv", "etcdutl": // of a restore, which test/operator does
 	case "orrery", "orrery-agent", "kubectl":
-		if strings.HasPrefix(command, "orrery hub") {
+		if strings.HasPrefix(command, "orrery hub restore") {
+			command = strings.Replace(command, dataDir, "restored", 1)
+		} else if strings.HasPrefix(command, "orrery hub --") {
 			command = strings.NewReplacer(dataDir, "other", "0.0.0.0:8443", freeAddress(d.t), "hub.example", "localhost").Replace(command)
 			d.hub(command)
 			return
