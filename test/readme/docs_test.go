@@ -75,7 +75,7 @@ func commands(text []string) []string {
 var (
 	// ofTheMoment matches commands that are refused unless something waits for them;
 	// test/operator shows what they do then. Wrong usage exits with 2.
-	ofTheMoment = regexp.MustCompile(`^orrery location (accept|confirm-prune)`)
+	ofTheMoment = regexp.MustCompile(`^orrery (location (accept|confirm-prune)|placement confirm-prune)`)
 	exitCode    = regexp.MustCompile(`# .*exit code (\d)`)
 )
 
