@@ -31,7 +31,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.fill()
+	r.fill(0)
 	r.saysFull()
 	took := 0
 	for i := range all {

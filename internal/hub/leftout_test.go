@@ -220,7 +220,7 @@ func TestReturnedStatusAndFullLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reports(1, 400<<10)
-	n, rest := r.fill(), 0
+	n, rest := r.fill(0), 0
 	r.eventually(func() string {
 		for err := error(nil); err == nil; rest++ { // also what is too small for the others
 			_, err = configMaps.Create(t.Context(),
