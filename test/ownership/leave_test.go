@@ -100,7 +100,7 @@ func (s *suite) leave() {
 			}
 			return nil
 		})
-		if out := s.there("get", "validatingwebhookconfigurations", "-o", "name"); out != "" {
+		if out := s.there("get", "validatingwebhookconfigurations", "ends-made-by-keeper", "--ignore-not-found", "-o", "name"); out != "" {
 			s.Errorf("%s goes: left behind: %s", how.name, out)
 		}
 		s.gone("", "ns/ends")

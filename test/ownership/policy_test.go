@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +30,19 @@ func (s *suite) createOnly() {
 	s.write(configMap("once", "a", "two"))
 	s.reports("core/configmaps/once/a", "Applied", "CreateOnly")
 	env.Throughout(s, quietFor, func() error { return s.wrote("once", start) })
+	log := func() string {
+		s.Helper()
+		return s.there("-n", "once", "get", "cm", "a", "-o", `jsonpath={.metadata.annotations.orrery\.dev/log}`)
+	}
+	before := log()
 	s.loseStore()
+	s.eventually("a new store has said at which place in the log it found the object", func() error {
+		if log() == before {
+			return errors.New("it says " + before)
+		}
+		return nil
+	})
+	start = time.Now()
 	env.Throughout(s, quietFor, func() error { return s.wrote("once", start) })
 	s.has("once", "cm/a", ".data.v", "edited")
 	s.has("once", "cm/a", ".metadata.uid", uid)
