@@ -64,7 +64,8 @@ func TestFloods(t *testing.T) {
 	r.addConfigMap("large", nil, "v")
 	a := r.join("a")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	// It ends when the floods have been large enough, however slow the machine is.
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
 	var reported, written, refused atomic.Int64
@@ -115,15 +116,15 @@ func TestFloods(t *testing.T) {
 			t.Errorf("a small write took %s", took)
 		}
 		r.withinQuota()
-		if reported.Load() > 2*smallQuota && written.Load() > smallQuota/2 {
+		if reported.Load() > 2*smallQuota && written.Load() > 2*smallQuota {
 			cancel()
 		}
 	}
 	group.Wait()
 	r.withinQuota()
 	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.log.Usage())
-	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < smallQuota/2 {
-		t.Error("less than twice the quota was reported, or less than half of it written")
+	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < 2*smallQuota {
+		t.Error("less than twice the quota was reported, or written")
 	}
 }
 
