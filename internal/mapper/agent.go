@@ -81,6 +81,7 @@ type Agent struct {
 	reporter  *reporter
 	announcer *announcer
 	purge     *purge
+	survey    *survey
 	watchers  *observers
 	prover    *prover
 	progress  progress
@@ -170,7 +171,9 @@ func (a *Agent) build() {
 	}
 	a.prover = &prover{hub: a.hub, engine: a.engine, log: a.log, state: &a.progress, wake: make(chan struct{}, 1)}
 	a.progress.turned = a.prover.again
-	a.purge = &purge{engine: a.engine, target: a.target, store: a.store, log: a.log, self: a.identity}
+	finder := finder{engine: a.engine, target: a.target, self: a.identity}
+	a.purge = &purge{finder: finder, store: a.store, log: a.log}
+	a.survey = &survey{finder: finder, store: a.store, state: &a.progress, stopped: a.gate.why, log: a.log}
 	a.purge.reset()
 	a.progress.opened = func() {
 		a.engine.pushStrays()
@@ -210,6 +213,7 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
+	parts.Go(func() { a.survey.run(ctx) })
 	parts.Go(func() { a.prover.run(ctx) })
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: &a.progress, log: a.log, landed: a.landed}).run(ctx)

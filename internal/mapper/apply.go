@@ -234,7 +234,9 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}
 	orphan, waits := m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan, false
 	if said := t.before[space]; said != nil {
-		orphan = said.Orphan // which knows of later changes of the policy
+		if !said.Digest.IsZero() { // or else it is of nothing that was applied
+			orphan = said.Orphan // which knows of later changes of the policy
+		}
 		waits = said.State == wire.Removing && said.Reason == reasonGuarded
 	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)

@@ -87,6 +87,9 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	l.mu.Unlock()
 	hang := luck >= w.refuse+w.breaks+w.lose && luck < w.refuse+w.breaks+w.lose+w.hang
+	l.mu.Lock()
+	hang = hang || l.hangs != "" && strings.HasPrefix(r.URL.Path, "/apis/"+l.hangs+"/")
+	l.mu.Unlock()
 	if hang {
 		wait = 2 * requestTimeout
 	}

@@ -47,6 +47,8 @@ type cluster struct {
 	// of which discovery does not know now what it serves; empty: none.
 	aliased bool
 	stale   string
+	// hangs is a group that does not answer; empty: none.
+	hangs string
 	// version is the one in which widgets are served; empty: v1.
 	version string
 	// littered says that nobody collects garbage.

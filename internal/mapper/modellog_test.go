@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -88,16 +89,14 @@ func (w *world) waits(o *thing) bool {
 	return o != nil && !o.foreign && !implied(o) && w.recordOf(o.id) == nil && !w.continues(o)
 }
 
-// waiting are the objects that may not be touched, as far as the agent looks: what a
-// restored hub does not know, of a kind that is not in use, a new store does not find.
+// waiting are the objects that may not be touched.
 func (w *world) waiting() (all []key.Identity) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
-	used := w.agent.engine.uses()
 	for _, o := range w.cluster.objects {
-		if _, seen := used[o.id.Resource]; seen && w.waits(o) {
+		if w.waits(o) {
 			all = append(all, o.id)
 		}
 	}
@@ -118,7 +117,11 @@ func (w *world) conclude(again bool) error {
 		return nil
 	}
 	w.tell("%v wait; accept", all)
-	if s := w.agent.Status(); s.Deferred == 0 && !paused || s.Awaits == "" {
+	s := w.agent.Status()
+	for start := time.Now(); (s.Deferred == 0 && !paused || s.Awaits == "") && time.Since(start) < patience; s = w.agent.Status() {
+		<-time.After(time.Second) // it is yet to be found
+	}
+	if s.Deferred == 0 && !paused || s.Awaits == "" {
 		return fmt.Errorf("%v wait, and the agent says %+v", all, s)
 	}
 	w.hub.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -285,9 +284,6 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 			}
 			used = used || w.cluster.objects[x.Identity.String()] != nil
 			perhaps = perhaps || entry.object() == nil
-		}
-		if w.lost && time.Since(w.settling) > 100*time.Second {
-			return nil
 		}
 		state := wire.State("")
 		for _, k := range spaceKeys(id) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,11 +18,9 @@ import (
 // agent knows everything it made: also what neither store nor hub remember. The
 // removal itself is like any other: the hub's content is empty.
 type purge struct {
-	engine *engine
-	target *target
-	store  *store
-	log    *slog.Logger
-	self   func() identity
+	finder
+	store *store
+	log   *slog.Logger
 
 	swept atomic.Bool // since the purge was asked for
 	// listed are the resources that have been, closed those that nobody lets the agent
@@ -74,7 +71,7 @@ func (p *purge) sweep(ctx context.Context) error {
 		if _, done := p.listed[of.Resource]; done {
 			continue
 		}
-		switch e := p.sweepKind(ctx, of); {
+		switch e := p.all(ctx, of); {
 		case apierrors.IsForbidden(e), apierrors.IsMethodNotSupported(e):
 			if _, known := p.closed[of.Resource]; !known {
 				p.log.Warn("a resource cannot be listed, so what neither store nor hub know of it is not removed", "resource", of.String(), "error", e)
@@ -88,53 +85,6 @@ func (p *purge) sweep(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// sweepKind makes items of all objects of a resource that prove to be ours.
-func (p *purge) sweepKind(ctx context.Context, of served) error {
-	query := url.Values{"labelSelector": {locationLabel + "=" + string(p.self())}}
-	_, err := p.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
-		var ours []key.Object
-		for i := range l.Items {
-			m := &l.Items[i].Metadata
-			if space, ok := m.provesOurs(p.self(), of.kind); ok && m.writtenAs(p.self(), of.Resource) {
-				ours = append(ours, key.Object{
-					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
-				})
-			}
-		}
-		p.engine.adopt(of, ours)
-		return true, nil
-	})
-	if missingKind(err) {
-		return nil // it went meanwhile, with its objects
-	}
-	return err
-}
-
-// adopt makes items of objects that nothing else explains, so that their kind is
-// observed and they are removed.
-func (e *engine) adopt(of served, ours []key.Object) {
-	if len(ours) == 0 {
-		return
-	}
-	e.mu.Lock()
-	for _, o := range ours {
-		it, _ := e.item(o)
-		if !slices.Contains(it.spaces, o.Space) {
-			it.spaces = append(it.spaces, o.Space)
-		}
-		if k := it.kind; k.version == "" {
-			k.version, k.name = of.version, of.kind
-		}
-		if !it.wanted {
-			e.leaving(it, o.Space)
-		}
-		e.queue.push(it)
-	}
-	e.wake.Broadcast()
-	e.mu.Unlock()
-	e.kindsChanged()
 }
 
 // status is how far the purge has come; nil: none is asked for, or it is not

@@ -69,7 +69,10 @@ type meta struct {
 	Settings wire.Settings  `json:"settings"`
 	Heard    *wire.Settings `json:"heard,omitempty"`
 	Fresh    bool           `json:"fresh,omitempty"`
-	Prune    pruneWindow    `json:"prune,omitempty"`
+	// Survey says that the target is yet to be searched for what a new store knows
+	// nothing of.
+	Survey bool        `json:"survey,omitempty"`
+	Prune  pruneWindow `json:"prune,omitempty"`
 	// Guarded describes the bucket of removals that wait for a confirmation, always.
 	Guarded guardSums `json:"guarded,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the

@@ -279,7 +279,7 @@ func (s *store) prepare(location string) error {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	if m == nil {
-		m = &meta{Location: location, Fresh: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
+		m = &meta{Location: location, Fresh: true, Survey: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
 		if err := s.db.Update(func(b *bolt.Tx) error {
 			for _, name := range append(valueBuckets(), metaBucket) {
 				if _, err := b.CreateBucketIfNotExists(name); err != nil {

@@ -51,6 +51,7 @@ func TestOwnership(t *testing.T) {
 		{"Service", (*suite).service},
 		{"Released", (*suite).released},
 		{"Proof", (*suite).proof},
+		{"Surveyed", (*suite).surveyed},
 		{"Redefined", (*suite).redefined},
 		{"Versions", (*suite).versions},
 		{"Aggregated", (*suite).aggregated},

@@ -1,0 +1,82 @@
+package mapper
+
+import (
+	"context"
+	"net/url"
+	"slices"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// finder finds objects of ours at the target, of whatever kind. It changes nothing
+// there: what it finds is observed from then on, and judged like anything observed.
+type finder struct {
+	engine *engine
+	target *target
+	self   func() identity
+}
+
+// all makes items of all objects of a resource that prove to be ours.
+func (f *finder) all(ctx context.Context, of served) error {
+	return f.find(ctx, of, func(ours []key.Object) bool {
+		f.engine.adopt(of, ours)
+		return true
+	})
+}
+
+// one makes an item of the first object of a resource that proves to be ours: its kind
+// is observed then, which shows the others.
+func (f *finder) one(ctx context.Context, of served) error {
+	return f.find(ctx, of, func(ours []key.Object) bool {
+		f.engine.adopt(of, ours[:min(1, len(ours))])
+		return len(ours) == 0
+	})
+}
+
+// find shows, page by page, the objects of a resource that prove to be ours and were
+// written as its group, until it is told that this is enough.
+func (f *finder) find(ctx context.Context, of served, show func(ours []key.Object) (more bool)) error {
+	self := f.self()
+	query := url.Values{"labelSelector": {locationLabel + "=" + string(self)}}
+	_, err := f.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
+		var ours []key.Object
+		for i := range l.Items {
+			m := &l.Items[i].Metadata
+			if space, ok := m.provesOurs(self, of.kind); ok && m.writtenAs(self, of.Resource) {
+				ours = append(ours, key.Object{
+					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
+				})
+			}
+		}
+		return show(ours), nil
+	})
+	if missingKind(err) {
+		return nil // it went meanwhile, with its objects
+	}
+	return err
+}
+
+// adopt makes items of objects that nothing else explains, so that their kind is
+// observed and they are removed.
+func (e *engine) adopt(of served, ours []key.Object) {
+	if len(ours) == 0 {
+		return
+	}
+	e.mu.Lock()
+	for _, o := range ours {
+		it, _ := e.item(o)
+		if !slices.Contains(it.spaces, o.Space) {
+			it.spaces = append(it.spaces, o.Space)
+		}
+		if k := it.kind; k.version == "" {
+			k.version, k.name = of.version, of.kind
+		}
+		if !it.wanted {
+			e.leaving(it, o.Space)
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	e.kindsChanged()
+}
