@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // timeline is a hub's log as the model knows it: which places are in it, and whether
@@ -135,6 +136,7 @@ func (w *world) conclude(again bool) error {
 	if err := w.settle(false); err != nil {
 		return fmt.Errorf("accepted: %w", err)
 	}
+	refused := w.refused()
 	w.lose(func() {
 		if again {
 			w.hub.start()
@@ -143,11 +145,23 @@ func (w *world) conclude(again bool) error {
 	if err := w.settle(false); err != nil {
 		return fmt.Errorf("lost again: %w", err)
 	}
-	if all := w.waiting(); len(all) > 0 {
+	if all := slices.DeleteFunc(w.waiting(), func(id key.Identity) bool { return refused[id] }); len(all) > 0 {
 		return fmt.Errorf("%v wait after the second loss", all)
 	}
-	if w.agent.Status().Deferred > 0 {
+	if w.agent.Status().Deferred > len(refused) {
 		return errors.New("the agent says that something waits")
 	}
 	return nil
+}
+
+// refused are the identities of what the cluster refuses to have as it is accepted: it
+// stays as the log before has written it.
+func (w *world) refused() map[key.Identity]bool {
+	all := map[key.Identity]bool{}
+	for k, r := range w.reportsOf() {
+		if o, err := key.ParsePath(k); err == nil && r.State == wire.Failed {
+			all[o.Identity] = true
+		}
+	}
+	return all
 }

@@ -270,6 +270,9 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
 		return nil
 	}
+	if w.broken() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
+		return nil // a log that is not proven says of nothing that it is not desired
+	}
 	if o != nil && !o.foreign {
 		used := false
 		for _, x := range w.inside(id) {
@@ -309,3 +312,6 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 	}
 	return nil
 }
+
+// unknown says that an object is ours and that the agent has no record of it.
+func (w *world) unknown(o *thing) bool { return o != nil && !o.foreign && w.recordOf(o.id) == nil }
