@@ -39,7 +39,7 @@ type item struct {
 	repairs  uint8
 	repaired time.Time
 	// doomed is since when, as far as this process knows, the object there is being
-	// deleted, by the engine's clock; zero: it is not.
+	// deleted, by the engine's open time; zero: it is not.
 	doomed time.Duration
 	leave  *leave // nil: it is not on its way out
 }
@@ -79,9 +79,9 @@ type engine struct {
 	// endings are how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
 	leaves  leaves
-	began   time.Time
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
+	open   openTime
 	timer  *time.Timer
 	// kindsChanged is called, without the lock, after the set of kinds in use, or
 	// whether their status is asked for, has changed.
@@ -91,7 +91,7 @@ type engine struct {
 func newEngine() *engine {
 	e := &engine{
 		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
-		inside: map[string]map[*item]struct{}{}, leaves: newLeaves(), began: time.Now(),
+		inside: map[string]map[*item]struct{}{}, leaves: newLeaves(), open: newOpenTime(time.Now()),
 	}
 	e.wake.L = &e.mu
 	return e
@@ -167,6 +167,7 @@ func (e *engine) setClosed(why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = why
+	e.open.set(why == "", time.Now())
 	e.wake.Broadcast()
 }
 
@@ -277,7 +278,7 @@ func (e *engine) view(it *item) view {
 		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
-		overdue: it.doomed > 0 && now.Sub(e.began)-it.doomed >= podsPatience,
+		overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= podsPatience,
 	}
 	if it.kind.sight != absent { // nothing can be said of single objects
 		v.seen.presence, v.cause = it.kind.sight, it.kind.cause
@@ -380,7 +381,7 @@ func (e *engine) finish(it *item, r result) {
 	if it.queue != again { // or else what was not desired may be by now
 		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
 		it.wanted = r.wanted
-		r.retry = e.left(it, r, now)
+		r.retry = e.left(it, r, e.open.at(now))
 	}
 	if r.failed {
 		it.failures = min(it.failures+1, maxFailures)

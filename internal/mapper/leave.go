@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,15 +31,15 @@ func (t *turn) leaves(o outcome) bool {
 // inOrder says whether the object has to wait until others have left, and what
 // that leaves to write.
 func (r *reconciler) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
-	now, id := time.Now(), t.id.String()
-	first, waits := r.engine.ahead(id, false, now)
+	id := t.id.String()
+	first, waits := r.engine.ahead(id, false)
 	if !waits && t.id.Resource == clusterRoles {
 		aggregates, err := r.aggregates(ctx, t)
 		if err != nil {
 			return outcome{}, false, err
 		}
 		if aggregates {
-			first, waits = r.engine.ahead(id, true, now)
+			first, waits = r.engine.ahead(id, true)
 		}
 	}
 	if !waits {

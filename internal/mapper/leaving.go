@@ -61,19 +61,50 @@ var clusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "c
 // order are the ranks that hold up others, as they leave.
 var order = [...]rank{rankHooks, rankCustom, rankWorkloads}
 
-// leave is what is known of an item on its way out.
+// openTime is the time in which something may be changed at the target. What waits for
+// others does so by it: while nothing may go, nobody has had his time to.
+type openTime struct {
+	since time.Time     // when it was opened; zero: it is closed
+	sum   time.Duration // that it was open before
+}
+
+func newOpenTime(now time.Time) openTime { return openTime{since: now} }
+
+// set opens or closes it.
+func (o *openTime) set(open bool, now time.Time) {
+	if open == !o.since.IsZero() {
+		return
+	}
+	o.sum, o.since = o.at(now), time.Time{}
+	if open {
+		o.since = now
+	}
+}
+
+// at is how long it was open until now.
+func (o *openTime) at(now time.Time) time.Duration {
+	if o.since.IsZero() {
+		return o.sum
+	}
+	return o.sum + max(0, now.Sub(o.since))
+}
+
+// never is a moment of open time that has not come.
+const never time.Duration = -1
+
+// leave is what is known of an item on its way out. Its moments are of open time.
 type leave struct {
 	space key.Space
 	// scopes are those in which it holds up others; none: it does not any more.
 	scopes []scope
-	// began is when its removal was first tried; zero: it waits for others.
-	began time.Time
+	// began is when its removal was first tried; never: it waits for others.
+	began time.Duration
 	// held is since when it waits for others, awaits for whom, named for one of them,
-	// calm since when nothing that it aggregates was left; zero: it does not.
-	held   time.Time
+	// calm since when nothing that it aggregates was left; never: it does not.
+	held   time.Duration
 	awaits scope
 	named  *item
-	calm   time.Time
+	calm   time.Duration
 }
 
 // leaves are the items on their way out. It is guarded by the engine's lock.
@@ -91,7 +122,7 @@ func (e *engine) leaving(it *item, s key.Space) {
 	if it.leave != nil {
 		return
 	}
-	it.leave = &leave{space: s}
+	it.leave = &leave{space: s, began: never, held: never, calm: never}
 	id, rank := parseIdentity(it.id), it.kind.rank
 	switch {
 	case id.Resource == clusterRoles:
@@ -143,12 +174,12 @@ func (e *engine) proceeds(it *item) {
 			delete(e.leaves.waiting, l.awaits)
 		}
 	}
-	l.held, l.awaits, l.named = time.Time{}, scope{}, nil
+	l.held, l.awaits, l.named = never, scope{}, nil
 }
 
 // left takes an item back that a worker tried to remove, and returns when to look
-// at it again.
-func (e *engine) left(it *item, r result, now time.Time) time.Duration {
+// at it again. now is of open time.
+func (e *engine) left(it *item, r result, now time.Duration) time.Duration {
 	if !r.leaving {
 		e.stays(it)
 		return r.retry
@@ -159,10 +190,10 @@ func (e *engine) left(it *item, r result, now time.Time) time.Duration {
 		return r.retry
 	}
 	e.proceeds(it)
-	if l.began.IsZero() {
+	if l.began == never {
 		l.began = now
 	}
-	rest := patienceOf(it.kind.rank) - now.Sub(l.began)
+	rest := patienceOf(it.kind.rank) - (now - l.began)
 	switch {
 	case len(l.scopes) == 0:
 		return r.retry
@@ -185,9 +216,10 @@ type ahead struct {
 
 // ahead finds what is to leave before an item; false: the item may go. The item
 // has a turn when that is gone.
-func (e *engine) ahead(id string, aggregates bool, now time.Time) (ahead, bool) {
+func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	now := e.open.at(time.Now())
 	it := e.items[id]
 	if it == nil || it.leave == nil {
 		return ahead{}, false
@@ -201,8 +233,8 @@ func (e *engine) ahead(id string, aggregates bool, now time.Time) (ahead, bool) 
 		}
 	}
 	held := time.Duration(0)
-	if !l.held.IsZero() {
-		held = now.Sub(l.held)
+	if l.held != never {
+		held = now - l.held
 	}
 	for s := range it.after(aggregates) {
 		there := e.leaves.there[s]
@@ -217,22 +249,22 @@ func (e *engine) ahead(id string, aggregates bool, now time.Time) (ahead, bool) 
 	if !aggregates {
 		return ahead{}, false
 	}
-	if l.calm.IsZero() {
+	if l.calm == never {
 		l.calm = now
 	}
-	if rest := rolesCalm - now.Sub(l.calm); rest > 0 {
+	if rest := rolesCalm - (now - l.calm); rest > 0 {
 		return ahead{rank: rankConfig, rest: rest}, true
 	}
 	return ahead{}, false
 }
 
 // await has an item wait for what leaves in a scope.
-func (e *engine) await(it *item, s scope, now time.Time) {
+func (e *engine) await(it *item, s scope, now time.Duration) {
 	since := it.leave.held
 	e.proceeds(it)
 	l := it.leave
 	l.held, l.awaits = since, s
-	if since.IsZero() {
+	if since == never {
 		l.held = now
 	}
 	for l.named = range e.leaves.there[s] {

@@ -374,3 +374,46 @@ func TestLeaveWanted(t *testing.T) {
 		})
 	}
 }
+
+// halt has the hub pause the location, or end that.
+func (m *leaveModel) halt(why string) {
+	m.hub.mu.Lock()
+	m.hub.settings.Halt = why
+	m.hub.say()
+	m.hub.mu.Unlock()
+	synctest.Wait()
+}
+
+// TestLeavePaused pauses a location while things leave: what waits for others goes on
+// waiting for them when that is over, as long as it would have.
+func TestLeavePaused(t *testing.T) {
+	leaveTogether(t, []key.Identity{leavingMap, leavingWidget, leavingJob, leavingHook}, func(m *leaveModel) {
+		m.cluster.slow[leavingHook] = 10 * time.Second
+	}, func(m *leaveModel) {
+		m.reported(leavingMap, wire.Removing, reasonAfterHooks)
+		m.halt("paused")
+		<-time.After(time.Hour)
+		m.halt("")
+		order, _ := m.gone(10 * time.Minute)
+		m.inOrder(order, gone(leavingHook), gone(leavingWidget), going(leavingJob), gone(leavingJob), gone(leavingMap))
+	})
+	leaveTogether(t, []key.Identity{leavingMap, leavingJob}, func(m *leaveModel) {
+		m.cluster.slow[leavingJob] = 24 * time.Hour
+	}, func(m *leaveModel) {
+		m.reported(leavingMap, wire.Removing, reasonAfterWorkloads)
+		<-time.After(time.Minute)
+		for range 3 {
+			m.halt("paused")
+			<-time.After(time.Hour)
+			m.halt("")
+			<-time.After(time.Minute)
+		}
+		order, at := m.gone(10 * time.Minute)
+		m.inOrder(order, going(leavingJob), gone(leavingMap))
+		for _, id := range m.all {
+			if took := at[gone(id)] - 3*time.Hour; took < podsPatience || took > podsPatience+terminatingRetry+10*time.Second {
+				m.t.Errorf("%s went %s after, but for the pauses", id, took)
+			}
+		}
+	})
+}

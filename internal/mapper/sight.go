@@ -107,7 +107,7 @@ func (e *engine) sees(it *item, now observed) {
 	case now.presence != present || !now.terminating:
 		it.doomed = 0
 	case it.doomed == 0 || it.seen.uid != now.uid:
-		it.doomed = max(1, time.Since(e.began))
+		it.doomed = max(1, e.open.at(time.Now()))
 	}
 	it.seen = now
 }
