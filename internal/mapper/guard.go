@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -31,10 +32,19 @@ type guardedRemoval struct {
 	Placement string `json:"placement,omitempty"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
+	// Once tells this waiting from all others of the object: what was confirmed is
+	// spent, and lets nothing go that comes to wait again. Zero: an older agent's.
+	Once uint64 `json:"once,omitempty"`
 }
 
 // sum is the removal's part of the digest of all that wait.
-func (g guardedRemoval) sum(id string) wire.Sum { return wire.SumOf([]byte(id + "\n" + g.UID)) }
+func (g guardedRemoval) sum(id string) wire.Sum {
+	b := []byte(id + "\n" + g.UID)
+	if g.Once != 0 {
+		b = fmt.Appendf(b, "\n%d", g.Once)
+	}
+	return wire.SumOf(b)
+}
 
 func (g guardedRemoval) group() guardGroup {
 	if g.Placement == "" {
@@ -104,7 +114,7 @@ func (t *tx) guard(id string, cause wire.Cause, placement string) error {
 	if err != nil || rec == nil || t.guarded(id) {
 		return err
 	}
-	g := guardedRemoval{Cause: cause, Space: rec.Space, Placement: placement, UID: rec.UID}
+	g := guardedRemoval{Cause: cause, Space: rec.Space, Placement: placement, UID: rec.UID, Once: rand.Uint64()}
 	if _, known := t.meta.Guarded[g.group()]; !known && len(t.meta.Guarded) >= maxGroups {
 		g.Placement = ""
 	}

@@ -200,3 +200,61 @@ func (g *guardModel) compare(after string) {
 		g.t.Error(g.bad)
 	}
 }
+
+// TestModelConfirmedOnce confirms removals that cannot be made then, and whose objects
+// are wanted again meanwhile. When the same ones are to go once more, they wait.
+func TestModelConfirmedOnce(t *testing.T) {
+	for name, space := range map[string]string{"operator": "", "owner": "s"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				g := &guardModel{
+					world: newWorld(t, 3, dir), rng: rand.New(rand.NewPCG(3, 9)),
+					wanted: map[string]bool{}, held: map[string]bool{},
+				}
+				defer g.stop(true)
+				g.hub.mu.Lock()
+				g.hub.settings.PruneMaxPercent = 1
+				g.hub.mu.Unlock()
+				for len(g.wanted) < 130 {
+					g.add()
+				}
+				g.compare("at first")
+				unassign := func(what string, all []string) {
+					for _, k := range all {
+						g.take(k, wire.Unassigned, 1)
+					}
+					g.compare(what)
+				}
+				all := g.some(110)
+				unassign("50 unassigned", all[:50])
+				unassign("60 more unassigned", all[50:])
+
+				g.at(func(c *cluster) { c.weather = weather{dark: true} })
+				g.confirm(wire.Confirmation{Space: space, Digest: g.agent.store.meta.Load().Guarded.total().digest()})
+				<-time.After(time.Minute)
+				if n := g.agent.Status().Guarded; n > 0 {
+					t.Fatalf("%d removals wait that are confirmed", n)
+				}
+				for _, k := range all[50:] {
+					o, err := key.ParsePath(k)
+					if err != nil {
+						t.Fatal(err)
+					}
+					g.wanted[k] = true
+					delete(g.held, k)
+					g.hub.mu.Lock()
+					g.put(k, o.Identity, wire.Frame{}, 7, 1)
+					g.hub.mu.Unlock()
+				}
+				<-time.After(time.Minute)
+				g.calm()
+				g.compare("wanted again")
+				unassign("unassigned again", all[50:])
+				if n := g.agent.Status().Guarded; n != len(g.held) || n == 0 {
+					t.Errorf("%d removals wait, not %d", n, len(g.held))
+				}
+			})
+		})
+	}
+}

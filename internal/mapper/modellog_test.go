@@ -136,7 +136,7 @@ func (w *world) conclude(again bool) error {
 	if err := w.settle(false); err != nil {
 		return fmt.Errorf("accepted: %w", err)
 	}
-	refused := w.refused()
+	stays := w.stayed()
 	w.lose(func() {
 		if again {
 			w.hub.start()
@@ -145,21 +145,21 @@ func (w *world) conclude(again bool) error {
 	if err := w.settle(false); err != nil {
 		return fmt.Errorf("lost again: %w", err)
 	}
-	if all := slices.DeleteFunc(w.waiting(), func(id key.Identity) bool { return refused[id] }); len(all) > 0 {
+	if all := slices.DeleteFunc(w.waiting(), func(id key.Identity) bool { return stays[id] }); len(all) > 0 {
 		return fmt.Errorf("%v wait after the second loss", all)
 	}
-	if w.agent.Status().Deferred > len(refused) {
+	if w.agent.Status().Deferred > len(stays) {
 		return errors.New("the agent says that something waits")
 	}
 	return nil
 }
 
-// refused are the identities of what the cluster refuses to have as it is accepted: it
-// stays as the log before has written it.
-func (w *world) refused() map[key.Identity]bool {
+// stayed are the identities of what stays as the log before has written it: the cluster
+// refuses to have it as it is accepted, or it is in use.
+func (w *world) stayed() map[key.Identity]bool {
 	all := map[key.Identity]bool{}
 	for k, r := range w.reportsOf() {
-		if o, err := key.ParsePath(k); err == nil && r.State == wire.Failed {
+		if o, err := key.ParsePath(k); err == nil && (r.State == wire.Failed || r.State == wire.Orphaned) {
 			all[o.Identity] = true
 		}
 	}
