@@ -46,32 +46,44 @@ func (h *Hub) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Loc
 	writeJSON(w, wire.StatusAnswer{SendAPIs: h.sessions.tell(l, status)})
 }
 
-// agentStatus is what a location's status shows of what its agent says.
-func agentStatus(s *wire.AgentStatus) *v1alpha1.AgentStatus {
+// agentStatus is what a location's status shows of what its agent says. has says
+// whether the location has something of a space.
+func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
 		Version: clip(s.Version), KubernetesVersion: clip(s.KubernetesVersion), APIsDigest: clip(s.APIsDigest),
 		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
-	a.Prune = pendingPrune(s.Prune)
+	a.Prune = pendingPrune(s.Prune, has)
 	if p := s.Purge; p != nil {
 		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: first(p.Objects)}
 	}
 	return a
 }
 
-// pendingPrune is what is kept of the removals that wait at a location.
-func pendingPrune(p *wire.PruneStatus) *v1alpha1.PendingPrune {
+// pendingPrune is what is kept of the removals that wait at a location. What it says
+// of a space of which it has nothing is nobody's business there.
+func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.PendingPrune {
 	if p == nil {
 		return nil
 	}
+	known := map[string]bool{}
+	knows := func(space string) bool {
+		if _, asked := known[space]; !asked {
+			known[space] = key.ValidateName(space) == nil && has(key.Space(space))
+		}
+		return known[space]
+	}
 	out := &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
 	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
+		if !knows(one.Space) {
+			continue
+		}
 		out.Spaces = append(out.Spaces, v1alpha1.SpacePrune{
 			Space: clip(one.Space), Pending: int64(one.Pending), Digest: clip(one.Digest),
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
-		if key.ValidateName(one.Space) != nil || len(one.Placement) > maxName || len(one.Digest) > maxName {
+		if !knows(one.Space) || len(one.Placement) > maxName || len(one.Digest) > maxName {
 			continue // no agent of ours says so
 		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
@@ -79,6 +91,16 @@ func pendingPrune(p *wire.PruneStatus) *v1alpha1.PendingPrune {
 		})
 	}
 	return out
+}
+
+// hasOf says whether a location has something of a space, as it reported: what waits
+// to be removed there has a report.
+func (h *Hub) hasOf(l key.Location, s key.Space) (has bool) {
+	h.table.Snapshot().Ascend(key.LocationReports(l)+string(s)+"/", func(*table.Row) bool {
+		has = true
+		return false
+	})
+	return has
 }
 
 func first(all []string) []string {

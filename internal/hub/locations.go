@@ -113,7 +113,7 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 		}
 		st := &location.Status
 		if seen.status != nil {
-			st.Agent = agentStatus(seen.status)
+			st.Agent = agentStatus(seen.status, func(s key.Space) bool { return h.hasOf(l, s) })
 		}
 		if seen.opened {
 			h.condition(&st.Conditions, row, metav1.Condition{

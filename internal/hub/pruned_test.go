@@ -59,12 +59,16 @@ func TestConfirmOverLocations(t *testing.T) {
 	r := start(t, dir)
 	r.addSpace("s")
 	r.addPlacement("s", "p", "x", "app", nil)
-	r.addLocation("a", nil)
-	r.addLocation("b", nil)
+	r.addLocation("a", map[string]string{"where": "y"})
+	r.addLocation("b", map[string]string{"where": "y"})
 	a, b := r.join("a"), r.join("b")
 	a.open(0, "").next()
 	away := b.open(0, "")
 	away.next()
+	r.addPlacement("s", "q", "y", "other", nil)
+	r.addConfigMap("one", map[string]string{"what": "other"}, "1")
+	a.hasOf("s")
+	b.hasOf("s")
 	a.tell(waitingAt("A", 2))
 	b.tell(waitingAt("B", 3))
 	p := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2, Digest: "any"})
@@ -113,4 +117,33 @@ func TestConfirmOverLocations(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// hasOf has an agent report the object one, which its location has of a space.
+func (a *agent) hasOf(s string) {
+	a.r.t.Helper()
+	a.reports(wire.ReportLine{Key: s + "/core/configmaps/default/one", Report: &wire.Report{State: wire.Applied}})
+}
+
+// TestPruneOfOtherSpaces has an agent say that removals wait of a Placement in a space
+// of which its location has nothing.
+func TestPruneOfOtherSpaces(t *testing.T) {
+	r := fixture(t)
+	r.addSpace("z")
+	r.addPlacement("z", "p", "x", "app", nil)
+	a := r.join("a")
+	a.open(0, "").next()
+	a.hasOf("s")
+	said := waitingAt("A", 3)
+	said.Prune.Spaces = append(said.Prune.Spaces, wire.SpacePrune{Space: "z", Pending: 1, Digest: "Z"})
+	said.Prune.Placements = append(said.Prune.Placements, wire.PlacementPrune{Space: "z", Placement: "p", Pending: 1, Digest: "Z"})
+	a.tell(said)
+	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, reasonPruneGuard)
+	got := l.Status.Agent.Prune
+	if len(got.Placements) != 1 || got.Placements[0].Space != "s" || len(got.Spaces) != 1 || got.Spaces[0].Space != "s" || got.Pending != 3 {
+		t.Errorf("the location's status has %+v", got)
+	}
+	if w := r.pruned.Waiting("z"); len(w) != 0 {
+		t.Errorf("of the other space there waits %+v", w)
+	}
 }
