@@ -247,6 +247,7 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.serveDesired(w, r, l)
 		return
 	}
+	defer h.sessions.hear(l)()
 	if r.Method == http.MethodPost && (rest == "walk" || rest == "reports/walk") {
 		h.serveWalkInTurn(w, r, walkOf{l, rest == "reports/walk"})
 		return

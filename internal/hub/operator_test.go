@@ -557,6 +557,27 @@ func (r *relay) pass(from io.Reader, to io.WriteCloser) {
 	}
 }
 
+// TestWalkingIsNotLost has an agent compare its content for longer than the hub waits
+// for one whose session has ended: it does not read that meanwhile, so it may be cut.
+func TestWalkingIsNotLost(t *testing.T) {
+	const patience = 500 * time.Millisecond
+	r := start(t, t.TempDir(), func(c *Config) { c.Heartbeat, c.Disconnected = patience, patience })
+	r.addLocation("a", nil)
+	a := r.join("a")
+	s := a.open(0, "")
+	s.next()
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	s.close()
+	r.throughout(6*patience, func() string {
+		a.walk(holding{})
+		if l := r.location("a"); !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected) {
+			return "it is declared lost: " + text(l.Status)
+		}
+		return ""
+	})
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+}
+
 // TestVanishedAgent shows that the hub notices an agent that is gone without a
 // word, though the network takes whatever is sent to it.
 func TestVanishedAgent(t *testing.T) {

@@ -19,6 +19,8 @@ type sessions struct {
 	mu   sync.Mutex
 	open map[key.Location]*openSession
 	seen map[key.Location]lastSeen
+	// asks counts requests beside the sessions that are under way.
+	asks map[key.Location]int
 }
 
 type openSession struct {
@@ -47,7 +49,7 @@ type lastSeen struct {
 }
 
 func newSessions(now func() time.Time, changed func(key.Location)) *sessions {
-	return &sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]lastSeen{}}
+	return &sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]lastSeen{}, asks: map[key.Location]int{}}
 }
 
 // start starts a session and ends an older one of the location. Every session
@@ -83,6 +85,26 @@ func (s *sessions) end(mine *openSession) {
 	s.mu.Unlock()
 	if last {
 		s.changed(mine.location)
+	}
+}
+
+// hear takes note of a request beside a location's session, until done is called: who
+// asks is not lost, also if its session was cut, which it does not read while it
+// compares its content.
+func (s *sessions) hear(l key.Location) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asks[l]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.asks[l]--; s.asks[l] == 0 {
+			delete(s.asks, l)
+		}
+		if seen, known := s.seen[l]; known && s.open[l] == nil {
+			seen.ended = s.now()
+			s.seen[l] = seen
+		}
 	}
 }
 
@@ -147,7 +169,11 @@ func (s *sessions) forget(l key.Location) {
 func (s *sessions) connected(l key.Location) (open bool, seen lastSeen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open[l] != nil, s.seen[l]
+	seen = s.seen[l]
+	if s.asks[l] > 0 {
+		seen.ended = s.now()
+	}
+	return s.open[l] != nil, seen
 }
 
 // count is the number of open sessions.

@@ -12,8 +12,8 @@ import (
 func (s *suite) surveyed() {
 	s.namespace("surveyed")
 	s.place("surveyed", "", "")
-	s.write(configMap("surveyed", "kept", "1"))
-	s.has("surveyed", "cm/kept", ".data.v", "1")
+	s.write(configMap("surveyed", "kept", "one"))
+	s.has("surveyed", "cm/kept", ".data.v", "one")
 	mark := func(path string) string {
 		return s.there("-n", "surveyed", "get", "cm", "kept", "-o", "jsonpath={.metadata."+path+"}")
 	}
@@ -45,7 +45,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: any}}}
 	s.site.Agent.Start()
 	s.gone("surveyed", "pdb/forgotten")
 	s.has("surveyed", "pdb/unknown", ".spec.minAvailable", "1")
-	s.has("surveyed", "cm/kept", ".data.v", "1")
+	s.has("surveyed", "cm/kept", ".data.v", "one")
 
 	s.there("-n", "surveyed", "delete", "pdb", "unknown")
 	s.unplace("surveyed")
