@@ -181,11 +181,14 @@ func (l *life) addPlacement(space, group string) error {
 	return place(l.t, l.spaces[space], group, metav1.LabelSelector{MatchLabels: map[string]string{space + "-" + group: "yes"}})
 }
 
-// acknowledged keeps what the hub said of an edit: value, if it was granted.
+// acknowledged keeps what the hub said of an edit: value, if it was granted. In a
+// namespace that ends, what is there may be edited until it goes with that.
 func (l *life) acknowledged(o thing, value string, err error) {
 	k := o.source()
 	var status apierrors.APIStatus
 	switch {
+	case err == nil && value != "" && l.moved["namespace|"+o.space+"|"+o.namespace]:
+		delete(l.promised, k)
 	case err == nil:
 		l.promised[k] = value
 	case errors.As(err, &status): // refused
