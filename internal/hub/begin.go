@@ -170,7 +170,11 @@ func pause(ctx context.Context, d time.Duration) error {
 // follows.
 func (h *Hub) serveLoaded(ctx context.Context) error {
 	for said := false; ; {
+		losses := h.log.Losses()
 		turn, todo, again := h.phase.now()
+		if h.log.Losses() != losses { // of another table than the turn
+			continue
+		}
 		if !todo {
 			select {
 			case <-h.phase.wake:
@@ -179,14 +183,14 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		err := h.begin(ctx)
+		err := h.begin(ctx, losses)
 		full := noRoom(err)
 		if full {
 			if !again {
 				h.config.Logger.Error("begin without a marker", "error", errNoMarker)
 			}
 			h.log.RefusedByEtcd()
-			h.log.Resume()
+			h.log.Resume(losses)
 		}
 		if (err == nil || full && !again) && h.phase.serve(turn, err == nil) {
 			h.answers.note(nil)
@@ -204,14 +208,15 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 
 // begin appends the marker of this beginning, by which a log that went on from an
 // older copy is told from the one before, and what the hub needs to be there.
-func (h *Hub) begin(ctx context.Context) error {
+// losses is how often the table was lost before the one that is begun with.
+func (h *Hub) begin(ctx context.Context, losses int) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
 	name, value, err := h.lineage.begin(rand.Text(), h.config.Now())
 	if err != nil {
 		return err
 	}
-	rev, err := h.log.Begin(ctx, key.Marker(name), value)
+	rev, err := h.log.Begin(ctx, key.Marker(name), value, losses)
 	if err != nil {
 		return fmt.Errorf("append the hub's marker: %w", err)
 	}

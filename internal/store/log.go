@@ -192,8 +192,8 @@ func (l *Log) revision(ctx context.Context) (int64, error) {
 }
 
 // Begin writes what marks a beginning, to a key that nobody else writes, and lets
-// everybody use the log again. It returns a revision at which it is there.
-func (l *Log) Begin(ctx context.Context, k string, value []byte) (rev int64, err error) {
+// everybody use the log again, as Resume does. It returns a revision at which it is there.
+func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (rev int64, err error) {
 	if err := l.reach.wait(ctx, false); err != nil {
 		return 0, err
 	}
@@ -204,12 +204,17 @@ func (l *Log) Begin(ctx context.Context, k string, value []byte) (rev int64, err
 	if err != nil {
 		return 0, err
 	}
-	l.Resume()
+	l.Resume(losses)
 	return rev, nil
 }
 
-// Resume lets everybody use the log again after its table was lost and loaded.
-func (l *Log) Resume() { l.reach.load() }
+// Losses is how often the table was lost, for Resume. Who asks before they see that it
+// is loaded, and then resumes, resumes no other table.
+func (l *Log) Losses() int { return l.reach.lost() }
+
+// Resume lets everybody use the log again after its table was lost and loaded, unless it
+// was lost once more since.
+func (l *Log) Resume(losses int) { l.reach.load(losses) }
 
 // Put writes one key if it was last written at a revision (0: if it does not
 // exist). ok is false if it was not; rev is then the log's revision.

@@ -129,7 +129,13 @@ func TestLogIsShut(t *testing.T) {
 		if len(write) > 0 && !errors.Is(<-write, errAnew) {
 			t.Fatal("what was to be written to the log before is written to this one")
 		}
-		r.load()
+		before := r.lost()
+		r.unload()
+		r.load(before)
+		if !r.unloaded {
+			t.Fatal("who saw a table that is lost by now lets the log be used")
+		}
+		r.load(r.lost())
 		if err := r.wait(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}

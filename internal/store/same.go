@@ -124,6 +124,8 @@ type reach struct {
 	// unloaded that the table is. links counts lost connections.
 	unlinked, unloaded bool
 	links              int
+	// losses counts how often the table was lost.
+	losses int
 	// changed is closed and replaced when one of them ends.
 	changed chan struct{}
 }
@@ -194,18 +196,29 @@ func (r *reach) link(links int) {
 	}
 }
 
-// unload notes that the table is lost, load that it is there.
+// unload notes that the table is lost, load that it is there, if it was not lost since.
 func (r *reach) unload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unloaded = true
+	r.losses++
 }
 
-func (r *reach) load() {
+func (r *reach) load(losses int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if losses != r.losses {
+		return
+	}
 	r.unloaded = false
 	r.wake()
+}
+
+// lost is how often the table was lost.
+func (r *reach) lost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losses
 }
 
 func (r *reach) wake() {

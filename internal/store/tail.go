@@ -94,6 +94,8 @@ type tailer struct {
 // lost closes the log, once until it is loaded again.
 func (t *tailer) lost(ctx context.Context, err error) {
 	t.log.reach.unload()
+	// Once more behind the hook, for whoever has not heard of it when they count.
+	defer t.log.reach.unload()
 	restored := errors.Is(err, errRestored)
 	if restored {
 		t.anchor = anchor{}
