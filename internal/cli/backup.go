@@ -2,17 +2,24 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/store"
 )
+
+// maxRefusal bounds what is read of an answer that is no backup.
+const maxRefusal = 64 << 10
 
 func newHubBackup() *cobra.Command {
 	c := newConnection(false)
@@ -46,13 +53,40 @@ copy these files once.
 	return cmd
 }
 
+// getBackup asks for a copy of the log. Why that is not whole the trailer of the answer
+// says when it has been read.
+func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.rest.Get().AbsPath("/admin/v1/backup").URL().String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask for a backup: %w", err)
+	}
+	req.Header.Set("TE", "trailers")
+	resp, err := h.rest.Client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask for a backup: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }() // it is the answer that counts
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return nil, fmt.Errorf("ask for a backup: %w", err)
+	}
+	refused := &apierrors.StatusError{}
+	if json.Unmarshal(body, &refused.ErrStatus) != nil || refused.ErrStatus.Message == "" {
+		return nil, fmt.Errorf("ask for a backup: the hub answered %s", resp.Status)
+	}
+	return nil, refused
+}
+
 // backup puts a copy of the log in the place of a file when it is whole.
 func (h *hubClient) backup(ctx context.Context, file string) (size int64, err error) {
-	from, err := h.rest.Get().AbsPath("/admin/v1/backup").Timeout(0).Stream(ctx)
+	resp, err := h.getBackup(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, from.Close()) }()
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	dir := filepath.Dir(file)
 	part, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // for its owner only
 	if err != nil {
@@ -63,8 +97,11 @@ func (h *hubClient) backup(ctx context.Context, file string) (size int64, err er
 			err = errors.Join(err, part.Close(), os.Remove(part.Name()))
 		}
 	}()
-	if size, err = io.Copy(part, from); err != nil {
+	if size, err = io.Copy(part, resp.Body); err != nil {
 		return 0, fmt.Errorf("receive the backup: %w", err)
+	}
+	if said := resp.Trailer.Get(hub.BackupError); said != "" {
+		return 0, fmt.Errorf("receive the backup: %s", said)
 	}
 	if err = store.CheckBackup(part); err != nil {
 		return 0, err

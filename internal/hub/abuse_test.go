@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -108,4 +111,71 @@ func TestLongProtocol(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// slowBackup begins a backup of which nothing more is read yet.
+func (r *running) slowBackup(header http.Header) *http.Response {
+	r.t.Helper()
+	client, err := rest.HTTPClientFor(r.config(""))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+backupPath, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header = header
+	resp, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		r.t.Fatal(resp.Status)
+	}
+	return resp
+}
+
+// TestSlowBackup shows that a backup whose client does not read on does not take the room
+// of everybody's writes: what etcd keeps for a copy can't be used again before it ends.
+// The client is told. A full log can be copied all the same.
+func TestSlowBackup(t *testing.T) {
+	r := start(t, t.TempDir(), withSmallQuota)
+	r.addSpace("s")
+	for i := range 8 {
+		if err := r.large(t.Context(), http.MethodPost, fmt.Sprint("large-", i), filler(i, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	churn := func() {
+		for i := range 24 { // more than there is room for
+			if err := r.large(t.Context(), http.MethodPut, "large-0", filler(i, 1<<20)); err != nil {
+				t.Fatalf("update %d: %v", i, err)
+			}
+		}
+		r.withinQuota()
+	}
+	told := r.slowBackup(http.Header{"Te": {"trailers"}})
+	churn()
+	if _, err := io.Copy(io.Discard, told.Body); err != nil || !strings.Contains(told.Trailer.Get(BackupError), "given up") {
+		t.Errorf("the backup was not given up, or the client is not told: %v, %q", err, told.Trailer)
+	}
+	broken := r.slowBackup(nil)
+	churn()
+	if _, err := io.Copy(io.Discard, broken.Body); err == nil {
+		t.Error("a client that takes no trailers takes half of the log for all of it")
+	}
+	r.fill(0)
+	r.saysFull()
+	full := r.slowBackup(nil)
+	if err := r.large(t.Context(), http.MethodPost, "more", filler(0, 1<<20)); err == nil {
+		t.Error("a full log takes more")
+	}
+	copied, err := io.ReadAll(full.Body)
+	if err != nil {
+		t.Fatalf("backup of a full log: %v", err)
+	}
+	if err := store.CheckBackup(bytes.NewReader(copied)); err != nil {
+		t.Error(err)
+	}
 }

@@ -15,6 +15,10 @@ const (
 	backupTimeout = time.Hour
 )
 
+// BackupError is the trailer that says why a backup has ended before it was whole, to a
+// client that takes trailers. To any other one the connection breaks off.
+const BackupError = "Orrery-Backup-Error"
+
 // serveBackup sends a snapshot of the log, one at a time. Its end has a checksum: what
 // breaks off before is no backup.
 func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +37,10 @@ func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 		h.config.Logger.Warn("backup ended", "error", err)
 		if !out.begun {
 			h.refuse(w, r, err)
+			return
+		}
+		if r.Header.Get("TE") == "trailers" {
+			w.Header().Set(http.TrailerPrefix+BackupError, err.Error())
 			return
 		}
 		panic(http.ErrAbortHandler) // the client is to see that this is not the end

@@ -28,23 +28,45 @@ const (
 )
 
 // Backup writes a snapshot of the log, of one revision, with a checksum at its end.
-// Writes go on meanwhile.
+// Writes go on meanwhile; it fails with ErrGivenUp when one waits for room, unless the
+// log was full when it began: then nobody gains from its end.
 func (l *Log) Backup(ctx context.Context, to io.Writer) error {
-	// A defragmentation would wait for the end, and all writes for that.
-	l.copying.RLock()
-	defer l.copying.RUnlock()
+	done := func() {}
+	if _, full, _ := l.room.state(); !full {
+		ctx, done = l.copies.begin(ctx)
+	}
+	defer done()
+	from, w := io.Pipe()
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		// A defragmentation would wait for the end, and all writes for that.
+		l.copying.RLock()
+		defer l.copying.RUnlock()
+		_ = w.CloseWithError(l.copyTo(ctx, w)) // always nil
+	}()
+	// What etcd keeps for the copy is free at once, also while nobody reads on.
+	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) }) // as above
+	defer stop()
+	_, err := io.Copy(to, from)
+	_ = from.Close() // as above; it ends the copying if not all was read
+	<-copied
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("copy the log: %w", err)
+}
+
+func (l *Log) copyTo(ctx context.Context, to io.Writer) error {
 	if l.server != nil {
 		return l.copyBackend(to)
 	}
 	from, err := l.client.Snapshot(ctx)
 	if err != nil {
-		return fmt.Errorf("make a snapshot of the log: %w", err)
+		return fmt.Errorf("make a snapshot: %w", err)
 	}
 	_, err = io.Copy(to, from)
-	if err := errors.Join(err, from.Close()); err != nil {
-		return fmt.Errorf("copy the log: %w", err)
-	}
-	return nil
+	return errors.Join(err, from.Close())
 }
 
 // copyBackend writes what an embedded etcd would send.
@@ -52,12 +74,10 @@ func (l *Log) copyBackend(to io.Writer) error {
 	from, sum := l.server.Server.Backend().Snapshot(), sha256.New()
 	_, err := from.WriteTo(io.MultiWriter(to, sum))
 	if err := errors.Join(err, from.Close()); err != nil {
-		return fmt.Errorf("copy the log: %w", err)
+		return err
 	}
-	if _, err := to.Write(sum.Sum(nil)); err != nil {
-		return fmt.Errorf("copy the log: %w", err)
-	}
-	return nil
+	_, err = to.Write(sum.Sum(nil))
+	return err
 }
 
 // CheckBackup reads a snapshot and fails if it is not whole.

@@ -111,6 +111,10 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	}
 	making := (k.pressed || (full || size.Alarm) && reached > k.compacted) && !now.Before(k.squeeze)
 	physical := making
+	if making && k.log.copies.giveUp() { // what they keep can be used again a moment later
+		k.pressed, k.squeeze = true, now.Add(minPace)
+		return
+	}
 	floor := int64(0)
 	switch {
 	case making:

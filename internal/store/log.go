@@ -65,6 +65,7 @@ type Log struct {
 	reach            *reach
 	// copying is held while the log is copied, or defragmented.
 	copying          sync.RWMutex
+	copies           copies
 	defragmentations durations
 }
 

@@ -1,10 +1,13 @@
 package operator
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -268,6 +271,54 @@ func write(t *testing.T, url string, n int) {
 	}
 }
 
+// killBackup shows that a backup that is killed while it is made leaves the former one as
+// it was.
+func (s *site) killBackup(file string) {
+	s.t.Helper()
+	for range 20 {
+		former, err := os.ReadFile(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if !s.killedBackup(file) { // it was whole before
+			continue
+		}
+		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, former) {
+			s.t.Errorf("a backup that was killed has taken the place of a good one: %v", err)
+		}
+		return
+	}
+	s.t.Error("no backup was killed while it was made")
+}
+
+// killedBackup kills a backup when it has begun, and removes what that has left; false if
+// it had ended.
+func (s *site) killedBackup(file string) bool {
+	s.t.Helper()
+	cmd := exec.Command(env.Binary(s.t, "orrery"), "hub", "backup", file, "--kubeconfig", s.Root)
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	begun := func() []string {
+		parts, err := filepath.Glob(filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".*"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return parts
+	}
+	for deadline := time.Now().Add(time.Minute); len(begun()) == 0 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	_ = cmd.Process.Kill() // it may have ended
+	killed := cmd.Wait() != nil
+	for _, part := range begun() {
+		if err := os.Remove(part); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return killed
+}
+
 // TestBackup makes backups of an embedded log while it is written to, restores one and
 // leads the location back to it. What is no whole backup is refused.
 func TestBackup(t *testing.T) {
@@ -302,6 +353,7 @@ func TestBackup(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup is %v, %v", info, err)
 	}
+	s.killBackup(file)
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".backup*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
