@@ -43,6 +43,7 @@ type Cluster struct {
 	address    string
 	serverArgs []string
 	parts      []*Process
+	requests   auditEvents
 }
 
 // ClusterOption changes how a cluster is started.

@@ -31,14 +31,20 @@ type T interface {
 	Context() context.Context
 }
 
-// pollEvery is the time between two looks at something that has no way to tell.
-const pollEvery = 25 * time.Millisecond
+const (
+	// pollEvery is the time between two looks at something that has no way to tell.
+	pollEvery = 25 * time.Millisecond
+	// pollSeldom is what it becomes for who waits long, and 1/shareOf of the time that
+	// has passed on the way there: a look is often a process, and waiting is to be cheap.
+	pollSeldom = 500 * time.Millisecond
+	shareOf    = 20
+)
 
 // Eventually calls f until it returns nil, and fails the test with its last
 // error when timeout passes first.
 func Eventually(t T, timeout time.Duration, f func() error) {
 	t.Helper()
-	if err := poll(t.Context(), timeout, f); err != nil {
+	if err := poll(t.Context(), timeout, pollSeldom, f); err != nil {
 		t.Fatalf("not so after %s: %v", timeout, err)
 	}
 }
@@ -48,7 +54,7 @@ func Eventually(t T, timeout time.Duration, f func() error) {
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
 	var broken error
-	ended := poll(t.Context(), d, func() error {
+	ended := poll(t.Context(), d, pollEvery, func() error {
 		broken = f()
 		if broken == nil {
 			return errGoOn
@@ -65,17 +71,20 @@ func Throughout(t T, d time.Duration, f func() error) {
 
 var errGoOn = errors.New("nothing has happened")
 
-func poll(ctx context.Context, timeout time.Duration, f func() error) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	deadline := time.Now().Add(timeout)
+// poll calls f until it returns nil, with pauses that grow to seldom.
+func poll(ctx context.Context, timeout, seldom time.Duration, f func() error) error {
+	pause := time.NewTimer(timeout)
+	defer pause.Stop()
+	start := time.Now()
 	for {
 		err := f()
-		if err == nil || time.Now().After(deadline) {
+		waited := time.Since(start)
+		if err == nil || waited > timeout {
 			return err
 		}
+		pause.Reset(min(max(pollEvery, waited/shareOf), seldom))
 		select {
-		case <-tick.C:
+		case <-pause.C:
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}

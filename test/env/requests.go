@@ -3,9 +3,12 @@ package env
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -73,22 +76,49 @@ func (f Filter) lets(e AuditEvent) bool {
 // arrive at the client a moment before its request is here.
 func (c *Cluster) Requests(t T, f Filter) []AuditEvent {
 	t.Helper()
-	log, err := os.ReadFile(c.AuditLog())
+	all, err := c.requests.read(c.AuditLog())
 	if err != nil {
 		t.Fatalf("read the audit log of cluster %q: %v", c.Name, err)
 	}
 	var events []AuditEvent
-	for line := range bytes.Lines(log) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // being written
-		}
-		var e AuditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatalf("read the audit log of cluster %q: %v", c.Name, err)
-		}
+	for _, e := range all {
 		if f.lets(e) {
 			events = append(events, e)
 		}
 	}
 	return events
+}
+
+// auditEvents are those of an audit log, which only grows: who asks again and again
+// has what is new read and decoded, not all of it. It is safe for concurrent use.
+type auditEvents struct {
+	mu     sync.Mutex
+	offset int64 // of the first line that was not read
+	events []AuditEvent
+}
+
+// read reads on, and returns all events.
+func (a *auditEvents) read(file string) ([]AuditEvent, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	log, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	added, err := io.ReadAll(io.NewSectionReader(log, a.offset, math.MaxInt64-a.offset))
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(added) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		var e AuditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		a.events, a.offset = append(a.events, e), a.offset+int64(len(line))
+	}
+	return a.events, nil
 }

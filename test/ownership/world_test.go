@@ -30,41 +30,64 @@ type suite struct {
 	kubeconfig string // of the space
 }
 
-// TestOwnership runs everything at one cluster, each part in a namespace of its own.
-func TestOwnership(t *testing.T) {
+// part is led through in a namespace of its own.
+type part struct {
+	name string
+	run  func(*suite)
+}
+
+// lead runs parts, one after another, at a cluster. Each mostly waits, so that several
+// clusters at once take the time of one.
+func lead(t *testing.T, parts ...part) {
+	t.Parallel()
 	w := world.New(t)
 	s := &suite{T: t, w: w, kubeconfig: w.AddSpace(space), site: w.Join(edge, nil)}
 	env.Kubectl(t, w.Root, "patch", "location", edge, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
-	for _, part := range []struct {
-		name string
-		run  func(*suite)
-	}{
-		{"Filled", (*suite).filled},
-		{"CreateOnly", (*suite).createOnly},
-		{"Adopt", (*suite).adopt},
-		{"Recreate", (*suite).recreate},
-		{"Orphan", (*suite).orphan},
-		{"Drift", (*suite).drift},
-		{"RunOnce", (*suite).runOnce},
-		{"Rollout", (*suite).rollout},
-		{"Ended", (*suite).ended},
-		{"Service", (*suite).service},
-		{"Released", (*suite).released},
-		{"Proof", (*suite).proof},
-		{"Surveyed", (*suite).surveyed},
-		{"Redefined", (*suite).redefined},
-		{"Versions", (*suite).versions},
-		{"Aggregated", (*suite).aggregated},
-		{"Users", (*suite).users},
-		{"Leave", (*suite).leave},
-		{"InUse", (*suite).inUse}, // the last: it leaves something behind
-	} {
+	for _, part := range parts {
 		t.Run(part.name, func(t *testing.T) {
 			of := *s
 			of.T = t
 			part.run(&of)
 		})
 	}
+}
+
+// TestOwnership: what is owned, by whom, and through which version.
+func TestOwnership(t *testing.T) {
+	lead(t,
+		part{"RunOnce", (*suite).runOnce},
+		part{"Rollout", (*suite).rollout},
+		part{"Ended", (*suite).ended},
+		part{"Service", (*suite).service},
+		part{"Released", (*suite).released},
+		part{"Proof", (*suite).proof},
+		part{"Surveyed", (*suite).surveyed},
+		part{"Redefined", (*suite).redefined},
+		part{"Versions", (*suite).versions},
+		part{"Aggregated", (*suite).aggregated})
+}
+
+// TestLeaving: what goes, in which order, and what stays.
+func TestLeaving(t *testing.T) {
+	lead(t,
+		part{"Leave", (*suite).leave},
+		part{"InUse", (*suite).inUse}) // the last: it leaves something behind
+}
+
+// TestUsers: what others have in what goes.
+func TestUsers(t *testing.T) {
+	lead(t, part{"Users", (*suite).users})
+}
+
+// TestPolicies: what the location fills in, and each policy of a Placement.
+func TestPolicies(t *testing.T) {
+	lead(t,
+		part{"Filled", (*suite).filled},
+		part{"CreateOnly", (*suite).createOnly},
+		part{"Adopt", (*suite).adopt},
+		part{"Recreate", (*suite).recreate},
+		part{"Orphan", (*suite).orphan},
+		part{"Drift", (*suite).drift})
 }
 
 // write applies YAML in the space.
