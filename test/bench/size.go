@@ -30,6 +30,8 @@ type size struct {
 	throttled, room int
 	// listed objects are listed, lists times.
 	listed, lists int
+	// walkers are locations that compare at once what they are to have of walked objects.
+	walkers, walked int
 	// apiObjects are created and applied per round by apiClients.
 	apiObjects, apiRounds, apiClients int
 }
@@ -43,6 +45,7 @@ func fullSize() size {
 		few: 10_000, many: 50_000, idle: 2 * time.Minute,
 		spaces: 1000, stateObjects: 50_000, reported: 100, watches: 1000, events: 20,
 		throttled: 1000, room: 4, listed: 10_000, lists: 5,
+		walkers: 1000, walked: 50_000,
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
 	}
 }
@@ -57,11 +60,12 @@ func quickSize() size {
 		few: 30, many: 60, idle: 0,
 		spaces: 10, stateObjects: 40, reported: 2, watches: 20, events: 2,
 		throttled: 20, room: 4, listed: 150, lists: 1,
+		walkers: 20, walked: 200,
 		apiObjects: 50, apiRounds: 1, apiClients: 4,
 	}
 }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d API objects",
-		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.apiObjects)
+	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, %d API objects",
+		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.apiObjects)
 }

@@ -64,6 +64,7 @@ func specs() []spec {
 		{"watch.p99", "write to event at a watcher: p99", "ms", lower, nil, nil},
 		{"watches.all", "write to event at the last of 1,000 watchers", "ms", lower, nil, nil},
 		{"watches.memory", "hub without objects, for each of 1,000 open watches: RssAnon", "KB", lower, nil, nil},
+		{"walks.time", "1,000 locations walk at once what they have of 50,000: time / that of the same bytes", "x", lower, new(5.0), new(2.0)},
 		{"space.memory", "hub, for each idle space: RssAnon", "KB", lower, new(20.0), nil},
 		{"space.goroutines", "hub, for each idle space: goroutines", "", lower, new(0.05), nil},
 		{"object.memory", "hub, for each object of 2 KB: RssAnon", "KB", lower, nil, nil},

@@ -50,25 +50,30 @@ func (s *state) addSpaces() error {
 	if s.goroutines, err = s.countGoroutines(); err != nil {
 		return err
 	}
-	if err := share(b.ctx, make([]struct{}, b.size.apiClients), b.size.spaces, func(ctx context.Context, _ struct{}, i int) error {
+	err = b.makeSpaces(b.size.spaces)
+	s.rest = time.Now()
+	return err
+}
+
+// makeSpaces makes spaces and waits until they are ready.
+func (b *bench) makeSpaces(n int) error {
+	if err := share(b.ctx, make([]struct{}, b.size.apiClients), n, func(ctx context.Context, _ struct{}, i int) error {
 		return b.root.create(ctx, spacesPath, encoded(map[string]any{
 			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Space", "metadata": map[string]any{"name": stateSpace(i)},
 		}))
 	}); err != nil {
 		return err
 	}
-	err = eventually(b.ctx, "the spaces to be ready", func() error {
+	return eventually(b.ctx, "the spaces to be ready", func() error {
 		list, err := b.root.get(b.ctx, spacesPath)
 		if err != nil {
 			return err
 		}
-		if ready := gjson.GetBytes(list, `items.#.status.conditions.#(type=="Ready").status`).Array(); len(ready) < b.size.spaces {
-			return fmt.Errorf("%d of %d are", len(ready), b.size.spaces)
+		if ready := gjson.GetBytes(list, `items.#.status.conditions.#(type=="Ready").status`).Array(); len(ready) < n {
+			return fmt.Errorf("%d of %d are", len(ready), n)
 		}
 		return nil
 	})
-	s.rest = time.Now()
-	return err
 }
 
 // grown waits for the rest to end, and returns what has come to the hub's memory

@@ -41,6 +41,7 @@ func steps() []step {
 		{"state", onState((*state).openWatches)},
 		{"many", (*bench).measureMany},
 		{"state", onState((*state).eventToAll)},
+		{"walks", (*bench).walksAtOnce},
 	}
 }
 
