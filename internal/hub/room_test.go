@@ -162,7 +162,10 @@ func TestFloods(t *testing.T) {
 			}
 		}
 	})
+	pace := time.NewTicker(20 * time.Millisecond) // it is to be let in, not to be a flood
+	defer pace.Stop()
 	for n := 0; ctx.Err() == nil; n++ { // somebody else
+		<-pace.C
 		begun := time.Now()
 		err := r.update(ctx, "cm-7", fmt.Sprint(n))
 		if err != nil && ctx.Err() == nil {
