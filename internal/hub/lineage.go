@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,11 @@ type markerValue struct {
 type lineage struct {
 	mu  sync.RWMutex
 	all []hubMarker // by revision; one that is not in the log yet is last
+	// least is the least of the first revisions of each marker and those behind it, and
+	// last the newest revision of which the log shows that it changed something: each
+	// start leaves a marker, so a log may have many, and both are asked of every change.
+	least []int64
+	last  int64
 	// loaded says that the state has been shown since the last Reset.
 	loaded bool
 	// base is the revision of that state: what was deleted up to it left no trace.
@@ -69,6 +75,7 @@ func (l *lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.rev > 0 || l.foreign })
+	l.index()
 	l.loaded, l.shown = false, 0
 }
 
@@ -97,6 +104,7 @@ func (l *lineage) Observe(rev int64, changes []table.Change) {
 	}
 	if moved { // a log may have thousands
 		slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
+		l.index()
 	}
 	if l.loaded {
 		l.reaches(rev)
@@ -129,25 +137,24 @@ func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 func (l *lineage) reaches(rev int64) {
 	if i := l.find(rev); i >= 0 {
 		l.all[i].seen = max(l.all[i].seen, rev)
+		l.last = max(l.last, rev)
 	}
 }
 
-// last is the newest revision of which the log shows that it changed something.
-func (l *lineage) last() (rev int64) {
-	for _, m := range l.all {
-		rev = max(rev, m.seen)
-	}
-	return rev
-}
-
-// find is the index of the marker that a revision goes by, -1 if there is none.
-func (l *lineage) find(rev int64) int {
+// index keeps least and last when markers have changed.
+func (l *lineage) index() {
+	l.least, l.last = make([]int64, len(l.all)), 0
+	least := int64(math.MaxInt64)
 	for i, m := range slices.Backward(l.all) {
-		if m.from <= rev {
-			return i
-		}
+		least = min(least, m.from)
+		l.least[i], l.last = least, max(l.last, m.seen)
 	}
-	return -1
+}
+
+// find is the index of the marker that a revision goes by, the newest that may be it; -1
+// if there is none.
+func (l *lineage) find(rev int64) int {
+	return sort.Search(len(l.least), func(i int) bool { return l.least[i] > rev }) - 1
 }
 
 // begin makes up the marker of a beginning, to be written to the log. From now on
@@ -164,6 +171,7 @@ func (l *lineage) begin(random string, now time.Time) (name string, value []byte
 		}
 		l.all = append(l.all, hubMarker{name: random, from: after + 1, says: &markerValue{
 			Started: now.UTC().Format(time.RFC3339), Of: of, After: &after}})
+		l.index()
 		l.foreign = false
 	}
 	m := l.all[len(l.all)-1]
@@ -223,7 +231,7 @@ func (l *lineage) spans(marker string, now int64) []wire.Revisions {
 func (l *lineage) at(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	rev = min(rev, max(l.last(), l.base))
+	rev = min(rev, max(l.last, l.base))
 	if i := l.find(rev); i >= 0 {
 		marker = l.all[i].name
 	}
@@ -250,6 +258,6 @@ func (l *lineage) hides(floor int64) (marker string, hides bool) {
 			marker = m.name
 		}
 	}
-	last := l.last()
+	last := l.last
 	return marker, marker != "" && floor >= last && last > l.shown
 }

@@ -291,3 +291,40 @@ func (m *lineageModel) running(t *rapid.T) {
 	m.lineage.distrust()
 	m.load(t)
 }
+
+// TestManyMarkers shows that what a log has is taken about as fast when the hub was started
+// very often, and that each revision goes by the marker that it went by.
+func TestManyMarkers(t *testing.T) {
+	const revisions = 50_000
+	loaded := func(markers int64) (*lineage, time.Duration) {
+		l, every := &lineage{}, revisions/markers
+		var starts, rows []table.Change
+		for rev := int64(1); rev <= revisions; rev++ {
+			if n := (rev - 1) / every; (rev-1)%every == 0 {
+				value := fmt.Appendf(nil, `{"started":"2020-01-01T00:00:00Z","of":"M%d","after":%d}`, n-1, rev-1)
+				starts = append(starts, table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(fmt.Sprint("M", n)), value, rev, rev)}})
+				continue
+			}
+			rows = append(rows, table.Change{Cur: &table.Row{Entry: table.NewEntry(fmt.Sprint("o/s/core/configmaps/default/x-", rev), []byte(`{}`), rev, rev)}})
+		}
+		l.Observe(revisions, starts)
+		best := time.Hour
+		for range 5 { // of which others on the machine slow some
+			begun := time.Now()
+			l.Observe(revisions, rows)
+			best = min(best, time.Since(begun))
+		}
+		return l, best
+	}
+	_, few := loaded(2)
+	many, took := loaded(5000)
+	if t.Logf("2 markers: %s, 5000: %s", few, took); took > 20*few {
+		t.Errorf("with 5000 markers it takes %s, with 2 %s", took, few)
+	}
+	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, revisions} {
+		want := fmt.Sprint("M", (rev-1)/10)
+		if got, at := many.at(rev); got != want || at != rev {
+			t.Errorf("revision %d goes by %q at %d, want %q", rev, got, at, want)
+		}
+	}
+}
