@@ -162,8 +162,7 @@ func (w *walks) learn(plain *httptest.Server) error {
 		k.plain = &client{base: fmt.Sprintf("%s/%d/", plain.URL, i), http: &http.Client{
 			Transport: plain.Client().Transport.(*http.Transport).Clone(),
 		}}
-		_, err = k.fetch(ctx, k.fromPlain)
-		return err
+		return k.fetch(ctx, k.fromPlain)
 	})
 }
 
@@ -228,24 +227,23 @@ func (k *walker) fromPlain(ctx context.Context, i int) (io.ReadCloser, error) {
 	return k.plain.open(ctx, http.MethodPost, fmt.Sprint(i), jsonBody, k.pages[i].ask)
 }
 
-// fetch asks for all pages again, one after another, and returns their bytes.
-func (k *walker) fetch(ctx context.Context, from func(context.Context, int) (io.ReadCloser, error)) (size int64, err error) {
+// fetch asks for all pages again, one after another.
+func (k *walker) fetch(ctx context.Context, from func(context.Context, int) (io.ReadCloser, error)) error {
 	for i := range k.pages {
 		body, err := from(ctx, i)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		n, err := io.Copy(io.Discard, body)
 		if err := errors.Join(err, body.Close()); err != nil {
-			return 0, err
+			return err
 		}
 		// A hub that lets an agent wait sends empty lines.
 		if n < int64(len(k.pages[i].answer)) {
-			return 0, fmt.Errorf("page %d of %q has %d bytes, had %d", i, k.join.Location, n, len(k.pages[i].answer))
+			return fmt.Errorf("page %d of %q has %d bytes, had %d", i, k.join.Location, n, len(k.pages[i].answer))
 		}
-		size += n
 	}
-	return size, nil
+	return nil
 }
 
 func (w *walks) measure() error {
@@ -255,16 +253,16 @@ func (w *walks) measure() error {
 	}
 	var ratios, took, plain, alone []float64
 	for range w.size.rounds {
-		hub, err := w.atOnce(func(k *walker) error { _, err := k.fetch(w.ctx, k.fromHub); return err })
+		hub, err := w.atOnce(func(k *walker) error { return k.fetch(w.ctx, k.fromHub) })
 		if err != nil {
 			return err
 		}
-		bytes, err := w.atOnce(func(k *walker) error { _, err := k.fetch(w.ctx, k.fromPlain); return err })
+		bytes, err := w.atOnce(func(k *walker) error { return k.fetch(w.ctx, k.fromPlain) })
 		if err != nil {
 			return err
 		}
 		start := time.Now()
-		if _, err := w.walkers[0].fetch(w.ctx, w.walkers[0].fromHub); err != nil {
+		if err := w.walkers[0].fetch(w.ctx, w.walkers[0].fromHub); err != nil {
 			return err
 		}
 		alone = append(alone, time.Since(start).Seconds())

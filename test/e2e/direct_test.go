@@ -11,6 +11,7 @@ import (
 
 // TestDirectAssignment places an object by its own annotation.
 func TestDirectAssignment(t *testing.T) {
+	t.Parallel()
 	w := newShop(t, "north")
 	north := w.Sites["north"]
 	w.kubectl("create", "configmap", "direct", "--from-literal=a=b")

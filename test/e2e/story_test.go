@@ -85,6 +85,7 @@ spec:
 
 // TestMainJob is the main job of a user, told once from beginning to end.
 func TestMainJob(t *testing.T) {
+	t.Parallel()
 	w := newShop(t, "north", "south")
 	north, south := w.Sites["north"], w.Sites["south"]
 
@@ -230,6 +231,7 @@ func isGone(_ *unstructured.Unstructured, err error) error {
 
 // TestQuiet shows that nothing is written anywhere while nothing changes.
 func TestQuiet(t *testing.T) {
+	t.Parallel()
 	w := newShop(t, "north")
 	north := w.Sites["north"]
 	w.kubectl("create", "namespace", "implied")

@@ -80,6 +80,7 @@ func (e *external) lostSince(rev int64, name string) (all []int64) {
 // its end and by a hang, while an agent tries to come back and another vanishes: the
 // process goes on, and only who is really gone is declared lost, in its time.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	s := newExternal(t)
 	s.put("1", "a")
 	s.Eventually("there", s.has("a", "1"))
@@ -160,6 +161,7 @@ func (s *site) tryPut(value, name string) error {
 // also when others have written to it until it had passed where it was: the hub goes
 // on, the agent holds back what the copy does not prove until it is accepted.
 func TestRestoredBelow(t *testing.T) {
+	t.Parallel()
 	s := newExternal(t)
 	s.put("0", "kept", "changed", "deleted")
 	s.Eventually("there", s.mine(3))
@@ -322,6 +324,7 @@ func (s *site) killedBackup(file string) bool {
 // TestBackup makes backups of an embedded log while it is written to, restores one and
 // leads the location back to it. What is no whole backup is refused.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.put("0", "kept", "changed", "deleted")
 	s.Eventually("there", s.mine(3))

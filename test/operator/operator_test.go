@@ -161,10 +161,13 @@ func guarded(s *site) {
 	s.Eventually("all are there", s.mine(many+2))
 	s.unassign(names...)
 	s.Eventually("some go", s.mine(many-free+2))
-	l := s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
-	if p := l.Status.Agent.Prune; p.Pending != many-free || len(p.Objects) != 10 || len(p.Spaces) != 1 {
-		t.Errorf("pending %+v", p)
-	}
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
+	s.Eventually("the others wait", func() error { // they are taken away one by one
+		if p := s.location().Status.Agent.Prune; p == nil || p.Pending != many-free || len(p.Objects) != 10 || len(p.Spaces) != 1 {
+			return fmt.Errorf("pending %+v", p)
+		}
+		return nil
+	})
 	out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "confirm-prune", siteName}}.Try(t)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("without a digest: %v", err)

@@ -114,6 +114,7 @@ func (f *fleet) settled() {
 // TestPlacements shows what of a Placement's objects goes by a user's word, what
 // waits, and that one word is enough for all locations.
 func TestPlacements(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	for _, step := range []struct {
 		name string

@@ -19,6 +19,7 @@ import (
 // loses its store: nothing that is newer than the copy is deleted or set back until
 // the log is accepted, and then a store may be lost again.
 func TestLostStoreAndRestoredLog(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.put("1", "kept", "changed", "deleted")
 	s.Eventually("there", s.mine(3))
