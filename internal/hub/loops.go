@@ -17,6 +17,7 @@ func (h *Hub) loops() []func(context.Context) error {
 		h.spaceLoop,
 		h.namespaceLoop,
 		h.crdLoop,
+		h.podLoop,
 		h.namesLoop,
 		h.placementLoop,
 		h.customizerLoop,
@@ -91,6 +92,23 @@ func (h *Hub) namespaceLoop(ctx context.Context) error {
 func (h *Hub) crdLoop(ctx context.Context) error {
 	c := newController("customresourcedefinitions", h.table, h.config.Logger, h.finish(h.spaces.FinishCRD))
 	return c.run(ctx, source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey})
+}
+
+// podLoop ends deletions of Pods that were left between their two steps.
+func (h *Hub) podLoop(ctx context.Context) error {
+	c := newController("pods", h.table, h.config.Logger, func(ctx context.Context, k string) error {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			return err
+		}
+		return progressed(h.spaces.FinishPod(ctx, o))
+	})
+	return c.run(ctx, source{table.AcrossSpaces(space.Pods), inAllSpaces(space.Pods), func(ch table.Change) []string {
+		if !space.LeftBehind(ch.Cur) {
+			return nil
+		}
+		return byKey(ch)
+	}})
 }
 
 // namesLoop gives CRDs the names that others of their space have let go of.

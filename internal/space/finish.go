@@ -113,7 +113,7 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	)
 	var rank key.Rank
 	each(state, func(row *table.Row) bool {
-		if row.Meta.Deleting {
+		if row.Meta.Deleting && hasFinalizers(row) {
 			held.add(row)
 			return true
 		}

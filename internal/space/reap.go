@@ -63,16 +63,18 @@ func (d document) value() ([]byte, error) {
 }
 
 // change is what is to become of an object: a new value, nothing if gone, or
-// none if it is to stay as it is.
+// none if it is to stay as it is. With more, the new value is to change, too.
 type change struct {
-	value []byte
-	gone  bool
+	value      []byte
+	gone, more bool
 }
 
 // reap deletes an object as a client's delete would: one with finalizers is
 // marked and stays. It needs no kind, so that what no catalog serves goes too.
 // The revision is one at which it was done.
 func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
+	_, resource, _ := ownerOf(row.Key)
+	steps := goesInSteps(resource)
 	return s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
 		var deleting *time.Time
@@ -83,7 +85,7 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 			}
 		}
 		switch {
-		case len(finalizers) == 0:
+		case len(finalizers) == 0 && (deleting != nil || !steps):
 			return change{gone: true}, nil
 		case deleting != nil:
 			return change{}, nil
@@ -98,7 +100,7 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 			}
 		}
 		value, err := d.value()
-		return change{value: value}, err
+		return change{value: value, more: len(finalizers) == 0}, err
 	})
 }
 
@@ -149,21 +151,33 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 		var done kubernetes.PutResponse
 		switch {
 		case c.gone:
-			r, err := s.client.Kubernetes.OptimisticDelete(ctx, k, rev, kubernetes.DeleteOptions{GetOnFailure: true})
-			if err != nil {
+			if done, err = s.drop(ctx, k, rev); err != nil {
 				return 0, fmt.Errorf("delete %q: %w", row.Key, err)
 			}
-			done = kubernetes.PutResponse(r)
 		case c.value != nil:
-			if done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true}); err != nil {
+			done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true})
+			if c.more && noRoom(err) {
+				done, err = s.drop(ctx, k, rev)
+				c.more = false
+			}
+			if err != nil {
 				return 0, fmt.Errorf("write %q: %w", row.Key, err)
 			}
 		default:
 			return rev, nil
 		}
-		if done.Succeeded || done.KV == nil {
+		switch {
+		case done.Succeeded && c.more:
+			value, rev = c.value, done.Revision
+		case done.Succeeded || done.KV == nil:
 			return done.Revision, nil
+		default:
+			value, rev = done.KV.Value, done.KV.ModRevision
 		}
-		value, rev = done.KV.Value, done.KV.ModRevision
 	}
+}
+
+func (s *Server) drop(ctx context.Context, k string, rev int64) (kubernetes.PutResponse, error) {
+	r, err := s.client.Kubernetes.OptimisticDelete(ctx, k, rev, kubernetes.DeleteOptions{GetOnFailure: true})
+	return kubernetes.PutResponse(r), err
 }

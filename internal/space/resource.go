@@ -135,6 +135,9 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 		TableConvertor: kind.Columns,
 		Storage:        genericregistry.DryRunnableStorage{Storage: backend, Codec: codec},
 	}
+	if goesInSteps(kind.Resource) {
+		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{backend}
+	}
 	if kind.Resource == eventResource {
 		ttl := uint64(s.config.EventTTL.Seconds())
 		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return ttl, nil }
@@ -203,10 +206,22 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 	return o.Store.Update(ctx, name, info, create, update, forceCreate, options)
 }
 
+// Delete deletes an object, or marks it.
+func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (obj runtime.Object, gone bool, err error) {
+	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
+		obj, gone, err = o.Store.Delete(ctx, name, validate, options)
+		return err
+	})
+	return obj, gone, err
+}
+
 // DeleteCollection answers with what was deleted; as items of a list, objects
 // of built-in kinds do not say their kind.
-func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
-	deleted, err := o.Store.DeleteCollection(ctx, validate, options, listOptions)
+func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
+	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
+		deleted, err = o.Store.DeleteCollection(ctx, validate, options, listOptions)
+		return err
+	})
 	if err != nil || o.kind.Custom != nil {
 		return deleted, err
 	}

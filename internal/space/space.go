@@ -136,6 +136,7 @@ type contextKey int
 const (
 	spaceKey contextKey = iota
 	admissionKey
+	oneStepKey
 )
 
 // WithSpace says which space a request is about.

@@ -4,7 +4,7 @@ import "slices"
 
 // behaviours are all that is compared.
 func behaviours() []behaviour {
-	return slices.Concat(reads(), writes(), forms(), content(), badInput())
+	return slices.Concat(reads(), writes(), ends(), forms(), content(), badInput())
 }
 
 // reads are about lists, watches and selectors.
@@ -79,6 +79,19 @@ func writes() []behaviour {
 		{name: "json patches", run: jsonPatches},
 		{name: "merge patches", run: mergePatches},
 		{name: "strategic patches", run: strategicPatches},
+	}
+}
+
+// ends are about the deletion of Pods, which goes in two steps.
+func ends() []behaviour {
+	return []behaviour{
+		{name: "pod deletion", run: podDeletion},
+		{name: "pod preconditions", run: podPreconditions},
+		{name: "held pods", run: heldPods},
+		{name: "pod collections", run: podCollections},
+		{name: "selected pods", run: selectedPods},
+		{name: "pods with dependents", run: podsWithDependents, differs: "a space collects no garbage, and waits for nobody who would"},
+		{name: "pods on nodes", run: podsOnNodes, differs: "no kubelet is there that would end a Pod, so its grace period is not waited for"},
 	}
 }
 

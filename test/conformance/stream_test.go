@@ -59,26 +59,34 @@ func (s *side) watch(path string, headers ...string) *stream {
 	return w
 }
 
-// next is the next event, which is noted, or nil.
-func (w *stream) next() map[string]any {
+// event is the next event, or nil, which is noted.
+func (w *stream) event() map[string]any {
 	select {
 	case event, ok := <-w.events:
 		if !ok {
 			w.side.say("  the watch ended")
-			return nil
 		}
-		w.side.say("  %v", event["type"])
-		object, _ := event["object"].(map[string]any)
-		if object["kind"] == "Table" {
-			w.side.log.table(answer{object: object})
-			return event
-		}
-		w.side.log.value(object)
 		return event
 	case <-time.After(patience):
 		w.side.say("  nothing came")
 		return nil
 	}
+}
+
+// next is the next event, which is noted, or nil.
+func (w *stream) next() map[string]any {
+	event := w.event()
+	if event == nil {
+		return nil
+	}
+	w.side.say("  %v", event["type"])
+	object, _ := event["object"].(map[string]any)
+	if object["kind"] == "Table" {
+		w.side.log.table(answer{object: object})
+		return event
+	}
+	w.side.log.value(object)
+	return event
 }
 
 // take notes n events.
@@ -94,19 +102,13 @@ func (w *stream) take(n int) {
 // watches where the objects themselves are not what matters.
 func (w *stream) names(until string) {
 	for {
-		select {
-		case event, ok := <-w.events:
-			if !ok {
-				w.side.say("  the watch ended")
-				return
-			}
-			a := answer{object: event}
-			w.side.say("  %v %s", event["type"], a.text("object", "metadata", "name"))
-			if a.text("object", "metadata", "name") == until || event["type"] == "ERROR" {
-				return
-			}
-		case <-time.After(patience):
-			w.side.say("  nothing came")
+		event := w.event()
+		if event == nil {
+			return
+		}
+		a := answer{object: event}
+		w.side.say("  %v %s", event["type"], a.text("object", "metadata", "name"))
+		if a.text("object", "metadata", "name") == until || event["type"] == "ERROR" {
 			return
 		}
 	}
