@@ -246,6 +246,7 @@ func TestFullHub(t *testing.T) {
 	held := object("v1", "ConfigMap", "default", "held", nil, nil)
 	held.SetFinalizers([]string{"example.org/held"})
 	r.create("s", configMapsGVR, held)
+	r.create("s", podsGVR, somePod("default", "pod"))
 	a := r.join("a")
 	n := r.fill(0)
 	r.saysFull()
@@ -277,6 +278,10 @@ func TestFullHub(t *testing.T) {
 	if err := configMaps.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatalf("delete of an object with a finalizer: %v", err)
 	}
+	r.growsOnce("held")
+	if err := r.space("s").Resource(podsGVR).Namespace("default").Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete of a Pod: %v", err)
+	}
 	if _, err := configMaps.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatalf("end of a finalizer: %v", err)
 	}
@@ -302,6 +307,25 @@ func TestFullHub(t *testing.T) {
 		return r.spaceReady(metav1.ConditionTrue, "Served")
 	})
 	r.withinQuota()
+}
+
+// growsOnce shows that an object that is being deleted may grow a little in a full log,
+// if at all, and not again and again.
+func (r *running) growsOnce(name string) {
+	r.t.Helper()
+	const step, slack = 1 << 10, 4 << 10
+	for size := step; size <= 2*slack; size += step {
+		err := r.update(r.t.Context(), name, filler(0, size))
+		if err == nil {
+			continue
+		}
+		status, ok := err.(apierrors.APIStatus)
+		if !ok || status.Status().Reason != ReasonLogFull {
+			r.t.Fatalf("growth to %d bytes of what is being deleted: %v", size, err)
+		}
+		return
+	}
+	r.t.Error("what is being deleted grows for ever in a full log")
 }
 
 // saysFull waits until the hub says in all places that its log is full.

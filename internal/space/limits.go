@@ -87,7 +87,7 @@ func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), 
 	before, _ := l.table.Get(k)
 	more := amount(r, len(value)).minus(amountOf(r, before))
 	var of v1alpha1.SpaceLimits
-	if bound && !goes(before, value) {
+	if bound && !goes(before, value, l.usage.slack(k)) {
 		if of, err = l.of(s); err != nil {
 			return nil, err
 		}
@@ -149,14 +149,14 @@ func byUser(ctx context.Context) bool {
 	return ok
 }
 
-// endingSlack is by how much a write to an object that is being deleted may make it
-// larger: by a timestamp, a condition, and who wrote them. More is no part of its end.
+// endingSlack is by how much an object may grow in all while it is being deleted: by
+// conditions, and by who wrote them. More is no part of its end.
 const endingSlack = 4 << 10
 
 // goes says whether a write is a step of an object's deletion: it marks the object,
 // or takes a finalizer away. It may make the object a little larger all the same.
-func goes(before *table.Row, value []byte) bool {
-	if before == nil || len(value) > len(before.Value)+endingSlack || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
+func goes(before *table.Row, value []byte, slack int) bool {
+	if before == nil || len(value) > len(before.Value)+slack || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
 		return false
 	}
 	const finalizers = "metadata.finalizers.#"

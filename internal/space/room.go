@@ -32,20 +32,21 @@ func (l limits) writeOf(ctx context.Context, etcdKey string, value []byte) Write
 	k := strings.TrimPrefix(etcdKey, l.prefix)
 	s, _, _ := ownerOf(k)
 	before, _ := l.table.Get(k)
+	slack := l.usage.slack(k)
 	return Write{
-		Space: s, Bytes: len(k) + len(value), ByUser: byUser(ctx), Ends: goes(before, value),
-		Grows: grows(before, value),
+		Space: s, Bytes: len(k) + len(value), ByUser: byUser(ctx), Ends: goes(before, value, slack),
+		Grows: grows(before, value, slack),
 	}
 }
 
 // grows says whether a write makes what is there larger. What is being deleted needs
 // other updates as well before it can go, of its status for instance, so it may a little.
-func grows(before *table.Row, value []byte) bool {
+func grows(before *table.Row, value []byte, slack int) bool {
 	switch {
 	case before == nil:
 		return true
 	case before.Meta.Deleting:
-		return len(value) > len(before.Value)+endingSlack
+		return len(value) > len(before.Value)+slack
 	}
 	return len(value) > len(before.Value)
 }

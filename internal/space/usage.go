@@ -35,6 +35,9 @@ type Usage struct {
 	rev    int64
 	spaces map[key.Space]*usage
 	landed []landing
+	// grown is by how many bytes objects that are being deleted have grown since they
+	// were marked, or first observed; only those that have are in it.
+	grown map[string]int
 }
 
 // usage is what one space holds, and what is being written into it.
@@ -50,7 +53,7 @@ type landing struct {
 var _ table.Observer = (*Usage)(nil)
 
 // NewUsage makes a Usage of no spaces.
-func NewUsage() *Usage { return &Usage{spaces: map[key.Space]*usage{}} }
+func NewUsage() *Usage { return &Usage{spaces: map[key.Space]*usage{}, grown: map[string]int{}} }
 
 // Of is what a space holds.
 func (u *Usage) Of(s key.Space) Amount {
@@ -70,6 +73,7 @@ func (u *Usage) Reset() {
 		of.held = Amount{}
 		u.drop(s)
 	}
+	clear(u.grown)
 	u.rev = 0
 }
 
@@ -86,6 +90,7 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 		of := u.of(s)
 		of.held = of.held.plus(amountOf(r, c.Cur)).minus(amountOf(r, c.Prev))
 		u.drop(s)
+		u.grow(c)
 	}
 	waiting := u.landed[:0]
 	for _, l := range u.landed {
@@ -96,6 +101,27 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 		u.settle(l.space, l.amount)
 	}
 	u.landed = waiting
+}
+
+// grow adds up what an object grows by while it is being deleted.
+func (u *Usage) grow(c table.Change) {
+	if c.Prev == nil || c.Cur == nil || !c.Prev.Meta.Deleting || !c.Cur.Meta.Deleting {
+		delete(u.grown, c.Row().Key)
+		return
+	}
+	if by := u.grown[c.Cur.Key] + len(c.Cur.Value) - len(c.Prev.Value); by > 0 {
+		u.grown[c.Cur.Key] = by
+	} else {
+		delete(u.grown, c.Cur.Key)
+	}
+}
+
+// slack is by how much an object may still grow while it is being deleted. A row that
+// was read before is no newer than the answer.
+func (u *Usage) slack(k string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return max(endingSlack-u.grown[k], 0)
 }
 
 // reserve adds to what is being written into a space if fits, which is shown
