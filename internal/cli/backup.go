@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
 )
 
@@ -56,7 +57,7 @@ copy these files once.
 // getBackup asks for a copy of the log. Why that is not whole the trailer of the answer
 // says when it has been read.
 func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.rest.Get().AbsPath("/admin/v1/backup").URL().String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.rest.Get().AbsPath(route.Backup).URL().String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask for a backup: %w", err)
 	}

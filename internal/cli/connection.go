@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 const (
@@ -84,7 +85,7 @@ func (c *connection) open(space string) (*hubClient, error) {
 	}
 	c.space = key.Space(space)
 	c.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		config.Host = hub + spacesPath + space
+		config.Host = hub + route.Space(key.Space(space)).String()
 		config.QPS = -1
 		return config
 	}
@@ -103,7 +104,7 @@ func splitServer(server string) (hub, space string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("server %q of the kubeconfig: %w", server, err)
 	}
-	before, after, ok := strings.Cut(u.Path, spacesPath)
+	before, after, ok := strings.Cut(u.Path, string(route.Spaces))
 	space, _, _ = strings.Cut(after, "/")
 	if !ok || space == "" {
 		return "", "", fmt.Errorf("server %q of the kubeconfig is not a space of a hub (https://HUB/spaces/NAME): is it the kubeconfig of a cluster?", server)
@@ -127,7 +128,7 @@ func rootPath(resource key.Resource, names ...string) []string {
 
 // spacePath is the same in any space.
 func spacePath(space key.Space, resource key.Resource, names ...string) []string {
-	return append([]string{spacesPath, string(space), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
+	return append([]string{route.Space(space).String(), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
 }
 
 // get reads into v what is at a path, in the form that accept asks for.
@@ -137,7 +138,7 @@ func (h *hubClient) get(ctx context.Context, accept string, v any, path ...strin
 
 // ask reads into v the answer to a question about the space.
 func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
-	request := h.rest.Get().AbsPath("/ask/v1/spaces", string(h.space), question)
+	request := h.rest.Get().AbsPath(route.Question(h.space).Path(question))
 	for name := range query {
 		request.Param(name, query.Get(name))
 	}

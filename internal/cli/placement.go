@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/route"
 )
 
 func newPlacement(streams genericiooptions.IOStreams) *cobra.Command {
@@ -55,7 +56,7 @@ one that is gone, or of removals of which no Placement is known.
 				return err
 			}
 			var all []prune.Waiting
-			if err := h.ask(cmd.Context(), "waiting", nil, &all); err != nil {
+			if err := h.ask(cmd.Context(), route.Waiting, nil, &all); err != nil {
 				return err
 			}
 			if digest == "" {

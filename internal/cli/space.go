@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 // pollEvery is how often a command looks whether what it waits for has happened.
@@ -131,7 +132,7 @@ complete in itself: whoever has it can do what its owner can.
 					return err
 				}
 			}
-			config, err := c.kubeconfigFor(name, h.hub+spacesPath+name)
+			config, err := c.kubeconfigFor(name, h.hub+route.Space(key.Space(name)).String())
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/route"
 )
 
 // watchEvery is how often --watch looks again.
@@ -126,7 +127,7 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 // print asks and prints, unless the answer is the one before, and returns it.
 func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values, before []byte) ([]byte, error) {
 	var status hub.SpaceStatus
-	if err := h.ask(ctx, "status", query, &status); err != nil {
+	if err := h.ask(ctx, route.Status, query, &status); err != nil {
 		return nil, err
 	}
 	// Ages are left out of what is compared: they change all the time.

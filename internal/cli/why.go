@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 // whyCommand is `orrery why`.
@@ -68,7 +69,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var why hub.Why
-	if err := h.ask(cmd.Context(), "why", url.Values{"object": {id.String()}, "location": {y.location}}, &why); err != nil {
+	if err := h.ask(cmd.Context(), route.Why, url.Values{"object": {id.String()}, "location": {y.location}}, &why); err != nil {
 		return err
 	}
 	if y.output.structured() {

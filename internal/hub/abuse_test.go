@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -61,7 +62,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 func TestFloodOfStatuses(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	_, before := r.table.Get(locationKey("a"))
+	_, before := r.table.Get(key.Location("a").Key())
 	busy := 0
 	const posts = 400
 	for i := range posts {
@@ -78,7 +79,7 @@ func TestFloodOfStatuses(t *testing.T) {
 			busy++
 		}
 	}
-	_, after := r.table.Get(locationKey("a"))
+	_, after := r.table.Get(key.Location("a").Key())
 	t.Logf("%d of %d refused, %d revisions", busy, posts, after-before)
 	if busy == 0 {
 		t.Error("none was refused")
@@ -90,7 +91,7 @@ func TestFloodOfStatuses(t *testing.T) {
 func TestLongProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+agentPrefix+"a/desired", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+route.Agent("a").Path(route.Desired), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestLongProtocol(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	r.eventually(func() string {
-		row, _ := r.table.Get(locationKey(key.Location("a")))
+		row, _ := r.table.Get(key.Location("a").Key())
 		switch {
 		case !bytes.Contains(row.Value, []byte("the agent speaks protocol")):
 			return "the location does not say it"
@@ -121,7 +122,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+backupPath, nil)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+route.Backup, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
@@ -98,30 +99,30 @@ type Why struct {
 
 // serveAsk answers questions about a space that no object answers.
 func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
-	name, question, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, askPrefix), "/")
-	s := key.Space(name)
+	root, question := route.Of(r.URL.Path)
+	s := key.Space(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	if !h.spaceExists(s) {
-		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, name))
+		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
 	switch {
 	case r.Method != http.MethodGet:
 		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
-	case question == "status":
+	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
 		if err := h.known(h.table.Snapshot(), s, f.object); err != nil {
 			h.refuse(w, r, err)
 			return
 		}
 		h.writeStatus(r.Context(), w, s, f)
-	case question == "waiting":
+	case question == route.Waiting:
 		writeJSON(w, h.pruned.Waiting(s))
-	case question == "why":
-		object, err := key.ParsePath(name + "/" + r.URL.Query().Get("object"))
+	case question == route.Why:
+		object, err := key.ParsePath(root.Name + "/" + r.URL.Query().Get("object"))
 		if err != nil {
 			h.refuse(w, r, badRequest("%v", err))
 			return
@@ -239,7 +240,7 @@ func awayIn(state table.Reader) func(location string) bool {
 	return func(l string) bool {
 		away, ok := known[l]
 		if !ok {
-			away = tally.RowAway(state.Get(locationKey(key.Location(l))))
+			away = tally.RowAway(state.Get(key.Location(l).Key()))
 			known[l] = away
 		}
 		return away

@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// backupPath is where an administrator gets a copy of the log. It has all Secrets.
-	backupPath = "/admin/v1/backup"
 	// backupTimeout bounds how long a copy may take: etcd keeps what it is about.
 	backupTimeout = time.Hour
 )

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 // advertised is the URL under which the hub says it can be reached.
@@ -51,12 +53,12 @@ func serverHosts(hubURL string) []string {
 }
 
 // spaceURL is where a space is served.
-func (h *Hub) spaceURL(s key.Space) string { return h.url + spacePrefix + string(s) }
+func (h *Hub) spaceURL(s key.Space) string { return h.url + route.Space(s).String() }
 
 // writeAdminKubeconfig writes a kubeconfig with which an operator may do
 // everything; it points at the space root.
 func (h *Hub) writeAdminKubeconfig(file string) error {
-	pair, err := h.ca.Client(adminUser, user.SystemPrivilegedGroup)
+	pair, err := h.ca.Client(access.AdminUser, user.SystemPrivilegedGroup)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -61,9 +63,9 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup}})
+	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: access.AdminUser, Groups: []string{user.SystemPrivilegedGroup}})
 	r := (&http.Request{
-		Method: method, URL: &url.URL{Path: spacePrefix + "s/" + path, RawQuery: query}, Host: "hub",
+		Method: method, URL: &url.URL{Path: route.Space("s").String() + "/" + path, RawQuery: query}, Host: "hub",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, RemoteAddr: "192.0.2.1:1",
 	}).WithContext(ctx)
 	if body != "" {
@@ -72,7 +74,7 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 		r.Header.Set("Content-Type", contentType)
 	}
 	w := httptest.NewRecorder()
-	a.route(w, r)
+	a.named(http.HandlerFunc(a.route)).ServeHTTP(w, r)
 	switch answer := w.Body.String(); {
 	case strings.Contains(answer, secretOfOther) && !strings.Contains(path+query+body, secretOfOther):
 		t.Errorf("%s %q %q shows the other space: %s", method, path, query, answer)

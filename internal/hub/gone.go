@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"strings"
 	"sync"
 
 	"orrery.dev/orrery/internal/key"
@@ -56,10 +55,9 @@ func (g *goneSpaces) Reset() {}
 
 // Observe closes the channels of spaces that begin to go.
 func (g *goneSpaces) Observe(_ int64, changes []table.Change) {
-	prefix := key.ResourcePrefix(key.Root, key.Spaces)
 	for _, ch := range changes {
-		name, ok := strings.CutPrefix(ch.Row().Key, prefix)
-		if !ok || ch.Cur != nil && !ch.Cur.Meta.Deleting {
+		s, r, name, ok := key.Split(ch.Row().Key)
+		if !ok || s != key.Root || r != key.Spaces || ch.Cur != nil && !ch.Cur.Meta.Deleting {
 			continue
 		}
 		g.end(key.Space(name))

@@ -26,15 +26,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
-)
-
-const (
-	spacePrefix = "/spaces/"
-	viewPrefix  = "/views/locations/"
-	agentPrefix = "/agent/v1/locations/"
-	askPrefix   = "/ask/v1/spaces/"
 )
 
 // statusCodecs encode Status objects for errors outside of any kind's handler.
@@ -49,16 +44,35 @@ func statusCodecs() serializer.CodecFactory {
 // written: a ServeMux would redirect those with dots or with two slashes, which
 // an API answers.
 func (h *Hub) handler() http.Handler {
-	others := h.authenticated(http.HandlerFunc(h.route))
+	others := h.named(h.onceLoaded(h.access.Handler(http.HandlerFunc(h.route))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/healthz", "/livez":
+		case route.Healthz, route.Livez:
 			h.serveHealth(w, r)
-		case "/readyz":
+		case route.Readyz:
 			h.serveReady(w, r)
 		default:
 			others.ServeHTTP(w, r)
 		}
+	})
+}
+
+// named has next find in the context what a request is about.
+func (h *Hub) named(next http.Handler) http.Handler {
+	next = genericapifilters.WithRequestInfo(next, lenient{h.requestInfo})
+	next = genericapifilters.WithRequestReceivedTimestamp(next)
+	next = genericapifilters.WithAuditInit(next)
+	return access.WithRoot(next)
+}
+
+// onceLoaded lets requests in when there is something to answer them from.
+func (h *Hub) onceLoaded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.phase.serves() {
+			h.refuse(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -83,70 +97,39 @@ func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
 	h.serveHealth(w, nil)
 }
 
-// authenticated lets in whom the hub knows and who may do what they ask.
-func (h *Hub) authenticated(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.phase.serves() {
-			h.refuse(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
-			return
-		}
-		response, ok, err := h.authenticator.AuthenticateRequest(r)
-		if err != nil || !ok {
-			h.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
-			h.refuse(w, r, apierrors.NewUnauthorized("Unauthorized"))
-			return
-		}
-		who, err := actingAs(response.User, r.Header)
-		if err != nil {
-			h.refuse(w, r, err)
-			return
-		}
-		if !allowed(who, r.Method, r.URL.Path) {
-			h.refuse(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf(
-				"user %q cannot %s path %q", who.GetName(), strings.ToLower(r.Method), r.URL.Path)))
-			return
-		}
-		r.Header.Del("Authorization")
-		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), who)))
-	})
-}
-
 func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
-	switch path := r.URL.Path; {
-	case strings.HasPrefix(path, spacePrefix):
-		h.kubernetes(w, r, spacePrefix, h.serveSpace)
-	case strings.HasPrefix(path, viewPrefix):
-		h.kubernetes(w, r, viewPrefix, h.serveView)
-	case strings.HasPrefix(path, agentPrefix):
-		h.serveAgent(w, r)
-	case strings.HasPrefix(path, askPrefix):
-		name, _, _ := strings.Cut(strings.TrimPrefix(path, askPrefix), "/")
-		h.inTurn(h.reads, spacePrefix+name, w, r, h.serveAsk)
-	case path == "/metrics":
-		h.metrics.ServeHTTP(w, r)
-	case path == backupPath:
-		h.serveBackup(w, r)
-	case path == "/version":
-		h.serveVersion(w, r)
+	root := access.RootOf(r.Context())
+	switch root.API {
+	case route.Spaces:
+		h.kubernetes(w, r, root, h.serveSpace)
+	case route.Views:
+		h.kubernetes(w, r, root, h.serveView)
+	case route.Agents:
+		h.serveAgent(w, r, root)
+	case route.Questions:
+		h.inTurn(h.reads, route.Space(key.Space(root.Name)), w, r, h.serveAsk)
 	default:
-		h.refuse(w, r, notFound(path))
+		h.serveOwn(w, r)
 	}
 }
 
-// apiRoot is one Kubernetes-compatible API below a prefix.
-type apiRoot struct {
-	// prefix is the path that was cut off; name is its last segment.
-	prefix, name string
+// serveOwn serves what is about the hub itself.
+func (h *Hub) serveOwn(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case route.Metrics:
+		h.metrics.ServeHTTP(w, r)
+	case route.Backup:
+		h.serveBackup(w, r)
+	case route.Version:
+		h.serveVersion(w, r)
+	default:
+		h.refuse(w, r, notFound(r.URL.Path))
+	}
 }
 
-// kubernetes cuts PREFIX/NAME off the path and serves the rest as a
-// Kubernetes API, behind the filters that k8s.io/apiserver's handlers expect.
-func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, serve func(http.ResponseWriter, *http.Request, apiRoot)) {
-	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
-	root := apiRoot{prefix: prefix + name, name: name}
-	inner := r.Clone(r.Context())
-	inner.URL.Path = "/" + rest
-	inner.URL.RawPath = ""
+// kubernetes serves a Kubernetes API behind the filters that k8s.io/apiserver's
+// handlers expect.
+func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, root route.Root, serve func(http.ResponseWriter, *http.Request, route.Root)) {
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, root) })
 	handler = h.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
@@ -154,33 +137,30 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, prefix string, 
 	// Of watches the timeout is read by their handler.
 	watches := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, h.codecs, requestTimeout)
-	handler = genericapifilters.WithRequestInfo(handler, lenient{h.requestInfo})
-	handler = genericapifilters.WithRequestReceivedTimestamp(handler)
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
-	handler = genericapifilters.WithAuditInit(handler)
-	handler.ServeHTTP(w, inner)
+	handler.ServeHTTP(w, r)
 }
 
 // withTurn makes requests wait for their turn. A watch gives it back once it has
 // sent what was there when it began: then it takes no work while nothing happens.
-func (h *Hub) withTurn(next http.Handler, root apiRoot) http.Handler {
+func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		switch {
 		case ok && info.Verb == "watch":
-			h.startInTurn(root.prefix, w, r, next)
+			h.startInTurn(root, w, r, next)
 		case !ok || slices.Contains([]string{"get", "list"}, info.Verb):
-			h.inTurn(h.reads, root.prefix, w, r, next.ServeHTTP)
+			h.inTurn(h.reads, root, w, r, next.ServeHTTP)
 		default:
-			h.inTurn(h.writes, root.prefix, w, r, next.ServeHTTP)
+			h.inTurn(h.writes, root, w, r, next.ServeHTTP)
 		}
 	})
 }
 
 // startInTurn serves a watch, which holds its turn until it says that it has
 // begun, and no longer than any other request.
-func (h *Hub) startInTurn(flow string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	leave, err := h.reads.enter(r.Context(), flow)
+func (h *Hub) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Request, next http.Handler) {
+	leave, err := h.reads.enter(r.Context(), flow.String())
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -199,14 +179,14 @@ func (h *Hub) startInTurn(flow string, w http.ResponseWriter, r *http.Request, n
 
 // inTurn serves a request when it is the turn of its flow. A client that is slow
 // to send or to read is not waited for without end, since it would hold the turn.
-func (h *Hub) inTurn(class *turns, flow string, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	leave, err := class.enter(r.Context(), flow)
+func (h *Hub) inTurn(class *turns, flow route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	leave, err := class.enter(r.Context(), flow.String())
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	defer leave()
-	defer h.limitBody(r, flow)()
+	defer h.limitBody(r, flow.String())()
 	control, deadline := http.NewResponseController(w), time.Now().Add(requestTimeout)
 	// What has no deadlines, as in tests, goes without.
 	_ = control.SetReadDeadline(deadline)
@@ -224,9 +204,9 @@ func newRequestInfoResolver() *request.RequestInfoFactory {
 }
 
 // serveAgent serves the protocol between hub and agent.
-func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
-	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, agentPrefix), "/")
-	l := key.Location(name)
+func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request, root route.Root) {
+	_, call := route.Of(r.URL.Path)
+	l := key.Location(root.Name)
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		if _, _, err := h.settings(l); err == nil {
@@ -243,32 +223,33 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	if rest == "desired" && r.Method == http.MethodGet {
+	if call == route.Desired && r.Method == http.MethodGet {
 		h.serveDesired(w, r, l)
 		return
 	}
 	defer h.sessions.hear(l)()
-	if r.Method == http.MethodPost && (rest == "walk" || rest == "reports/walk") {
-		h.serveWalkInTurn(w, r, walkOf{l, rest == "reports/walk"})
-		return
+	switch {
+	case r.Method != http.MethodPost:
+		h.refuse(w, r, notFound(r.URL.Path))
+	case call == route.Walk || call == route.ReportsWalk:
+		h.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk})
+	default:
+		h.inTurn(h.agents, root, w, r, func(w http.ResponseWriter, r *http.Request) { h.serveCall(w, r, l, call) })
 	}
-	h.inTurn(h.agents, r.URL.Path[:len(agentPrefix)+len(name)], w, r, func(w http.ResponseWriter, r *http.Request) {
-		h.serveAgentPost(w, r, l, rest)
-	})
 }
 
-// serveAgentPost serves what an agent asks beside its session.
-func (h *Hub) serveAgentPost(w http.ResponseWriter, r *http.Request, l key.Location, rest string) {
-	switch {
-	case rest == "fetch" && r.Method == http.MethodPost:
+// serveCall serves what an agent asks beside its session.
+func (h *Hub) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, call string) {
+	switch call {
+	case route.Fetch:
 		h.serveFetch(w, r, l)
-	case rest == "lineage" && r.Method == http.MethodPost:
+	case route.Lineage:
 		h.serveLineage(w, r)
-	case rest == "status" && r.Method == http.MethodPost:
+	case route.AgentStatus:
 		h.serveAgentStatus(w, r, l)
-	case rest == "reports" && r.Method == http.MethodPost:
+	case route.Reports:
 		h.limitReports(w, r, l)
-	case rest == "reports/fetch" && r.Method == http.MethodPost:
+	case route.ReportsFetch:
 		h.serveReportsFetch(w, r, l)
 	default:
 		h.refuse(w, r, notFound(r.URL.Path))

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
@@ -50,25 +50,25 @@ const (
 
 // Hub is one hub process.
 type Hub struct {
-	config        Config
-	url           string
-	ca            *enroll.Authority
-	log           *store.Log
-	table         *table.Table
-	engine        *placement.Engine
-	tally         *tally.Tally
-	lineage       *lineage
-	registry      *kinds.Registry
-	spaces        *space.Server
-	usage         *space.Usage
-	views         *view.Server
-	sessions      *sessions
-	walks         *walkIndexes
-	reports       *reportWriter
-	metrics       http.Handler
-	authenticator authenticator.Request
-	codecs        serializer.CodecFactory
-	requestInfo   *request.RequestInfoFactory
+	config      Config
+	url         string
+	ca          *enroll.Authority
+	log         *store.Log
+	table       *table.Table
+	engine      *placement.Engine
+	tally       *tally.Tally
+	lineage     *lineage
+	registry    *kinds.Registry
+	spaces      *space.Server
+	usage       *space.Usage
+	views       *view.Server
+	sessions    *sessions
+	walks       *walkIndexes
+	reports     *reportWriter
+	metrics     http.Handler
+	access      *access.Guard
+	codecs      serializer.CodecFactory
+	requestInfo *request.RequestInfoFactory
 	// reads, writes and agents bound what is worked on at once, and share it
 	// between spaces and locations.
 	reads, writes, agents *turns
@@ -173,10 +173,11 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
+	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: h.codecs, Logger: h.config.Logger, Now: h.config.Now})
 	h.spaceWrites = newRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
-		Room: room{h.log, h.spaceWrites},
+		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
 	})
 	if err != nil {
 		return err
@@ -203,7 +204,6 @@ func (h *Hub) connectParts() (err error) {
 	h.bodies, h.reported = newTurns(largeBodies), newReportLimits(h.config.MaxReads)
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
-	h.authenticator = authentication(h.ca, h.table, h.config.Now)
 	h.metrics = h.newMetrics()
 	return nil
 }

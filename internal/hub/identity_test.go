@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -89,7 +90,7 @@ func TestReportsOfOthersObjects(t *testing.T) {
 // hears nothing of deletions when the location is removed.
 func TestRemovedLocationIsNoMassDelete(t *testing.T) {
 	r := fixture(t)
-	d, err := dynamic.NewForConfig(r.config(viewPrefix + "a"))
+	d, err := dynamic.NewForConfig(r.config(route.View("a").String()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -69,7 +70,7 @@ func (r *returning) limit(limits map[string]any) {
 func (r *returning) said() (why, placement string) {
 	r.t.Helper()
 	var w Why
-	if err := json.Unmarshal([]byte(r.answerOf(askPrefix+"s/why?location=a&object="+strings.TrimPrefix(returnedObject, "s/"))), &w); err != nil {
+	if err := json.Unmarshal([]byte(r.answerOf(route.Question("s").Path(route.Why)+"?location=a&object="+strings.TrimPrefix(returnedObject, "s/"))), &w); err != nil {
 		r.t.Fatal(err)
 	}
 	p := r.placement()
@@ -118,7 +119,7 @@ func (r *returning) leavesOut(part, what string) {
 			return fmt.Sprintf("the Placement says %q, want %q", placement, what)
 		}
 		var status SpaceStatus
-		if err := json.Unmarshal([]byte(r.answerOf(askPrefix+"s/status")), &status); err != nil {
+		if err := json.Unmarshal([]byte(r.answerOf(route.Question("s").Path(route.Status))), &status); err != nil {
 			r.t.Fatal(err)
 		}
 		if status.Placements[0].StatusLeftOut != placement || status.Objects[0].Places[0].StatusLeftOut != why {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +85,7 @@ func (l *lineage) Observe(rev int64, changes []table.Change) {
 	defer l.mu.Unlock()
 	moved := false
 	for _, ch := range changes {
-		name, ok := strings.CutPrefix(ch.Row().Key, string(key.Markers)+"/")
+		name, ok := key.MarkerOf(ch.Row().Key)
 		if !ok {
 			continue
 		}

@@ -26,14 +26,10 @@ import (
 // locations whose spec leaves prune out.
 const defaultPruneMaxPercent = 30
 
-func locationKey(l key.Location) string {
-	return key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}.Key()
-}
-
 // settings are what a location's agent is told of the location, and its UID. A
 // location that is gone or going is not found.
 func (h *Hub) settings(l key.Location) (uid string, s wire.Settings, err error) {
-	row, _ := h.table.Get(locationKey(l))
+	row, _ := h.table.Get(l.Key())
 	if row == nil || row.Meta.Deleting {
 		return "", s, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l))
 	}

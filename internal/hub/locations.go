@@ -74,24 +74,21 @@ func (h *Hub) locationLoop(ctx context.Context) error {
 	locations := key.ResourcePrefix(key.Root, key.Locations)
 	enrolments := string(key.Enrolments) + "/"
 	return c.run(ctx,
-		source{table.Under(locations), below(locations), byName},
-		source{table.Under(enrolments), below(enrolments), byName})
+		source{table.Under(locations), below(locations), byLocation},
+		source{table.Under(enrolments), below(enrolments), byLocation})
 }
 
-// byName names a change by the last segment of its key.
-func byName(ch table.Change) []string {
-	k := ch.Row().Key
-	for i := len(k) - 1; i >= 0; i-- {
-		if k[i] == '/' {
-			return []string{k[i+1:]}
-		}
+// byLocation names a change by the location that it is about.
+func byLocation(ch table.Change) []string {
+	if l, ok := key.LocationOf(ch.Row().Key); ok {
+		return []string{string(l)}
 	}
 	return nil
 }
 
 func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Location) error {
 	h.sessions.poke(l)
-	row, _ := h.table.Get(locationKey(l))
+	row, _ := h.table.Get(l.Key())
 	if row == nil {
 		return h.forgetLocation(ctx, l)
 	}
@@ -166,7 +163,7 @@ func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
 		return true
 	})
 	h.sessions.forget(l)
-	_, err := h.log.Write(ctx, ops, store.Guard{Key: locationKey(l)})
+	_, err := h.log.Write(ctx, ops, store.Guard{Key: l.Key()})
 	if errors.Is(err, store.ErrGuard) {
 		return nil // made again meanwhile: an agent that joins clears its reports
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 // copyView copies the ConfigMaps of a location's view to a space, which stands for
@@ -81,7 +82,7 @@ func TestViewNamesSources(t *testing.T) {
 	r.addSpace("s2")
 	r.addSpace("cluster")
 	r.addPlacement("s2", "p", "x", "app", nil)
-	from, err := dynamic.NewForConfig(r.config(viewPrefix + "a"))
+	from, err := dynamic.NewForConfig(r.config(route.View("a").String()))
 	if err != nil {
 		t.Fatal(err)
 	}

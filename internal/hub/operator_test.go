@@ -21,6 +21,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -159,7 +160,7 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	r := fixture(t)
 	r.join("a").open(0, "").next()
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
-	row, _ := r.table.Get(locationKey("a"))
+	row, _ := r.table.Get(key.Location("a").Key())
 	if strings.Contains(string(row.Value), v1alpha1.ConditionSynced) {
 		t.Errorf("the log has %s", row.Value)
 	}
@@ -348,7 +349,7 @@ func TestPurge(t *testing.T) {
 func TestProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+agentPrefix+"a/desired", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+route.Agent("a").Path(route.Desired), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -383,7 +384,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	t := l.r.t
 	t.Helper()
 	want := tr.content(name)
-	d, err := dynamic.NewForConfig(l.r.config(viewPrefix + string(name)))
+	d, err := dynamic.NewForConfig(l.r.config(route.View(name).String()))
 	if err != nil {
 		t.Fatal(err)
 	}

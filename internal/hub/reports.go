@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -64,9 +65,9 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 // whileThere is the condition that a location is still there: what is reported of
 // one that is removed meanwhile is not kept.
 func (h *Hub) whileThere(l key.Location) (store.Guard, error) {
-	location, _ := h.table.Get(locationKey(l))
+	location, _ := h.table.Get(l.Key())
 	if location == nil {
-		return store.Guard{}, notFound(agentPrefix + string(l))
+		return store.Guard{}, notFound(route.Agent(l).String())
 	}
 	return store.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
 }

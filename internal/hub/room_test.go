@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -71,7 +72,7 @@ func (r *running) tryLarge(ctx context.Context, method, name, value string) erro
 	if method == http.MethodPut {
 		path += "/" + name
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.url+spacePrefix+path, &body)
+	req, err := http.NewRequestWithContext(ctx, method, r.url+string(route.Spaces)+path, &body)
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (a *agent) post(ctx context.Context, call string, body string) (*http.Respo
 }
 
 func (a *agent) postFrom(ctx context.Context, call string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.r.url+agentPrefix+string(a.location)+"/"+call, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.r.url+route.Agent(a.location).Path(call), body)
 	if err != nil {
 		return nil, err
 	}

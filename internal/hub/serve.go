@@ -13,14 +13,15 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/view"
 )
 
 // serveSpace serves one space, or the wildcard over all of them.
-func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root apiRoot) {
-	s := key.Space(root.name)
+func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
+	s := key.Space(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
 		h.refuse(w, r, err)
 		return
@@ -30,7 +31,7 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root apiRoot) {
 		return
 	}
 	if !h.spaceExists(s) {
-		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.name))
+		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
 	catalog, err := h.registry.Catalog(s, h.table.Snapshot())
@@ -41,8 +42,8 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root apiRoot) {
 }
 
 // serveView serves what one location is to have.
-func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root apiRoot) {
-	l := key.Location(root.name)
+func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root route.Root) {
+	l := key.Location(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
 		h.refuse(w, r, err)
 		return
@@ -56,19 +57,19 @@ func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root apiRoot) {
 
 // serveAPI serves one API root: its documents, reads through a lens, and, if
 // the lens is of a single space, writes.
-func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, lens view.Lens, catalog *kinds.Catalog) {
+func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens view.Lens, catalog *kinds.Catalog) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
 		h.refuse(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
 		return
 	}
 	if !info.IsResourceRequest {
-		h.serveDocument(w, r.WithContext(kinds.WithPrefix(r.Context(), root.prefix)), catalog)
+		h.serveDocument(w, r.WithContext(kinds.WithPrefix(r.Context(), root.String())), catalog)
 		return
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	kind, ok := catalog.Lookup(gvr)
-	if !ok && root.name == string(key.AllSpaces) {
+	if !ok && root.Name == string(key.AllSpaces) {
 		kind, ok = h.definedAnywhere(gvr)
 	}
 	if !ok {
@@ -84,7 +85,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root apiRoot, len
 		return
 	}
 	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
-		reviewHandler(lens, catalog, kind)(w, r)
+		h.access.ReviewHandler(catalog, kind)(w, r)
 		return
 	}
 	handler, err := h.handlerFor(r.Context(), lens, catalog, kind, info)
@@ -153,10 +154,10 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kin
 	case r.Method != http.MethodGet:
 		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
 		return
-	case r.URL.Path == "/version":
+	case r.URL.Path == route.Version:
 		h.serveVersion(w, r)
 		return
-	case slices.Contains([]string{"/healthz", "/livez", "/readyz"}, r.URL.Path): // a space is as well as its hub
+	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as well as its hub
 		h.serveHealth(w, r)
 		return
 	}
@@ -169,7 +170,7 @@ func (h *Hub) spaceExists(s key.Space) bool {
 	if s == key.Root {
 		return true
 	}
-	row, _ := h.table.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(s)}}.Key())
+	row, _ := h.table.Get(s.Key())
 	return row != nil && !row.Meta.Deleting
 }
 

@@ -102,7 +102,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	resumed := false
-	if row, _ := s.hub.table.Get(locationKey(s.content.location)); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
+	if row, _ := s.hub.table.Get(s.content.location.Key()); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
 		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), after)
 		resumed, s.sub = err == nil, sub
 	}

@@ -265,7 +265,7 @@ func TestReports(t *testing.T) {
 func TestReportsShareTransactions(t *testing.T) {
 	r := fixture(t)
 	before := r.table.Rev()
-	location, _ := r.table.Get(locationKey("a"))
+	location, _ := r.table.Get(key.Location("a").Key())
 	guard := store.Guard{Key: location.Key, CreateRev: location.CreateRev}
 	const agents = 50
 	done := make(chan error, agents)

@@ -27,6 +27,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -108,7 +109,7 @@ func (r *running) config(path string) *rest.Config {
 
 func (r *running) space(s key.Space) dynamic.Interface {
 	r.t.Helper()
-	d, err := dynamic.NewForConfig(r.config(spacePrefix + string(s)))
+	d, err := dynamic.NewForConfig(r.config(route.Space(s).String()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func (r *running) join(l key.Location) *agent {
 
 func (a *agent) do(ctx context.Context, method, path string, body io.Reader) *http.Response {
 	a.r.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, a.r.url+agentPrefix+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, a.r.url+string(route.Agents)+path, body)
 	if err != nil {
 		a.r.t.Fatal(err)
 	}

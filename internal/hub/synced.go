@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,10 +24,12 @@ const reasonPruneGuard = "PruneGuard"
 
 // complete adds what is computed when an object is read; nil if there is nothing.
 func (h *Hub) complete(row *table.Row) []byte {
-	if name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations)); ok {
+	s, r, name, ok := key.Split(row.Key)
+	switch {
+	case !ok || s != key.Root:
+	case r == key.Locations:
 		return h.completeLocation(row, name)
-	}
-	if name, ok := strings.CutPrefix(row.Key, key.ResourcePrefix(key.Root, key.Spaces)); ok {
+	case r == key.Spaces:
 		return h.completeSpace(row, key.Space(name))
 	}
 	return nil
@@ -87,7 +88,8 @@ func (h *Hub) completeLocation(row *table.Row, name string) []byte {
 
 // counts says how far the object of a row has come at its locations.
 func (h *Hub) counts(row *table.Row) v1alpha1.Counts {
-	return h.tally.Object(strings.TrimPrefix(row.Key, string(key.Objects)+"/"))
+	path, _ := key.PathOf(row.Key)
+	return h.tally.Object(path)
 }
 
 // setFields sets the fields of the counts in a status.
@@ -198,7 +200,7 @@ func (s *syncTimes) forget(l key.Location) {
 func (h *Hub) noteSynced(changed []key.Location) {
 	state := h.table.Snapshot()
 	for _, l := range changed {
-		row := state.Get(locationKey(l))
+		row := state.Get(l.Key())
 		var location v1alpha1.Location
 		if row == nil || json.Unmarshal(row.Value, &location) != nil {
 			h.synced.forget(l)

@@ -21,6 +21,16 @@ type Space string
 // Location is the name of a location.
 type Location string
 
+// Key is the key of the Space object; root has none.
+func (s Space) Key() string { return inRoot(Spaces, string(s)) }
+
+// Key is the key of the Location object.
+func (l Location) Key() string { return inRoot(Locations, string(l)) }
+
+func inRoot(r Resource, name string) string {
+	return Object{Space: Root, Identity: Identity{Resource: r, Name: name}}.Key()
+}
+
 // Mark is the label of what is made for a location that has a UID: NAME.UID8.
 func Mark(l Location, uid string) string {
 	const short = 8
@@ -140,25 +150,65 @@ func (o Object) Key() string { return string(Objects) + "/" + o.Path() }
 
 // ParseObject takes apart an object's key.
 func ParseObject(k string) (Object, error) {
-	rest, ok := strings.CutPrefix(k, string(Objects)+"/")
+	path, ok := PathOf(k)
 	if !ok {
 		return Object{}, fmt.Errorf("key %q: not an object's key", k)
 	}
-	return ParsePath(rest)
+	return ParsePath(path)
 }
 
 // ParsePath takes apart SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 func ParsePath(p string) (Object, error) {
-	s := strings.Split(p, "/")
-	if len(s) != 4 && len(s) != 5 {
+	if n := strings.Count(p, "/"); n != 3 && n != 4 {
 		return Object{}, fmt.Errorf("object path %q: want SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME", p)
 	}
-	o := Object{Space: Space(s[0]), Identity: Identity{Resource: Resource{s[1], s[2]}, Name: s[len(s)-1]}}
-	if len(s) == 5 {
-		o.Namespace = s[3]
-	}
+	var o Object
+	var rest string
+	o.Space, o.Resource, rest = cut(p)
+	o.Namespace, o.Name = SplitName(rest)
 	return o, nil
 }
+
+// Split takes apart an object's key, or the beginning of one, at little cost: rest is
+// [NAMESPACE/]NAME. It returns false for a key of another class.
+func Split(k string) (s Space, r Resource, rest string, ok bool) {
+	path, ok := PathOf(k)
+	if !ok {
+		return "", Resource{}, "", false
+	}
+	s, r, rest = cut(path)
+	return s, r, rest, true
+}
+
+func cut(path string) (s Space, r Resource, rest string) {
+	space, rest, _ := strings.Cut(path, "/")
+	r.Group, rest, _ = strings.Cut(rest, "/")
+	r.Resource, rest, _ = strings.Cut(rest, "/")
+	return Space(space), r, rest
+}
+
+// SplitName takes apart [NAMESPACE/]NAME.
+func SplitName(rest string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(rest, "/"); ok {
+		return namespace, name
+	}
+	return "", rest
+}
+
+// PathOf is the path of an object's key; false for a key of another class.
+func PathOf(k string) (path string, ok bool) { return strings.CutPrefix(k, string(Objects)+"/") }
+
+// LocationOf is the location that a key of a Location or of an enrolment is about.
+func LocationOf(k string) (Location, bool) {
+	if l, ok := strings.CutPrefix(k, string(Enrolments)+"/"); ok {
+		return Location(l), true
+	}
+	s, r, name, ok := Split(k)
+	return Location(name), ok && s == Root && r == Locations
+}
+
+// MarkerOf is the marker that a key is about.
+func MarkerOf(k string) (string, bool) { return strings.CutPrefix(k, string(Markers)+"/") }
 
 // Origin tells reports about placed objects from those born at a location.
 type Origin string

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func (r *reporter) compare(ctx context.Context, heard func()) (*comparison, erro
 		return nil, err
 	}
 	c := &comparison{
-		hub: r.hub, call: "reports/walk", mine: mine,
+		hub: r.hub, call: route.ReportsWalk, mine: mine,
 		heard: heard, greeted: func(wire.Hello) error { return nil },
 	}
 	return c, c.run(ctx)
@@ -77,7 +78,7 @@ func (r *reporter) load(ctx context.Context, keys []string, heard func()) error 
 func (r *reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wire.ReportLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	answer, err := r.hub.send(ctx, "reports/fetch", func(enc *wire.Encoder) error {
+	answer, err := r.hub.send(ctx, route.ReportsFetch, func(enc *wire.Encoder) error {
 		for _, k := range keys {
 			if err := enc.Encode(wire.Fetch{Key: k}); err != nil {
 				return err

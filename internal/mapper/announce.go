@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -140,7 +141,7 @@ func (a *announcer) send(ctx context.Context, body []byte) (wire.StatusAnswer, e
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
 	var answer wire.StatusAnswer
-	r, err := a.hub.do(ctx, http.MethodPost, "status", nil, bytes.NewReader(body))
+	r, err := a.hub.do(ctx, http.MethodPost, route.AgentStatus, nil, bytes.NewReader(body))
 	if err != nil {
 		return answer, err
 	}

@@ -20,7 +20,7 @@ const scanPage = 1000
 // differs from the hub's.
 type comparison struct {
 	hub  *hubClient
-	call string // "walk" or "reports/walk"
+	call string // route.Walk or route.ReportsWalk
 	mine *wire.Index
 	// about is the first line of each request.
 	about wire.Walk

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -67,7 +69,7 @@ func (e *hubError) Error() string {
 
 // do sends a request and returns the answer's body. The caller closes it.
 func (h *hubClient) do(ctx context.Context, method, call string, query url.Values, body io.Reader) (io.ReadCloser, error) {
-	u := strings.TrimRight(h.join.Hub, "/") + "/agent/v1/locations/" + url.PathEscape(h.join.Location) + "/" + call
+	u := strings.TrimRight(h.join.Hub, "/") + route.Agent(key.Location(h.join.Location)).Path(call)
 	if len(query) > 0 {
 		u += "?" + query.Encode()
 	}

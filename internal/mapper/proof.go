@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -204,7 +205,7 @@ func (p *prover) learn(session int, ask []string, answer wire.LineageAnswer, now
 func (h *hubClient) lineage(ctx context.Context, marker string, ask []string) (answer wire.LineageAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	r, err := h.send(ctx, "lineage", func(enc *wire.Encoder) error {
+	r, err := h.send(ctx, route.Lineage, func(enc *wire.Encoder) error {
 		return enc.Encode(wire.LineageAsk{Markers: append(slices.Clone(ask), marker)})
 	})
 	var refused *hubError

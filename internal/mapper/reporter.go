@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -99,7 +100,7 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	body, err := r.hub.send(ctx, "reports", func(enc *wire.Encoder) error {
+	body, err := r.hub.send(ctx, route.Reports, func(enc *wire.Encoder) error {
 		for i := range batch {
 			if err := enc.Encode(&batch[i].line); err != nil {
 				return err

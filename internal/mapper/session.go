@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func (s *session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m := s.store.meta.Load()
-	body, err := s.hub.do(ctx, http.MethodGet, "desired", url.Values{
+	body, err := s.hub.do(ctx, http.MethodGet, route.Desired, url.Values{
 		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker},
 	}, http.NoBody)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -22,7 +23,7 @@ func (st *stream) walk(ctx context.Context) error {
 	}
 	w := &walker{stream: stream{session: st.session, dog: st.dog, in: intake{walking: true}}}
 	w.comparison = comparison{
-		hub: st.hub, call: "walk", mine: mine, about: wire.Walk{After: m.Revision, Marker: m.Marker}, heard: st.dog.reset,
+		hub: st.hub, call: route.Walk, mine: mine, about: wire.Walk{After: m.Revision, Marker: m.Marker}, heard: st.dog.reset,
 		greeted: func(h wire.Hello) error {
 			if err := w.welcome(ctx, h); err != nil {
 				return err
@@ -59,7 +60,7 @@ func (w *walker) fetch(ctx context.Context) error {
 		got := 0
 		var frames []wire.Frame
 		size := 0
-		err := w.comparison.hub.frames(ctx, "fetch", func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.heard, func(f wire.Frame) error {
+		err := w.comparison.hub.frames(ctx, route.Fetch, func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.heard, func(f wire.Frame) error {
 			if f.Mark != nil {
 				return w.same(f.Mark.Revision, f.Mark.Marker)
 			}

@@ -92,8 +92,8 @@ type Finding struct {
 func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
 	e := Explanation{Object: object.Path(), Location: string(location)}
 	row := state.Get(object.Key())
-	locationRow := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(location)}}.Key())
-	space := state.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(object.Space)}}.Key())
+	locationRow := state.Get(location.Key())
+	space := state.Get(object.Space.Key())
 	e.Obstacles = obstacles(space != nil && space.Meta.Deleting, object, row, location, locationRow)
 	if row == nil {
 		return e

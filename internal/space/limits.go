@@ -49,7 +49,7 @@ func (s *Server) Reserve(k string, value []byte) (done func(rev int64), err erro
 // Exceeds asks whether a value of a size at an object's key exceeds limits; nil: none.
 // It is cheap, and reserves nothing.
 func (s *Server) Exceeds(k string, size int) (*ExceededError, error) {
-	space, r, ok := ownerOf(k)
+	space, r, _, ok := key.Split(k)
 	if !ok || space == key.Root {
 		return nil, nil
 	}
@@ -80,7 +80,7 @@ func (l limits) reserve(ctx context.Context, etcdKey string, value []byte) (done
 
 // take counts a write, and refuses it if it is bound by limits that it exceeds.
 func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), err error) {
-	s, r, ok := ownerOf(k)
+	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
 		return func(int64) {}, nil
 	}
@@ -103,7 +103,7 @@ func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), 
 // of are the limits of a space, none if it has none.
 func (l limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	var of v1alpha1.SpaceLimits
-	row, _ := l.table.Get(key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(s)}}.Key())
+	row, _ := l.table.Get(s.Key())
 	if row == nil {
 		return of, nil // one that is gone is found by who asks for its owners
 	}

@@ -73,7 +73,7 @@ type change struct {
 // marked and stays. It needs no kind, so that what no catalog serves goes too.
 // The revision is one at which it was done.
 func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
-	_, resource, _ := ownerOf(row.Key)
+	_, resource, _, _ := key.Split(row.Key)
 	steps := goesInSteps(resource)
 	return s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string

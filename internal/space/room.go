@@ -30,7 +30,7 @@ type Room interface {
 // writeOf describes a put of value at a key of etcd.
 func (l limits) writeOf(ctx context.Context, etcdKey string, value []byte) Write {
 	k := strings.TrimPrefix(etcdKey, l.prefix)
-	s, _, _ := ownerOf(k)
+	s, _, _, _ := key.Split(k)
 	before, _ := l.table.Get(k)
 	slack := l.usage.slack(k)
 	return Write{

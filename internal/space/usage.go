@@ -1,7 +1,6 @@
 package space
 
 import (
-	"strings"
 	"sync"
 
 	"orrery.dev/orrery/internal/key"
@@ -83,7 +82,7 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 	defer u.mu.Unlock()
 	u.rev = rev
 	for _, c := range changes {
-		s, r, ok := ownerOf(c.Row().Key)
+		s, r, _, ok := key.Split(c.Row().Key)
 		if !ok || c.SameEntry() {
 			continue
 		}
@@ -185,17 +184,4 @@ func amount(r key.Resource, size int) Amount {
 		a.CRDs = 1
 	}
 	return a
-}
-
-// ownerOf is the space and resource of an object's key. Unlike key.ParseObject
-// it makes nothing: it is asked of every change.
-func ownerOf(k string) (key.Space, key.Resource, bool) {
-	rest, ok := strings.CutPrefix(k, string(key.Objects)+"/")
-	if !ok {
-		return "", key.Resource{}, false
-	}
-	space, rest, _ := strings.Cut(rest, "/")
-	group, rest, _ := strings.Cut(rest, "/")
-	resource, _, _ := strings.Cut(rest, "/")
-	return key.Space(space), key.Resource{Group: group, Resource: resource}, true
 }

@@ -69,7 +69,7 @@ func (t Topic) concerns(c Change) bool {
 
 // withoutSpace is the REST of o/SPACE/REST.
 func withoutSpace(k string) (rest string, ok bool) {
-	if k, ok = strings.CutPrefix(k, string(key.Objects)+"/"); !ok {
+	if k, ok = key.PathOf(k); !ok {
 		return "", false
 	}
 	_, rest, ok = strings.Cut(k, "/")

@@ -352,7 +352,7 @@ func placeAll(values map[string][]byte) map[string]*at {
 			panic(err)
 		}
 		a := &at{}
-		resource, rest := cutResource(k)
+		_, resource, rest, _ := key.Split(k)
 		for l := range strings.SplitSeq(object.Metadata.Labels["at"], ".") {
 			if l == "" || strings.Contains(denied, l) {
 				continue

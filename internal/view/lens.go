@@ -6,6 +6,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -40,11 +41,11 @@ type query struct {
 
 // about says whether a key is one of the query's.
 func (q query) about(k string) bool {
-	resource, rest := cutResource(k)
-	if resource != q.resource {
+	_, resource, rest, ok := key.Split(k)
+	if !ok || resource != q.resource {
 		return false
 	}
-	namespace, name := splitRest(rest)
+	namespace, name := key.SplitName(rest)
 	return (q.namespace == "" || q.namespace == namespace) && (q.name == "" || q.name == name)
 }
 
@@ -85,7 +86,7 @@ func Space(name key.Space) Lens { return spaceLens{name} }
 
 type spaceLens struct{ name key.Space }
 
-func (l spaceLens) String() string { return "/spaces/" + string(l.name) }
+func (l spaceLens) String() string { return route.Space(l.name).String() }
 
 func (l spaceLens) topic(q query) table.Topic {
 	if q.single() {
@@ -131,7 +132,7 @@ func (l spaceLens) now(t *table.Table, q query) state {
 func (l spaceLens) holds(*table.Row) bool { return true }
 
 func (l spaceLens) place(row *table.Row) string {
-	_, rest := cutResource(row.Key)
+	_, rest := restOf(row)
 	return rest
 }
 
@@ -144,7 +145,7 @@ func AllSpaces() Lens { return allSpacesLens{} }
 
 type allSpacesLens struct{}
 
-func (allSpacesLens) String() string { return "/spaces/" + string(key.AllSpaces) }
+func (allSpacesLens) String() string { return route.Space(key.AllSpaces).String() }
 
 func (allSpacesLens) topic(q query) table.Topic { return table.AcrossSpaces(q.resource) }
 
@@ -193,26 +194,14 @@ func (allSpacesLens) looks(k *kinds.Kind) look {
 	return look{space: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
 }
 
-// cutResource splits o/SPACE/GROUP/RESOURCE/REST, without copying.
-func cutResource(k string) (r key.Resource, rest string) {
-	_, k, _ = strings.Cut(k, "/")
-	_, k, _ = strings.Cut(k, "/")
-	r.Group, k, _ = strings.Cut(k, "/")
-	r.Resource, rest, _ = strings.Cut(k, "/")
+// restOf is the resource of a row, and the [NAMESPACE/]NAME in its key.
+func restOf(row *table.Row) (key.Resource, string) {
+	_, r, rest, _ := key.Split(row.Key)
 	return r, rest
-}
-
-// splitRest splits [NAMESPACE/]NAME.
-func splitRest(rest string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(rest, "/"); ok {
-		return namespace, name
-	}
-	return "", rest
 }
 
 // spaceOf is the space that a row's key names.
 func spaceOf(row *table.Row) key.Space {
-	_, rest, _ := strings.Cut(row.Key, "/")
-	space, _, _ := strings.Cut(rest, "/")
-	return key.Space(space)
+	s, _, _, _ := key.Split(row.Key)
+	return s
 }

@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -16,19 +17,14 @@ func Location(name key.Location) Lens { return locationLens{name} }
 
 type locationLens struct{ name key.Location }
 
-func (l locationLens) String() string { return "/views/locations/" + string(l.name) }
-
-// object is the key of the Location itself.
-func (l locationLens) object() string {
-	return key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l.name)}}.Key()
-}
+func (l locationLens) String() string { return route.View(l.name).String() }
 
 func (l locationLens) topic(query) table.Topic { return table.Of(string(l.name)) }
 
 func (l locationLens) now(t *table.Table, q query) state {
 	var rows []*table.Row
 	rev := t.AscendMembers(string(l.name), func(row *table.Row) (from string, more bool) {
-		if r, _ := cutResource(row.Key); r != q.resource {
+		if r, _ := restOf(row); r != q.resource {
 			return l.next(row, q), true
 		}
 		if q.about(row.Key) && l.holds(row) {
@@ -67,7 +63,7 @@ func listed(l Lens, rev int64, rows []*table.Row) state {
 func (l locationLens) holds(row *table.Row) bool { return Holds(row, l.name) }
 
 func (l locationLens) place(row *table.Row) string {
-	_, rest := cutResource(row.Key)
+	_, rest := restOf(row)
 	return rest
 }
 

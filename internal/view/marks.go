@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -14,8 +15,8 @@ import (
 
 // marks are those of a row's object of a kind.
 func (l look) marks(row *table.Row, kind string) (labels, annotations []field) {
-	_, rest := cutResource(row.Key)
-	namespace, name := splitRest(rest)
+	_, rest := restOf(row)
+	namespace, name := key.SplitName(rest)
 	labels = append(labels, field{v1alpha1.SpaceLabel, string(spaceOf(row))})
 	if l.mark != "" {
 		labels = append(labels, field{v1alpha1.LocationLabel, l.mark})

@@ -100,7 +100,7 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			if err != nil {
 				panic(err)
 			}
-			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.object()])
+			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.name.Key()])
 			s.content = s.object
 		}
 		selector, err := labels.Parse(a.selector)
@@ -342,7 +342,7 @@ func TestViewsEqualTheirModel(t *testing.T) {
 		defer f.server.Close()
 		m := &model{states: []map[string]written{{}}}
 		// One of the locations is there.
-		there := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: "l1"}}.Key()
+		there := key.Location("l1").Key()
 		row := []byte(`{"metadata":{"name":"l1","uid":"0a1b2c3d-4e5f"}}`)
 		m.states = append(m.states, map[string]written{there: {row, f.apply(table.Update{Key: there, Value: row})}})
 		var followers []*follower

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/table"
 )
@@ -86,8 +87,8 @@ func (f *fieldsOf) Has(field string) bool { return true }
 
 // Get is the value of a field, "" if the object does not have it.
 func (f *fieldsOf) Get(field string) string {
-	_, rest := cutResource(f.row.Key)
-	namespace, name := splitRest(rest)
+	_, rest := restOf(f.row)
+	namespace, name := key.SplitName(rest)
 	switch field {
 	case "metadata.name":
 		return name

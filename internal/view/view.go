@@ -161,7 +161,7 @@ func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
 		r.shape = s.partial
 	}
 	if l, ok := l.(locationLens); ok {
-		if row, _ := s.config.Table.Get(l.object()); row != nil {
+		if row, _ := s.config.Table.Get(l.name.Key()); row != nil {
 			r.look.mark = key.Mark(l.name, row.Meta.UID)
 		}
 	}

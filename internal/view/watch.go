@@ -23,7 +23,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 		w.gone = r.server.config.Gone(l.name)
 	}
 	if l, ok := r.lens.(locationLens); ok {
-		w.location, _ = r.server.config.Table.Get(l.object())
+		w.location, _ = r.server.config.Table.Get(l.name.Key())
 	}
 	w.query, w.selected = r.query(ctx, "").selecting(opts)
 	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {

@@ -1,8 +1,7 @@
-package hub
+package access
 
 import (
-	"net/http"
-	"slices"
+	"context"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/route"
 )
 
 // TestReviews asks as an operator and as an agent, in a space and across all.
@@ -22,13 +22,13 @@ func TestReviews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := &user.DefaultInfo{Name: adminUser, UID: "1", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{"k": {"v"}}}
+	admin := &user.DefaultInfo{Name: AdminUser, UID: "1", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{"k": {"v"}}}
 	agent := &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
-	space := &reviewer{catalog: registry.Builtin("a"), root: "/spaces/a"}
-	everywhere := &reviewer{catalog: registry.Builtin(key.Root), root: "/spaces/*"}
+	space := asked{&reviewer{catalog: registry.Builtin("a"), authorizer: Authorizer{}}, route.Space("a")}
+	everywhere := asked{&reviewer{catalog: registry.Builtin(key.Root), authorizer: Authorizer{}}, route.Space(key.AllSpaces)}
 	for _, c := range []struct {
 		what     string
-		in       *reviewer
+		in       asked
 		who      user.Info
 		resource authorizationv1.ResourceAttributes
 		may      bool
@@ -60,7 +60,7 @@ func TestReviews(t *testing.T) {
 	}
 	me := &authenticationv1.SelfSubjectReview{}
 	ask(t, space, admin, me)
-	if i := me.Status.UserInfo; i.Username != adminUser || i.UID != "1" || len(i.Groups) != 1 || len(i.Extra["k"]) != 1 {
+	if i := me.Status.UserInfo; i.Username != AdminUser || i.UID != "1" || len(i.Groups) != 1 || len(i.Extra["k"]) != 1 {
 		t.Errorf("I am %+v", i)
 	}
 }
@@ -83,7 +83,7 @@ func TestBadReviews(t *testing.T) {
 		{"two things asked", &authorizationv1.SelfSubjectAccessReview{Spec: both}, apierrors.IsInvalid},
 		{"no namespace", &authorizationv1.SelfSubjectRulesReview{}, apierrors.IsBadRequest},
 	} {
-		r := &reviewer{catalog: registry.Builtin("a"), root: "/spaces/a", kind: &kinds.Kind{}}
+		r := &reviewer{catalog: registry.Builtin("a"), authorizer: Authorizer{}, kind: &kinds.Kind{}}
 		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "x"})
 		if _, err := r.Create(ctx, c.review, nil, nil); !c.is(err) {
 			t.Errorf("%s: %v", c.what, err)
@@ -91,45 +91,16 @@ func TestBadReviews(t *testing.T) {
 	}
 }
 
-// TestActingAs changes who is judged, and only for those who may do everything.
-func TestActingAs(t *testing.T) {
-	admin := &user.DefaultInfo{Name: adminUser, Groups: []string{user.SystemPrivilegedGroup}}
-	agent := &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
-	as := func(pairs ...string) http.Header {
-		h := http.Header{}
-		for i := 0; i < len(pairs); i += 2 {
-			h.Add(pairs[i], pairs[i+1])
-		}
-		return h
-	}
-	if who, err := actingAs(agent, as()); err != nil || who.GetName() != agent.Name {
-		t.Errorf("nobody else: %v, %v", who, err)
-	}
-	who, err := actingAs(admin, as("Impersonate-User", "somebody", "Impersonate-Group", "some", "Impersonate-Uid", "7"))
-	if err != nil || who.GetName() != "somebody" || who.GetUID() != "7" || !slices.Equal(who.GetGroups(), []string{"some", user.AllAuthenticated}) {
-		t.Errorf("an operator as somebody: %+v, %v", who, err)
-	}
-	if allowed(who, http.MethodGet, "/spaces/a/api") {
-		t.Error("somebody may do what an operator may")
-	}
-	if _, err := actingAs(agent, as("Impersonate-User", adminUser, "Impersonate-Group", user.SystemPrivilegedGroup)); !apierrors.IsForbidden(err) {
-		t.Errorf("an agent as an operator: %v", err)
-	}
-	if _, err := actingAs(admin, as("Impersonate-Group", "some")); !apierrors.IsBadRequest(err) {
-		t.Errorf("a group without a user: %v", err)
-	}
-	if _, err := actingAs(admin, as("Impersonate-Extra-Scopes", "some")); !apierrors.IsBadRequest(err) {
-		t.Errorf("extra fields alone: %v", err)
-	}
-	who, err = actingAs(admin, as("Impersonate-User", "somebody", "Impersonate-Extra-Scopes", "one", "Impersonate-Extra-Scopes", "two", "Impersonate-Extra-Example.com%2fkey", "x"))
-	if err != nil || !slices.Equal(who.GetExtra()["scopes"], []string{"one", "two"}) || !slices.Equal(who.GetExtra()["example.com/key"], []string{"x"}) {
-		t.Errorf("extra fields are %v, %v", who.GetExtra(), err)
-	}
+// asked is a reviewer at a root.
+type asked struct {
+	*reviewer
+	root route.Root
 }
 
-func ask(t *testing.T, r *reviewer, who user.Info, review runtime.Object) {
+func ask(t *testing.T, a asked, who user.Info, review runtime.Object) {
 	t.Helper()
-	if _, err := r.Create(request.WithUser(t.Context(), who), review, nil, nil); err != nil {
+	ctx := context.WithValue(request.WithUser(t.Context(), who), rootKey{}, a.root)
+	if _, err := a.Create(ctx, review, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,10 +1,10 @@
-package hub
+package access
 
 import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,22 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
-	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/route"
 )
 
-// reviewer answers what clients ask about themselves: who they are and what
-// they may do below one API root. It says what the hub's own rules say; RBAC
-// objects in a space grant nothing.
+// reviewer answers what clients ask about themselves: who they are and what they
+// may do at one API root. It asks the hub's own authorizer; RBAC objects in a space
+// grant nothing.
 type reviewer struct {
-	kind    *kinds.Kind
-	catalog *kinds.Catalog
-	root    string // path
+	kind       *kinds.Kind
+	catalog    *kinds.Catalog
+	authorizer interface {
+		authorizer.Authorizer
+		authorizer.RuleResolver
+	}
 }
 
 var _ interface {
@@ -37,10 +41,12 @@ var _ interface {
 	rest.Scoper
 } = &reviewer{}
 
-func reviewHandler(lens view.Lens, catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
+// ReviewHandler answers reviews of a kind by the authorizer, and by what a catalog
+// lets be done at all.
+func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
 	scope := kind.Scope("")
 	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
-	return handlers.CreateResource(&reviewer{kind, catalog, lens.String()}, scope, nil)
+	return handlers.CreateResource(&reviewer{kind, catalog, g.authorizer}, scope, nil)
 }
 
 // New is an empty question.
@@ -70,12 +76,18 @@ func (r *reviewer) Create(ctx context.Context, object runtime.Object, validate r
 		if problems := problemsOf(&review.Spec); len(problems) > 0 {
 			return nil, apierrors.NewInvalid(r.kind.GVK.GroupKind(), "", problems)
 		}
-		review.Status = r.decide(who, &review.Spec)
+		var err error
+		if review.Status, err = r.decide(ctx, who, &review.Spec); err != nil {
+			return nil, err
+		}
 	case *authorizationv1.SelfSubjectRulesReview:
 		if review.Spec.Namespace == "" {
 			return nil, apierrors.NewBadRequest("no namespace on request")
 		}
-		review.Status = r.rules(who)
+		var err error
+		if review.Status, err = r.rules(ctx, who, review.Spec.Namespace); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, fmt.Errorf("no answer to a %T", object)
 	}
@@ -106,78 +118,60 @@ func problemsOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) field.ErrorLi
 	return nil
 }
 
-// decide puts the request that is asked about to the hub's rules, and then asks
-// whether it is served at all.
-func (r *reviewer) decide(who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
-	if a := spec.NonResourceAttributes; a != nil {
-		return statusOf(allowed(who, methodOf(a.Verb), r.root+"/"+strings.TrimPrefix(a.Path, "/")), "")
+// decide asks the authorizer, and then whether what is asked about is served at all.
+func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	decision, reason, err := r.authorizer.Authorize(ctx, attributesOf(who, spec))
+	if err != nil {
+		return statusOf(false, ""), fmt.Errorf("decide about %q: %w", who.GetName(), err)
 	}
 	a := spec.ResourceAttributes
-	if !allowed(who, methodOf(a.Verb), r.root+pathOf(a)) {
-		return statusOf(false, "")
+	if decision != authorizer.DecisionAllow || a == nil || slices.Contains(reads, a.Verb) {
+		return statusOf(decision == authorizer.DecisionAllow, reason), nil
 	}
-	if r.root == view.AllSpaces().String() && methodOf(a.Verb) != http.MethodGet {
-		return statusOf(false, "all spaces at once can only be read")
+	if RootOf(ctx) == route.Space(key.AllSpaces) {
+		return statusOf(false, "all spaces at once can only be read"), nil
 	}
 	kind, ok := r.catalog.Lookup(schema.GroupVersionResource{Group: a.Group, Version: a.Version, Resource: a.Resource})
 	if !ok {
 		kind, ok = r.catalog.ForStorage(key.NewResource(a.Group, a.Resource))
 	}
-	if ok && r.catalog.Access(kind) == kinds.ReadOnly && methodOf(a.Verb) != http.MethodGet {
-		return statusOf(false, kind.GVR.Resource+" can only be read here")
+	if ok && r.catalog.Access(kind) == kinds.ReadOnly {
+		return statusOf(false, kind.GVR.Resource+" can only be read here"), nil
 	}
-	return statusOf(true, "")
+	return statusOf(true, reason), nil
+}
+
+// attributesOf is the request that is asked about.
+func attributesOf(who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) authorizer.Attributes {
+	if a := spec.NonResourceAttributes; a != nil {
+		return authorizer.AttributesRecord{User: who, Verb: a.Verb, Path: a.Path}
+	}
+	a := spec.ResourceAttributes
+	return authorizer.AttributesRecord{
+		User: who, Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version,
+		Resource: a.Resource, Subresource: a.Subresource, Name: a.Name, ResourceRequest: true,
+	}
 }
 
 func statusOf(may bool, why string) authorizationv1.SubjectAccessReviewStatus {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: may, Reason: why}
 }
 
-// methodOf is the method of the requests of a verb. A verb that is none is a
-// method that no rule names.
-func methodOf(verb string) string {
-	switch verb {
-	case "get", "list", "watch":
-		return http.MethodGet
-	case "create":
-		return http.MethodPost
-	case "update":
-		return http.MethodPut
-	case "patch":
-		return http.MethodPatch
-	case "delete", "deletecollection":
-		return http.MethodDelete
-	}
-	return strings.ToUpper(verb)
-}
-
-// pathOf is the path of a request for a resource, below the root of its API.
-func pathOf(a *authorizationv1.ResourceAttributes) string {
-	var path strings.Builder
-	for _, s := range []string{"apis", a.Group, a.Version, "namespaces", a.Namespace, a.Resource, a.Name, a.Subresource} {
-		switch {
-		case s == "" || s == "namespaces" && a.Namespace == "":
-		case s == "apis" && a.Group == "":
-			path.WriteString("/api")
-		default:
-			path.WriteString("/" + s)
-		}
-	}
-	return path.String()
-}
-
-// rules are all that a user may do below the root: everything that is served
-// there, or nothing.
-func (r *reviewer) rules(who user.Info) authorizationv1.SubjectRulesReviewStatus {
-	all := []string{"*"}
+// rules are all that a user may do at the root.
+func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) (authorizationv1.SubjectRulesReviewStatus, error) {
 	status := authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}}
-	verbs := all
-	if r.root == view.AllSpaces().String() {
-		verbs = []string{"get", "list", "watch"}
+	resources, others, incomplete, err := r.authorizer.RulesFor(ctx, who, namespace)
+	if err != nil {
+		return status, fmt.Errorf("rules of %q: %w", who.GetName(), err)
 	}
-	if allowed(who, http.MethodPost, r.root+"/") {
-		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{Verbs: verbs, APIGroups: all, Resources: all})
-		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: verbs, NonResourceURLs: all})
+	status.Incomplete = incomplete
+	for _, rule := range resources {
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(), ResourceNames: rule.GetResourceNames(),
+		})
 	}
-	return status
+	for _, rule := range others {
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: rule.GetVerbs(), NonResourceURLs: rule.GetNonResourceURLs()})
+	}
+	return status, nil
 }

@@ -1,4 +1,4 @@
-package hub
+package access
 
 import (
 	"crypto/sha256"

@@ -1,9 +1,8 @@
-package hub
+package access
 
 import (
 	"crypto/x509"
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,8 @@ import (
 )
 
 const (
-	adminUser      = "orrery:admin"
+	// AdminUser is who the hub's own kubeconfig is for.
+	AdminUser      = "orrery:admin"
 	locationsGroup = "orrery:locations"
 	locationPrefix = "orrery:location:"
 )
@@ -51,7 +51,7 @@ func (l locationTokens) AuthenticateToken(_ context.Context, token string) (*aut
 		return nil, false, errors.New("the token is not one of this hub")
 	}
 	row, rev := l.table.Get(key.Enrolment(location))
-	of, _ := l.table.Get(locationKey(location))
+	of, _ := l.table.Get(location.Key())
 	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
@@ -68,21 +68,4 @@ func locationOf(u user.Info) (key.Location, bool) {
 	}
 	l, ok := strings.CutPrefix(u.GetName(), locationPrefix)
 	return key.Location(l), ok
-}
-
-// allowed decides access: members of system:masters may do everything, an
-// agent may talk about its own location and read its own view.
-func allowed(u user.Info, method, path string) bool {
-	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
-		return true
-	}
-	l, ok := locationOf(u)
-	if !ok {
-		return false
-	}
-	if strings.HasPrefix(path, agentPrefix+string(l)+"/") {
-		return true
-	}
-	view := viewPrefix + string(l)
-	return method == http.MethodGet && (path == view || strings.HasPrefix(path, view+"/"))
 }
