@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
@@ -96,7 +97,7 @@ func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
 	if p.Unassigned {
 		text = "it is still at " + p.Location + ": " + p.State
 	}
-	if p.State == hub.Pending {
+	if p.State == string(judge.Pending) {
 		text = p.Location + " has not reported it as it is now"
 	}
 	if since := age(p.Since, now); since != "" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
@@ -23,7 +24,6 @@ import (
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where.
@@ -70,7 +70,7 @@ type PlaceStatus struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Since   string `json:"since,omitempty"`
-	// Stale says that the location is away, see tally.Away.
+	// Stale says that the location is away, see judge.Away.
 	Stale bool `json:"stale,omitempty"`
 	// Unassigned says that the location is not to have the object: it removes it, or
 	// reports why it stays.
@@ -81,9 +81,6 @@ type PlaceStatus struct {
 
 // statusPiece is how much of a SpaceStatus is sent at once, in bytes.
 const statusPiece = 64 << 10
-
-// Pending is the state of an object that a location has yet to report.
-const Pending = "Pending"
 
 // Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: how it was
 // decided whether an object goes to a location, and what became of it.
@@ -240,7 +237,7 @@ func awayIn(state table.Reader) func(location string) bool {
 	return func(l string) bool {
 		away, ok := known[l]
 		if !ok {
-			away = tally.RowAway(state.Get(key.Location(l).Key()))
+			away = judge.RowAway(state.Get(key.Location(l).Key()))
 			known[l] = away
 		}
 		return away
@@ -249,25 +246,18 @@ func awayIn(state table.Reader) func(location string) bool {
 
 // placeStatus is what is known of one object at one of its locations.
 func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
-	l := key.Location(p.Location)
-	ps := PlaceStatus{Location: p.Location, State: Pending, Stale: away}
-	report, ok := reportOf(state, o, l)
-	switch {
-	case p.Owner != "":
-		ps.State, ps.Reason, ps.Message = string(wire.InConflict), "OtherSpace", "the location has "+p.Owner+" in its place"
-	case p.Held != "":
-		ps.State, ps.Reason, ps.Message = string(wire.Held), p.HeldFor, p.Held
-	case !ok || report.UID != row.Meta.UID:
-	default:
-		digest, err := h.Digest(row, l)
-		if report.State != wire.Applied || err == nil && report.Digest == digest {
-			ps.State, ps.Reason, ps.Message, ps.Since = string(report.State), report.Reason, report.Message, report.Since
-		}
-	}
+	ps := placeStatusOf(p.Location, judge.Assigned(h.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
 	if u, ok := h.leftOut.get(row.Key); ok && u.location == p.Location {
 		ps.StatusLeftOut = u.why
 	}
 	return ps
+}
+
+func placeStatusOf(location string, v judge.Verdict) PlaceStatus {
+	return PlaceStatus{
+		Location: location, State: string(v.State), Reason: v.Reason, Message: v.Message, Since: v.Since,
+		Stale: v.Stale, Unassigned: v.Unassigned,
+	}
 }
 
 // placeOf is how a row's object is placed at a location; false: it is not.
@@ -283,11 +273,13 @@ func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.P
 	return m, p, ok
 }
 
-func reportOf(state table.Reader, o key.Object, l key.Location) (wire.Report, bool) {
-	var r wire.Report
+// reportOf is a location's report as the log has it; nil: there is none.
+func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-	ok := row != nil && json.Unmarshal(row.Value, &r) == nil
-	return r, ok
+	if row == nil {
+		return nil
+	}
+	return row.Value
 }
 
 func (h *Hub) why(o key.Object, l key.Location) Why {
@@ -308,8 +300,8 @@ func (h *Hub) why(o key.Object, l key.Location) Why {
 			answer.Digest = digest.String()
 		}
 	}
-	if report, ok := reportOf(snapshot, o, l); ok {
-		answer.Applied = report.Digest.String()
+	if report := reportOf(snapshot, o, l); report != nil {
+		answer.Applied = judge.Reported(report).String()
 	}
 	return answer
 }

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // Stale asks, as a state, for what locations that are away have said last.
@@ -98,18 +98,11 @@ func (h *Hub) leftStatuses(state table.Reader, s key.Space, f statusFilter, away
 
 // leftStatus is what a location reports of an object that it is not to have.
 func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
-	report, ok := reportOf(state, o, l)
-	if !ok {
+	report := reportOf(state, o, l)
+	if report == nil {
 		return PlaceStatus{}, false
 	}
-	ps := PlaceStatus{
-		Location: string(l), State: string(report.State), Reason: report.Reason, Message: report.Message, Since: report.Since,
-		Stale: away, Unassigned: true,
-	}
-	if report.State != wire.Removing && report.State != wire.Orphaned {
-		ps.State, ps.Reason, ps.Message, ps.Since = string(wire.Removing), "", "the location has yet to remove it", ""
-	}
-	return ps, true
+	return placeStatusOf(string(l), judge.Left(report, away)), true
 }
 
 // leftOf counts what locations report of a space and are not to have.
@@ -119,9 +112,11 @@ func (h *Hub) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
 		if err != nil {
 			continue
 		}
-		if report, ok := reportOf(state, o, l.Location); ok && tally.Stays(report) {
+		switch report := reportOf(state, o, l.Location); {
+		case report == nil:
+		case judge.Left(report, false).Stays():
 			n.Leftovers++
-		} else if ok {
+		default:
 			n.Leaving++
 		}
 	}

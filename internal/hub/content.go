@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
@@ -54,21 +55,16 @@ func (c content) entry(row *table.Row) *entry {
 	if !ok {
 		return nil
 	}
-	e := &entry{key: row.Key[len(key.Objects)+1:], uid: row.Meta.UID, policy: place.Policy}
+	d := judge.DesiredOf(c.renderer.Digest, row, place)
+	path, _ := key.PathOf(row.Key)
+	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held}
 	switch {
-	case place.Owner != "":
-		e.owner, e.policy = place.Owner, wire.Policy{} // a conflict frame has none
+	case e.owner != "":
+		e.held, e.policy = "", wire.Policy{} // a conflict frame has none
 		e.digest = wire.SumOf([]byte("conflict:" + e.owner))
-	case place.Held != "":
-		e.held, e.policy = place.Held, wire.Policy{} // nor has a hold
+	case e.held != "":
+		e.policy = wire.Policy{} // nor has a hold
 		e.digest = wire.SumOf([]byte("hold:" + e.held))
-	default:
-		digest, err := c.renderer.Digest(row, c.location)
-		if err != nil {
-			e.held, e.policy = err.Error(), wire.Policy{}
-			digest = wire.SumOf([]byte("hold:" + e.held))
-		}
-		e.digest = digest
 	}
 	return e
 }

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -60,7 +60,7 @@ func (h *Hub) completeLocation(row *table.Row, name string) []byte {
 		return nil
 	}
 	counts := h.tally.Location(key.Location(name))
-	if tally.Away(l.Status.Conditions) {
+	if judge.Away(l.Status.Conditions) {
 		counts.Stale = counts.Assigned
 	}
 	value, err := setFields(bytes.Clone(row.Value), counts)
@@ -119,7 +119,7 @@ func syncedCondition(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts)
 	switch {
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionEnrolled):
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
-	case tally.Away(s.Conditions):
+	case judge.Away(s.Conditions):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
 	case a.Lineage == string(wire.Unproven):
 		return say(no, "LineageUnproven",

@@ -159,7 +159,7 @@ func decide(f facts) decision {
 	case f.want == nil:
 		return decideRemoval(f)
 	case f.want.Kind == wantConflict:
-		return decision{state: wire.InConflict, reason: "OtherSpace", message: "the location has " + f.want.Note}
+		return decision{state: wire.InConflict, reason: "OtherSpace", message: wire.OtherSpace(f.want.Note)}
 	case f.want.object() == nil:
 		return decision{state: wire.Held, reason: "NothingToKeep", message: f.want.Note}
 	}

@@ -391,7 +391,7 @@ func loses(w *want, winner key.Object) decision {
 	if w.Kind == wantConflict {
 		owner = w.Note
 	}
-	return decision{state: wire.InConflict, reason: "OtherSpace", message: "the location has " + owner}
+	return decision{state: wire.InConflict, reason: "OtherSpace", message: wire.OtherSpace(owner)}
 }
 
 // write puts the outcome into the store.

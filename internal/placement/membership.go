@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -148,7 +149,7 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 		if !s.Suspended {
 			held = false
 		} else if p.Held == "" {
-			p.Held, p.HeldFor = "suspended by Placement "+s.Placement, heldSuspended
+			p.Held, p.HeldFor = "suspended by Placement "+s.Placement, v1alpha1.ReasonSuspended
 		}
 	}
 	if !held {
@@ -156,17 +157,11 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 	}
 	if p.Policy.Release = m.releasedAt(location); len(p.Policy.Release) > customize.MaxJoined {
 		p.Policy.Release = ""
-		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), heldTooManyRules
+		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), v1alpha1.ReasonTooManyRules
 	}
 	p.Owner = m.ownerAt(location)
 	return p, true
 }
-
-// Reasons for which a location keeps what it has.
-const (
-	heldSuspended    = "Suspended"
-	heldTooManyRules = "TooManyRules"
-)
 
 func compareOwner(o owner, location string) int { return strings.Compare(o.location, location) }
 

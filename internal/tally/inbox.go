@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -100,7 +101,7 @@ func (t *Tally) notePlacement(o key.Object, row *table.Row) {
 
 func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 	t.dirtyLocation[o.Name] = struct{}{}
-	t.noteConnection(o.Name, RowAway(row))
+	t.noteConnection(o.Name, judge.RowAway(row))
 	was, there := t.there[o.Name]
 	if row == nil || row.Meta.Deleting {
 		delete(t.there, o.Name)
@@ -114,6 +115,29 @@ func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 		}
 	}
 	for p := range t.known {
+		t.dirtyPlacement[p] = struct{}{}
+	}
+}
+
+// noteConnection changes the counts of what is stale.
+func (t *Tally) noteConnection(location string, away bool) {
+	if _, was := t.away[location]; was == away {
+		return
+	}
+	if away {
+		t.away[location] = struct{}{}
+	} else {
+		delete(t.away, location)
+	}
+	for p, sum := range t.placements {
+		n := sum.at[location]
+		if n == 0 {
+			continue
+		}
+		if !away {
+			n = -n
+		}
+		sum.counts.Stale += n
 		t.dirtyPlacement[p] = struct{}{}
 	}
 }

@@ -4,11 +4,10 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
-	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // lefts are the pairs that are reported and not assigned: of what is being removed,
@@ -26,15 +25,6 @@ func newLefts() lefts {
 	}
 }
 
-// stays says whether a report is of an object that is there though it is not
-// assigned, and that its location does not remove. What was let go is none.
-func stays(value []byte) bool {
-	return gjson.GetBytes(value, "state").Str == string(wire.Orphaned) && gjson.GetBytes(value, "reason").Str != wire.ReasonReleased
-}
-
-// Stays is the same of a report.
-func Stays(r wire.Report) bool { return r.State == wire.Orphaned && r.Reason != wire.ReasonReleased }
-
 // noteLeft takes note of whether an object that may be reported by a location is
 // assigned to it.
 func (t *Tally) noteLeft(o *object, location string) {
@@ -46,7 +36,7 @@ func (t *Tally) noteLeft(o *object, location string) {
 	}
 	_, was := t.left.pairs.Get(p)
 	_, stayed := t.left.stays[p]
-	now := found && stays(o.reports[i].row.Value)
+	now := found && judge.Left(o.reports[i].row.Value, false).Stays()
 	if was == found && stayed == now {
 		return
 	}

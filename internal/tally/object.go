@@ -1,12 +1,12 @@
 package tally
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
@@ -183,60 +183,41 @@ func (o *object) classify(config Config) []state {
 
 // state is that of the object at one of its locations.
 func (o *object) state(config Config, location string) state {
-	s, _ := o.judge(config, location)
-	return s
+	v := o.judge(config, location)
+	switch {
+	case v.Mutated():
+		return mutated
+	case v.State == wire.Applied:
+		return applied
+	case v.State == wire.Held && v.Failing():
+		return broken
+	case v.State == wire.Held:
+		return held
+	case v.Failing():
+		return failed
+	}
+	return waiting
 }
 
 // describe is what a Placement's status says of a failing pair.
 func (o *object) describe(config Config, location string) v1alpha1.PlacementError {
-	_, e := o.judge(config, location)
-	e.Object, e.Location = o.id.Identity.String(), location
-	return e
+	v := o.judge(config, location)
+	return v1alpha1.PlacementError{
+		Object: o.id.Identity.String(), Location: location, Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
+	}
 }
 
-// judge is the rule of the counts: how far a pair is, and why it is not further.
-func (o *object) judge(config Config, location string) (state, v1alpha1.PlacementError) {
+// judge is the verdict about the object at one of its locations, but for whether that is away.
+func (o *object) judge(config Config, location string) judge.Verdict {
 	place, _ := o.as.Place(location)
-	switch {
-	case place.Owner != "":
-		return failed, v1alpha1.PlacementError{Reason: string(wire.InConflict), Message: "the location has " + place.Owner}
-	case place.Held != "":
-		return held, v1alpha1.PlacementError{Reason: string(wire.Held), Message: place.Held}
-	}
-	digest, err := config.Digest(o.row, key.Location(location))
-	if err != nil {
-		return broken, v1alpha1.PlacementError{Reason: string(wire.Held), Message: err.Error()}
-	}
+	return judge.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
+}
+
+// reportOf is what a location reports; nil: nothing.
+func (o *object) reportOf(location string) []byte {
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if !found {
-		return waiting, v1alpha1.PlacementError{}
+		return nil
 	}
-	return judgeReport(o.reports[i].row.Value, o.row.Meta.UID, digest)
-}
-
-// judgeReport is judge for what the location says, given what it is to have.
-func judgeReport(value []byte, uid string, digest wire.Sum) (state, v1alpha1.PlacementError) {
-	if gjson.GetBytes(value, "uid").Str != uid {
-		return waiting, v1alpha1.PlacementError{} // about an earlier object of the name
-	}
-	said := wire.State(gjson.GetBytes(value, "state").Str)
-	switch said {
-	case wire.Applied:
-		var has wire.Sum
-		if err := has.UnmarshalText([]byte(gjson.GetBytes(value, "digest").Str)); err == nil && has == digest {
-			if gjson.GetBytes(value, "reason").Str == wire.ReasonMutated {
-				return mutated, v1alpha1.PlacementError{}
-			}
-			return applied, v1alpha1.PlacementError{}
-		}
-	case wire.Failed, wire.Unsupported, wire.InConflict:
-		e := v1alpha1.PlacementError{Reason: gjson.GetBytes(value, "reason").Str, Message: gjson.GetBytes(value, "message").Str}
-		if e.Reason == "" {
-			e.Reason = string(said)
-		}
-		return failed, e
-	case wire.Held:
-		return held, v1alpha1.PlacementError{}
-	}
-	return waiting, v1alpha1.PlacementError{}
+	return o.reports[i].row.Value
 }

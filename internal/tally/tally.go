@@ -16,10 +16,10 @@ import (
 	"github.com/tidwall/btree"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // maxErrors is how many failing pairs a Placement shows.
@@ -27,10 +27,8 @@ const maxErrors = 10
 
 // Config is what a Tally needs.
 type Config struct {
-	// Digest is the digest of what a location gets of a row. An error says that
-	// it can't be rendered; the location then keeps what it has. It is called
-	// from Dirty and must be a function of the row and the location.
-	Digest func(row *table.Row, l key.Location) (wire.Sum, error)
+	// Digest is called from Dirty.
+	Digest judge.Digest
 }
 
 // Placement names a Placement.

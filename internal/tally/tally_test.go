@@ -321,13 +321,13 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l s
 	switch {
 	case place.Owner != "":
 		c.Failed++
-		e.Reason, e.Message = "Conflict", "the location has "+place.Owner
+		e.Reason, e.Message = "OtherSpace", "the location has "+place.Owner+" in its place"
 		return e
 	case place.Held != "":
 		c.Held++
 	case err != nil:
 		c.Held++
-		e.Reason, e.Message = "Held", err.Error()
+		e.Reason, e.Message = "NotRendered", err.Error()
 		return e
 	case r.UID != row.Meta.UID:
 	case r.State == wire.Applied && r.Digest == sum:

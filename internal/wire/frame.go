@@ -251,6 +251,10 @@ const (
 	Orphaned    State = "Orphaned"
 )
 
+// OtherSpace is what hub and agent say of an object in whose place the location has
+// another space's, by the path of that one.
+func OtherSpace(owner string) string { return "the location has " + owner + " in its place" }
+
 // ReasonMutated is why an object is Applied and yet not all that was applied: what
 // admits objects at the location's cluster changes values of it.
 const ReasonMutated = "Mutated"

@@ -1,4 +1,4 @@
-package tally
+package judge
 
 import (
 	"encoding/json"
@@ -31,27 +31,4 @@ func RowAway(row *table.Row) bool {
 	}
 	var conditions []metav1.Condition
 	return json.Unmarshal([]byte(raw), &conditions) == nil && Away(conditions)
-}
-
-// noteConnection changes the counts of what is stale.
-func (t *Tally) noteConnection(location string, away bool) {
-	if _, was := t.away[location]; was == away {
-		return
-	}
-	if away {
-		t.away[location] = struct{}{}
-	} else {
-		delete(t.away, location)
-	}
-	for p, sum := range t.placements {
-		n := sum.at[location]
-		if n == 0 {
-			continue
-		}
-		if !away {
-			n = -n
-		}
-		sum.counts.Stale += n
-		t.dirtyPlacement[p] = struct{}{}
-	}
 }

@@ -1,0 +1,149 @@
+package judge
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+var (
+	now    = wire.SumOf([]byte("now"))
+	before = wire.SumOf([]byte("before"))
+	row    = &table.Row{Entry: &table.Entry{Key: "o/s/core/configmaps/n/x", Meta: table.Meta{UID: "u"}}}
+)
+
+func digest(*table.Row, key.Location) (wire.Sum, error) { return now, nil }
+func noDigest(*table.Row, key.Location) (wire.Sum, error) {
+	return wire.Sum{}, errors.New("it can't be made")
+}
+
+func encode(t *testing.T, r wire.Report) []byte {
+	t.Helper()
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestAssigned(t *testing.T) {
+	at := placement.Place{Location: "l"}
+	report := func(uid string, d wire.Sum, state wire.State, reason string) *wire.Report {
+		return &wire.Report{
+			UID: uid, Digest: d, State: state, Reason: reason, Message: "m", Since: "then",
+			Status: json.RawMessage(`{"state":"Failed","uid":"other"}`), Completed: "c",
+		}
+	}
+	applied := report("u", now, wire.Applied, "")
+	for name, c := range map[string]struct {
+		digest  Digest
+		place   placement.Place
+		report  *wire.Report
+		want    Verdict
+		failing bool
+	}{
+		"nothing reported":  {digest, at, nil, Verdict{State: Pending}, false},
+		"applied":           {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then"}, false},
+		"mutated":           {digest, at, report("u", now, wire.Applied, wire.ReasonMutated), Verdict{State: wire.Applied, Reason: wire.ReasonMutated, Message: "m", Since: "then"}, false},
+		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
+		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},
+		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Verdict{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then"}, true},
+		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Verdict{State: wire.Unsupported, Message: "m", Since: "then"}, true},
+		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Verdict{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then"}, true},
+		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Verdict{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then"}, false},
+		"held there":        {digest, at, report("u", before, wire.Held, "x"), Verdict{State: wire.Held, Reason: "x", Message: "m", Since: "then"}, false},
+		"suspended": {
+			digest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
+			Verdict{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
+		},
+		"another space's": {
+			digest, placement.Place{Location: "l", Owner: "o/x", Held: "by p"}, applied,
+			Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: "the location has o/x in its place"}, true,
+		},
+		"not to be made": {noDigest, at, applied, Verdict{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
+		"not to be made, and suspended": {
+			noDigest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
+			Verdict{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b []byte
+			if c.report != nil {
+				b = encode(t, *c.report)
+			}
+			for _, away := range []bool{false, true} {
+				c.want.Stale = away
+				got := Assigned(c.digest, row, c.place, b, away)
+				if got != c.want || got.Failing() != c.failing || got.Stays() {
+					t.Errorf("%+v, failing %v, stays %v; want %+v, %v", got, got.Failing(), got.Stays(), c.want, c.failing)
+				}
+			}
+		})
+	}
+	for _, b := range []string{"", "{", "[]", `"x"`, `{"uid":"u"}`, `{"uid":"u","state":"Applied","digest":"nonsense"}`, `{"uid":["u"],"state":"Failed"}`} {
+		if got := Assigned(digest, row, at, []byte(b), false); got.State == wire.Applied || got.Failing() {
+			t.Errorf("a report %q is %+v", b, got)
+		}
+	}
+}
+
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		state  wire.State
+		reason string
+		want   wire.State
+		stays  bool
+	}{
+		{wire.Removing, "Terminating", wire.Removing, false},
+		{wire.Orphaned, "InUse", wire.Orphaned, true},
+		{wire.Orphaned, "", wire.Orphaned, true},
+		{wire.Orphaned, wire.ReasonReleased, wire.Orphaned, false},
+		{wire.Applied, "", wire.Removing, false},
+		{wire.Failed, "Invalid", wire.Removing, false},
+	} {
+		v := Left(encode(t, wire.Report{UID: "u", State: c.state, Reason: c.reason}), true)
+		if v.State != c.want || v.Stays() != c.stays || !v.Unassigned || !v.Stale || v.Failing() {
+			t.Errorf("%s %s is %+v", c.state, c.reason, v)
+		}
+	}
+}
+
+func TestAway(t *testing.T) {
+	for _, c := range []struct {
+		status metav1.ConditionStatus
+		away   bool
+	}{{"", false}, {metav1.ConditionTrue, false}, {metav1.ConditionUnknown, false}, {metav1.ConditionFalse, true}} {
+		l := v1alpha1.Location{}
+		if c.status != "" {
+			l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConnected, Status: c.status}}
+		}
+		b, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := RowAway(&table.Row{Entry: &table.Entry{Value: b}}); got != c.away || Away(l.Status.Conditions) != c.away {
+			t.Errorf("connected %q: away %v", c.status, got)
+		}
+	}
+	if RowAway(nil) {
+		t.Error("a location that is gone is away")
+	}
+}
+
+// TestReadsNoStatus shows that nothing is read of a status, which may be large.
+func TestReadsNoStatus(t *testing.T) {
+	b := encode(t, wire.Report{UID: "u", Digest: now, State: wire.Applied, Status: json.RawMessage(`{}`)})
+	i := strings.Index(string(b), `"status":`)
+	if v := Assigned(digest, row, placement.Place{Location: "l"}, append(b[:i], `"status":{nonsense`...), false); v.State != wire.Applied {
+		t.Errorf("%+v", v)
+	}
+}
