@@ -264,6 +264,7 @@ func TestOperatorsWord(t *testing.T) {
 	a := r.join("a")
 	s := a.open(0, "")
 	s.next()
+	a.hasOf("s")
 	next := func() wire.Settings {
 		t.Helper()
 		for {
