@@ -46,21 +46,21 @@ func (l identity) former(manager string) bool {
 // desired of them would stay. What that one wrote otherwise than by applies are
 // marks, which the next apply owns.
 func (r *reconciler) takeOver(ctx context.Context, t *turn, m objectMeta) (objectMeta, error) {
-	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.appliedBy(r.self().manager()) })
+	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.appliedBy(t.view.as.manager()) })
 	var fields []managedFields
 	moved := false
 	for _, f := range m.ManagedFields {
-		if r.self().former(f.Manager) {
+		if t.view.as.former(f.Manager) {
 			moved = true
 			if mine || !f.appliedBy(f.Manager) {
 				continue
 			}
-			f.Manager, mine = r.self().manager(), true
+			f.Manager, mine = t.view.as.manager(), true
 		}
 		fields = append(fields, f)
 	}
 	if !moved {
 		return m, nil
 	}
-	return r.target.setManagedFields(ctx, t.view.at, t.id, r.self(), m, fields)
+	return r.target.setManagedFields(ctx, t.view.at, t.id, t.view.as, m, fields)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +84,6 @@ type Agent struct {
 	watchers  *observers
 	prover    *prover
 	progress  progress
-	self      atomic.Pointer[identity]
 }
 
 // New makes an agent; it does nothing before Run. Any number may run in one
@@ -156,7 +154,7 @@ func (a *Agent) open() (err error) {
 func (a *Agent) build() {
 	a.gate = newGate(a.engine, a.target, a.log)
 	a.watchers = &observers{
-		engine: a.engine, store: a.store, target: a.target, log: a.log, self: a.identity,
+		engine: a.engine, store: a.store, target: a.target, log: a.log,
 		trouble: a.gate.trouble, changed: make(chan struct{}, 1), served: func() { a.announcer.servedChanged() },
 	}
 	a.engine.kindsChanged = a.watchers.kindsChanged
@@ -171,7 +169,7 @@ func (a *Agent) build() {
 	}
 	a.prover = &prover{hub: a.hub, engine: a.engine, log: a.log, state: &a.progress, wake: make(chan struct{}, 1)}
 	a.progress.turned = a.prover.again
-	finder := finder{engine: a.engine, target: a.target, self: a.identity}
+	finder := finder{engine: a.engine, target: a.target}
 	a.purge = &purge{finder: finder, store: a.store, log: a.log}
 	a.survey = &survey{finder: finder, store: a.store, state: &a.progress, stopped: a.gate.why, log: a.log}
 	a.purge.reset()
@@ -195,7 +193,7 @@ func (a *Agent) work(ctx context.Context) {
 	defer parts.Wait()
 
 	r := &reconciler{
-		store: a.store, engine: a.engine, target: a.target, log: a.log, self: a.identity, trouble: a.gate.trouble,
+		store: a.store, engine: a.engine, target: a.target, log: a.log, trouble: a.gate.trouble,
 		changed: a.reporter.changed, proven: a.progress.proves, prover: a.prover, metrics: a.metrics, namespaces: map[string]struct{}{},
 		insists: insistence{first: cmp.Or(a.config.MutatedRetry, firstMutatedRetry), started: time.Now()},
 	}
@@ -204,7 +202,7 @@ func (a *Agent) work(ctx context.Context) {
 	}
 	s := &session{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, accepted: a.engine.pushWanted, state: &a.progress,
+		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, accepted: a.accepted, state: &a.progress,
 	}
 	parts.Go(func() { a.gate.run(ctx) })
 	parts.Go(func() { a.watchers.run(ctx) })
@@ -223,28 +221,23 @@ func (a *Agent) work(ctx context.Context) {
 
 // greeted takes over what a hello says of the location.
 func (a *Agent) greeted(wire.Hello) {
-	m := a.store.meta.Load()
-	a.gate.setHalt(m.halt())
-	uid := m.LocationUID // that of the hello, once it is accepted
-	if newIdentity(a.config.Join.Location, uid) == a.identity() {
-		return
-	}
-	a.engine.unsee(nil)
-	a.identify(uid)
-	a.watchers.kindsChanged()
+	a.gate.setHalt(a.store.meta.Load().halt())
+	a.identify()
 }
 
-func (a *Agent) identify(uid string) {
-	id := newIdentity(a.config.Join.Location, uid)
-	a.self.Store(&id)
+// accepted takes over that another log is followed, perhaps of a location that was made
+// again: before anything is written of that log, it is as that location.
+func (a *Agent) accepted() {
+	a.identify()
+	a.engine.pushWanted()
 }
 
-// identity is the location as the target sees it; empty until its UID is known.
-func (a *Agent) identity() identity {
-	if id := a.self.Load(); id != nil {
-		return *id
+// identify tells all parts who the location is to the target, once that is known.
+func (a *Agent) identify() {
+	uid := a.store.meta.Load().LocationUID // that of the hello, once it is accepted
+	if uid != "" && a.engine.identify(newIdentity(a.config.Join.Location, uid)) {
+		a.watchers.kindsChanged()
 	}
-	return ""
 }
 
 // landed takes note of what frames changed in the store.

@@ -19,7 +19,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := r.needNamespace(ctx, t.id.Namespace); err != nil {
+	if err := r.needNamespace(ctx, t.id.Namespace, t.view.as); err != nil {
 		return outcome{}, err
 	}
 	rest, fresh := object, d.uid == ""
@@ -32,7 +32,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.target.apply(ctx, t.view.at, t.id, r.self().manager(), body)
+	answer, err := r.target.apply(ctx, t.view.at, t.id, t.view.as.manager(), body)
 	m := answer.Metadata
 	if err == nil && d.uid != "" && m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan && !t.want().object().Policy.Orphan {
 		m, err = r.putMarks(ctx, t, body) // another write of ours has set it
@@ -64,6 +64,12 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, er
 	if err != nil {
 		return outcome{}, err
 	}
+	if d.left {
+		rec := *t.record
+		of := t.source()
+		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.as, of.Log, of.Policy.Orphan
+		return outcome{decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(t.view.as)}, nil
+	}
 	return r.done(t, d, m), nil
 }
 
@@ -73,7 +79,7 @@ func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (object
 	if err != nil {
 		return objectMeta{}, err
 	}
-	return r.target.merge(ctx, "mark", t.view.at, t.id, r.self(), marks)
+	return r.target.merge(ctx, "mark", t.view.at, t.id, t.view.as, marks)
 }
 
 // done is the outcome of a write that made the object at the target m.
@@ -83,12 +89,12 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 	}
 	source := *t.source()
 	rec := &record{
-		Space: t.object().Space, Source: source, UID: m.UID, Generation: m.Generation, Fields: m.fields(r.self()),
+		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.as, Generation: m.Generation, Fields: m.fields(t.view.as),
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	return outcome{
 		decision: applied(source), record: rec, changed: true, drifted: d.drift,
-		seen: m.observed(r.self()),
+		seen: m.observed(t.view.as),
 	}
 }
 
@@ -131,7 +137,7 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
-	body, err := dress(object, r.self(), t.object(), of, uid)
+	body, err := dress(object, t.view.as, t.object(), of, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
@@ -147,44 +153,44 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	if err != nil {
 		return observed{}, err
 	}
-	o := *m.observed(r.self())
-	if _, ours := m.provesOurs(r.self(), t.view.kind); ours {
+	o := *m.observed(t.view.as)
+	if _, ours := m.provesOurs(t.view.as, t.view.kind); ours {
 		return o, nil
 	}
-	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(r.self())
+	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(t.view.as)
 	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
-		o = *m.observed(r.self())
+		o = *m.observed(t.view.as)
 		o.unmarked = true
 		return o, nil
 	}
 	o.presence = foreign
-	o.owned = m.controlled() || anotherLocation(m.Labels[locationLabel], r.self())
+	o.owned = m.controlled() || anotherLocation(m.Labels[locationLabel], t.view.as)
 	return o, nil
 }
 
 // needNamespace makes a namespace that nobody has placed, if it is missing.
-func (r *reconciler) needNamespace(ctx context.Context, name string) error {
+func (r *reconciler) needNamespace(ctx context.Context, name string, l identity) error {
 	if name == "" || r.knowsNamespace(name) {
 		return nil
 	}
 	if r.engine.awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
 		return errDependency
 	}
-	_, err, _ := r.making.Do(name, func() (any, error) { return nil, r.makeNamespace(ctx, name) })
+	_, err, _ := r.making.Do(name, func() (any, error) { return nil, r.makeNamespace(ctx, name, l) })
 	return err
 }
 
-func (r *reconciler) makeNamespace(ctx context.Context, name string) error {
+func (r *reconciler) makeNamespace(ctx context.Context, name string, l identity) error {
 	if r.knowsNamespace(name) { // another worker was faster
 		return nil
 	}
 	id := key.Identity{Resource: key.Namespaces, Name: name}
 	_, err := r.target.get(ctx, namespacesPlace, id)
 	if missingObject(err, id) {
-		err = r.target.createNamespace(ctx, name, r.self())
+		err = r.target.createNamespace(ctx, name, l)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -221,11 +227,11 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	space, ours := m.provesOurs(r.self(), t.view.kind)
+	space, ours := m.provesOurs(t.view.as, t.view.kind)
 	if !ours || m.UID != t.view.seen.uid { // which is newer than what any list showed
 		now := observed{presence: absent, taken: !ours, revision: m.revision()}
 		if ours {
-			now = *m.observed(r.self())
+			now = *m.observed(t.view.as)
 		}
 		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}
@@ -242,7 +248,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &record{
-			Space: space, UID: m.UID,
+			Space: space, UID: m.UID, As: t.view.as,
 			Source: source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
 				Policy: wire.Policy{Orphan: orphan}, Log: m.log(),
@@ -257,7 +263,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // there under another identity: it was written as one of another group, or what is
 // recorded or desired has its UID.
 func (r *reconciler) alias(t *turn, m *objectMeta) (is bool, err error) {
-	if space, _ := m.provesOurs(r.self(), t.view.kind); !m.writtenAs(r.self(), t.id.Resource) && !t.remembers(space, m) {
+	if space, _ := m.provesOurs(t.view.as, t.view.kind); !m.writtenAs(t.view.as, t.id.Resource) && !t.remembers(space, m) {
 		return true, nil
 	}
 	others, is := r.engine.namesakes(t.id, m.UID)

@@ -108,8 +108,10 @@ type decision struct {
 	drift bool
 	// adopt says that the object at the target is not ours yet; again, that it is as
 	// our last apply left it, and that admission has changed that.
-	adopt   bool
-	again   bool
+	adopt bool
+	again bool
+	// left says that the object gets our marks, and that what has drifted stays so.
+	left    bool
 	state   wire.State
 	reason  string
 	message string
@@ -129,6 +131,9 @@ type facts struct {
 	want   *want
 	record *record
 	seen   observed
+	// former says that the object was marked by the location as it was before it was made
+	// again, so that no list shows it; looked that the target was asked for it.
+	former, looked bool
 	// guarded says that the removal waits for a confirmation.
 	guarded bool
 	// completed is how what is desired ran to its end, so that it is not to run
@@ -183,6 +188,8 @@ func decideObject(f facts, s source) decision {
 		}
 	}
 	switch {
+	case f.former && !f.looked && (seen.presence == absent || seen.presence == blind):
+		return decision{do: doLook}
 	case f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}
 	case seen.presence == present && f.overdue:
@@ -237,7 +244,8 @@ func (f facts) unsaid(s source) bool {
 func decidePresent(f facts, s source, changed bool) decision {
 	seen, rec := f.seen, f.record
 	known := rec != nil && seen.uid == rec.UID
-	same := known && seen.fields == rec.Fields && !seen.unmarked
+	asLeft := known && seen.fields == rec.Fields // whoever the location was then
+	same := asLeft && !seen.unmarked
 	switch {
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {
@@ -245,14 +253,16 @@ func decidePresent(f facts, s source, changed bool) decision {
 			return decision{do: doMark, uid: seen.uid, drift: known && !changed}
 		case known && f.unsaid(s):
 			return decision{do: doMark, uid: seen.uid}
-		case !known || changed:
+		case !known || changed || f.former:
 			return decision{do: doNote, uid: seen.uid}
 		case f.stale(s):
 			return decision{do: doRefresh, uid: seen.uid}
 		}
 		return applied(s)
-	case same && !changed && f.unsaid(s):
+	case same && !changed && f.unsaid(s), asLeft && !changed && f.former:
 		return decision{do: doApply, uid: seen.uid}
+	case known && !changed && f.former && seen.unmarked && s.Policy.ReportDrift:
+		return decision{do: doMark, uid: seen.uid, left: true}
 	case known && !changed && !seen.unmarked && f.stale(s) && (same || s.Policy.ReportDrift):
 		return decision{do: doRefresh, uid: seen.uid}
 	case same && !changed && f.completed != "":

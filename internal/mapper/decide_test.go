@@ -87,6 +87,31 @@ func TestDecide(t *testing.T) {
 			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.uid = "new" })},
 			do:    doApply, uid: "new", drift: true,
 		},
+		{
+			name:  "marked by the former location",
+			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}, former: true}, do: doLook,
+		},
+		{
+			name:  "marked by the former location and not observed",
+			facts: facts{want: wanted, record: applied, seen: observed{presence: blind}, former: true}, do: doLook,
+		},
+		{
+			name:  "marked by the former location and gone",
+			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}, former: true, looked: true}, do: doApply, drift: true,
+		},
+		{
+			name:  "marked by the former location and found",
+			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.unmarked = true }), former: true, looked: true},
+			do:    doApply, uid: "target-uid",
+		},
+		{
+			name: "marked by the former location and drifted",
+			facts: facts{
+				want: treated("a", wire.Policy{ReportDrift: true}), record: recordWith(wire.Policy{ReportDrift: true}),
+				seen: with(func(o *observed) { o.unmarked, o.fields = true, 8 }), former: true, looked: true,
+			},
+			do: doMark, uid: "target-uid",
+		},
 		{name: "lost store", facts: facts{want: wanted, seen: here}, do: doApply, uid: "target-uid"},
 		{
 			name:  "being deleted at the target",

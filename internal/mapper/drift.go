@@ -28,7 +28,7 @@ func (r *reconciler) note(t *turn, f facts, d decision) outcome {
 		stands.Log = t.record.Source.Log
 	}
 	rec := &record{
-		Space: t.object().Space, Source: stands, UID: d.uid, Fields: f.seen.fields,
+		Space: t.object().Space, Source: stands, UID: d.uid, As: t.view.as, Fields: f.seen.fields,
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	o := outcome{decision: applied(source), record: rec, changed: true}
@@ -56,24 +56,29 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if err != nil {
 		return outcome{}, err
 	}
-	then, err := r.target.tryApply(ctx, t.view.at, t.id, r.self().manager(), body)
+	then, err := r.target.tryApply(ctx, t.view.at, t.id, t.view.as.manager(), body)
 	if err != nil {
 		return outcome{}, err
 	}
-	fields, err := lostFields(&then, &now, r.self())
+	fields, err := lostFields(&then, &now, t.view.as)
 	if err != nil {
 		return outcome{}, err
 	}
-	f.seen.fields, f.seen.log = now.fields(r.self()), now.log()
+	f.seen.fields, f.seen.log = now.fields(t.view.as), now.log()
 	o := r.note(t, f, d)
 	if f.unsaid(o.record.Source) { // and can be said when there is no drift
 		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
+	}
+	if len(fields) == 0 && f.seen.unmarked { // they are those of a location that this one was
+		return r.mark(ctx, t, decision{uid: d.uid, left: t.record != nil})
 	}
 	if len(fields) == 0 {
 		return r.compared(t, o, body, there), nil // another has said the same
 	}
 	if t.record != nil {
-		o.record, o.changed = t.record, false
+		rec := *t.record
+		rec.As = t.view.as
+		o.record, o.changed = &rec, f.former && !f.seen.unmarked
 	} else {
 		o.record.Fields = ^o.record.Fields // what we left there is not known, but it was not this
 	}
@@ -122,8 +127,11 @@ func lostFields(then, now *objectMeta, l identity) ([]string, error) {
 		return nil, err
 	}
 	var lost []string
-	// A refresh owns it otherwise than an apply.
+	// A refresh owns it otherwise than an apply, and so does what marks alone.
 	kept.Insert(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation))
+	if now.Labels[locationLabel] == string(l) {
+		kept.Insert(fieldpath.MakePathOrDie("metadata", "labels", locationLabel))
+	}
 	all.Difference(kept).Leaves().Iterate(func(p fieldpath.Path) { lost = append(lost, p.String()) })
 	return lost, nil
 }

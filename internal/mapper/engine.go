@@ -66,8 +66,10 @@ func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < fa
 // engine knows the identities that concern the agent and hands them to the
 // workers. It never blocks and never does I/O.
 type engine struct {
-	mu     sync.Mutex
-	wake   sync.Cond
+	mu   sync.Mutex
+	wake sync.Cond
+	// as is whose marks all that is observed goes by.
+	as     identity
 	items  map[string]*item
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
@@ -252,6 +254,8 @@ func (e *engine) learn(it *item, w *want) bool {
 
 // view is what the engine knows of an item.
 type view struct {
+	// as is who the location is to the target in this turn, whatever it becomes meanwhile.
+	as       identity
 	seen     observed
 	spaces   []key.Space
 	at       place
@@ -275,7 +279,7 @@ func (e *engine) view(it *item) view {
 	defer e.mu.Unlock()
 	now := time.Now()
 	v := view{
-		seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
+		as: e.as, seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
 		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 		overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= podsPatience,
@@ -346,8 +350,10 @@ func parseIdentity(id string) key.Identity {
 
 // result is what a worker made of an item.
 type result struct {
-	// seen replaces what was observed, unless something newer was in the meantime.
+	// seen replaces what was observed, unless something newer was in the meantime; as is
+	// who observed it.
 	seen *observed
+	as   identity
 	// gone are spaces that have nothing to do with the item any more.
 	gone    []key.Space
 	wanted  bool
@@ -371,8 +377,8 @@ type result struct {
 func (e *engine) finish(it *item, r result) {
 	e.mu.Lock()
 	now := time.Now()
-	if r.seen != nil && r.seen.revision >= it.seen.revision {
-		e.sees(it, *r.seen)
+	if r.seen != nil {
+		e.answered(it, r.as, *r.seen)
 	}
 	if r.hurried {
 		it.doomed = 0

@@ -13,7 +13,6 @@ import (
 type finder struct {
 	engine *engine
 	target *target
-	self   func() identity
 }
 
 // all makes items of all objects of a resource that prove to be ours.
@@ -36,7 +35,7 @@ func (f *finder) one(ctx context.Context, of served) error {
 // find shows, page by page, the objects of a resource that prove to be ours and were
 // written as its group, until it is told that this is enough.
 func (f *finder) find(ctx context.Context, of served, show func(ours []key.Object) (more bool)) error {
-	self := f.self()
+	self := f.engine.self()
 	query := url.Values{"labelSelector": {locationLabel + "=" + string(self)}}
 	_, err := f.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
 		var ours []key.Object

@@ -50,7 +50,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 		o.message = clip("it is not recreated for what its admission changes: " + o.message)
 		return o
 	}
-	use, err := r.useOf(ctx, t.id, t.view.failures)
+	use, err := r.useOf(ctx, t)
 	if err != nil {
 		return r.refused(t, err)
 	}
@@ -89,7 +89,7 @@ func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.target.tryCreate(ctx, t.view.at, t.id, r.self().manager(), body)
+	err = r.target.tryCreate(ctx, t.view.at, t.id, t.view.as.manager(), body)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

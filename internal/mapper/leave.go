@@ -81,7 +81,7 @@ func (r *reconciler) aggregates(ctx context.Context, t *turn) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool {
-		return f.Manager == r.self().manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
+		return f.Manager == t.view.as.manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
 	}), nil
 }
 

@@ -32,12 +32,12 @@ var markNames = map[string][]string{
 func (r *reconciler) letGo(ctx context.Context, t *turn, d decision) (outcome, error) {
 	m, err := r.target.get(ctx, t.view.at, t.id)
 	if err == nil && m.UID != d.uid {
-		if _, ours := m.provesOurs(r.self(), t.view.kind); !ours {
+		if _, ours := m.provesOurs(t.view.as, t.view.kind); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		}
 	}
 	if err == nil {
-		m, err = r.target.letGo(ctx, t.view.at, t.id, r.self(), m)
+		m, err = r.target.letGo(ctx, t.view.at, t.id, t.view.as, m)
 	}
 	switch {
 	case missingObject(err, t.id), missingNamespace(err, t.id):
@@ -89,11 +89,12 @@ func (t *target) letGo(ctx context.Context, p place, id key.Identity, l identity
 	return t.merge(ctx, "let go", p, id, l, body)
 }
 
-// othersFields are the managed fields without what the location has applied.
+// othersFields are the managed fields without what the location has applied, also as it
+// was before it was made again.
 func othersFields(all []managedFields, l identity) []managedFields {
 	var others []managedFields
 	for _, f := range all {
-		if f.Manager != l.manager() && !f.appliedBy(releasedManager) {
+		if f.Manager != l.manager() && !l.former(f.Manager) && !f.appliedBy(releasedManager) {
 			others = append(others, f)
 		}
 	}

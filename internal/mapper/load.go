@@ -12,11 +12,8 @@ import (
 // load makes the engine know what the store holds. What can be observed is
 // queued only when its kind has been listed at the target.
 func (a *Agent) load() error {
-	m := a.store.meta.Load()
-	if m.LocationUID != "" {
-		a.identify(m.LocationUID)
-	}
-	a.gate.setHalt(m.halt())
+	a.identify()
+	a.gate.setHalt(a.store.meta.Load().halt())
 	if err := a.store.scan(desiredBucket, a.loadWants); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}

@@ -49,7 +49,8 @@ func (w *world) judge(verb string, before, after *thing) {
 		}
 	case "mark":
 		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
-			return p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
+			former := p.Policy.ReportDrift && before.meta("labels", locationLabel) != string(newIdentity("paris", w.hub.uid))
+			return former || p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
 		}) {
 			wrong("it is not to be marked")
 		}
@@ -86,7 +87,9 @@ func (o *thing) ownedBy(ours bool) string {
 		for p := range paths {
 			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, managerPrefix); {
 			case ourselves && ours:
-				all = append(all, p)
+				if !isMark(p) { // which the next apply owns
+					all = append(all, p)
+				}
 			case !ourselves && !ours:
 				all = append(all, m.manager+" "+m.operation+" "+p)
 			}

@@ -202,7 +202,7 @@ func TestWithin(t *testing.T) {
 			case 2:
 				e.touch([]touched{{object: o}})
 			case 3:
-				e.synced(id.Resource, map[string]struct{}{}, 1)
+				e.synced("", id.Resource, map[string]struct{}{}, 1)
 			default:
 				if it == nil {
 					break

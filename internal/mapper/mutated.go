@@ -112,7 +112,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered)
 	if o.record.Source.Policy.CreateOnly {
 		return o
 	}
-	fields, err := answer.differences(string(sent), r.self())
+	fields, err := answer.differences(string(sent), t.view.as)
 	if err != nil {
 		r.log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
 		return o

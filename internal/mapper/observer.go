@@ -38,7 +38,6 @@ type observers struct {
 	store   *store
 	target  *target
 	log     *slog.Logger
-	self    func() identity
 	trouble func(error)
 	// served is called when a kind turned out to be served, or not any more.
 	served func()
@@ -119,18 +118,16 @@ func (o *observers) run(ctx context.Context) {
 }
 
 func (o *observers) sync(ctx context.Context) {
-	if o.self() == "" {
+	self := o.engine.self()
+	if self == "" {
 		return // nothing can have our marks yet
 	}
 	uses, missed := o.engine.uses(), o.takeMissed()
 	for r, w := range o.running {
 		_, again := missed[r]
-		if u, ok := uses[r]; !ok || again || u != w.use || w.as != o.self() {
+		if u, ok := uses[r]; !ok || again || u != w.use || w.as != self {
 			w.stop()
 			delete(o.running, r)
-			if w.as != o.self() {
-				o.engine.unsee(&r)
-			}
 		}
 	}
 	for r, u := range uses {
@@ -138,7 +135,7 @@ func (o *observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{observers: o, use: u, as: o.self(), cancel: cancel, done: make(chan struct{})}
+		w := &observer{observers: o, use: u, as: self, cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -240,7 +237,7 @@ func expired(err error) bool {
 
 // selector finds what has our label.
 func (w *observer) selector() url.Values {
-	return url.Values{"labelSelector": {locationLabel + "=" + string(w.self())}}
+	return url.Values{"labelSelector": {locationLabel + "=" + string(w.as)}}
 }
 
 // list reads all objects with our label and returns the list's revision.
@@ -256,7 +253,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 		return true, w.show(ctx, seen, p.Items)
 	})
 	if err == nil {
-		w.engine.synced(w.Resource, shown, listRevision(revision))
+		w.engine.synced(w.as, w.Resource, shown, listRevision(revision))
 	}
 	return revision, err
 }
@@ -354,12 +351,12 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 // sight is what an observation means.
 func (w *observer) sight(o *observation, gone bool) sighting {
 	m := &o.Metadata
-	space, ours := m.provesOurs(w.self(), w.kind)
+	space, ours := m.provesOurs(w.as, w.kind)
 	s := sighting{
 		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
 		ours:   ours, gone: gone,
 		seen: observed{
-			uid: m.UID, revision: m.revision(), fields: m.fields(w.self()), terminating: m.DeletionTimestamp != "",
+			uid: m.UID, revision: m.revision(), fields: m.fields(w.as), terminating: m.DeletionTimestamp != "",
 			released: m.released(), log: m.log(),
 		},
 	}
@@ -374,7 +371,7 @@ func (w *observer) sight(o *observation, gone bool) sighting {
 
 // show gives sightings to the engine, and statuses that are asked for to the store.
 func (w *observer) show(ctx context.Context, seen []sighting, objects []observation) error {
-	changed := w.engine.observe(seen)
+	changed := w.engine.observe(w.as, seen)
 	if len(changed) == 0 {
 		return nil
 	}

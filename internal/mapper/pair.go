@@ -163,9 +163,9 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 		if err != nil {
 			return outcome{}, err
 		}
-		fields, version = m.fields(r.self()), m.ResourceVersion
+		fields, version = m.fields(t.view.as), m.ResourceVersion
 	}
-	m, err := r.target.putPair(ctx, t.view.at, t.id, r.self(), d.uid, version, t.log())
+	m, err := r.target.putPair(ctx, t.view.at, t.id, t.view.as, d.uid, version, t.log())
 	if missingObject(err, t.id) {
 		return outcome{}, errLook
 	}
@@ -173,12 +173,12 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 		return outcome{}, err
 	}
 	rec := *t.record
-	rec.Source.Log = t.log()
+	rec.As, rec.Source.Log = t.view.as, t.log()
 	if fields == rec.Fields { // or else it has drifted, and still has
-		rec.Fields = m.fields(r.self())
+		rec.Fields = m.fields(t.view.as)
 	}
 	return outcome{
-		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(r.self()),
+		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(t.view.as),
 	}, nil
 }
 

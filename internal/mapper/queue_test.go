@@ -153,7 +153,7 @@ func TestSeenMeanwhile(t *testing.T) {
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.observe([]sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 7}}})
+	e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 7}}})
 	e.finish(it, result{wanted: true, seen: &observed{presence: absent}})
 	if it.seen.presence != present || it.seen.uid != "u" {
 		t.Errorf("it is seen as %+v", it.seen)
@@ -167,8 +167,8 @@ func TestAnotherOfOurs(t *testing.T) {
 	e.kindsChanged = func() {}
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
 	e.touch([]touched{{object: o}})
-	e.synced(o.Resource, map[string]struct{}{}, 6)
-	e.observe([]sighting{{object: o, ours: true, seen: observed{uid: "another", revision: 7}}})
+	e.synced("", o.Resource, map[string]struct{}{}, 6)
+	e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "another", revision: 7}}})
 	it, ok := e.next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")

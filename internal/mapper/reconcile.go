@@ -40,7 +40,6 @@ type reconciler struct {
 	engine  *engine
 	target  *target
 	log     *slog.Logger
-	self    func() identity
 	trouble func(error)
 	changed func() // there are reports to send
 	// proven says that the desired content is known to be what the hub has.
@@ -115,11 +114,11 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	}
 	o := r.act(ctx, t)
 	if o.seen != nil && o.seen.presence == present {
-		r.engine.saw(it, *o.seen)
+		r.engine.saw(it, t.view.as, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
 	res := result{
-		seen: o.seen, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
+		seen: o.seen, as: t.view.as, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
 		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof, judged: t.judged,
 		leaving: t.leaves(o), held: o.held, hurried: o.hurried, space: t.object().Space,
 	}
@@ -161,7 +160,7 @@ func completes(reports map[string]*wire.Report) bool {
 // the rest is found again by and by.
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
-		seen: o.seen, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
+		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
 		retry: max(o.retry, backoff(t.view.failures, storeRetry, maxRetry)),
 	})
 }
@@ -234,6 +233,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		guarded: t.guarded, settled: t.settled, pods: ownsPods(t.id.Resource), overdue: t.view.overdue && ownsPods(t.id.Resource),
 	}
 	if t.record != nil {
+		f.former = t.record.As != "" && t.record.As != t.view.as
 		f.again = r.insists.wait(t.record.Mutated, t.id.String(), time.Now())
 	}
 	f.completed, f.reported = t.ended()
@@ -261,6 +261,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 			if f.seen, err = r.look(ctx, t); err != nil {
 				return r.refused(t, err)
 			}
+			f.looked = true
 		case missingNamespace(err, t.id):
 			r.forgetNamespace(t.id.Namespace)
 		case d.again && immutable(err):

@@ -113,7 +113,7 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m obj
 		if err != nil || !changed {
 			return x, m, err
 		}
-		after, err := r.target.setManagedFields(ctx, t.view.at, t.id, r.self(), m, entries)
+		after, err := r.target.setManagedFields(ctx, t.view.at, t.id, t.view.as, m, entries)
 		if err == nil {
 			return x, after, nil
 		}
@@ -133,7 +133,7 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m obj
 func (r *reconciler) lease(ctx context.Context, t *turn, object []byte, m *objectMeta) (*lease, error) {
 	var told answers
 	for {
-		x, err := newLease(t.want().object().Policy.Release, object, m, r.self(), told)
+		x, err := newLease(t.want().object().Policy.Release, object, m, t.view.as, told)
 		switch {
 		case errors.Is(err, errWhole) && told.whole == nil:
 			told.whole, err = r.ask(ctx, t, m.UID)
@@ -175,14 +175,14 @@ func (r *reconciler) ask(ctx context.Context, t *turn, uid string) (*fieldpath.S
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.target.tryApply(ctx, t.view.at, t.id, r.self().manager(), body)
+	m, err := r.target.tryApply(ctx, t.view.at, t.id, t.view.as.manager(), body)
 	if apierrors.IsInvalid(err) && !preconditionFailed(err) { // it says nothing of what would be applied
 		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", errCannotRelease, statusOf(err).Message)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m.fieldSet(r.self())
+	return m.fieldSet(t.view.as)
 }
 
 // setManagedFields replaces the managed fields of the object that m was read from,

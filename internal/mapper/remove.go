@@ -23,7 +23,7 @@ const wayOut = "; it goes when that is gone, or with it when it has the annotati
 // remove deletes the object that has the UID, unless others still use it.
 func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, error) {
 	o := outcome{record: t.record}
-	use, err := r.useOf(ctx, t.id, t.view.failures)
+	use, err := r.useOf(ctx, t)
 	if err != nil {
 		return o, err
 	}

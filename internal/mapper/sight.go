@@ -17,12 +17,42 @@ type sighting struct {
 	ended  string // how it ran to its end; empty: it did not
 }
 
-// observe takes note of objects at the target and queues what differs from what
-// was known. It returns the indices of those whose status is asked for and has
-// changed.
-func (e *engine) observe(all []sighting) []int {
+// self is who the location is to the target; empty until that is known.
+func (e *engine) self() identity {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.as
+}
+
+// identify says who the location is to the target. If it was another, nothing is known
+// of what is there until it is listed anew: lists, watches and turns that are under way
+// go by the marks of the former one, and what they come to see does not count any more.
+// It returns whether that is news.
+func (e *engine) identify(as identity) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.as == as {
+		return false
+	}
+	e.as = as
+	for _, k := range e.kinds {
+		k.sight = unseen
+	}
+	for _, it := range e.items {
+		e.sees(it, observed{})
+	}
+	return true
+}
+
+// observe takes note of objects at the target, as the location that saw them, and
+// queues what differs from what was known. It returns the indices of those whose status
+// is asked for and has changed.
+func (e *engine) observe(as identity, all []sighting) []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if as != e.as {
+		return nil
+	}
 	var statuses []int
 	for i := range all {
 		s := &all[i]
@@ -76,24 +106,18 @@ func (e *engine) notice(it *item, s *sighting) bool {
 	return before != now
 }
 
-// unsee makes all wait for a new list, or only those of a resource: what was observed
-// goes by the marks of the location as it was before.
-func (e *engine) unsee(only *key.Resource) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for r, k := range e.kinds {
-		if only == nil || *only == r {
-			k.sight = unseen
-		}
-	}
-}
-
 // saw takes note of what an answer to a request of our own showed, at once: the
 // watch, which shows it too, then has nothing new, and no second turn is needed.
-func (e *engine) saw(it *item, seen observed) {
+func (e *engine) saw(it *item, as identity, seen observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if seen.revision >= it.seen.revision {
+	e.answered(it, as, seen)
+}
+
+// answered takes note of what an answer showed, unless something newer was seen, or it
+// was given to the location as it was before.
+func (e *engine) answered(it *item, as identity, seen observed) {
+	if as == e.as && seen.revision >= it.seen.revision {
 		e.sees(it, seen)
 	}
 }
@@ -114,11 +138,11 @@ func (e *engine) sees(it *item, now observed) {
 
 // synced takes note that a list of a kind is complete: what it did not show, and
 // was not changed since, is absent. It queues all items of the kind.
-func (e *engine) synced(r key.Resource, shown map[string]struct{}, revision uint64) {
+func (e *engine) synced(as identity, r key.Resource, shown map[string]struct{}, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]
-	if !ok {
+	if !ok || as != e.as {
 		return
 	}
 	k.sight = absent

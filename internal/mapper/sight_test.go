@@ -13,10 +13,10 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 	e.kindsChanged = func() {}
 	o := objectOf("s", "core/configmaps/n", 0)
 	e.touch([]touched{{object: o, want: putWant("1", "a")}})
-	if e.observe([]sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 1}}}); e.queue.count != 1 {
+	if e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 1}}}); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
-	e.synced(o.Resource, nil, 2)
+	e.synced("", o.Resource, nil, 2)
 	for _, c := range []struct {
 		name  string
 		shown observed
@@ -31,8 +31,8 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 		it, _ := e.next(t.Context())
 		ours := observed{presence: present, uid: "u", revision: 5, fields: 7}
 		it.seen = observed{presence: absent}
-		e.saw(it, ours)
-		e.observe([]sighting{{object: o, ours: true, seen: c.shown}})
+		e.saw(it, "", ours)
+		e.observe("", []sighting{{object: o, ours: true, seen: c.shown}})
 		e.finish(it, result{wanted: true, state: wire.Applied, seen: &ours})
 		if again := e.queue.count > 0; again != c.again {
 			t.Errorf("%s: queued again: %t", c.name, again)
@@ -43,4 +43,49 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 		}
 	}
 	e.stop()
+}
+
+// TestAnotherIdentity shows that nothing counts that the location came to see as what it
+// was before it was made again: not what was known, and not what lists, watches and turns
+// show that were under way, before the new list or after it.
+func TestAnotherIdentity(t *testing.T) {
+	const former, now = identity("edge.11111111"), identity("edge.22222222")
+	for _, late := range []bool{false, true} {
+		e := newEngine()
+		e.kindsChanged = func() {}
+		e.identify(former)
+		o := objectOf("s", "core/configmaps/n", 0)
+		e.touch([]touched{{object: o, want: putWant("1", "a")}})
+		shown := []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 5, fields: 7}}}
+		e.observe(former, shown)
+		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
+		it, _ := e.next(t.Context())
+		answer := observed{presence: present, uid: "u", revision: 50, fields: 7}
+		finish := func() {
+			e.saw(it, former, answer)
+			e.finish(it, result{wanted: true, state: wire.Applied, as: former, seen: &answer})
+		}
+		if e.identify(former) || !e.identify(now) {
+			t.Fatal("which identity is news")
+		}
+		if v := e.view(it); v.as != now || v.seen != (observed{}) {
+			t.Errorf("what was known is %+v", v.seen)
+		}
+		if !late {
+			finish()
+		}
+		e.observe(former, shown)
+		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
+		if v := e.view(it); v.seen.presence != unseen {
+			t.Errorf("a list of the former location counts: %+v", v.seen)
+		}
+		e.synced(now, o.Resource, nil, 40)
+		if late {
+			finish()
+		}
+		if v := e.view(it); v.seen.presence != absent || e.queue.count != 1 {
+			t.Errorf("the answer counts: %+v, and %d are queued", v.seen, e.queue.count)
+		}
+		e.stop()
+	}
 }

@@ -61,8 +61,8 @@ func containers(id key.Identity) (in []string) {
 }
 
 // useOf finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
-// looks is how often that was done in vain.
-func (r *reconciler) useOf(ctx context.Context, id key.Identity, looks uint8) (usage, error) {
+func (r *reconciler) useOf(ctx context.Context, t *turn) (usage, error) {
+	id, looks := t.id, t.view.failures
 	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
 		return usage{}, nil
 	}
@@ -80,7 +80,7 @@ func (r *reconciler) useOf(ctx context.Context, id key.Identity, looks uint8) (u
 	if by != "" || err != nil {
 		return usage{by: by}, err
 	}
-	s := &search{reconciler: r, inside: map[string]bool{}}
+	s := &search{reconciler: r, as: t.view.as, inside: map[string]bool{}}
 	if id.Resource == key.Namespaces {
 		s.namespace = id.Name
 	}
@@ -161,6 +161,7 @@ func elementsOf(v any) []any {
 // search looks for what is in a container and not ours.
 type search struct {
 	*reconciler
+	as        identity
 	namespace string // empty: all
 	ours      bool   // something is, and was not known
 	// inside are the UIDs of what was found, and owned what of it has a controller.
@@ -194,21 +195,21 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 			case inEveryNamespace(k.Resource, m):
 			default:
 				var proven bool
-				if o.Space, proven = m.provesOurs(s.self(), k.kind); !proven || !m.written(s.self()) {
+				if o.Space, proven = m.provesOurs(s.as, k.kind); !proven || !m.written(s.as) {
 					by = "there is " + o.Identity.String()
 					return false, nil
 				}
 				s.inside[m.UID] = true
-				if m.writtenAs(s.self(), k.Resource) { // or else it is one of another group
+				if m.writtenAs(s.as, k.Resource) { // or else it is one of another group
 					ours = append(ours, o)
-					seen = append(seen, sighting{object: o, ours: true, seen: *m.observed(s.self())})
+					seen = append(seen, sighting{object: o, ours: true, seen: *m.observed(s.as)})
 				}
 			}
 		}
 		if len(ours) > 0 {
 			s.ours = true
 			s.engine.adopt(k, ours)
-			s.engine.observe(seen)
+			s.engine.observe(s.as, seen)
 		}
 		if pages == maxPages && p.Metadata.Continue != "" {
 			by = "there are very many " + k.String()

@@ -116,6 +116,9 @@ type record struct {
 	Source source    `json:"source"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
+	// As is who the location was to the target when it wrote the object's marks; empty:
+	// an older agent did.
+	As identity `json:"as,omitempty"`
 	// Generation is that of the object at the target after the last apply.
 	Generation int64 `json:"generation,omitempty"`
 	// Fields is the hash of our managed fields after the last apply.
