@@ -11,6 +11,7 @@ tool (
 )
 
 require (
+	golang.org/x/tools v0.51.0
 	k8s.io/apiextensions-apiserver v0.37.0
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -244,7 +245,6 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/telemetry v0.0.0-20260924152758-ed294f943157 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/tools v0.51.0 // indirect
 	golang.org/x/vuln v1.8.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688 // indirect
