@@ -33,11 +33,11 @@ const (
 // serveAgentStatus takes what an agent says of itself.
 func (h *Hub) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
 	name := "location " + string(l)
-	if err := h.reported.statuses.begin(name); err != nil {
+	if err := h.reported.statuses.Begin(name); err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	h.reported.statuses.count(name, 1)
+	h.reported.statuses.Count(name, 1)
 	var status wire.AgentStatus
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
 		h.refuse(w, r, badRequest("status: %v", err))

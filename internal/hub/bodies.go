@@ -7,12 +7,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 )
 
 const (
-	// smallBody is what every request may send without asking.
-	smallBody = 256 << 10
 	// largeBodies is how many requests may send more at once: what is made of a body
 	// takes several times its size.
 	largeBodies = 16
@@ -29,88 +28,39 @@ const (
 	statusRate, statusBurst = 5, 100
 )
 
-// limited bounds the memory that the bodies of requests take: a large one needs a turn,
-// which is held until the request ends, and is refused if there is none.
-type limited struct {
-	body  io.ReadCloser
-	enter func() (leave func(), err error)
-	read  int
-	leave func()
-}
-
-// Read reads on, with a turn if the body is large.
-func (l *limited) Read(p []byte) (int, error) {
-	if l.read >= smallBody && l.leave == nil {
-		leave, err := l.enter()
-		if err != nil {
-			return 0, err
-		}
-		l.leave = leave
-	}
-	if l.leave == nil {
-		p = p[:min(len(p), smallBody-l.read)]
-	}
-	n, err := l.body.Read(p)
-	l.read += n
-	return n, err
-}
-
-// Close ends the body.
-func (l *limited) Close() error { return l.body.Close() }
-
-// limitBody has the body of a request take a turn when it is large; done must be called
-// when nothing is left of it.
-func (h *Hub) limitBody(r *http.Request, flow string) (done func()) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return func() {}
-	}
-	body := &limited{body: r.Body, enter: func() (func(), error) { return h.bodies.try(flow) }}
-	r.Body = body
-	return func() {
-		if body.leave != nil {
-			body.leave()
-		}
-	}
-}
-
-// newReportTurns makes the turns of requests with reports.
-func newReportTurns(limit int) *turns {
-	t := newTurns(limit)
-	t.config.Share = reportBodies
-	return t
-}
-
 // reportLimits bound what one location reports.
 type reportLimits struct {
-	turns                     *turns
-	bytes, requests, statuses *rates
+	turns                     *fair.Queue
+	bytes, requests, statuses *fair.Rates
 }
 
 func newReportLimits(limit int) reportLimits {
+	turns := fair.Defaults(limit)
+	turns.Share = reportBodies
 	return reportLimits{
-		turns: newReportTurns(limit), bytes: newRates(reportRate, reportBurst), requests: newRates(reportRequests, reportRequestBurst),
-		statuses: newRates(statusRate, statusBurst),
+		turns: fair.NewQueue(turns), bytes: fair.NewRates(reportRate, reportBurst), requests: fair.NewRates(reportRequests, reportRequestBurst),
+		statuses: fair.NewRates(statusRate, statusBurst),
 	}
 }
 
 // limitReports serves a request with reports within what one location may report.
 func (h *Hub) limitReports(w http.ResponseWriter, r *http.Request, l key.Location) {
 	name := "location " + string(l)
-	for _, rates := range []*rates{h.reported.requests, h.reported.bytes} {
-		if err := rates.begin(name); err != nil {
+	for _, rates := range []*fair.Rates{h.reported.requests, h.reported.bytes} {
+		if err := rates.Begin(name); err != nil {
 			h.refuse(w, r, err)
 			return
 		}
 	}
-	h.reported.requests.count(name, 1)
-	leave, err := h.reported.turns.try(name)
+	h.reported.requests.Count(name, 1)
+	leave, err := h.reported.turns.Try(name)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	defer leave()
 	counted := &countedBody{ReadCloser: r.Body}
-	defer func() { h.reported.bytes.count(name, counted.read) }()
+	defer func() { h.reported.bytes.Count(name, counted.read) }()
 	r.Body = counted
 	h.serveReports(w, r, l)
 }

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -160,7 +161,7 @@ func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 // startInTurn serves a watch, which holds its turn until it says that it has
 // begun, and no longer than any other request.
 func (h *Hub) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	leave, err := h.reads.enter(r.Context(), flow.String())
+	leave, err := h.reads.Enter(r.Context(), flow.String())
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -179,14 +180,14 @@ func (h *Hub) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Reques
 
 // inTurn serves a request when it is the turn of its flow. A client that is slow
 // to send or to read is not waited for without end, since it would hold the turn.
-func (h *Hub) inTurn(class *turns, flow route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	leave, err := class.enter(r.Context(), flow.String())
+func (h *Hub) inTurn(class *fair.Queue, flow route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	leave, err := class.Enter(r.Context(), flow.String())
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	defer leave()
-	defer h.limitBody(r, flow.String())()
+	defer h.bodies.Limit(r, flow.String())()
 	control, deadline := http.NewResponseController(w), time.Now().Add(requestTimeout)
 	// What has no deadlines, as in tests, goes without.
 	_ = control.SetReadDeadline(deadline)

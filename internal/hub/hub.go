@@ -17,6 +17,7 @@ import (
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/placement"
@@ -71,14 +72,14 @@ type Hub struct {
 	requestInfo *request.RequestInfoFactory
 	// reads, writes and agents bound what is worked on at once, and share it
 	// between spaces and locations.
-	reads, writes, agents *turns
+	reads, writes, agents *fair.Queue
 	// bodies bounds how many requests send large bodies at once, reported what locations
 	// report, and spaceWrites what is written into spaces.
-	bodies      *turns
+	bodies      fair.Bodies
 	reported    reportLimits
-	spaceWrites *rates
+	spaceWrites *fair.Rates
 	// walkers has one walk of each location served at a time.
-	walkers *turns
+	walkers *fair.Queue
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
@@ -174,7 +175,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
 	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: h.codecs, Logger: h.config.Logger, Now: h.config.Now})
-	h.spaceWrites = newRates(spaceRate, spaceBurst)
+	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
 		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
@@ -198,10 +199,10 @@ func (h *Hub) connectParts() (err error) {
 	}
 	h.dirty = newDirtyLocations()
 	h.walks = newWalkIndexes(walkBytes)
-	h.walkers = &turns{config: turnsConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: requestTimeout}, flows: map[string]*flow{}}
-	h.reads, h.writes = newTurns(h.config.MaxReads), newTurns(h.config.MaxWrites)
-	h.agents = newTurns(h.config.MaxReads)
-	h.bodies, h.reported = newTurns(largeBodies), newReportLimits(h.config.MaxReads)
+	h.walkers = fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: requestTimeout})
+	h.reads, h.writes = fair.NewQueue(fair.Defaults(h.config.MaxReads)), fair.NewQueue(fair.Defaults(h.config.MaxWrites))
+	h.agents = fair.NewQueue(fair.Defaults(h.config.MaxReads))
+	h.bodies, h.reported = fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}, newReportLimits(h.config.MaxReads)
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
 	h.metrics = h.newMetrics()

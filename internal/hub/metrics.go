@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"orrery.dev/orrery/internal/fair"
 )
 
 // newMetrics serves what the hub measures of itself. Series have no labels
@@ -26,18 +28,18 @@ func (h *Hub) newMetrics() http.Handler {
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
 	h.registerLog(registry)
-	for class, t := range map[string]*turns{"read": h.reads, "write": h.writes, "agent": h.agents, "report": h.reported.turns, "large": h.bodies} {
+	for class, t := range map[string]*fair.Queue{"read": h.reads, "write": h.writes, "agent": h.agents, "report": h.reported.turns, "large": h.bodies.Queue} {
 		labels := prometheus.Labels{"class": class}
 		registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "orrery_requests_working", Help: "Requests being worked on.", ConstLabels: labels,
-			}, func() float64 { working, _, _ := t.load(); return float64(working) }),
+			}, func() float64 { working, _, _ := t.Load(); return float64(working) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "orrery_requests_waiting", Help: "Requests that wait for their turn.", ConstLabels: labels,
-			}, func() float64 { _, waiting, _ := t.load(); return float64(waiting) }),
+			}, func() float64 { _, waiting, _ := t.Load(); return float64(waiting) }),
 			prometheus.NewCounterFunc(prometheus.CounterOpts{
 				Name: "orrery_requests_refused_total", Help: "Requests that waited too long for their turn, or behind too many.", ConstLabels: labels,
-			}, func() float64 { _, _, refused := t.load(); return float64(refused) }),
+			}, func() float64 { _, _, refused := t.Load(); return float64(refused) }),
 		)
 	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})

@@ -32,12 +32,12 @@ func (h *Hub) registerLog(registry *prometheus.Registry) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_rate_refused_total", Help: "Requests of who wrote, or reported, more than the hub takes of one.",
 			ConstLabels: prometheus.Labels{"of": "space"},
-		}, func() float64 { return float64(h.spaceWrites.refusals()) }),
+		}, func() float64 { return float64(h.spaceWrites.Refusals()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_rate_refused_total", Help: "Requests of who wrote, or reported, more than the hub takes of one.",
 			ConstLabels: prometheus.Labels{"of": "location"},
 		}, func() float64 {
-			return float64(h.reported.bytes.refusals() + h.reported.requests.refusals() + h.reported.statuses.refusals())
+			return float64(h.reported.bytes.Refusals() + h.reported.requests.Refusals() + h.reported.statuses.Refusals())
 		}),
 	)
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
 )
@@ -61,7 +62,7 @@ func noRoom(err error) bool {
 // room asks for room in the log for what is written into spaces.
 type room struct {
 	log   *store.Log
-	rates *rates
+	rates *fair.Rates
 }
 
 var _ space.Room = room{}
@@ -69,7 +70,7 @@ var _ space.Room = room{}
 // Admit waits until a write may be made.
 func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error, err error) {
 	if w.ByUser && !w.Ends {
-		if err := r.rates.wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
+		if err := r.rates.Wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
 			return nil, err
 		}
 	}

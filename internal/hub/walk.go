@@ -54,7 +54,7 @@ func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 // serveWalkInTurn answers one page of a walk of an agent. It has no deadline as a
 // whole: the answer waits for those of others.
 func (h *Hub) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
-	leave, err := h.walkers.enter(r.Context(), fmt.Sprint(of))
+	leave, err := h.walkers.Enter(r.Context(), fmt.Sprint(of))
 	if err != nil {
 		h.refuse(w, r, err)
 		return

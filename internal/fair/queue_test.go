@@ -1,4 +1,4 @@
-package hub
+package fair
 
 import (
 	"context"
@@ -24,9 +24,9 @@ type work struct {
 
 func newWork() *work { return &work{done: map[string]int{}, errors: map[string]int{}} }
 
-func (w *work) start(t *turns, name string, d time.Duration) {
+func (w *work) start(t *Queue, name string, d time.Duration) {
 	w.all.Go(func() {
-		leave, err := t.enter(context.Background(), name)
+		leave, err := t.Enter(context.Background(), name)
 		if err == nil {
 			<-time.After(d)
 			leave()
@@ -46,19 +46,19 @@ func (w *work) start(t *turns, name string, d time.Duration) {
 // were alone, and both get an equal part when both want all they can get.
 func TestTurnsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(4)
+		q := NewQueue(Defaults(4))
 		w := newWork()
 		for range 15 {
-			w.start(turns, "greedy", time.Second)
+			w.start(q, "greedy", time.Second)
 		}
 		synctest.Wait()
-		if working, waiting, _ := turns.load(); working != 3 || waiting != 12 {
+		if working, waiting, _ := q.Load(); working != 3 || waiting != 12 {
 			t.Errorf("%d work and %d wait, want 3 of 4 turns taken by one flow and 12 waiting", working, waiting)
 		}
 		began := time.Now()
-		w.start(turns, "modest", time.Second)
+		w.start(q, "modest", time.Second)
 		synctest.Wait()
-		if working, _, _ := turns.load(); working != 4 {
+		if working, _, _ := q.Load(); working != 4 {
 			t.Errorf("%d work, want the modest flow to work at once", working)
 		}
 		w.all.Wait()
@@ -68,13 +68,13 @@ func TestTurnsAreShared(t *testing.T) {
 
 		// All turns are taken, so that both wait whoever comes first.
 		for range 3 {
-			w.start(turns, "before", time.Second)
+			w.start(q, "before", time.Second)
 		}
-		w.start(turns, "beside", time.Second)
+		w.start(q, "beside", time.Second)
 		synctest.Wait()
 		for range 12 {
-			w.start(turns, "x", time.Second)
-			w.start(turns, "y", time.Second)
+			w.start(q, "x", time.Second)
+			w.start(q, "y", time.Second)
 		}
 		<-time.After(3500 * time.Millisecond)
 		synctest.Wait()
@@ -85,8 +85,8 @@ func TestTurnsAreShared(t *testing.T) {
 			t.Errorf("after two rounds x has %d and y %d, want 4 each", x, y)
 		}
 		w.all.Wait()
-		if len(turns.flows) != 0 || len(turns.ring) != 0 {
-			t.Errorf("left behind: %d flows, a ring of %d", len(turns.flows), len(turns.ring))
+		if len(q.flows) != 0 || len(q.ring) != 0 {
+			t.Errorf("left behind: %d flows, a ring of %d", len(q.flows), len(q.ring))
 		}
 	})
 }
@@ -94,12 +94,12 @@ func TestTurnsAreShared(t *testing.T) {
 // Many flows wait: each has its turn before any has its second.
 func TestTurnsGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
+		q := NewQueue(Defaults(1))
 		w := newWork()
 		const flows = 4
 		for range 3 {
 			for i := range flows {
-				w.start(turns, fmt.Sprint(i), time.Second)
+				w.start(q, fmt.Sprint(i), time.Second)
 			}
 			synctest.Wait()
 		}
@@ -117,13 +117,13 @@ func TestTurnsGoRound(t *testing.T) {
 // leaves nothing behind.
 func TestTurnsRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
+		q := NewQueue(Defaults(1))
 		w := newWork()
 		const long = time.Minute
-		w.start(turns, "slow", long)
+		w.start(q, "slow", long)
 		synctest.Wait()
-		for range turns.config.Queue + 2 {
-			w.start(turns, "slow", 0)
+		for range q.config.Queue + 2 {
+			w.start(q, "slow", 0)
 		}
 		synctest.Wait()
 		if w.errors["slow"] != 2 {
@@ -132,7 +132,7 @@ func TestTurnsRefuse(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() {
-			_, err := turns.enter(ctx, "gone")
+			_, err := q.Enter(ctx, "gone")
 			gone <- err
 		}()
 		synctest.Wait()
@@ -140,13 +140,13 @@ func TestTurnsRefuse(t *testing.T) {
 		if err := <-gone; !errors.Is(err, context.Canceled) {
 			t.Errorf("who went away got %v", err)
 		}
-		<-time.After(turns.config.Patience + time.Millisecond)
+		<-time.After(q.config.Patience + time.Millisecond)
 		synctest.Wait()
-		if w.errors["slow"] != turns.config.Queue+2 {
-			t.Errorf("%d were refused, want all that wait longer than %s", w.errors["slow"], turns.config.Patience)
+		if w.errors["slow"] != q.config.Queue+2 {
+			t.Errorf("%d were refused, want all that wait longer than %s", w.errors["slow"], q.config.Patience)
 		}
 		w.all.Wait()
-		if _, waiting, _ := turns.load(); waiting != 0 {
+		if _, waiting, _ := q.Load(); waiting != 0 {
 			t.Errorf("%d still wait", waiting)
 		}
 	})

@@ -1,4 +1,9 @@
-package hub
+// Package fair shares what the hub can do at once, or in a second, between many who
+// ask for it, such as spaces and locations: whoever asks without pause waits for their
+// own, and not for others.
+//
+// It must never know what is done.
+package fair
 
 import (
 	"context"
@@ -10,12 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// turns lets a bounded number of requests be worked on at once, and shares them
+// Queue lets a bounded number of requests be worked on at once, and shares them
 // between flows, such as spaces: whoever asks without pause waits for turns of
 // their own, and a flow that asks now and then gets the next one that is free.
 // It is safe for concurrent use.
-type turns struct {
-	config turnsConfig
+type Queue struct {
+	config QueueConfig
 
 	mu      sync.Mutex
 	working int
@@ -26,8 +31,8 @@ type turns struct {
 	ring []*flow
 }
 
-// turnsConfig sizes turns.
-type turnsConfig struct {
+// QueueConfig sizes a Queue.
+type QueueConfig struct {
 	// Limit is how many requests are worked on at once.
 	Limit int
 	// Share is how many of them may be of one flow, so that another one need not
@@ -46,21 +51,23 @@ type flow struct {
 	waiting []chan struct{}
 }
 
-// newTurns makes turns for a number of requests at once.
-func newTurns(limit int) *turns {
+// Defaults are for a number of requests at once, of which one flow may have three quarters.
+func Defaults(limit int) QueueConfig {
 	const (
 		patience = 15 * time.Second
 		queue    = 4 // times what may be worked on
 	)
-	return &turns{
-		config: turnsConfig{Limit: limit, Share: max(1, limit*3/4), Queue: queue * limit, Patience: patience},
-		flows:  map[string]*flow{},
-	}
+	return QueueConfig{Limit: limit, Share: max(1, limit*3/4), Queue: queue * limit, Patience: patience}
 }
 
-// enter waits for a turn of a flow; leave gives it back. The error tells the
+// NewQueue makes a Queue.
+func NewQueue(config QueueConfig) *Queue {
+	return &Queue{config: config, flows: map[string]*flow{}}
+}
+
+// Enter waits for a turn of a flow; leave gives it back. The error tells the
 // client to come again later, or is the context's.
-func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
+func (t *Queue) Enter(ctx context.Context, name string) (leave func(), err error) {
 	f, granted, err := t.ask(name)
 	if err != nil {
 		return nil, err
@@ -87,9 +94,9 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	return leave, nil // the turn came at the same moment
 }
 
-// try is enter for who can't wait, as what has begun to be sent: while a body is not
+// Try is Enter for who can't wait, as what has begun to be sent: while a body is not
 // read, nothing of others gets through its connection.
-func (t *turns) try(name string) (leave func(), err error) {
+func (t *Queue) Try(name string) (leave func(), err error) {
 	f, granted, err := t.ask(name)
 	if err != nil {
 		return nil, err
@@ -110,7 +117,7 @@ func busy(name string) error {
 
 // ask takes a place in the queue of a flow; the channel is closed when its turn
 // has come.
-func (t *turns) ask(name string) (*flow, chan struct{}, error) {
+func (t *Queue) ask(name string) (*flow, chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.flows[name]
@@ -133,7 +140,7 @@ func (t *turns) ask(name string) (*flow, chan struct{}, error) {
 }
 
 // giveUp takes a request out of the queue; false if its turn has come.
-func (t *turns) giveUp(f *flow, granted chan struct{}) bool {
+func (t *Queue) giveUp(f *flow, granted chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.Index(f.waiting, granted)
@@ -150,7 +157,7 @@ func (t *turns) giveUp(f *flow, granted chan struct{}) bool {
 	return true
 }
 
-func (t *turns) leave(f *flow) {
+func (t *Queue) leave(f *flow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.working--
@@ -160,7 +167,7 @@ func (t *turns) leave(f *flow) {
 }
 
 // grant gives free turns, flow by flow.
-func (t *turns) grant() {
+func (t *Queue) grant() {
 	for t.working < t.config.Limit {
 		i := slices.IndexFunc(t.ring, func(f *flow) bool { return f.working < t.config.Share })
 		if i < 0 {
@@ -179,14 +186,14 @@ func (t *turns) grant() {
 	}
 }
 
-func (t *turns) forget(f *flow) {
+func (t *Queue) forget(f *flow) {
 	if f.working == 0 && len(f.waiting) == 0 {
 		delete(t.flows, f.name)
 	}
 }
 
-// load is what is going on: requests worked on, waiting, and refused so far.
-func (t *turns) load() (working, waiting, refused int) {
+// Load is what is going on: requests worked on, waiting, and refused so far.
+func (t *Queue) Load() (working, waiting, refused int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.working, t.waiting, t.refused

@@ -1,4 +1,4 @@
-package hub
+package fair
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// rates bounds how much each of many, such as spaces, does per second. It keeps
+// Rates bounds how much each of many, such as spaces, does per second. It keeps
 // nothing of those that do less. It is safe for concurrent use.
-type rates struct {
+type Rates struct {
 	limit rate.Limit
 	burst int
 	now   func() time.Time
@@ -26,11 +26,12 @@ type rates struct {
 
 const firstSweep = 128
 
-func newRates(perSecond, burst int) *rates {
-	return &rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
+// NewRates lets each do so much per second, and a burst at once.
+func NewRates(perSecond, burst int) *Rates {
+	return &Rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
 
-func (r *rates) of(name string) *rate.Limiter {
+func (r *Rates) of(name string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.all[name]
@@ -50,9 +51,9 @@ func (r *rates) of(name string) *rate.Limiter {
 	return of
 }
 
-// wait waits until n may be done, and no longer than patience: then the client is told
+// Wait waits until n may be done, and no longer than patience: then the client is told
 // when to come again.
-func (r *rates) wait(ctx context.Context, name string, n int, patience time.Duration) error {
+func (r *Rates) Wait(ctx context.Context, name string, n int, patience time.Duration) error {
 	now := r.now()
 	reserved := r.of(name).ReserveN(now, min(n, r.burst))
 	delay := reserved.DelayFrom(now)
@@ -74,19 +75,20 @@ func (r *rates) wait(ctx context.Context, name string, n int, patience time.Dura
 	}
 }
 
-// begin refuses somebody who has done more than they may; count says what was done.
-func (r *rates) begin(name string) error {
+// Begin refuses somebody who has done more than they may; Count says what was done.
+func (r *Rates) Begin(name string) error {
 	if debt := -r.of(name).TokensAt(r.now()); debt > 0 {
 		return r.tooMuch(name, time.Duration(debt/float64(r.limit)*float64(time.Second)))
 	}
 	return nil
 }
 
-func (r *rates) count(name string, n int) {
+// Count takes note that n were done.
+func (r *Rates) Count(name string, n int) {
 	r.of(name).ReserveN(r.now(), min(n, r.burst))
 }
 
-func (r *rates) tooMuch(name string, delay time.Duration) error {
+func (r *Rates) tooMuch(name string, delay time.Duration) error {
 	r.mu.Lock()
 	r.refused++
 	r.mu.Unlock()
@@ -94,8 +96,8 @@ func (r *rates) tooMuch(name string, delay time.Duration) error {
 		int(math.Ceil(max(delay.Seconds(), 1))))
 }
 
-// refusals is how many were told to come again.
-func (r *rates) refusals() int {
+// Refusals is how many were told to come again.
+func (r *Rates) Refusals() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
