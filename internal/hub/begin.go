@@ -114,7 +114,7 @@ func (h *Hub) lost(restored bool) {
 	h.phase.lose()
 	h.answers.note(errors.New("the table is lost"))
 	if restored {
-		h.lineage.distrust()
+		h.lineage.Distrust()
 	}
 }
 
@@ -212,7 +212,7 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 func (h *Hub) begin(ctx context.Context, losses int) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
-	name, value, err := h.lineage.begin(rand.Text(), h.config.Now())
+	name, value, err := h.lineage.Begin(rand.Text(), h.config.Now())
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (h *Hub) begin(ctx context.Context, losses int) error {
 // leaveTrace writes the hub's marker again if the log would not show how far it
 // reached once history up to a revision is forgotten. A quiet log is not written to.
 func (h *Hub) leaveTrace(ctx context.Context, floor int64) error {
-	marker, hides := h.lineage.hides(floor)
+	marker, hides := h.lineage.Hides(floor)
 	if !hides {
 		return nil
 	}

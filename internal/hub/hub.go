@@ -20,6 +20,7 @@ import (
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
@@ -58,7 +59,7 @@ type Hub struct {
 	table       *table.Table
 	engine      *placement.Engine
 	tally       *tally.Tally
-	lineage     *lineage
+	lineage     *lineage.Lineage
 	registry    *kinds.Registry
 	spaces      *space.Server
 	usage       *space.Usage
@@ -141,7 +142,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
+	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases, h.leftOut = release.New(), newLeftOut(h.changed)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
 	var err error

@@ -24,24 +24,11 @@ func (h *Hub) serveLineage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := h.table.Rev()
 	answer := wire.LineageAnswer{Spans: map[string][]wire.Revisions{}}
-	answer.Marker, answer.Revision = h.lineage.at(now)
+	answer.Marker, answer.Revision = h.lineage.At(now)
 	for _, marker := range ask.Markers {
-		if spans := h.lineage.spans(marker, now); len(spans) > 0 {
+		if spans := h.lineage.Spans(marker, now); len(spans) > 0 {
 			answer.Spans[marker] = spans
 		}
 	}
 	writeJSON(w, answer)
-}
-
-// deliver says in a put, if there is one, at which place in the log it is delivered.
-// hello is the marker that need not be named; empty: it has to be.
-func (l *lineage) deliver(p *wire.Put, rev int64, hello string) {
-	if p == nil {
-		return
-	}
-	marker, rev := l.at(rev)
-	p.Revision = rev
-	if marker != hello {
-		p.Marker = marker
-	}
 }

@@ -90,7 +90,7 @@ var (
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
 	rows, rev := s.hub.table.Members(string(s.content.location))
-	continuous := s.hub.lineage.continuous(marker, after)
+	continuous := s.hub.lineage.Continuous(marker, after)
 	uid, settings, err := s.hub.settings(s.content.location)
 	if err != nil {
 		return errLocationRemoved
@@ -116,7 +116,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	defer s.sub.Close()
 
 	var told int64
-	s.marker, told = s.hub.lineage.at(rev)
+	s.marker, told = s.hub.lineage.At(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: s.marker, Revision: told, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
@@ -171,7 +171,7 @@ func (s *session) poll(mark *bool) error {
 			if !ok {
 				continue
 			}
-			s.hub.lineage.deliver(f.Put, step.Rev, s.marker)
+			s.hub.lineage.Deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func (s *session) poll(mark *bool) error {
 		return nil
 	}
 	*mark = false
-	name, told := s.hub.lineage.at(upTo)
+	name, told := s.hub.lineage.At(upTo)
 	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
 }
 

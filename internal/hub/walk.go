@@ -141,10 +141,10 @@ func (h *Hub) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spa
 		return true, err
 	}
 	all := index.Span("", "")
-	marker, _ := h.lineage.at(index.rev)
+	marker, _ := h.lineage.At(index.rev)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
-		Continuous: h.lineage.continuous(walk.Marker, walk.After), Settings: settings,
+		Continuous: h.lineage.Continuous(walk.Marker, walk.After), Settings: settings,
 	}})
 	// Who asks for less than they may has nothing else to ask for but what is split.
 	ended = len(spans) < wire.MaxSpans
@@ -186,7 +186,7 @@ func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out 
 		row := state.Get(string(key.Objects) + "/" + f.Key)
 		if e := c.entry(row); e != nil {
 			frame = c.frame(row, e)
-			h.lineage.deliver(frame.Put, state.Rev, "")
+			h.lineage.Deliver(frame.Put, state.Rev, "")
 			size += len(row.Value)
 		}
 		if err := out.add(frame); err != nil {
@@ -196,7 +196,7 @@ func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out 
 			break
 		}
 	}
-	marker, rev := h.lineage.at(state.Rev)
+	marker, rev := h.lineage.At(state.Rev)
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 

@@ -1,4 +1,4 @@
-package hub
+package lineage
 
 import (
 	"fmt"
@@ -17,14 +17,14 @@ import (
 // TestLineageOfOlderMarkers shows that what a hub did not say is taken from what
 // the log shows, so that an upgrade leaves agents proven.
 func TestLineageOfOlderMarkers(t *testing.T) {
-	var l lineage
+	var l Lineage
 	old := func(name string, rev int64) table.Change {
 		return table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(name), []byte(`{"started":"2020-01-01T00:00:00Z"}`), rev, rev)}}
 	}
 	l.Observe(9, []table.Change{old("A", 1), row("x", 6)})
 	l.Observe(10, []table.Change{old("B", 10)})
 	l.Observe(12, []table.Change{row("x", 12)})
-	name, value, err := l.begin("C", time.Unix(0, 0))
+	name, value, err := l.Begin("C", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,14 +38,14 @@ func TestLineageOfOlderMarkers(t *testing.T) {
 		{"B", 9, false}, {"B", 10, true}, {"B", 12, true}, {"B", 13, false},
 		{"C", 12, false}, {"C", 13, true}, {"C", 14, false}, {"D", 20, false},
 	} {
-		if got := l.continuous(c.marker, c.rev); got != c.want {
+		if got := l.Continuous(c.marker, c.rev); got != c.want {
 			t.Errorf("marker %s at revision %d: %v, want %v", c.marker, c.rev, got, c.want)
 		}
 	}
-	if got := l.spans("B", 11); len(got) != 1 || got[0] != (wire.Revisions{First: 10, Last: 11}) {
+	if got := l.Spans("B", 11); len(got) != 1 || got[0] != (wire.Revisions{First: 10, Last: 11}) {
 		t.Errorf("up to revision 11 B proves %v", got)
 	}
-	if got := l.spans("C", 9); got != nil { // it is yet to come
+	if got := l.Spans("C", 9); got != nil { // it is yet to come
 		t.Errorf("a marker of the future proves %v", got)
 	}
 }
@@ -116,7 +116,7 @@ type lineageModel struct {
 	log      *etcdLog
 	copies   []*etcdLog
 	table    *table.Table
-	lineage  *lineage
+	lineage  *Lineage
 	ids      int
 	names    int
 	lives    int
@@ -163,7 +163,7 @@ func (m *lineageModel) load(t *rapid.T) {
 
 func (m *lineageModel) begin(t *rapid.T) {
 	m.names++
-	name, value, err := m.lineage.begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0))
+	name, value, err := m.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,14 +175,14 @@ func (m *lineageModel) begin(t *rapid.T) {
 
 // start starts another process of the hub.
 func (m *lineageModel) start(t *rapid.T) {
-	m.lineage = &lineage{}
+	m.lineage = &Lineage{}
 	m.table = table.New(table.Config{Observer: m.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
 	m.load(t)
 }
 
 // remember is an agent's mark.
 func (m *lineageModel) remember() {
-	marker, rev := m.lineage.at(m.table.Rev())
+	marker, rev := m.lineage.At(m.table.Rev())
 	life := m.lives
 	if m.full { // without a marker of its own a hub may have to say less than it knows
 		life = -1
@@ -194,7 +194,7 @@ func (m *lineageModel) remember() {
 func (m *lineageModel) check(t *rapid.T) {
 	for _, a := range m.memories {
 		same := a.rev <= m.log.rev && m.log.history(a.rev) == a.history
-		proven := m.lineage.continuous(a.marker, a.rev)
+		proven := m.lineage.Continuous(a.marker, a.rev)
 		if proven && !same {
 			t.Fatalf("%s at %d is proven and the log never had it", a.marker, a.rev)
 		}
@@ -273,7 +273,7 @@ func TestLineageModel(t *testing.T) {
 // compact forgets history but the newest revisions.
 func (m *lineageModel) compact(t *rapid.T, kept int64) {
 	floor := m.log.rev - kept
-	if name, hides := m.lineage.hides(floor); hides {
+	if name, hides := m.lineage.Hides(floor); hides {
 		row, _ := m.table.Get(key.Marker(name))
 		if !m.write(row.Key, row.Value) {
 			t.Skip("no room")
@@ -288,7 +288,7 @@ func (m *lineageModel) running(t *rapid.T) {
 	for range rapid.IntRange(0, 5).Draw(t, "writes") {
 		m.write("o/late", []byte(`{}`))
 	}
-	m.lineage.distrust()
+	m.lineage.Distrust()
 	m.load(t)
 }
 
@@ -296,8 +296,8 @@ func (m *lineageModel) running(t *rapid.T) {
 // very often, and that each revision goes by the marker that it went by.
 func TestManyMarkers(t *testing.T) {
 	const revisions = 50_000
-	loaded := func(markers int64) (*lineage, time.Duration) {
-		l, every := &lineage{}, revisions/markers
+	loaded := func(markers int64) (*Lineage, time.Duration) {
+		l, every := &Lineage{}, revisions/markers
 		var starts, rows []table.Change
 		for rev := int64(1); rev <= revisions; rev++ {
 			if n := (rev - 1) / every; (rev-1)%every == 0 {
@@ -323,7 +323,7 @@ func TestManyMarkers(t *testing.T) {
 	}
 	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, revisions} {
 		want := fmt.Sprint("M", (rev-1)/10)
-		if got, at := many.at(rev); got != want || at != rev {
+		if got, at := many.At(rev); got != want || at != rev {
 			t.Errorf("revision %d goes by %q at %d, want %q", rev, got, at, want)
 		}
 	}

@@ -1,4 +1,8 @@
-package hub
+// Package lineage tells the revisions of one log from those of another that shares its
+// beginning, by the markers that hubs leave in it.
+//
+// It must never write the log: whoever begins to serve does.
+package lineage
 
 import (
 	"cmp"
@@ -38,9 +42,10 @@ type markerValue struct {
 	After *int64 `json:"after,omitempty"`
 }
 
-// lineage tells the revisions of this log from those of another that shares its
+// Lineage tells the revisions of this log from those of another that shares its
 // beginning: the log before a restore, whose agents remember revisions that the
-// copy never had. It is told of changes by one goroutine and may be asked by any.
+// copy never had. The zero Lineage knows of no log yet. It is told of changes by one
+// goroutine, and may be asked by any.
 //
 // Who remembers a marker and a revision has seen this log if the hub of that
 // marker wrote the log up to the revision. How far it did is shown by what the
@@ -48,7 +53,7 @@ type markerValue struct {
 // etcd, and a restore may leave out as many revisions as it likes. So each hub
 // notes in its marker where the one before ended, as it found it at its start,
 // before anything else is written.
-type lineage struct {
+type Lineage struct {
 	mu  sync.RWMutex
 	all []hubMarker // by revision; one that is not in the log yet is last
 	// least is the least of the first revisions of each marker and those behind it, and
@@ -67,10 +72,10 @@ type lineage struct {
 	foreign bool
 }
 
-var _ table.Observer = (*lineage)(nil)
+var _ table.Observer = (*Lineage)(nil)
 
 // Reset forgets all markers but the one that is yet to be written.
-func (l *lineage) Reset() {
+func (l *Lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.rev > 0 || l.foreign })
@@ -80,7 +85,7 @@ func (l *lineage) Reset() {
 
 // Observe notes the markers among the changes of a revision, and that the log
 // reaches to it.
-func (l *lineage) Observe(rev int64, changes []table.Change) {
+func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	moved := false
@@ -133,7 +138,7 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 
 // reaches notes that the log holds a revision that changed something.
-func (l *lineage) reaches(rev int64) {
+func (l *Lineage) reaches(rev int64) {
 	if i := l.find(rev); i >= 0 {
 		l.all[i].seen = max(l.all[i].seen, rev)
 		l.last = max(l.last, rev)
@@ -141,7 +146,7 @@ func (l *lineage) reaches(rev int64) {
 }
 
 // index keeps least and last when markers have changed.
-func (l *lineage) index() {
+func (l *Lineage) index() {
 	l.least, l.last = make([]int64, len(l.all)), 0
 	least := int64(math.MaxInt64)
 	for i, m := range slices.Backward(l.all) {
@@ -152,14 +157,14 @@ func (l *lineage) index() {
 
 // find is the index of the marker that a revision goes by, the newest that may be it; -1
 // if there is none.
-func (l *lineage) find(rev int64) int {
+func (l *Lineage) find(rev int64) int {
 	return sort.Search(len(l.least), func(i int) bool { return l.least[i] > rev }) - 1
 }
 
-// begin makes up the marker of a beginning, to be written to the log. From now on
+// Begin makes up the marker of a beginning, to be written to the log. From now on
 // what is new goes by its name, so that a hub whose log has no room for it yet
 // proves nothing by the one before.
-func (l *lineage) begin(random string, now time.Time) (name string, value []byte, err error) {
+func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.all)
@@ -180,17 +185,17 @@ func (l *lineage) begin(random string, now time.Time) (name string, value []byte
 	return m.name, value, nil
 }
 
-// distrust says that the log was found not to go on from what this process knew:
+// Distrust says that the log was found not to go on from what this process knew:
 // nothing that was said since the newest marker of what is loaded next is proven
 // by it, until a new one begins.
-func (l *lineage) distrust() {
+func (l *Lineage) Distrust() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign = true
 }
 
 // end is the last revision under a marker that this log is known to hold.
-func (l *lineage) end(i int) int64 {
+func (l *Lineage) end(i int) int64 {
 	m := l.all[i]
 	if i == len(l.all)-1 {
 		if l.foreign {
@@ -208,9 +213,9 @@ func (l *lineage) end(i int) int64 {
 	}
 }
 
-// spans are the revisions that this log is known to have had under a marker: who
+// Spans are the revisions that this log is known to have had under a marker: who
 // remembers the marker and one of them has seen this log, which has come to now.
-func (l *lineage) spans(marker string, now int64) []wire.Revisions {
+func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for i, m := range l.all {
@@ -224,10 +229,10 @@ func (l *lineage) spans(marker string, now int64) []wire.Revisions {
 	return nil
 }
 
-// at is what somebody who has seen the table up to a revision is to remember: the
+// At is what somebody who has seen the table up to a revision is to remember: the
 // marker, and the revision or, if nothing has changed since, that of the last
 // change. There is no marker ("") below the first one.
-func (l *lineage) at(rev int64) (marker string, revision int64) {
+func (l *Lineage) At(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	rev = min(rev, max(l.last, l.base))
@@ -237,19 +242,19 @@ func (l *lineage) at(rev int64) (marker string, revision int64) {
 	return marker, rev
 }
 
-// continuous says whether an agent that remembers a marker and a revision has
+// Continuous says whether an agent that remembers a marker and a revision has
 // seen this hub's log. An agent that remembers nothing has nothing to lose.
-func (l *lineage) continuous(marker string, rev int64) bool {
+func (l *Lineage) Continuous(marker string, rev int64) bool {
 	if marker == "" && rev == 0 {
 		return true
 	}
-	return slices.ContainsFunc(l.spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
+	return slices.ContainsFunc(l.Spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
 }
 
-// hides says whether the log would not show any more how far it reached if history
+// Hides says whether the log would not show any more how far it reached if history
 // up to a revision were forgotten: a deletion that nothing followed leaves no trace.
 // marker is one in the log that can be written again then.
-func (l *lineage) hides(floor int64) (marker string, hides bool) {
+func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, m := range l.all {
@@ -259,4 +264,17 @@ func (l *lineage) hides(floor int64) (marker string, hides bool) {
 	}
 	last := l.last
 	return marker, marker != "" && floor >= last && last > l.shown
+}
+
+// Deliver says in a put, if there is one, at which place in the log it is delivered.
+// hello is the marker that need not be named; empty: it has to be.
+func (l *Lineage) Deliver(p *wire.Put, rev int64, hello string) {
+	if p == nil {
+		return
+	}
+	marker, rev := l.At(rev)
+	p.Revision = rev
+	if marker != hello {
+		p.Marker = marker
+	}
 }
