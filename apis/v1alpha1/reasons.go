@@ -14,3 +14,7 @@ const (
 	// ReasonNotRendered, of Held: what the location is to get can't be made of the object.
 	ReasonNotRendered = "NotRendered"
 )
+
+// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
+// spaces, while the hub's log has no room.
+const ReasonLogFull = "LogFull"

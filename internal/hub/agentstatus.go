@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -34,16 +35,16 @@ const (
 func (h *Hub) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
 	name := "location " + string(l)
 	if err := h.reported.statuses.Begin(name); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	h.reported.statuses.Count(name, 1)
 	var status wire.AgentStatus
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
-		h.refuse(w, r, badRequest("status: %v", err))
+		respond.Error(w, r, respond.BadRequest("status: %v", err))
 		return
 	}
-	writeJSON(w, wire.StatusAnswer{SendAPIs: h.sessions.tell(l, status)})
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: h.sessions.tell(l, status)})
 }
 
 // agentStatus is what a location's status shows of what its agent says. has says

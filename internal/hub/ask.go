@@ -20,6 +20,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
@@ -99,34 +100,34 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 	root, question := route.Of(r.URL.Path)
 	s := key.Space(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if !h.spaceExists(s) {
-		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
+		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
 	switch {
 	case r.Method != http.MethodGet:
-		h.refuse(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
+		respond.Error(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
 		if err := h.known(h.table.Snapshot(), s, f.object); err != nil {
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 			return
 		}
 		h.writeStatus(r.Context(), w, s, f)
 	case question == route.Waiting:
-		writeJSON(w, h.pruned.Waiting(s))
+		respond.JSON(w, h.pruned.Waiting(s))
 	case question == route.Why:
 		object, err := key.ParsePath(root.Name + "/" + r.URL.Query().Get("object"))
 		if err != nil {
-			h.refuse(w, r, badRequest("%v", err))
+			respond.Error(w, r, respond.BadRequest("%v", err))
 			return
 		}
-		writeJSON(w, h.why(object, key.Location(r.URL.Query().Get("location"))))
+		respond.JSON(w, h.why(object, key.Location(r.URL.Query().Get("location"))))
 	default:
-		h.refuse(w, r, notFound(r.URL.Path))
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -63,7 +64,7 @@ func (h *Hub) known(state table.Reader, s key.Space, object string) error {
 	}
 	o, err := key.ParsePath(string(s) + "/" + object)
 	if err != nil {
-		return badRequest("%v", err)
+		return respond.BadRequest("%v", err)
 	}
 	left := h.tally.LeftOf(o.Path())
 	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l tally.Left) bool { return l.Path == o.Path() }) {

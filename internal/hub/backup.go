@@ -6,6 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/respond"
 )
 
 const (
@@ -21,11 +23,11 @@ const BackupError = "Orrery-Backup-Error"
 // breaks off before is no backup.
 func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
-		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
 		return
 	}
 	if !h.copying.TryLock() {
-		h.refuse(w, r, apierrors.NewTooManyRequests("another backup is being made", 10))
+		respond.Error(w, r, apierrors.NewTooManyRequests("another backup is being made", 10))
 		return
 	}
 	defer h.copying.Unlock()
@@ -34,7 +36,7 @@ func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 	if err := h.log.Backup(r.Context(), out); err != nil {
 		h.config.Logger.Warn("backup ended", "error", err)
 		if !out.begun {
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 			return
 		}
 		if r.Header.Get("TE") == "trailers" {

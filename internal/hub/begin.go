@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 )
 
 // errNoMarker says that there was no room for the marker of this beginning.
@@ -184,7 +185,7 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 			}
 		}
 		err := h.begin(ctx, losses)
-		full := noRoom(err)
+		full := respond.NoRoom(err)
 		if full {
 			if !again {
 				h.config.Logger.Error("begin without a marker", "error", errNoMarker)

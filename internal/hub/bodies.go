@@ -1,14 +1,12 @@
 package hub
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 )
 
 const (
@@ -48,14 +46,14 @@ func (h *Hub) limitReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 	name := "location " + string(l)
 	for _, rates := range []*fair.Rates{h.reported.requests, h.reported.bytes} {
 		if err := rates.Begin(name); err != nil {
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 			return
 		}
 	}
 	h.reported.requests.Count(name, 1)
 	leave, err := h.reported.turns.Try(name)
 	if err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	defer leave()
@@ -76,13 +74,4 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.read += n
 	return n, err
-}
-
-// badBody is what is answered when a body could not be read: that it makes no sense, or
-// that it was not its turn.
-func badBody(err error, format string, args ...any) error {
-	if apierrors.IsTooManyRequests(err) {
-		return err
-	}
-	return badRequest("%s: %v", fmt.Sprintf(format, args...), err)
 }

@@ -2,44 +2,25 @@ package hub
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
-
-// statusCodecs encode Status objects for errors outside of any kind's handler.
-func statusCodecs() serializer.CodecFactory {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{})
-	return serializer.NewCodecFactory(scheme)
-}
 
 // handler is the whole of what the hub serves. Paths are taken as they are
 // written: a ServeMux would redirect those with dots or with two slashes, which
@@ -70,7 +51,7 @@ func (h *Hub) named(next http.Handler) http.Handler {
 func (h *Hub) onceLoaded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.phase.serves() {
-			h.refuse(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
+			respond.Error(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -108,7 +89,7 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	case route.Agents:
 		h.serveAgent(w, r, root)
 	case route.Questions:
-		h.inTurn(h.reads, route.Space(key.Space(root.Name)), w, r, h.serveAsk)
+		h.reads.Serve(route.Space(key.Space(root.Name)), w, r, h.serveAsk)
 	default:
 		h.serveOwn(w, r)
 	}
@@ -124,7 +105,7 @@ func (h *Hub) serveOwn(w http.ResponseWriter, r *http.Request) {
 	case route.Version:
 		h.serveVersion(w, r)
 	default:
-		h.refuse(w, r, notFound(r.URL.Path))
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
 }
 
@@ -137,7 +118,7 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, root route.Root
 	handler = genericapifilters.WithCacheControl(handler)
 	// Of watches the timeout is read by their handler.
 	watches := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
-	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, h.codecs, requestTimeout)
+	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, respond.Codecs(), respond.Timeout)
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
 	handler.ServeHTTP(w, r)
 }
@@ -151,9 +132,9 @@ func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 		case ok && info.Verb == "watch":
 			h.startInTurn(root, w, r, next)
 		case !ok || slices.Contains([]string{"get", "list"}, info.Verb):
-			h.inTurn(h.reads, root, w, r, next.ServeHTTP)
+			h.reads.Serve(root, w, r, next.ServeHTTP)
 		default:
-			h.inTurn(h.writes, root, w, r, next.ServeHTTP)
+			h.writes.Serve(root, w, r, next.ServeHTTP)
 		}
 	})
 }
@@ -161,40 +142,21 @@ func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 // startInTurn serves a watch, which holds its turn until it says that it has
 // begun, and no longer than any other request.
 func (h *Hub) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	leave, err := h.reads.Enter(r.Context(), flow.String())
+	leave, err := h.reads.Queue.Enter(r.Context(), flow.String())
 	if err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	begun := flowcontrol.NewInitializationSignal()
 	defer begun.Signal()
 	once := sync.OnceFunc(leave)
-	late := time.AfterFunc(requestTimeout, once)
+	late := time.AfterFunc(respond.Timeout, once)
 	go func() { // ends with the watch at the latest
 		begun.Wait()
 		late.Stop()
 		once()
 	}()
 	next.ServeHTTP(w, r.WithContext(flowcontrol.WithInitializationSignal(r.Context(), begun)))
-}
-
-// inTurn serves a request when it is the turn of its flow. A client that is slow
-// to send or to read is not waited for without end, since it would hold the turn.
-func (h *Hub) inTurn(class *fair.Queue, flow route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	leave, err := class.Enter(r.Context(), flow.String())
-	if err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	defer leave()
-	defer h.bodies.Limit(r, flow.String())()
-	control, deadline := http.NewResponseController(w), time.Now().Add(requestTimeout)
-	// What has no deadlines, as in tests, goes without.
-	_ = control.SetReadDeadline(deadline)
-	_ = control.SetWriteDeadline(deadline)
-	// The connection may be used again, by a watch perhaps.
-	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
-	serve(w, r)
 }
 
 func newRequestInfoResolver() *request.RequestInfoFactory {
@@ -213,15 +175,15 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request, root route.Root
 		if _, _, err := h.settings(l); err == nil {
 			h.sessions.refuse(l, clip(cmp.Or(v, "unknown")))
 		}
-		h.refuse(w, r, badRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
+		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return
 	}
 	if err := h.waitCommitted(r.Context()); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if _, _, err := h.settings(l); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if call == route.Desired && r.Method == http.MethodGet {
@@ -231,11 +193,11 @@ func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request, root route.Root
 	defer h.sessions.hear(l)()
 	switch {
 	case r.Method != http.MethodPost:
-		h.refuse(w, r, notFound(r.URL.Path))
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
 		h.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk})
 	default:
-		h.inTurn(h.agents, root, w, r, func(w http.ResponseWriter, r *http.Request) { h.serveCall(w, r, l, call) })
+		h.agents.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { h.serveCall(w, r, l, call) })
 	}
 }
 
@@ -253,41 +215,6 @@ func (h *Hub) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, 
 	case route.ReportsFetch:
 		h.serveReportsFetch(w, r, l)
 	default:
-		h.refuse(w, r, notFound(r.URL.Path))
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
-}
-
-// refuse answers with a Status. A client that has gone away gets none.
-func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
-		return
-	case errors.Is(err, context.DeadlineExceeded):
-		err = apierrors.NewTimeoutError(err.Error(), 1)
-	case noRoom(err):
-		err = logFull(err)
-	}
-	info, ok := request.RequestInfoFrom(r.Context())
-	if !ok {
-		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
-	}
-	r = r.WithContext(request.WithRequestInfo(r.Context(), info))
-	responsewriters.ErrorNegotiated(err, h.codecs, schema.GroupVersion{Version: "v1"}, w, r)
-}
-
-func badRequest(format string, args ...any) error {
-	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
-}
-
-func notFound(path string) error {
-	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
-	err.ErrStatus.Message = fmt.Sprintf("the server could not find the requested resource (path %q)", path)
-	err.ErrStatus.Details = nil
-	return err
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	// A client that is gone needs no answer.
-	_ = json.NewEncoder(w).Encode(v)
 }

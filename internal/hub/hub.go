@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/access"
@@ -24,6 +23,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -37,9 +37,6 @@ const (
 	// committedWait bounds how long a request waits for the table to show what
 	// was acknowledged before it.
 	committedWait = 10 * time.Second
-	// requestTimeout bounds how long a request may take that is neither a watch
-	// nor a session; it is kube-apiserver's default.
-	requestTimeout = time.Minute
 	// idleTimeout bounds how long a connection may be kept without a request.
 	idleTimeout = 3 * time.Minute
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
@@ -69,11 +66,10 @@ type Hub struct {
 	reports     *reportWriter
 	metrics     http.Handler
 	access      *access.Guard
-	codecs      serializer.CodecFactory
 	requestInfo *request.RequestInfoFactory
 	// reads, writes and agents bound what is worked on at once, and share it
 	// between spaces and locations.
-	reads, writes, agents *fair.Queue
+	reads, writes, agents respond.Turns
 	// bodies bounds how many requests send large bodies at once, reported what locations
 	// report, and spaceWrites what is written into spaces.
 	bodies      fair.Bodies
@@ -142,7 +138,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, codecs: statusCodecs(), requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
+	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases, h.leftOut = release.New(), newLeftOut(h.changed)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
 	var err error
@@ -175,7 +171,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
-	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: h.codecs, Logger: h.config.Logger, Now: h.config.Now})
+	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
@@ -200,14 +196,18 @@ func (h *Hub) connectParts() (err error) {
 	}
 	h.dirty = newDirtyLocations()
 	h.walks = newWalkIndexes(walkBytes)
-	h.walkers = fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: requestTimeout})
-	h.reads, h.writes = fair.NewQueue(fair.Defaults(h.config.MaxReads)), fair.NewQueue(fair.Defaults(h.config.MaxWrites))
-	h.agents = fair.NewQueue(fair.Defaults(h.config.MaxReads))
+	h.walkers = fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout})
 	h.bodies, h.reported = fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}, newReportLimits(h.config.MaxReads)
+	h.reads, h.writes, h.agents = h.turns(h.config.MaxReads), h.turns(h.config.MaxWrites), h.turns(h.config.MaxReads)
 	h.sessions = newSessions(h.config.Now, h.dirty.add)
 	h.reports = newReportWriter(h.log)
 	h.metrics = h.newMetrics()
 	return nil
+}
+
+// turns are for so many requests at once.
+func (h *Hub) turns(limit int) respond.Turns {
+	return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: h.bodies}
 }
 
 // run serves and runs the loops until the context ends or one of them fails.

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
@@ -46,8 +47,8 @@ func misfit(err error) (limits []string, why string, ok bool) {
 	switch {
 	case errors.As(err, &exceeded):
 		return exceeded.Limits, exceeded.Error(), true
-	case noRoom(err):
-		return []string{ReasonLogFull}, err.Error(), true
+	case respond.NoRoom(err):
+		return []string{v1alpha1.ReasonLogFull}, err.Error(), true
 	}
 	return nil, "", false
 }

@@ -233,7 +233,7 @@ func TestReturnedStatusAndFullLog(t *testing.T) {
 		}
 		return ""
 	})
-	r.leavesOut("the log is out of space", ReasonLogFull)
+	r.leavesOut("the log is out of space", v1alpha1.ReasonLogFull)
 	for i := range n / 2 {
 		if err := configMaps.Delete(t.Context(), fmt.Sprint("fill-", i), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)

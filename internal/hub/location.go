@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/view"
@@ -75,10 +76,10 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 	return func(w http.ResponseWriter, r *http.Request) {
 		join, err := h.makeToken(r, l, uid)
 		if err != nil {
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 			return
 		}
-		writeJSON(w, v1alpha1.LocationToken{
+		respond.JSON(w, v1alpha1.LocationToken{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
 			ObjectMeta: metav1.ObjectMeta{Name: string(l)},
 			Status:     v1alpha1.LocationTokenStatus{Token: join},

@@ -28,7 +28,7 @@ func (h *Hub) newMetrics() http.Handler {
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
 	h.registerLog(registry)
-	for class, t := range map[string]*fair.Queue{"read": h.reads, "write": h.writes, "agent": h.agents, "report": h.reported.turns, "large": h.bodies.Queue} {
+	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": h.agents.Queue, "report": h.reported.turns, "large": h.bodies.Queue} {
 		labels := prometheus.Labels{"class": class}
 		registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

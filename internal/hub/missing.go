@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 )
 
@@ -18,12 +18,12 @@ import (
 func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
 	_, ofSpace := space.SpaceFrom(r.Context())
 	if !ofSpace {
-		h.refuse(w, r, unrouted(http.StatusNotFound))
+		respond.Error(w, r, respond.Unrouted(http.StatusNotFound))
 		return
 	}
 	for _, k := range catalog.Kinds() {
 		if k.Custom == nil && k.GVR.Group == info.APIGroup {
-			h.refuse(w, r, unrouted(http.StatusNotFound))
+			respond.Error(w, r, respond.Unrouted(http.StatusNotFound))
 			return
 		}
 	}
@@ -36,9 +36,9 @@ func asRouted(kind *kinds.Kind, err error) error {
 	switch {
 	case kind.Custom != nil:
 	case apierrors.IsMethodNotSupported(err):
-		return unrouted(http.StatusMethodNotAllowed)
+		return respond.Unrouted(http.StatusMethodNotAllowed)
 	case apierrors.IsNotFound(err):
-		return unrouted(http.StatusNotFound)
+		return respond.Unrouted(http.StatusNotFound)
 	}
 	return err
 }
@@ -54,8 +54,4 @@ func (l lenient) NewRequestInfo(r *http.Request) (*request.RequestInfo, error) {
 		return &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}, nil //nolint:nilerr // it is answered below
 	}
 	return info, nil
-}
-
-func unrouted(code int) error {
-	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
 }

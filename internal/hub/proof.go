@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -15,11 +16,11 @@ const maxLineageBytes = 64 << 10
 func (h *Hub) serveLineage(w http.ResponseWriter, r *http.Request) {
 	var ask wire.LineageAsk
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLineageBytes)).Decode(&ask); err != nil {
-		h.refuse(w, r, badRequest("lineage: %v", err))
+		respond.Error(w, r, respond.BadRequest("lineage: %v", err))
 		return
 	}
 	if n := len(ask.Markers); n > wire.MaxMarkers {
-		h.refuse(w, r, badRequest("lineage: %d markers, at most %d may be asked about", n, wire.MaxMarkers))
+		respond.Error(w, r, respond.BadRequest("lineage: %d markers, at most %d may be asked about", n, wire.MaxMarkers))
 		return
 	}
 	now := h.table.Rev()
@@ -30,5 +31,5 @@ func (h *Hub) serveLineage(w http.ResponseWriter, r *http.Request) {
 			answer.Spans[marker] = spans
 		}
 	}
-	writeJSON(w, answer)
+	respond.JSON(w, answer)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -26,7 +27,7 @@ const (
 func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
 	guard, err := h.whileThere(l)
 	if err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
@@ -41,7 +42,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 			break
 		}
 		if err != nil {
-			h.refuse(w, r, badBody(err, "report %d", len(changes)))
+			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
 			return
 		}
 		op, err := h.reportOp(l, line)
@@ -54,12 +55,12 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 	if answer.Revision = h.table.Rev(); len(changes) > 0 {
 		rev, err := h.writeReports(r.Context(), guard, changes)
 		if err != nil {
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 			return
 		}
 		answer.Revision = rev
 	}
-	writeJSON(w, answer)
+	respond.JSON(w, answer)
 }
 
 // whileThere is the condition that a location is still there: what is reported of
@@ -67,7 +68,7 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 func (h *Hub) whileThere(l key.Location) (store.Guard, error) {
 	location, _ := h.table.Get(l.Key())
 	if location == nil {
-		return store.Guard{}, notFound(route.Agent(l).String())
+		return store.Guard{}, respond.NotFound(route.Agent(l).String())
 	}
 	return store.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
 }
@@ -162,7 +163,7 @@ func (h *Hub) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
 func (h *Hub) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
 	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
-		h.refuse(w, r, badRequest("reports fetch: %v", err))
+		respond.Error(w, r, respond.BadRequest("reports fetch: %v", err))
 		return
 	}
 	state := h.table.Snapshot()

@@ -12,8 +12,10 @@ import (
 	"github.com/tidwall/sjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -123,7 +125,7 @@ func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
 	location, placements := askers(row)
 	h.leftOut.note(o, unfit{location: location, placements: placements, limits: limits, why: why, tried: try, size: size})
 	// An older status in its place would be taken for what is.
-	if err := h.clearReturned(ctx, row); err != nil && !noRoom(err) {
+	if err := h.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
 		return err
 	}
 	return errSlowly
@@ -202,7 +204,7 @@ func (h *Hub) stillUnfit(k string, try tried) bool {
 	if u.size > space.DefaultObjectBytes {
 		return true
 	}
-	if slices.Contains(u.limits, ReasonLogFull) {
+	if slices.Contains(u.limits, v1alpha1.ReasonLogFull) {
 		return h.log.Usage().Full
 	}
 	exceeded, err := h.spaces.Exceeds(k, u.size)

@@ -5,25 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/fair"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
 )
-
-// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
-// spaces, while the log has no room.
-const ReasonLogFull = "LogFull"
 
 const (
 	// spaceRate and spaceBurst bound the bytes per second that the clients of one space
@@ -31,33 +26,7 @@ const (
 	spaceRate    = 16 << 20
 	spaceBurst   = 128 << 20
 	ratePatience = 5 * time.Second
-	// lateRetry is after how many seconds somebody may ask again for whom room was not
-	// made in time.
-	lateRetry = 5
 )
-
-// logFull is what is answered to a write for which the log has no room.
-func logFull(err error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: ReasonLogFull, Message: err.Error(),
-	}}
-}
-
-// asStatus is what is answered when a write was not admitted.
-func asStatus(err error) error {
-	switch {
-	case errors.Is(err, store.ErrFull):
-		return logFull(err)
-	case errors.Is(err, store.ErrLate):
-		return apierrors.NewTooManyRequests(err.Error(), lateRetry)
-	}
-	return err
-}
-
-// noRoom says whether an error says that the log has no room.
-func noRoom(err error) bool {
-	return errors.Is(err, store.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
-}
 
 // room asks for room in the log for what is written into spaces.
 type room struct {
@@ -76,13 +45,13 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 	}
 	landed, err := r.log.Admit(ctx, needOf(w), w.Bytes)
 	if err != nil {
-		return nil, asStatus(err)
+		return nil, respond.Admitted(err)
 	}
 	return func(err error) error {
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			r.log.RefusedByEtcd()
-			return logFull(fmt.Errorf("%w: etcd refuses every write", store.ErrFull))
+			return respond.LogFull(fmt.Errorf("%w: etcd refuses every write", store.ErrFull))
 		}
 		return err
 	}, nil
@@ -123,17 +92,17 @@ func (h *Hub) writeReports(ctx context.Context, guard store.Guard, changes []sto
 		}
 		landed, err := h.log.Admit(ctx, need, bytes)
 		if errors.Is(err, store.ErrFull) {
-			full = logFull(err)
+			full = respond.LogFull(err)
 			continue
 		}
 		if err != nil {
-			return 0, asStatus(err)
+			return 0, respond.Admitted(err)
 		}
 		rev, err := h.reports.write(ctx, guard, part)
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			h.log.RefusedByEtcd()
-			return 0, logFull(store.ErrFull)
+			return 0, respond.LogFull(store.ErrFull)
 		}
 		if full != nil && err == nil {
 			err = full
@@ -175,7 +144,7 @@ func (h *Hub) withFull(space []byte, generation int64) ([]byte, error) {
 		}
 	}
 	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonLogFull, ObservedGeneration: generation,
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLogFull, ObservedGeneration: generation,
 		Message: "the hub's log is out of space: " + u.Why, LastTransitionTime: metav1.NewTime(u.Since),
 	})
 	return sjson.SetBytes(space, "status.conditions", conditions)

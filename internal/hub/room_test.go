@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -222,7 +223,7 @@ func (r *running) fill(from int) int {
 			continue
 		}
 		status, ok := err.(apierrors.APIStatus)
-		if !ok || status.Status().Code != http.StatusInsufficientStorage || status.Status().Reason != ReasonLogFull {
+		if !ok || status.Status().Code != http.StatusInsufficientStorage || status.Status().Reason != v1alpha1.ReasonLogFull {
 			r.t.Fatalf("create %d: %v", n, err)
 		}
 		r.t.Logf("full at %d: %v", n, err)
@@ -260,7 +261,7 @@ func TestFullHub(t *testing.T) {
 		}
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		refused = resp.StatusCode == http.StatusInsufficientStorage && bytes.Contains(body, []byte(ReasonLogFull))
+		refused = resp.StatusCode == http.StatusInsufficientStorage && bytes.Contains(body, []byte(v1alpha1.ReasonLogFull))
 		if !refused && resp.StatusCode != http.StatusOK {
 			t.Fatalf("a report: %s: %s", resp.Status, body)
 		}
@@ -321,7 +322,7 @@ func (r *running) growsOnce(name string) {
 			continue
 		}
 		status, ok := err.(apierrors.APIStatus)
-		if !ok || status.Status().Reason != ReasonLogFull {
+		if !ok || status.Status().Reason != v1alpha1.ReasonLogFull {
 			r.t.Fatalf("growth to %d bytes of what is being deleted: %v", size, err)
 		}
 		return
@@ -339,7 +340,7 @@ func (r *running) saysFull() {
 		if !strings.Contains(r.answerOf("/metrics"), "\norrery_log_full 1\n") {
 			return "no metric says that the log is full"
 		}
-		return r.spaceReady(metav1.ConditionFalse, ReasonLogFull)
+		return r.spaceReady(metav1.ConditionFalse, v1alpha1.ReasonLogFull)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
@@ -23,7 +24,7 @@ import (
 func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
 	s := key.Space(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if s == key.AllSpaces {
@@ -31,7 +32,7 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root
 		return
 	}
 	if !h.spaceExists(s) {
-		h.refuse(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
+		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
 	catalog, err := h.registry.Catalog(s, h.table.Snapshot())
@@ -45,11 +46,11 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root
 func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root route.Root) {
 	l := key.Location(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if _, _, err := h.settings(l); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	h.serveAPI(w, r, root, view.Location(l), h.locationCatalog(l))
@@ -60,7 +61,7 @@ func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root route.Root)
 func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens view.Lens, catalog *kinds.Catalog) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
-		h.refuse(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
+		respond.Error(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
 		return
 	}
 	if !info.IsResourceRequest {
@@ -77,11 +78,11 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, 
 		return
 	}
 	if r.Method == http.MethodHead && kind.Custom == nil {
-		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
 		return
 	}
 	if err := needsCluster(kind, info); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
@@ -90,7 +91,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, 
 	}
 	handler, err := h.handlerFor(r.Context(), lens, catalog, kind, info)
 	if err != nil {
-		h.refuse(w, r, asRouted(kind, err))
+		respond.Error(w, r, asRouted(kind, err))
 		return
 	}
 	handler(w, r)
@@ -152,7 +153,7 @@ func (h *Hub) definedAnywhere(gvr schema.GroupVersionResource) (*kinds.Kind, boo
 func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {
 	switch {
 	case r.Method != http.MethodGet:
-		h.refuse(w, r, unrouted(http.StatusMethodNotAllowed))
+		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
 		return
 	case r.URL.Path == route.Version:
 		h.serveVersion(w, r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
@@ -46,12 +47,12 @@ type session struct {
 // agent goes, a newer session takes over, or the hub stops.
 func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
 	if shard := r.URL.Query().Get("shard"); shard != "" && shard != "1/1" {
-		h.refuse(w, r, badRequest("shard %q: this hub serves a location as a whole", shard))
+		respond.Error(w, r, respond.BadRequest("shard %q: this hub serves a location as a whole", shard))
 		return
 	}
 	after, err := revisionParam(r)
 	if err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	mine := h.sessions.start(r.Context(), l)
@@ -59,7 +60,7 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 
 	s := &session{hub: h, content: content{location: l, renderer: h}, out: newSessionWriter(w), poke: mine.poke}
 	if s.believed, err = view.TokenRevisionOf(r.Context(), h.table.Rev()); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
@@ -320,7 +321,7 @@ func revisionParam(r *http.Request) (int64, error) {
 	}
 	rev, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || rev < 0 {
-		return 0, badRequest("after %q: want a revision", s)
+		return 0, respond.BadRequest("after %q: want a revision", s)
 	}
 	return rev, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -56,7 +57,7 @@ func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 func (h *Hub) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
 	leave, err := h.walkers.Enter(r.Context(), fmt.Sprint(of))
 	if err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	defer leave()
@@ -67,14 +68,14 @@ func (h *Hub) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf)
 func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	walk, spans, err := readWalk(w, r)
 	if err != nil {
-		h.refuse(w, r, badRequest("walk: %v", err))
+		respond.Error(w, r, respond.BadRequest("walk: %v", err))
 		return
 	}
 	out := newSessionWriter(w)
 	index, err := h.walkIndex(r.Context(), out, of, walk)
 	if err != nil {
 		if !out.begun { // else the agent sees no mark and does not believe the page
-			h.refuse(w, r, err)
+			respond.Error(w, r, err)
 		}
 		return
 	}
@@ -90,7 +91,7 @@ func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []w
 	control := http.NewResponseController(w)
 	// What has no deadlines, as in tests, goes without. An expired one would end a
 	// request that is still worked on.
-	_ = control.SetReadDeadline(time.Now().Add(requestTimeout))
+	_ = control.SetReadDeadline(time.Now().Add(respond.Timeout))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
 	if err := body.Decode(&walk); err != nil {
@@ -164,13 +165,13 @@ func (h *Hub) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spa
 func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
 	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
-		h.refuse(w, r, badRequest("fetch: %v", err))
+		respond.Error(w, r, respond.BadRequest("fetch: %v", err))
 		return
 	}
 	snapshot := h.table.Snapshot()
 	// Asked after the state was taken: see collect.
 	if _, _, err := h.settings(l); err != nil {
-		h.refuse(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	out := newFrameWriter(w)

@@ -1,0 +1,116 @@
+// Package respond answers requests where no kind's own handler does: errors as a
+// Status that clients of Kubernetes understand, JSON, and requests in their turn.
+//
+// It must never know what is asked.
+package respond
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/store"
+)
+
+// lateRetry is after how many seconds somebody may ask again for whom room was not
+// made in time.
+const lateRetry = 5
+
+// Codecs encode Status objects for errors outside of any kind's handler.
+//
+//nolint:gochecknoglobals // made once, and never changed
+var Codecs = sync.OnceValue(func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{})
+	return serializer.NewCodecFactory(scheme)
+})
+
+// Error answers with a Status. A client that has gone away gets none.
+func Error(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		return
+	case errors.Is(err, context.DeadlineExceeded):
+		err = apierrors.NewTimeoutError(err.Error(), 1)
+	case NoRoom(err):
+		err = LogFull(err)
+	}
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok {
+		info = &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	}
+	r = r.WithContext(request.WithRequestInfo(r.Context(), info))
+	responsewriters.ErrorNegotiated(err, Codecs(), schema.GroupVersion{Version: "v1"}, w, r)
+}
+
+// JSON answers with a value.
+func JSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	// A client that is gone needs no answer.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// BadRequest says what of a request makes no sense.
+func BadRequest(format string, args ...any) error {
+	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
+}
+
+// BadBody is what is answered when a body could not be read: that it makes no sense, or
+// that it was not its turn.
+func BadBody(err error, format string, args ...any) error {
+	if apierrors.IsTooManyRequests(err) {
+		return err
+	}
+	return BadRequest("%s: %v", fmt.Sprintf(format, args...), err)
+}
+
+// NotFound says that nothing is served at a path.
+func NotFound(path string) error {
+	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
+	err.ErrStatus.Message = fmt.Sprintf("the server could not find the requested resource (path %q)", path)
+	err.ErrStatus.Details = nil
+	return err
+}
+
+// Unrouted is what Kubernetes' router says of what it has no handler for.
+func Unrouted(code int) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
+}
+
+// NoRoom says whether an error says that the log has no room.
+func NoRoom(err error) bool {
+	return errors.Is(err, store.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
+}
+
+// LogFull is what is answered to a write for which the log has no room.
+func LogFull(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: v1alpha1.ReasonLogFull, Message: err.Error(),
+	}}
+}
+
+// Admitted is what is answered when a write was not admitted to the log.
+func Admitted(err error) error {
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return LogFull(err)
+	case errors.Is(err, store.ErrLate):
+		return apierrors.NewTooManyRequests(err.Error(), lateRetry)
+	}
+	return err
+}
