@@ -61,7 +61,7 @@ func (g *Guard) Authorizer() Authorizer { return g.authorizer }
 // served as.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, g.authorizer, g.config.Codecs)
-	next = impersonation.WithImpersonation(next, g.authorizer, g.config.Codecs)
+	next = impersonation.WithConstrainedImpersonation(next, g.authorizer, g.config.Codecs)
 	return g.authenticated(next)
 }
 

@@ -1,22 +1,19 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
 const (
-	maxStatusBytes = 1 << 20
 	// maxShown and maxText bound what of an agent's lists and texts is kept in
 	// the location's status.
 	maxShown = 10
@@ -30,22 +27,6 @@ const (
 	// has set it. With any other it is an operator's, and stays.
 	reasonProtocol = "Protocol"
 )
-
-// serveAgentStatus takes what an agent says of itself.
-func (h *Hub) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
-	name := "location " + string(l)
-	if err := h.reported.statuses.Begin(name); err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	h.reported.statuses.Count(name, 1)
-	var status wire.AgentStatus
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
-		respond.Error(w, r, respond.BadRequest("status: %v", err))
-		return
-	}
-	respond.JSON(w, wire.StatusAnswer{SendAPIs: h.sessions.tell(l, status)})
-}
 
 // agentStatus is what a location's status shows of what its agent says. has says
 // whether the location has something of a space.
@@ -112,20 +93,20 @@ func first(all []string) []string {
 	return some
 }
 
-func clip(s string) string { return s[:min(maxText, len(s))] }
+func clip(s string) string { return wire.Clip(s, maxText) }
 
 // compatible sets the condition Compatible, unless an operator has.
-func (h *Hub) compatible(all *[]metav1.Condition, row *table.Row, seen lastSeen) {
+func (h *Hub) compatible(all *[]metav1.Condition, row *table.Row, seen agents.LastSeen) {
 	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
 	if now != nil && now.Reason != reasonProtocol {
 		return
 	}
 	switch {
-	case seen.refused != "":
+	case seen.Refused != "":
 		h.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: reasonProtocol,
-			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.refused, wire.ProtocolVersion)})
-	case seen.opened:
+			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.Refused, wire.ProtocolVersion)})
+	case seen.Opened:
 		h.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: reasonProtocol,
 			Message: "agent and hub speak the same protocol"})

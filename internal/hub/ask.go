@@ -247,7 +247,7 @@ func awayIn(state table.Reader) func(location string) bool {
 
 // placeStatus is what is known of one object at one of its locations.
 func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
-	ps := placeStatusOf(p.Location, judge.Assigned(h.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
+	ps := placeStatusOf(p.Location, judge.Assigned(h.renderer.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
 	if u, ok := h.leftOut.get(row.Key); ok && u.location == p.Location {
 		ps.StatusLeftOut = u.why
 	}
@@ -297,7 +297,7 @@ func (h *Hub) why(o key.Object, l key.Location) Why {
 	ps := h.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
 	answer.Place = &ps
 	if view.Holds(row, l) {
-		if digest, err := h.Digest(row, l); err == nil {
+		if digest, err := h.renderer.Digest(row, l); err == nil {
 			answer.Digest = digest.String()
 		}
 	}

@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	// partTimeout is how long a client may take for a part of a copy.
+	partTimeout = time.Minute
 	// backupTimeout bounds how long a copy may take: etcd keeps what it is about.
 	backupTimeout = time.Hour
 )
@@ -61,7 +63,7 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 		return 0, errors.New("the client has taken too long")
 	}
 	// What has no deadlines, as in tests, goes without.
-	_ = p.control.SetWriteDeadline(now.Add(sendTimeout))
+	_ = p.control.SetWriteDeadline(now.Add(partTimeout))
 	p.begun = true
 	return p.w.Write(b)
 }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"io"
 	"net/http"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // handler is the whole of what the hub serves. Paths are taken as they are
@@ -87,7 +85,7 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	case route.Views:
 		h.kubernetes(w, r, root, h.serveView)
 	case route.Agents:
-		h.serveAgent(w, r, root)
+		h.agents.Serve(w, r, root)
 	case route.Questions:
 		h.reads.Serve(route.Space(key.Space(root.Name)), w, r, h.serveAsk)
 	default:
@@ -163,58 +161,5 @@ func newRequestInfoResolver() *request.RequestInfoFactory {
 	return &request.RequestInfoFactory{
 		APIPrefixes:          sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api"),
-	}
-}
-
-// serveAgent serves the protocol between hub and agent.
-func (h *Hub) serveAgent(w http.ResponseWriter, r *http.Request, root route.Root) {
-	_, call := route.Of(r.URL.Path)
-	l := key.Location(root.Name)
-	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
-		if _, _, err := h.settings(l); err == nil {
-			h.sessions.refuse(l, clip(cmp.Or(v, "unknown")))
-		}
-		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
-		return
-	}
-	if err := h.waitCommitted(r.Context()); err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	if _, _, err := h.settings(l); err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	if call == route.Desired && r.Method == http.MethodGet {
-		h.serveDesired(w, r, l)
-		return
-	}
-	defer h.sessions.hear(l)()
-	switch {
-	case r.Method != http.MethodPost:
-		respond.Error(w, r, respond.NotFound(r.URL.Path))
-	case call == route.Walk || call == route.ReportsWalk:
-		h.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk})
-	default:
-		h.agents.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { h.serveCall(w, r, l, call) })
-	}
-}
-
-// serveCall serves what an agent asks beside its session.
-func (h *Hub) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, call string) {
-	switch call {
-	case route.Fetch:
-		h.serveFetch(w, r, l)
-	case route.Lineage:
-		h.serveLineage(w, r)
-	case route.AgentStatus:
-		h.serveAgentStatus(w, r, l)
-	case route.Reports:
-		h.limitReports(w, r, l)
-	case route.ReportsFetch:
-		h.serveReportsFetch(w, r, l)
-	default:
-		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
@@ -23,6 +24,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/store"
@@ -32,6 +34,9 @@ import (
 )
 
 const (
+	// largeBodies is how many requests may send large bodies at once: what is made of one
+	// takes several times its size.
+	largeBodies = 16
 	// shutdownTimeout bounds how long requests may take to end when the hub stops.
 	shutdownTimeout = 5 * time.Second
 	// committedWait bounds how long a request waits for the table to show what
@@ -61,22 +66,19 @@ type Hub struct {
 	spaces      *space.Server
 	usage       *space.Usage
 	views       *view.Server
-	sessions    *sessions
-	walks       *walkIndexes
-	reports     *reportWriter
+	sessions    *agents.Sessions
+	agents      *agents.Server
+	renderer    render.Renderer
 	metrics     http.Handler
 	access      *access.Guard
 	requestInfo *request.RequestInfoFactory
 	// reads, writes and agents bound what is worked on at once, and share it
 	// between spaces and locations.
-	reads, writes, agents respond.Turns
-	// bodies bounds how many requests send large bodies at once, reported what locations
-	// report, and spaceWrites what is written into spaces.
-	bodies      fair.Bodies
-	reported    reportLimits
+	reads, writes respond.Turns
+	// bodies bounds how many requests send large bodies at once.
+	bodies fair.Bodies
+	// spaceWrites bounds what is written into spaces.
 	spaceWrites *fair.Rates
-	// walkers has one walk of each location served at a time.
-	walkers *fair.Queue
 	// started is when this process began to serve; no location is declared
 	// disconnected before it had time to connect.
 	started time.Time
@@ -140,7 +142,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases, h.leftOut = release.New(), newLeftOut(h.changed)
-	h.pruned = prune.New(func(l key.Location) { h.sessions.poke(l) })
+	h.pruned = prune.New(func(l key.Location) { h.sessions.Poke(l) })
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
 		return nil, err
@@ -151,9 +153,10 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	if h.registry, err = kinds.NewRegistry(); err != nil {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
 	}
+	h.renderer = render.Renderer{Builtin: h.registry.Builtin(key.Root)}
 	h.engine = placement.New()
 	h.usage = space.NewUsage()
-	h.tally = tally.New(tally.Config{Digest: h.Digest})
+	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
 	h.table = table.New(table.Config{
 		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.releases, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
@@ -195,12 +198,14 @@ func (h *Hub) connectParts() (err error) {
 		return err
 	}
 	h.dirty = newDirtyLocations()
-	h.walks = newWalkIndexes(walkBytes)
-	h.walkers = fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout})
-	h.bodies, h.reported = fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}, newReportLimits(h.config.MaxReads)
-	h.reads, h.writes, h.agents = h.turns(h.config.MaxReads), h.turns(h.config.MaxWrites), h.turns(h.config.MaxReads)
-	h.sessions = newSessions(h.config.Now, h.dirty.add)
-	h.reports = newReportWriter(h.log)
+	h.bodies = fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}
+	h.reads, h.writes = h.turns(h.config.MaxReads), h.turns(h.config.MaxWrites)
+	h.sessions = agents.NewSessions(h.config.Now, h.dirty.add)
+	h.agents = agents.New(agents.Config{
+		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
+		Confirmations: h.pruned.Confirmations, Committed: h.waitCommitted,
+		Requests: h.config.MaxReads, Bodies: h.bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
+	})
 	h.metrics = h.newMetrics()
 	return nil
 }

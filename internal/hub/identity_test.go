@@ -73,15 +73,16 @@ func TestDeletedSpaceIsPolicy(t *testing.T) {
 // reports of what it never had.
 func TestReportsOfOthersObjects(t *testing.T) {
 	r := fixture(t)
+	a := r.join("a")
 	r.addConfigMap("unplaced", nil, "-")
 	for _, k := range []string{"s/core/configmaps/default/unplaced", "s/core/configmaps/default/none"} {
 		line := wire.ReportLine{Key: k, Report: &wire.Report{UID: "u", State: wire.Applied}}
-		if _, err := r.reportOp("a", line); err == nil {
+		if answer := a.report(line); len(answer.Refused) != 1 {
 			t.Errorf("took a report of %s", k)
 		}
 		line = wire.ReportLine{Key: k, Removed: true}
-		if _, err := r.reportOp("a", line); err != nil {
-			t.Errorf("refused the removal of a report of %s: %v", k, err)
+		if answer := a.report(line); len(answer.Refused) != 0 {
+			t.Errorf("refused the removal of a report of %s: %v", k, answer)
 		}
 	}
 }

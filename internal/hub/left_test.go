@@ -2,7 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -36,18 +35,9 @@ func (r *running) asked(f statusFilter) (SpaceStatus, string) {
 // reports has a location report an object.
 func (a *agent) reports(line wire.ReportLine) {
 	a.r.t.Helper()
-	body, err := json.Marshal(line)
-	if err != nil {
-		a.r.t.Fatal(err)
-	}
-	resp, err := a.post(a.r.t.Context(), "reports", string(body))
-	if err != nil {
-		a.r.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer wire.ReportsAnswer
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK || len(answer.Refused) > 0 {
-		a.r.t.Fatalf("reports: %s %+v %v", resp.Status, answer, err)
+	answer := a.report(line)
+	if len(answer.Refused) > 0 {
+		a.r.t.Fatalf("reports: %+v", answer)
 	}
 	if err := a.r.table.WaitFor(a.r.t.Context(), answer.Revision); err != nil {
 		a.r.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -87,12 +88,12 @@ func byLocation(ch table.Change) []string {
 }
 
 func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Location) error {
-	h.sessions.poke(l)
+	h.sessions.Poke(l)
 	row, _ := h.table.Get(l.Key())
 	if row == nil {
 		return h.forgetLocation(ctx, l)
 	}
-	open, seen := h.sessions.connected(l)
+	open, seen := h.sessions.Connected(l)
 	away := false
 	if !open {
 		wait, err := h.grace(ctx, seen)
@@ -109,10 +110,10 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 			return nil, fmt.Errorf("decode location %q: %w", l, err)
 		}
 		st := &location.Status
-		if seen.status != nil {
-			st.Agent = agentStatus(seen.status, func(s key.Space) bool { return h.hasOf(l, s) })
+		if seen.Status != nil {
+			st.Agent = agentStatus(seen.Status, func(s key.Space) bool { return h.hasOf(l, s) })
 		}
-		if seen.opened {
+		if seen.Opened {
 			h.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: "Joined", Message: "an agent has shown the location's token"})
 		}
@@ -131,10 +132,10 @@ func (h *Hub) reconcileLocation(ctx context.Context, c *controller, l key.Locati
 
 // grace is how long a location without a session may still stay away before it is
 // declared lost: the time counts from when it could have come back.
-func (h *Hub) grace(ctx context.Context, seen lastSeen) (time.Duration, error) {
+func (h *Hub) grace(ctx context.Context, seen agents.LastSeen) (time.Duration, error) {
 	left := func() time.Duration {
 		since, _ := h.answers.state()
-		for _, t := range []time.Time{h.started, seen.ended} {
+		for _, t := range []time.Time{h.started, seen.Ended} {
 			if t.After(since) {
 				since = t
 			}
@@ -162,7 +163,7 @@ func (h *Hub) forgetLocation(ctx context.Context, l key.Location) error {
 		ops = append(ops, store.Op{Key: row.Key})
 		return true
 	})
-	h.sessions.forget(l)
+	h.sessions.Forget(l)
 	_, err := h.log.Write(ctx, ops, store.Guard{Key: l.Key()})
 	if errors.Is(err, store.ErrGuard) {
 		return nil // made again meanwhile: an agent that joins clears its reports

@@ -12,7 +12,7 @@ import (
 // loops are what the hub does by itself while it runs.
 func (h *Hub) loops() []func(context.Context) error {
 	return []func(context.Context) error{
-		h.reports.run,
+		h.agents.Run,
 		h.compactLoop,
 		h.spaceLoop,
 		h.namespaceLoop,

@@ -22,13 +22,14 @@ func (h *Hub) newMetrics() http.Handler {
 		}, func() float64 { return float64(h.table.Rev()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_agent_sessions", Help: "Locations with an agent connected.",
-		}, func() float64 { return float64(h.sessions.count()) }),
+		}, func() float64 { return float64(h.sessions.Count()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
 	h.registerLog(registry)
-	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": h.agents.Queue, "report": h.reported.turns, "large": h.bodies.Queue} {
+	calls, reports := h.agents.Queues()
+	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": calls, "report": reports, "large": h.bodies.Queue} {
 		labels := prometheus.Labels{"class": class}
 		registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

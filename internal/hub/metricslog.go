@@ -36,8 +36,6 @@ func (h *Hub) registerLog(registry *prometheus.Registry) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_rate_refused_total", Help: "Requests of who wrote, or reported, more than the hub takes of one.",
 			ConstLabels: prometheus.Labels{"of": "location"},
-		}, func() float64 {
-			return float64(h.reported.bytes.Refusals() + h.reported.requests.Refusals() + h.reported.statuses.Refusals())
-		}),
+		}, func() float64 { return float64(h.agents.Refusals()) }),
 	)
 }

@@ -598,7 +598,7 @@ func TestVanishedAgent(t *testing.T) {
 	if took := time.Since(silenced); took > 4*minPing {
 		t.Errorf("noticed after %s", took)
 	}
-	if n := r.sessions.count(); n != 0 {
+	if n := r.sessions.Count(); n != 0 {
 		t.Errorf("%d sessions are open", n)
 	}
 }

@@ -427,17 +427,16 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	s.close()
 	f.causes = nil
 	rows, _ := l.r.table.Members(string(name))
-	is := content{location: name, renderer: l.r.Hub}
 	for _, row := range rows {
 		o, err := key.ParseObject(row.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := is.entry(row); e.held == "" && e.owner == "" && e.policy.Release != tr.released(o.Space, tr.objects[row.Key], name) {
-			t.Fatalf("step %d (%s): %q of %s is released at %s, etcd says %q", step, what, e.policy.Release, row.Key, name, tr.released(o.Space, tr.objects[row.Key], name))
+		if d, _ := desiredOf(l.r, row, name); d.Held == "" && d.Owner == "" && d.Policy.Release != tr.released(o.Space, tr.objects[row.Key], name) {
+			t.Fatalf("step %d (%s): %q of %s is released at %s, etcd says %q", step, what, d.Policy.Release, row.Key, name, tr.released(o.Space, tr.objects[row.Key], name))
 		}
 	}
-	if root, _ := is.total(rows); f.have.root() != root {
+	if root, _ := totalOf(l.r, rows, name); f.have.root() != root {
 		t.Fatalf("step %d (%s): the agent of %s has %v", step, what, name, slices.Sorted(maps.Keys(f.have)))
 	}
 }

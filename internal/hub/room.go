@@ -81,56 +81,6 @@ func (h *Hub) putRoom(ctx context.Context, need store.Need, k string, value []by
 	return rev, ok, err
 }
 
-// writeReports writes reports of one location. If the log has no room for all of them,
-// those that take none are written, and the rest has to be sent again.
-func (h *Hub) writeReports(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
-	var full error
-	for need := store.Growth; ; need++ {
-		part, bytes := h.reportsOf(changes, need)
-		if len(part) == 0 {
-			return 0, full
-		}
-		landed, err := h.log.Admit(ctx, need, bytes)
-		if errors.Is(err, store.ErrFull) {
-			full = respond.LogFull(err)
-			continue
-		}
-		if err != nil {
-			return 0, respond.Admitted(err)
-		}
-		rev, err := h.reports.write(ctx, guard, part)
-		landed()
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			h.log.RefusedByEtcd()
-			return 0, respond.LogFull(store.ErrFull)
-		}
-		if full != nil && err == nil {
-			err = full
-		}
-		return rev, err
-	}
-}
-
-// reportsOf are those of some changes that need no more room than a need has, and their bytes.
-func (h *Hub) reportsOf(changes []store.Change, need store.Need) (part []store.Change, bytes int) {
-	for _, c := range changes {
-		of := store.Ending
-		if c.Value != nil && !c.Keep {
-			of = store.Growth
-			if row, _ := h.table.Get(c.Key); row != nil && len(row.Value) >= len(c.Value) {
-				of = store.Upkeep
-			}
-		}
-		if of >= need {
-			part = append(part, c)
-			if of != store.Ending {
-				bytes += len(c.Key) + len(c.Value)
-			}
-		}
-	}
-	return part, bytes
-}
-
 // withFull makes the condition Ready of a Space say that the log has no room.
 func (h *Hub) withFull(space []byte, generation int64) ([]byte, error) {
 	u := h.log.Usage()

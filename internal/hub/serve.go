@@ -49,7 +49,7 @@ func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root route.Root)
 		respond.Error(w, r, err)
 		return
 	}
-	if _, _, err := h.settings(l); err != nil {
+	if _, _, err := h.agents.Settings(l); err != nil {
 		respond.Error(w, r, err)
 		return
 	}

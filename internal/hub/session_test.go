@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -220,27 +220,31 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
+// report reports as the agent.
+func (a *agent) report(lines ...wire.ReportLine) (answer wire.ReportsAnswer) {
+	a.r.t.Helper()
+	var body strings.Builder
+	for _, line := range lines {
+		if err := json.NewEncoder(&body).Encode(line); err != nil {
+			a.r.t.Fatal(err)
+		}
+	}
+	resp, err := a.post(a.r.t.Context(), route.Reports, body.String())
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
+		a.r.t.Fatalf("reports: %s: %v", resp.Status, err)
+	}
+	return answer
+}
+
 func TestReports(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	post := func(lines ...wire.ReportLine) wire.ReportsAnswer {
-		t.Helper()
-		var body strings.Builder
-		for _, line := range lines {
-			if err := json.NewEncoder(&body).Encode(line); err != nil {
-				t.Fatal(err)
-			}
-		}
-		resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(body.String()))
-		defer func() { _ = resp.Body.Close() }()
-		var answer wire.ReportsAnswer
-		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-			t.Fatalf("%s: %v", resp.Status, err)
-		}
-		return answer
-	}
 	one := wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: "u", State: wire.Failed, Reason: "Refused"}}
-	first := post(one, wire.ReportLine{Key: "../../x", Report: one.Report}, wire.ReportLine{Key: "s/core/configmaps/default/two"})
+	first := a.report(one, wire.ReportLine{Key: "../../x", Report: one.Report}, wire.ReportLine{Key: "s/core/configmaps/default/two"})
 	if len(first.Refused) != 2 {
 		t.Fatalf("refused %+v, want the two bad lines", first.Refused)
 	}
@@ -248,45 +252,15 @@ func TestReports(t *testing.T) {
 	if row == nil || row.ModRev != first.Revision {
 		t.Fatalf("the report is not in the log at revision %d", first.Revision)
 	}
-	if again := post(one); again.Revision != first.Revision {
+	if again := a.report(one); again.Revision != first.Revision {
 		t.Fatal("an equal report was written again")
 	}
-	post(wire.ReportLine{Key: one.Key, Removed: true})
+	a.report(wire.ReportLine{Key: one.Key, Removed: true})
 	if err := r.waitCommitted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := r.table.Get("r/a/s/placed/core/configmaps/default/one"); row != nil {
 		t.Fatal("the removed report is still there")
-	}
-}
-
-// TestReportsShareTransactions shows that the reports of many agents of one
-// change cost few transactions.
-func TestReportsShareTransactions(t *testing.T) {
-	r := fixture(t)
-	before := r.table.Rev()
-	location, _ := r.table.Get(key.Location("a").Key())
-	guard := store.Guard{Key: location.Key, CreateRev: location.CreateRev}
-	const agents = 50
-	done := make(chan error, agents)
-	for i := range agents {
-		go func() {
-			l := key.Report{Location: key.Location(strings.Repeat("l", i+1)), Origin: key.Placed, Object: key.Object{
-				Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "one"}}}
-			_, err := r.reports.write(t.Context(), guard, []store.Change{{Op: store.Op{Key: l.Key(), Value: []byte(`{}`)}}})
-			done <- err
-		}()
-	}
-	for range agents {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.waitCommitted(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := r.table.Rev() - before; n > 3 {
-		t.Fatalf("%d reports took %d transactions", agents, n)
 	}
 }
 

@@ -37,11 +37,13 @@ func (r Report) Fit() Report {
 	return r
 }
 
-// clip shortens a text to what is kept of it.
-func clip(s string) string {
-	if len(s) <= maxReportText {
+func clip(s string) string { return Clip(s, maxReportText) }
+
+// Clip shortens a text to so many bytes.
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
 	const more = "..."
-	return strings.ToValidUTF8(s[:maxReportText-len(more)], "") + more
+	return strings.ToValidUTF8(s[:limit-len(more)], "") + more
 }

@@ -1,36 +1,47 @@
-package hub
+package agents
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/lineage"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// walkedHub is a hub, which nobody runs, whose table has so many objects that are all
-// placed at each of so many locations.
-func walkedHub(b testing.TB, objects, locations int) *Hub {
+// walkedServer is a server whose table has so many objects that are all placed at each
+// of so many locations.
+func walkedServer(b testing.TB, objects, locations int) *Server {
 	b.Helper()
-	config := DefaultConfig()
-	config.DataDir, config.Listen, config.UnsafeNoFsync = b.TempDir(), "127.0.0.1:0", true
-	config.Logger = slog.New(slog.DiscardHandler)
-	h, err := newHub(b.Context(), config, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
+	registry, err := kinds.NewRegistry()
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = h.log.Close() })
+	const window = 1 << 20
+	h := New(Config{
+		Table:         table.New(table.Config{Deriver: placement.New(), WindowSteps: window, WindowBytes: window}),
+		Lineage:       &lineage.Lineage{},
+		Renderer:      render.Renderer{Builtin: registry.Builtin(key.Root)},
+		Sessions:      NewSessions(time.Now, func(key.Location) {}),
+		Confirmations: func(key.Location) []wire.Confirmation { return nil },
+		Requests:      200, Bodies: fair.Bodies{Queue: fair.NewQueue(fair.Defaults(16))},
+		Heartbeat: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
 	var rows []table.Update
 	add := func(o key.Object, value any) {
 		encoded, err := json.Marshal(value)
@@ -56,12 +67,12 @@ func walkedHub(b testing.TB, objects, locations int) *Hub {
 		name := fmt.Sprintf("object-%06d", i)
 		add(in("s", key.NewResource("", "configmaps"), "default", name), map[string]any{"metadata": meta(name), "data": map[string]string{"k": name}})
 	}
-	h.table.Reset(1, rows)
+	h.config.Table.Reset(1, rows)
 	return h
 }
 
 // walkAll is the walk of an agent that has nothing, without the fetches that follow.
-func walkAll(h *Hub, l key.Location) (leaves, size int, err error) {
+func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 	mine, err := wire.NewIndex(nil)
 	if err != nil {
 		return 0, 0, err
@@ -108,7 +119,7 @@ func walkAll(h *Hub, l key.Location) (leaves, size int, err error) {
 func BenchmarkWalks(b *testing.B) {
 	for _, c := range []struct{ objects, locations int }{{5000, 1}, {5000, 100}, {100, 1000}} {
 		b.Run(fmt.Sprintf("%dx%d", c.objects, c.locations), func(b *testing.B) {
-			h := walkedHub(b, c.objects, c.locations)
+			h := walkedServer(b, c.objects, c.locations)
 			total := 0
 			for b.Loop() {
 				sizes := make([]int, c.locations)

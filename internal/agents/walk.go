@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"cmp"
@@ -27,22 +27,22 @@ const (
 
 // collect gives the leaves of what a walk compares, and their revision. It fails with
 // the API's error when the location is gone.
-func (h *Hub) collect(of walkOf) ([]wire.Leaf, int64, error) {
-	collect := h.contentLeaves
+func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
+	collect := a.contentLeaves
 	if of.reports {
-		collect = h.reportLeaves
+		collect = a.reportLeaves
 	}
 	leaves, rev := collect(of.location)
 	// Asked after the leaves: a location that is gone by now has none, and the
 	// agent must not take that for its content.
-	_, _, err := h.settings(of.location)
+	_, _, err := a.Settings(of.location)
 	return leaves, rev, err
 }
 
 // contentLeaves are the leaves of what a location is to have.
-func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
-	rows, rev := h.table.Members(string(l))
-	c := h.contentOf(l)
+func (a *Server) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
+	rows, rev := a.config.Table.Members(string(l))
+	c := a.contentOf(l)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	for _, row := range rows {
 		if e := c.entry(row); e != nil {
@@ -54,35 +54,35 @@ func (h *Hub) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 
 // serveWalkInTurn answers one page of a walk of an agent. It has no deadline as a
 // whole: the answer waits for those of others.
-func (h *Hub) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
-	leave, err := h.walkers.Enter(r.Context(), fmt.Sprint(of))
+func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
+	leave, err := a.walkers.Enter(r.Context(), fmt.Sprint(of))
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	defer leave()
-	h.serveWalk(w, r, of)
+	a.serveWalk(w, r, of)
 }
 
 // serveWalk answers one page of a walk.
-func (h *Hub) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
+func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	walk, spans, err := readWalk(w, r)
 	if err != nil {
 		respond.Error(w, r, respond.BadRequest("walk: %v", err))
 		return
 	}
 	out := newSessionWriter(w)
-	index, err := h.walkIndex(r.Context(), out, of, walk)
+	index, err := a.walkIndex(r.Context(), out, of, walk)
 	if err != nil {
 		if !out.begun { // else the agent sees no mark and does not believe the page
 			respond.Error(w, r, err)
 		}
 		return
 	}
-	ended, err := h.answerWalk(out, index, walk, spans)
-	h.walks.leave(index, ended)
+	ended, err := a.answerWalk(out, index, walk, spans)
+	a.walks.leave(index, ended)
 	if err != nil { // the agent sees no mark and does not believe the page
-		h.config.Logger.Info("walk ended", "location", of.location, "error", err)
+		a.config.Logger.Info("walk ended", "location", of.location, "error", err)
 	}
 }
 
@@ -103,28 +103,28 @@ func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []w
 
 // walkIndex gets the index for a page. While it is waited for the agent hears that the
 // hub is there: lines without content.
-func (h *Hub) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk wire.Walk) (*walkIndex, error) {
+func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk wire.Walk) (*walkIndex, error) {
 	var index *walkIndex
 	done := make(chan error, 1)
 	go func() {
 		if of.reports && walk.At == 0 {
-			if err := h.settleReports(ctx, of.location); err != nil {
+			if err := a.settleReports(ctx, of.location); err != nil {
 				done <- err
 				return
 			}
 		}
 		var err error
-		index, err = h.walks.at(ctx, of, walk.At, func() ([]wire.Leaf, int64, error) { return h.collect(of) })
+		index, err = a.walks.at(ctx, of, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(of) })
 		done <- err
 	}()
-	ping := time.NewTicker(min(h.config.Heartbeat, walkPing))
+	ping := time.NewTicker(min(a.config.Heartbeat, walkPing))
 	defer ping.Stop()
 	var lost error // the agent is gone; what was begun is waited for
 	for {
 		select {
 		case err := <-done:
 			if err == nil && lost != nil {
-				h.walks.leave(index, true)
+				a.walks.leave(index, true)
 			}
 			return index, cmp.Or(lost, err)
 		case <-ping.C:
@@ -136,16 +136,16 @@ func (h *Hub) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk w
 }
 
 // answerWalk sends a page; ended says that the agent needs no other.
-func (h *Hub) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spans []wire.Span) (ended bool, err error) {
-	uid, settings, err := h.settings(index.of.location)
+func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spans []wire.Span) (ended bool, err error) {
+	uid, settings, err := a.Settings(index.of.location)
 	if err != nil {
 		return true, err
 	}
 	all := index.Span("", "")
-	marker, _ := h.lineage.At(index.rev)
+	marker, _ := a.config.Lineage.At(index.rev)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
-		Continuous: h.lineage.Continuous(walk.Marker, walk.After), Settings: settings,
+		Continuous: a.config.Lineage.Continuous(walk.Marker, walk.After), Settings: settings,
 	}})
 	// Who asks for less than they may has nothing else to ask for but what is split.
 	ended = len(spans) < wire.MaxSpans
@@ -162,32 +162,32 @@ func (h *Hub) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spa
 }
 
 // serveFetch sends what the location is to have of the keys that are asked for.
-func (h *Hub) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
 	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
 		respond.Error(w, r, respond.BadRequest("fetch: %v", err))
 		return
 	}
-	snapshot := h.table.Snapshot()
+	snapshot := a.config.Table.Snapshot()
 	// Asked after the state was taken: see collect.
-	if _, _, err := h.settings(l); err != nil {
+	if _, _, err := a.Settings(l); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	out := newFrameWriter(w)
-	if err := h.sendKeys(h.contentOf(l), snapshot, keys, out); err != nil {
-		h.config.Logger.Info("fetch ended", "location", l, "error", err)
+	if err := a.sendKeys(a.contentOf(l), snapshot, keys, out); err != nil {
+		a.config.Logger.Info("fetch ended", "location", l, "error", err)
 	}
 }
 
-func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
+func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
 	size := 0
 	for _, f := range keys {
 		frame := wire.Frame{Del: &wire.Del{Key: f.Key, Cause: wire.Walked}}
 		row := state.Get(string(key.Objects) + "/" + f.Key)
 		if e := c.entry(row); e != nil {
 			frame = c.frame(row, e)
-			h.lineage.Deliver(frame.Put, state.Rev, "")
+			a.config.Lineage.Deliver(frame.Put, state.Rev, "")
 			size += len(row.Value)
 		}
 		if err := out.add(frame); err != nil {
@@ -197,7 +197,7 @@ func (h *Hub) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out 
 			break
 		}
 	}
-	marker, rev := h.lineage.At(state.Rev)
+	marker, rev := a.config.Lineage.At(state.Rev)
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 

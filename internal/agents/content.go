@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"orrery.dev/orrery/internal/judge"
@@ -14,19 +14,19 @@ import (
 // frames and sums at every hub.
 type content struct {
 	location key.Location
-	renderer renderer
+	renderer Renderer
 	// purged says that the location is to have nothing, by the operator's word.
 	purged bool
 }
 
 // contentOf is the content of a location as its settings are now.
-func (h *Hub) contentOf(l key.Location) content {
-	_, settings, err := h.settings(l)
-	return content{location: l, renderer: h, purged: err == nil && settings.Purge}
+func (a *Server) contentOf(l key.Location) content {
+	_, settings, err := a.Settings(l)
+	return content{location: l, renderer: a.config.Renderer, purged: err == nil && settings.Purge}
 }
 
-// renderer makes of a row what its locations get.
-type renderer interface {
+// Renderer makes of a row what its locations get.
+type Renderer interface {
 	// Digest is the digest of what Render returns, kept with the row's bytes.
 	Digest(row *table.Row, l key.Location) (wire.Sum, error)
 	Render(row *table.Row, l key.Location) (view.Rendered, error)

@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const sendTimeout = 60 * time.Second
 
 // session is one agent's desired stream.
 type session struct {
-	hub     *Hub
+	server  *Server
 	content content
 	sub     *table.Subscription
 	out     *frameWriter
@@ -45,7 +45,7 @@ type session struct {
 
 // serveDesired streams to an agent what its location is to have, until the
 // agent goes, a newer session takes over, or the hub stops.
-func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
 	if shard := r.URL.Query().Get("shard"); shard != "" && shard != "1/1" {
 		respond.Error(w, r, respond.BadRequest("shard %q: this hub serves a location as a whole", shard))
 		return
@@ -55,11 +55,11 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 		respond.Error(w, r, err)
 		return
 	}
-	mine := h.sessions.start(r.Context(), l)
-	defer h.sessions.end(mine)
+	mine := a.sessions.start(r.Context(), l)
+	defer a.sessions.end(mine)
 
-	s := &session{hub: h, content: content{location: l, renderer: h}, out: newSessionWriter(w), poke: mine.poke}
-	if s.believed, err = view.TokenRevisionOf(r.Context(), h.table.Rev()); err != nil {
+	s := &session{server: a, content: content{location: l, renderer: a.config.Renderer}, out: newSessionWriter(w), poke: mine.poke}
+	if s.believed, err = view.TokenRevisionOf(r.Context(), a.config.Table.Rev()); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
@@ -72,14 +72,14 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request, l key.Locatio
 		bye.Reason = wire.ByeRevoked
 	case errors.Is(err, errLocationRemoved):
 		bye.Reason = wire.ByeRemoved
-	case h.sessions.replaced(mine):
+	case a.sessions.replaced(mine):
 		bye.Reason = wire.ByeReplaced
 	case r.Context().Err() != nil:
 		return
 	}
 	// The agent may be gone, which ends the session just as well.
 	_ = s.out.send(wire.Frame{Bye: &bye})
-	h.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
+	a.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
 }
 
 // Ends of a session that come from its location.
@@ -90,25 +90,25 @@ var (
 )
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
-	rows, rev := s.hub.table.Members(string(s.content.location))
-	continuous := s.hub.lineage.Continuous(marker, after)
-	uid, settings, err := s.hub.settings(s.content.location)
+	rows, rev := s.server.config.Table.Members(string(s.content.location))
+	continuous := s.server.config.Lineage.Continuous(marker, after)
+	uid, settings, err := s.server.Settings(s.content.location)
 	if err != nil {
 		return errLocationRemoved
 	}
 	s.uid, s.settings, s.content.purged = uid, settings, settings.Purge
-	if s.enrolment = s.hub.enrolmentRev(s.content.location); s.enrolment > s.believed {
+	if s.enrolment = s.server.enrolmentRev(s.content.location); s.enrolment > s.believed {
 		return errTokenReplaced
 	}
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	resumed := false
-	if row, _ := s.hub.table.Get(s.content.location.Key()); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
-		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), after)
+	if row, _ := s.server.config.Table.Get(s.content.location.Key()); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
+		sub, err := s.server.config.Table.Subscribe(table.Of(string(s.content.location)), after)
 		resumed, s.sub = err == nil, sub
 	}
 	if !resumed {
-		sub, err := s.hub.table.Subscribe(table.Of(string(s.content.location)), rev)
+		sub, err := s.server.config.Table.Subscribe(table.Of(string(s.content.location)), rev)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	defer s.sub.Close()
 
 	var told int64
-	s.marker, told = s.hub.lineage.At(rev)
+	s.marker, told = s.server.config.Lineage.At(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: s.marker, Revision: told, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
@@ -130,7 +130,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 // follow sends what happens until the context ends. mark says that the agent
 // waits for a mark even if nothing happened.
 func (s *session) follow(ctx context.Context, mark bool) error {
-	ping := time.NewTicker(s.hub.config.Heartbeat)
+	ping := time.NewTicker(s.server.config.Heartbeat)
 	defer ping.Stop()
 	for {
 		select {
@@ -172,7 +172,7 @@ func (s *session) poll(mark *bool) error {
 			if !ok {
 				continue
 			}
-			s.hub.lineage.Deliver(f.Put, step.Rev, s.marker)
+			s.server.config.Lineage.Deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func (s *session) poll(mark *bool) error {
 		return nil
 	}
 	*mark = false
-	name, told := s.hub.lineage.At(upTo)
+	name, told := s.server.config.Lineage.At(upTo)
 	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
 }
 
@@ -216,19 +216,19 @@ func (s *session) locationChanged() error {
 
 // exists fails once the location of the session is gone, or its token replaced.
 func (s *session) exists() (wire.Settings, error) {
-	uid, settings, err := s.hub.settings(s.content.location)
+	uid, settings, err := s.server.Settings(s.content.location)
 	if err != nil || uid != s.uid {
 		return settings, errLocationRemoved
 	}
-	if s.hub.enrolmentRev(s.content.location) != s.enrolment {
+	if s.server.enrolmentRev(s.content.location) != s.enrolment {
 		return settings, errTokenReplaced
 	}
 	return settings, nil
 }
 
 // enrolmentRev is the revision of a location's join token, 0 if it has none.
-func (h *Hub) enrolmentRev(l key.Location) int64 {
-	row, _ := h.table.Get(key.Enrolment(l))
+func (a *Server) enrolmentRev(l key.Location) int64 {
+	row, _ := a.config.Table.Get(key.Enrolment(l))
 	if row == nil {
 		return 0
 	}

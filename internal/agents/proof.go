@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ const maxLineageBytes = 64 << 10
 
 // serveLineage tells an agent which part of the logs that it asks about is a part of
 // this one.
-func (h *Hub) serveLineage(w http.ResponseWriter, r *http.Request) {
+func (a *Server) serveLineage(w http.ResponseWriter, r *http.Request) {
 	var ask wire.LineageAsk
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLineageBytes)).Decode(&ask); err != nil {
 		respond.Error(w, r, respond.BadRequest("lineage: %v", err))
@@ -23,11 +23,11 @@ func (h *Hub) serveLineage(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, respond.BadRequest("lineage: %d markers, at most %d may be asked about", n, wire.MaxMarkers))
 		return
 	}
-	now := h.table.Rev()
+	now := a.config.Table.Rev()
 	answer := wire.LineageAnswer{Spans: map[string][]wire.Revisions{}}
-	answer.Marker, answer.Revision = h.lineage.At(now)
+	answer.Marker, answer.Revision = a.config.Lineage.At(now)
 	for _, marker := range ask.Markers {
-		if spans := h.lineage.Spans(marker, now); len(spans) > 0 {
+		if spans := a.config.Lineage.Spans(marker, now); len(spans) > 0 {
 			answer.Spans[marker] = spans
 		}
 	}

@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"io"
@@ -10,9 +10,6 @@ import (
 )
 
 const (
-	// largeBodies is how many requests may send more at once: what is made of a body
-	// takes several times its size.
-	largeBodies = 16
 	// reportBodies is how many requests with reports of one location are worked on at
 	// once; an agent has one, and perhaps one that it has given up.
 	reportBodies = 2
@@ -42,25 +39,25 @@ func newReportLimits(limit int) reportLimits {
 }
 
 // limitReports serves a request with reports within what one location may report.
-func (h *Hub) limitReports(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Location) {
 	name := "location " + string(l)
-	for _, rates := range []*fair.Rates{h.reported.requests, h.reported.bytes} {
+	for _, rates := range []*fair.Rates{a.reported.requests, a.reported.bytes} {
 		if err := rates.Begin(name); err != nil {
 			respond.Error(w, r, err)
 			return
 		}
 	}
-	h.reported.requests.Count(name, 1)
-	leave, err := h.reported.turns.Try(name)
+	a.reported.requests.Count(name, 1)
+	leave, err := a.reported.turns.Try(name)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	defer leave()
 	counted := &countedBody{ReadCloser: r.Body}
-	defer func() { h.reported.bytes.Count(name, counted.read) }()
+	defer func() { a.reported.bytes.Count(name, counted.read) }()
 	r.Body = counted
-	h.serveReports(w, r, l)
+	a.serveReports(w, r, l)
 }
 
 // countedBody counts what is read of a body.

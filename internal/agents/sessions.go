@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// sessions knows which locations have an agent connected. A location has one
+// Sessions knows which locations have an agent connected. A location has one
 // session at a time: the newest ends the one before. It is safe for concurrent use.
-type sessions struct {
+type Sessions struct {
 	now func() time.Time
 	// changed is called, without the lock, when what is known of a location changed.
 	changed func(key.Location)
 
 	mu   sync.Mutex
 	open map[key.Location]*openSession
-	seen map[key.Location]lastSeen
+	seen map[key.Location]LastSeen
 	// asks counts requests beside the sessions that are under way.
 	asks map[key.Location]int
 }
@@ -32,29 +32,30 @@ type openSession struct {
 	replaced bool
 }
 
-// lastSeen is what is remembered of a location since the hub started.
-type lastSeen struct {
-	// opened says that there was a session; ended is when the last one ended, zero
+// LastSeen is what is remembered of a location since the hub started.
+type LastSeen struct {
+	// Opened says that there was a session; Ended is when the last one ended, zero
 	// while one is open.
-	opened bool
-	ended  time.Time
-	// status is what the agent last said of itself; nil: nothing yet. apis is the
-	// list that goes with apisDigest.
-	status     *wire.AgentStatus
+	Opened bool
+	Ended  time.Time
+	// Status is what the agent last said of itself; nil: nothing yet.
+	Status *wire.AgentStatus
+	// Refused is the version of the protocol that an agent was turned away for;
+	// empty: none, or another has connected since.
+	Refused string
+	// apis is the list that goes with apisDigest.
 	apis       []wire.API
 	apisDigest string
-	// refused is the version of the protocol that an agent was turned away for;
-	// empty: none, or another has connected since.
-	refused string
 }
 
-func newSessions(now func() time.Time, changed func(key.Location)) *sessions {
-	return &sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]lastSeen{}, asks: map[key.Location]int{}}
+// NewSessions makes a Sessions: changed is called when what is known of a location has changed.
+func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
+	return &Sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]LastSeen{}, asks: map[key.Location]int{}}
 }
 
 // start starts a session and ends an older one of the location. Every session
 // is to be ended.
-func (s *sessions) start(ctx context.Context, l key.Location) *openSession {
+func (s *Sessions) start(ctx context.Context, l key.Location) *openSession {
 	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
@@ -64,7 +65,7 @@ func (s *sessions) start(ctx context.Context, l key.Location) *openSession {
 	}
 	s.open[l] = mine
 	seen := s.seen[l]
-	seen.opened, seen.ended, seen.refused = true, time.Time{}, ""
+	seen.Opened, seen.Ended, seen.Refused = true, time.Time{}, ""
 	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)
@@ -72,14 +73,14 @@ func (s *sessions) start(ctx context.Context, l key.Location) *openSession {
 }
 
 // end ends a session.
-func (s *sessions) end(mine *openSession) {
+func (s *Sessions) end(mine *openSession) {
 	mine.cancel()
 	s.mu.Lock()
 	last := s.open[mine.location] == mine
 	if last {
 		delete(s.open, mine.location)
 		seen := s.seen[mine.location]
-		seen.ended = s.now()
+		seen.Ended = s.now()
 		s.seen[mine.location] = seen
 	}
 	s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *sessions) end(mine *openSession) {
 // hear takes note of a request beside a location's session, until done is called: who
 // asks is not lost, also if its session was cut, which it does not read while it
 // compares its content.
-func (s *sessions) hear(l key.Location) (done func()) {
+func (s *Sessions) hear(l key.Location) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asks[l]++
@@ -102,21 +103,21 @@ func (s *sessions) hear(l key.Location) (done func()) {
 			delete(s.asks, l)
 		}
 		if seen, known := s.seen[l]; known && s.open[l] == nil {
-			seen.ended = s.now()
+			seen.Ended = s.now()
 			s.seen[l] = seen
 		}
 	}
 }
 
 // replaced says whether a newer session took over.
-func (s *sessions) replaced(mine *openSession) bool {
+func (s *Sessions) replaced(mine *openSession) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mine.replaced
 }
 
-// poke makes the open session of a location, if any, look at it again.
-func (s *sessions) poke(l key.Location) {
+// Poke makes the open session of a location, if any, look at it again.
+func (s *Sessions) Poke(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mine := s.open[l]; mine != nil {
@@ -129,14 +130,14 @@ func (s *sessions) poke(l key.Location) {
 
 // tell keeps what an agent says of itself. sendAPIs says that the list of APIs
 // that goes with it is not known.
-func (s *sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool) {
+func (s *Sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool) {
 	s.mu.Lock()
 	seen := s.seen[l]
 	if status.APIs != nil {
 		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
 	}
 	status.APIs = nil // not to be kept twice
-	seen.status = &status
+	seen.Status = &status
 	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)
@@ -144,11 +145,11 @@ func (s *sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool)
 }
 
 // refuse notes that an agent was turned away for the protocol it speaks.
-func (s *sessions) refuse(l key.Location, protocol string) {
+func (s *Sessions) refuse(l key.Location, protocol string) {
 	s.mu.Lock()
 	seen := s.seen[l]
-	news := seen.refused != protocol
-	seen.refused = protocol
+	news := seen.Refused != protocol
+	seen.Refused = protocol
 	s.seen[l] = seen
 	s.mu.Unlock()
 	if news {
@@ -156,8 +157,8 @@ func (s *sessions) refuse(l key.Location, protocol string) {
 	}
 }
 
-// forget drops what is remembered of a location that is gone.
-func (s *sessions) forget(l key.Location) {
+// Forget drops what is remembered of a location that is gone.
+func (s *Sessions) Forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[l] == nil {
@@ -165,19 +166,19 @@ func (s *sessions) forget(l key.Location) {
 	}
 }
 
-// connected says whether a session is open, and what is remembered of the location.
-func (s *sessions) connected(l key.Location) (open bool, seen lastSeen) {
+// Connected says whether a session is open, and what is remembered of the location.
+func (s *Sessions) Connected(l key.Location) (open bool, seen LastSeen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen = s.seen[l]
 	if s.asks[l] > 0 {
-		seen.ended = s.now()
+		seen.Ended = s.now()
 	}
 	return s.open[l] != nil, seen
 }
 
-// count is the number of open sessions.
-func (s *sessions) count() int {
+// Count is the number of open sessions.
+func (s *Sessions) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)

@@ -1,9 +1,11 @@
-package hub
+package agents
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,33 +14,77 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
 )
 
-// reporting is a hub with a location whose reports tests write themselves, in an
+// patience bounds each wait.
+const patience = 30 * time.Second
+
+// reporting is a log with a location whose reports tests write themselves, in an
 // order that they choose.
 type reporting struct {
-	*running
-	guard store.Guard
-	key   string
+	t     *testing.T
+	log   *store.Log
+	table *table.Table
+	// reports is a writer that runs.
+	reports *reportWriter
+	guard   store.Guard
+	key     string
 }
 
 func newReporting(t *testing.T) *reporting {
 	t.Helper()
-	r := fixture(t)
-	guard, err := r.whileThere("a")
+	log, err := store.Open(t.Context(), store.Config{DataDir: t.TempDir(), UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := &reporting{t: t, log: log, table: table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20}), reports: newReportWriter(log)}
+	ctx, cancel := context.WithCancel(context.Background())
+	loaded := make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
+		return log.Tail(ctx, r.table, store.Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
+	})
+	group.Go(func() error { return r.reports.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		_ = group.Wait() // it was told to end
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	<-loaded
+	if _, err := log.Write(t.Context(), []store.Op{{Key: key.Location("a").Key(), Value: []byte(`{}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	r.committed()
+	row, _ := r.table.Get(key.Location("a").Key())
+	r.guard = store.Guard{Key: row.Key, CreateRev: row.CreateRev}
+	r.key = reportKey("a")
+	return r
+}
+
+func reportKey(l key.Location) string {
 	object := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "one"}}
-	return &reporting{r, guard, key.Report{Location: "a", Origin: key.Placed, Object: object}.Key()}
+	return key.Report{Location: l, Origin: key.Placed, Object: object}.Key()
+}
+
+// committed waits until the table shows what was written before.
+func (r *reporting) committed() {
+	r.t.Helper()
+	rev, err := r.log.Committed(r.t.Context())
+	if err == nil {
+		err = r.table.WaitFor(r.t.Context(), rev)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // says is the change that a request makes that begins now; empty removes the report.
 func (r *reporting) says(value string) []store.Change {
 	r.t.Helper()
-	if err := r.waitCommitted(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	r.committed()
 	op := store.Op{Key: r.key}
 	if value != "" {
 		op.Value = []byte(value)
@@ -50,9 +96,7 @@ func (r *reporting) says(value string) []store.Change {
 // has fails unless the log has this report.
 func (r *reporting) has(want string) {
 	r.t.Helper()
-	if err := r.waitCommitted(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	r.committed()
 	got := ""
 	if row, _ := r.table.Get(r.key); row != nil {
 		got = string(row.Value)
@@ -185,5 +229,30 @@ func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 	}
 	if err := <-stale; !apierrors.IsConflict(err) {
 		t.Errorf("the stale batch ended with %v", err)
+	}
+}
+
+// TestReportsShareTransactions shows that the reports of many agents of one
+// change cost few transactions.
+func TestReportsShareTransactions(t *testing.T) {
+	r := newReporting(t)
+	before := r.table.Rev()
+	const agents = 50
+	done := make(chan error, agents)
+	for i := range agents {
+		go func() {
+			l := key.Location(strings.Repeat("l", i+1))
+			_, err := r.reports.write(t.Context(), r.guard, []store.Change{{Op: store.Op{Key: reportKey(l), Value: []byte(`{}`)}}})
+			done <- err
+		}()
+	}
+	for range agents {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.committed()
+	if n := r.table.Rev() - before; n > 3 {
+		t.Fatalf("%d reports took %d transactions", agents, n)
 	}
 }

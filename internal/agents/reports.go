@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"bytes"
@@ -24,15 +24,15 @@ const (
 )
 
 // serveReports takes a batch of reports into the log.
-func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
-	guard, err := h.whileThere(l)
+func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
+	guard, err := a.whileThere(l)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
 	// What is newer than the request's beginning is not replaced by it.
-	seen := h.table.Snapshot()
+	seen := a.config.Table.Snapshot()
 	var answer wire.ReportsAnswer
 	var changes []store.Change
 	for {
@@ -45,15 +45,15 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
 			return
 		}
-		op, err := h.reportOp(l, line)
+		op, err := a.reportOp(l, line)
 		if err != nil {
 			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})
 			continue
 		}
 		changes = append(changes, changeOf(op, seen.Get(op.Key)))
 	}
-	if answer.Revision = h.table.Rev(); len(changes) > 0 {
-		rev, err := h.writeReports(r.Context(), guard, changes)
+	if answer.Revision = a.config.Table.Rev(); len(changes) > 0 {
+		rev, err := a.writeReports(r.Context(), guard, changes)
 		if err != nil {
 			respond.Error(w, r, err)
 			return
@@ -65,8 +65,8 @@ func (h *Hub) serveReports(w http.ResponseWriter, r *http.Request, l key.Locatio
 
 // whileThere is the condition that a location is still there: what is reported of
 // one that is removed meanwhile is not kept.
-func (h *Hub) whileThere(l key.Location) (store.Guard, error) {
-	location, _ := h.table.Get(l.Key())
+func (a *Server) whileThere(l key.Location) (store.Guard, error) {
+	location, _ := a.config.Table.Get(l.Key())
 	if location == nil {
 		return store.Guard{}, respond.NotFound(route.Agent(l).String())
 	}
@@ -76,15 +76,15 @@ func (h *Hub) whileThere(l key.Location) (store.Guard, error) {
 // settleReports makes the table show the reports of a location that are under way,
 // also of requests that have ended: who compares must not find what is replaced
 // right after.
-func (h *Hub) settleReports(ctx context.Context, l key.Location) error {
-	guard, err := h.whileThere(l)
+func (a *Server) settleReports(ctx context.Context, l key.Location) error {
+	guard, err := a.whileThere(l)
 	if err != nil {
 		return err
 	}
-	if moved, err := h.reports.settle(ctx, guard); err != nil || !moved {
+	if moved, err := a.reports.settle(ctx, guard); err != nil || !moved {
 		return err
 	}
-	return h.waitCommitted(ctx)
+	return a.config.Committed(ctx)
 }
 
 // changeOf makes a change of a write: nothing is written again that is there, but
@@ -101,7 +101,7 @@ func changeOf(op store.Op, seen *table.Row) store.Change {
 
 // reportOp checks one line and makes it a write. A location can only ever
 // write below its own prefix.
-func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
+func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 	object, err := key.ParsePath(line.Key)
 	if err != nil {
 		return store.Op{}, err
@@ -121,7 +121,7 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 	if line.Removed {
 		return op, nil
 	}
-	if !h.mayReport(l, object, op.Key) {
+	if !a.mayReport(l, object, op.Key) {
 		return op, errors.New("the object is not assigned to the location")
 	}
 	if line.Report == nil {
@@ -138,17 +138,17 @@ func (h *Hub) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
 
 // mayReport says whether a location may have a report of an object: it is
 // assigned to it, or was when the report was first made.
-func (h *Hub) mayReport(l key.Location, object key.Object, reportKey string) bool {
-	if row, _ := h.table.Get(reportKey); row != nil {
+func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
+	if row, _ := a.config.Table.Get(reportKey); row != nil {
 		return true
 	}
-	row, _ := h.table.Get(object.Key())
+	row, _ := a.config.Table.Get(object.Key())
 	return row != nil && row.In != nil && row.In.Has(string(l))
 }
 
 // reportLeaves are the leaves of a location's reports.
-func (h *Hub) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
-	state := h.table.Snapshot()
+func (a *Server) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
+	state := a.config.Table.Snapshot()
 	var leaves []wire.Leaf
 	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
 		if rk, err := key.ParseReport(row.Key); err == nil && rk.Origin == key.Placed {
@@ -160,18 +160,18 @@ func (h *Hub) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
 }
 
 // serveReportsFetch answers with the reports of the keys that are asked for.
-func (h *Hub) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
 	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
 		respond.Error(w, r, respond.BadRequest("reports fetch: %v", err))
 		return
 	}
-	state := h.table.Snapshot()
+	state := a.config.Table.Snapshot()
 	w.Header().Set("Content-Type", "application/json")
 	out, size := json.NewEncoder(w), 0
 	for _, f := range keys {
 		line := wire.ReportLine{Key: f.Key, Removed: true}
-		if op, err := h.reportOp(l, line); err == nil {
+		if op, err := a.reportOp(l, line); err == nil {
 			if row := state.Get(op.Key); row != nil {
 				report := &wire.Report{}
 				if json.Unmarshal(row.Value, report) == nil { // else the agent's own will replace it

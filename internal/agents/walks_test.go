@@ -1,4 +1,4 @@
-package hub
+package agents
 
 import (
 	"bufio"
@@ -139,7 +139,7 @@ func TestWalksDoNotWaitForACollection(t *testing.T) {
 // TestWaitingWalkHearsSomething shows that an agent whose page has to wait hears that
 // the hub is there, and gets its page.
 func TestWaitingWalkHearsSomething(t *testing.T) {
-	h := walkedHub(t, 3, 2)
+	h := walkedServer(t, 3, 2)
 	h.config.Heartbeat = 20 * time.Millisecond
 	h.walks.room = 1
 	other, err := h.walks.at(t.Context(), walkOf{location: "other"}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })

@@ -1,0 +1,138 @@
+// Package agents is the hub's side of the protocol with agents: sessions that stream
+// what a location is to have, walks that compare it, and what agents report.
+//
+// A location reads and writes what is its own and nothing else. The package must never
+// decide what a location is to have, nor what a report means to anybody.
+package agents
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"orrery.dev/orrery/internal/fair"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/lineage"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// maxVersion bounds what is kept of the version that an agent says it speaks.
+const maxVersion = 1024
+
+// Config is what a Server needs.
+type Config struct {
+	// Table is read, and Log written to.
+	Table *table.Table
+	Log   *store.Log
+	// Lineage says which revisions are of this log.
+	Lineage *lineage.Lineage
+	// Renderer makes of rows what locations get.
+	Renderer Renderer
+	// Sessions knows who is connected.
+	Sessions *Sessions
+	// Confirmations are the removals at a location that were confirmed elsewhere.
+	Confirmations func(key.Location) []wire.Confirmation
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
+	// Requests is how many requests are worked on at once, Bodies how many of them have
+	// large bodies.
+	Requests int
+	Bodies   fair.Bodies
+	// Heartbeat is how often agents hear from the hub on a quiet session.
+	Heartbeat time.Duration
+	Logger    *slog.Logger
+}
+
+// Server serves agents. It is safe for concurrent use; Run has to run while it serves.
+type Server struct {
+	config   Config
+	sessions *Sessions
+	// turns bound what is worked on at once, walkers has one walk of each location
+	// served at a time, and walks keeps what they compare.
+	turns   respond.Turns
+	walkers *fair.Queue
+	walks   *walkIndexes
+	// reported bounds what locations report, and reports writes it.
+	reported reportLimits
+	reports  *reportWriter
+}
+
+// New makes a Server.
+func New(config Config) *Server {
+	return &Server{
+		config: config, sessions: config.Sessions,
+		turns:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(config.Requests)), Bodies: config.Bodies},
+		walkers: fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout}),
+		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(config.Requests), reports: newReportWriter(config.Log),
+	}
+}
+
+// Run writes what is reported until the context ends.
+func (a *Server) Run(ctx context.Context) error { return a.reports.run(ctx) }
+
+// Queues are those of requests, and of such with reports, to be measured.
+func (a *Server) Queues() (requests, reports *fair.Queue) { return a.turns.Queue, a.reported.turns }
+
+// Refusals is how many requests were refused for what their location sends a second.
+func (a *Server) Refusals() int {
+	return a.reported.bytes.Refusals() + a.reported.requests.Refusals() + a.reported.statuses.Refusals()
+}
+
+// Serve serves a request at the root of a location's agent.
+func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) {
+	_, call := route.Of(r.URL.Path)
+	l := key.Location(root.Name)
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
+		if _, _, err := a.Settings(l); err == nil {
+			a.sessions.refuse(l, wire.Clip(cmp.Or(v, "unknown"), maxVersion))
+		}
+		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
+		return
+	}
+	if err := a.config.Committed(r.Context()); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	if _, _, err := a.Settings(l); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	if call == route.Desired && r.Method == http.MethodGet {
+		a.serveDesired(w, r, l)
+		return
+	}
+	defer a.sessions.hear(l)()
+	switch {
+	case r.Method != http.MethodPost:
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
+	case call == route.Walk || call == route.ReportsWalk:
+		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk})
+	default:
+		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, call) })
+	}
+}
+
+// serveCall serves what an agent asks beside its session.
+func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, call string) {
+	switch call {
+	case route.Fetch:
+		a.serveFetch(w, r, l)
+	case route.Lineage:
+		a.serveLineage(w, r)
+	case route.AgentStatus:
+		a.serveAgentStatus(w, r, l)
+	case route.Reports:
+		a.limitReports(w, r, l)
+	case route.ReportsFetch:
+		a.serveReportsFetch(w, r, l)
+	default:
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
+	}
+}

@@ -1,0 +1,58 @@
+package agents
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// defaultPruneMaxPercent is the default of spec.prune.maxPercent, for
+// locations whose spec leaves prune out.
+const defaultPruneMaxPercent = 30
+
+// Settings are what a location's agent is told of the location, and its UID. A
+// location that is gone or going is not found.
+func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err error) {
+	row, _ := a.config.Table.Get(l.Key())
+	if row == nil || row.Meta.Deleting {
+		return "", s, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l))
+	}
+	var location v1alpha1.Location
+	if err := json.Unmarshal(row.Value, &location); err != nil {
+		return "", s, fmt.Errorf("decode location %q: %w", l, err)
+	}
+	s = wire.Settings{
+		PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(a.config.Heartbeat.Seconds())),
+		Accept: location.Annotations[v1alpha1.AcceptAnnotation], Purge: location.Annotations[v1alpha1.PurgeAnnotation] == "true",
+		Confirm: a.config.Confirmations(l),
+	}
+	if p := location.Spec.Prune.MaxPercent; p != nil {
+		s.PruneMaxPercent = int(*p)
+	}
+	if d := location.Annotations[v1alpha1.ConfirmPruneAnnotation]; d != "" {
+		s.Confirm = append([]wire.Confirmation{{Digest: d}}, s.Confirm...)
+	}
+	s.Halt = haltOf(&location)
+	return row.Meta.UID, s, nil
+}
+
+// haltOf is why the agent of a location is to change nothing; empty: it works.
+func haltOf(l *v1alpha1.Location) string {
+	if l.Spec.Mapping == v1alpha1.MappingPaused {
+		return "the location's mapping is Paused"
+	}
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionCompatible); c != nil && c.Status == metav1.ConditionFalse {
+		return "the location is not compatible: " + cmp.Or(c.Message, c.Reason)
+	}
+	return ""
+}

@@ -1,0 +1,29 @@
+package agents
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// maxStatusBytes bounds what an agent may say of itself.
+const maxStatusBytes = 1 << 20
+
+// serveAgentStatus takes what an agent says of itself.
+func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
+	name := "location " + string(l)
+	if err := a.reported.statuses.Begin(name); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	a.reported.statuses.Count(name, 1)
+	var status wire.AgentStatus
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
+		respond.Error(w, r, respond.BadRequest("status: %v", err))
+		return
+	}
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(l, status)})
+}

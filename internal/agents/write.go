@@ -1,0 +1,61 @@
+package agents
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/store"
+)
+
+// writeReports writes reports of one location. If the log has no room for all of them,
+// those that take none are written, and the rest has to be sent again.
+func (a *Server) writeReports(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
+	var full error
+	for need := store.Growth; ; need++ {
+		part, bytes := a.reportsOf(changes, need)
+		if len(part) == 0 {
+			return 0, full
+		}
+		landed, err := a.config.Log.Admit(ctx, need, bytes)
+		if errors.Is(err, store.ErrFull) {
+			full = respond.LogFull(err)
+			continue
+		}
+		if err != nil {
+			return 0, respond.Admitted(err)
+		}
+		rev, err := a.reports.write(ctx, guard, part)
+		landed()
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			a.config.Log.RefusedByEtcd()
+			return 0, respond.LogFull(store.ErrFull)
+		}
+		if full != nil && err == nil {
+			err = full
+		}
+		return rev, err
+	}
+}
+
+// reportsOf are those of some changes that need no more room than a need has, and their bytes.
+func (a *Server) reportsOf(changes []store.Change, need store.Need) (part []store.Change, bytes int) {
+	for _, c := range changes {
+		of := store.Ending
+		if c.Value != nil && !c.Keep {
+			of = store.Growth
+			if row, _ := a.config.Table.Get(c.Key); row != nil && len(row.Value) >= len(c.Value) {
+				of = store.Upkeep
+			}
+		}
+		if of >= need {
+			part = append(part, c)
+			if of != store.Ending {
+				bytes += len(c.Key) + len(c.Value)
+			}
+		}
+	}
+	return part, bytes
+}
