@@ -77,6 +77,8 @@ func oddLimits(s *side) {
 
 func resourceVersionMatch(s *side) {
 	first, last := s.five()
+	// A kube-apiserver answers some of these from a cache, which may be behind.
+	s.quietly("GET", s.in("configmaps")+"?resourceVersionMatch=NotOlderThan&resourceVersion="+last.rv(), "")
 	for _, query := range []string{"resourceVersion=" + first.rv(), "resourceVersion=0", "resourceVersion=",
 		"resourceVersion=" + first.rv() + "&resourceVersionMatch=Exact", "resourceVersion=" + first.rv() + "&resourceVersionMatch=NotOlderThan",
 		"resourceVersion=" + last.rv() + "&resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=NotOlderThan",
