@@ -86,6 +86,8 @@ const (
 	reasonContested = "Contested"
 	// reasonUnobserved: it is applied, and its kind cannot be observed.
 	reasonUnobserved = "Unobserved"
+	// reasonInUse: it is to go, and others use it.
+	reasonInUse = "InUse"
 	// reasonGuarded: it is to go, and waits for a confirmation.
 	reasonGuarded = "PruneGuard"
 	// reasonNotServed: the target does not serve its resource.
@@ -189,6 +191,8 @@ func decideObject(f facts, s source) decision {
 	}
 	switch {
 	case f.former && !f.looked && (seen.presence == absent || seen.presence == blind):
+		return decision{do: doLook}
+	case f.completed != "" && rec != nil && !f.looked && seen.presence == absent: // it may only lack its marks
 		return decision{do: doLook}
 	case f.completed != "":
 		return decision{state: wire.Applied, reason: reasonCompleted}

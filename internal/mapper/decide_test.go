@@ -256,8 +256,12 @@ func TestDecide(t *testing.T) {
 			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), reported: true, seen: here}, do: doInspect, uid: "target-uid",
 		},
 		{
-			name: "ran, gone", facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}},
-			state: wire.Applied, reason: "Completed",
+			name: "ran, gone", state: wire.Applied, reason: "Completed",
+			facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}, looked: true},
+		},
+		{
+			name: "ran, gone or without its marks", do: doLook,
+			facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}},
 		},
 		{
 			name:  "released, written by another",

@@ -316,13 +316,13 @@ func (w *world) fill(full bool) {
 func (w *world) heal() {
 	w.hub.mu.Lock()
 	w.hub.mood, w.hub.settings.Halt = mood{}, ""
+	w.cluster.mu.Lock()
+	w.frozen = false // before anybody hears of it
+	w.cluster.mu.Unlock()
 	w.hub.say()
 	w.hub.mu.Unlock()
 	w.fill(false)
 	w.calm()
-	w.cluster.mu.Lock()
-	w.frozen = false
-	w.cluster.mu.Unlock()
 	w.tell("all is well")
 }
 

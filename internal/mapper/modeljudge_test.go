@@ -44,7 +44,8 @@ func (w *world) judge(verb string, before, after *thing) {
 			wrong("something else than managed fields of ours has changed")
 		}
 	case "refresh":
-		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 {
+		used := slices.ContainsFunc(w.inside(o.id), func(x *thing) bool { return w.stands(x, o.id) || !w.unwanted(x.id) })
+		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 && !used {
 			wrong("its pair is not to be refreshed")
 		}
 	case "mark":

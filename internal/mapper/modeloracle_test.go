@@ -197,7 +197,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 		return wire.InConflict, "Exists", nil
 	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
 		return wire.Applied, reasonCreateOnly, nil
-	case o != nil && o.foreign && !o.controlled && s.Policy.Adopt && s.Policy.CreateOnly: // whatever is desired, it may stay
+	case o != nil && o.foreign && !o.controlled && (s.Policy.Adopt || implied(o)) && s.Policy.CreateOnly: // whatever is desired, it may stay
 		return "", "", errors.New("it is not adopted")
 	case bad && (o == nil || !w.equals(o, s)):
 		return wire.Failed, "*", nil

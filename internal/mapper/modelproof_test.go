@@ -1,6 +1,7 @@
 package mapper
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -195,12 +196,15 @@ func TestModelAcceptedAndLost(t *testing.T) {
 		writes int
 		// again says that the hub starts anew before that.
 		again bool
+		// refused says that the cluster refuses an object as the accepted log has it.
+		refused bool
 	}{
 		"later":      {},
 		"createOnly": {policy: wire.Policy{CreateOnly: true}},
 		"drift":      {policy: wire.Policy{ReportDrift: true}},
 		"in between": {writes: 2},
 		"hub anew":   {again: true},
+		"refused":    {refused: true, again: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -215,11 +219,17 @@ func TestModelAcceptedAndLost(t *testing.T) {
 					all[id] = "1"
 				}
 				<-time.After(30 * time.Second)
+				now := map[key.Identity]string{ids[0]: "1"}
+				if c.refused {
+					now[ids[0]] = "bad"
+					p.offer(ids[0], "bad", c.policy)
+					<-time.After(30 * time.Second)
+				}
 				p.hub.mu.Lock()
 				p.hub.restore(copied)
 				p.hub.mu.Unlock()
 				for _, id := range ids { // as users would write it again
-					p.offer(id, "1", c.policy)
+					p.offer(id, cmp.Or(now[id], "1"), c.policy)
 				}
 				<-time.After(5 * time.Minute)
 				p.has("restored", all)

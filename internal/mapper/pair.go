@@ -182,6 +182,41 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 	}, nil
 }
 
+// settle writes the last mark at an object that stays as a log before the accepted one has
+// written it: the target refuses to have it otherwise, or others use it. Or else a store
+// that is lost after that would wait for another acceptance. It is only done where the hub
+// says that its log does not have the place that stands there; when it fails, it is tried
+// again with what makes the object stay.
+func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
+	seen, rec := t.view.seen, t.record
+	switch {
+	case o.changed || o.forget || o.letGo || o.seen != nil:
+		return
+	case o.state != wire.Failed && (o.state != wire.Orphaned || o.reason != reasonInUse):
+		return
+	case seen.presence != present || seen.unmarked || seen.terminating || seen.revision == 0:
+		return
+	case rec != nil && rec.UID != seen.uid, rec == nil && r.prove(t, seen) != proofGiven:
+		return
+	case !t.settled || t.mark.IsZero() || !r.prover.lacks(seen.log, time.Now()):
+		return
+	}
+	m, err := r.target.putPair(ctx, t.view.at, t.id, t.view.as, seen.uid, strconv.FormatUint(seen.revision, 10), t.mark)
+	if err != nil {
+		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
+		return
+	}
+	o.seen = m.observed(t.view.as)
+	if rec == nil {
+		return
+	}
+	now := *rec
+	now.Source.Log, o.record, o.changed = t.mark, &now, true
+	if seen.fields == rec.Fields {
+		now.Fields = o.seen.fields
+	}
+}
+
 // putPair writes a pair at an object, if that is still as it was at a version.
 func (t *target) putPair(ctx context.Context, p place, id key.Identity, l identity, uid, version string, log pair) (objectMeta, error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -131,6 +131,22 @@ func (p *prover) verdict(log pair, now time.Time) proof {
 	return proofUnasked
 }
 
+// lacks says that the hub's log does not have a place, as the hub has said in this
+// session. It asks what the hub has not said yet.
+func (p *prover) lacks(log pair, now time.Time) bool {
+	session, newest, _ := p.state.log()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(session)
+	if session == 0 || log.IsZero() {
+		return false
+	}
+	_ = p.verdict(log, now)
+	s, said := p.known[log.marker()]
+	// It may yet come to a place of its newest marker only.
+	return said && s.upTo > 0 && !s.has(log.revision) && (log.revision <= s.upTo || log.marker() != newest)
+}
+
 // again has all looked at that wait: a session has begun, the hub has answered, or
 // an operator has accepted its log. It does not wait.
 func (p *prover) again() {

@@ -113,6 +113,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 		return
 	}
 	o := r.act(ctx, t)
+	r.settle(ctx, t, &o)
 	if o.seen != nil && o.seen.presence == present {
 		r.engine.saw(it, t.view.as, *o.seen)
 	}

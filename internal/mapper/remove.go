@@ -40,7 +40,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		case err != nil:
 			return o, err
 		case use.desired || !m.cascades():
-			o.state, o.reason, o.message, o.retry = wire.Orphaned, "InUse", clip(use.by), inUseRetry
+			o.state, o.reason, o.message, o.retry = wire.Orphaned, reasonInUse, clip(use.by), inUseRetry
 			o.failed = use.lasting
 			if !use.desired {
 				o.message += wayOut
