@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// TestDocs runs the commands in the sh blocks of docs/. What they print is not
-// compared, since pages say in prose what there is to see; that they mean what
-// they say is: a command that is no longer one, or fails, fails the test.
+// TestDocs runs the commands in the sh blocks of docs/ and of CONTRIBUTING.md. What they
+// print is not compared, since pages say in prose what there is to see; that they mean
+// what they say is: a command that is no longer one, or fails, fails the test.
 func TestDocs(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
+	pages = append(pages, "../../CONTRIBUTING.md")
 	d := startDocs(t)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -87,9 +88,8 @@ func (d *docs) run(page, command string) {
 	switch program, _, _ := strings.Cut(command, " "); program {
 	case "make": // long, and run by everybody: it has to exist
 		d.expect(page, command, "make -n -C "+d.root()+" "+command[len("make "):], "0")
-	case "go": // a program of ours, which takes long: it has to exist
-		program, _, _ := strings.Cut(strings.TrimPrefix(command, "go run "), " ")
-		d.expect(page, command, "go list -C "+d.root()+" "+program, "0")
+	case "go": // a program or test of ours, which takes long: it has to exist
+		d.goCommand(page, command)
 	case "helm": // run by test/clients
 	case "mv", "etcdutl": // of a restore, which test/operator does
 	case "orrery", "orrery-agent", "kubectl":
@@ -107,6 +107,23 @@ func (d *docs) run(page, command string) {
 		d.expect(page, command, command, want)
 	default:
 		d.t.Errorf("%s: %s: there is no rule for how to run this", page, command)
+	}
+}
+
+// runOf matches go run and go test, the module, the package, and the tests that are asked for.
+var runOf = regexp.MustCompile(`^go (?:run|test)(?: -C (\S+)| -count=1| -race)* (\./\S+)(?:.* -run (\S+))?`)
+
+func (d *docs) goCommand(page, command string) {
+	d.t.Helper()
+	match := runOf.FindStringSubmatch(command)
+	if match == nil {
+		d.t.Errorf("%s: %s: there is no rule for how to run this", page, command)
+		return
+	}
+	dir, pkg, test := filepath.Join(d.root(), match[1]), match[2], match[3]
+	d.expect(page, command, "go list -C "+dir+" "+pkg, "0")
+	if test != "" {
+		d.expect(page, command, "grep -qs '^func "+test+"(' "+filepath.Join(dir, pkg)+"/*_test.go", "0")
 	}
 }
 

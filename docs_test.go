@@ -1,0 +1,141 @@
+package orrery_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// aboutSource are the documents that name parts of the source.
+func aboutSource(t *testing.T) []string {
+	t.Helper()
+	records, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(records) == 0 {
+		t.Fatalf("no decisions: %v", err)
+	}
+	return append([]string{"ARCHITECTURE.md", "CONTRIBUTING.md"}, records...)
+}
+
+var (
+	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
+	quoted   = regexp.MustCompile("`([^`\n]+)`")
+	ofFile   = regexp.MustCompile(`^(internal|apis|cmd|test|tools|docs|bench)(/[\w.-]+)+$`)
+	ofTest   = regexp.MustCompile(`^((?:Test|Fuzz|Benchmark)\w*)(…|/.*)?$`)
+	ofSource = regexp.MustCompile(`^([a-z]\w*)\.(?:\w+\.)?(\w+)$`)
+)
+
+// A document that names what is not there any more is worse than none: whoever moves
+// or renames something finds here who told of it.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	for _, document := range aboutSource(t) {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(fenced.ReplaceAllString(string(text), "")) {
+			pkg := "" // that the line speaks of
+			for _, match := range quoted.FindAllStringSubmatch(line, -1) {
+				name := match[1]
+				if ofFile.MatchString(name) {
+					pkg = path.Join(strings.SplitN(name, "/", 3)[:2]...)
+				}
+				if err := isThere(name, pkg); err != nil {
+					t.Errorf("%s: `%s`: %v", document, name, err)
+				}
+			}
+		}
+	}
+}
+
+// isThere says what of a name is missing: a file, a test of a package ("…" for all that
+// begin so), or PACKAGE.NAME.
+func isThere(name, pkg string) error {
+	switch {
+	case ofFile.MatchString(name):
+		_, err := os.Stat(name)
+		return err
+	case ofTest.MatchString(name):
+		test, end := ofTest.FindStringSubmatch(name)[1], `\(`
+		if strings.HasSuffix(name, "…") {
+			end = ""
+		}
+		return declared(pkg, true, `(?m)^func `+test+end)
+	case ofSource.MatchString(name):
+		match := ofSource.FindStringSubmatch(name)
+		dir := path.Join("internal", match[1])
+		if info, _ := os.Stat(dir); info == nil { // not a package of ours
+			return nil
+		}
+		return declared(dir, false, `(?m)^(func (\([^)]*\) )?|type |const |var |\t(\w+, )*)`+match[2]+`\b`)
+	}
+	return nil
+}
+
+// declared looks for a declaration in the tests, or the rest, of a package and what is
+// below it.
+func declared(pkg string, inTests bool, declaration string) error {
+	if pkg == "" {
+		return errors.New("the line names no package")
+	}
+	found, like := false, regexp.MustCompile(declaration)
+	err := filepath.WalkDir(pkg, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") != inTests {
+			return err
+		}
+		source, err := os.ReadFile(file)
+		if like.Match(source) {
+			found = true
+			return fs.SkipAll
+		}
+		return err
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("is not in %s", pkg)
+	}
+	return err
+}
+
+// The index of decisions has a line for each record, and a record says since when it
+// holds and whether it still does.
+func TestDecisionsAreListed(t *testing.T) {
+	const index = "docs/decisions/README.md"
+	text, err := os.ReadFile(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, match := range regexp.MustCompile(`(?m)^\| \[(\d{4})\]\((\S+)\) \| (.+) \| \d{4}-\d\d-\d\d \|$`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.HasPrefix(match[2], match[1]) {
+			t.Errorf("%s: %s leads to %s", index, match[1], match[2])
+		}
+		listed[match[2]] = match[3]
+	}
+	front := regexp.MustCompile(`^# (.+)\n\n- Date: \d{4}-\d\d-\d\d(, amended \d{4}-\d\d-\d\d)?\n- Status: (in force|replaced by \d{4})\n`)
+	for _, record := range aboutSource(t)[2:] {
+		if record == index {
+			continue
+		}
+		text, err := os.ReadFile(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		match := front.FindStringSubmatch(string(text))
+		if match == nil {
+			t.Errorf("%s does not begin with its title, date and status", record)
+		} else if listed[path.Base(record)] != match[1] {
+			t.Errorf("%s has %q for %s", index, listed[path.Base(record)], record)
+		}
+		delete(listed, path.Base(record))
+	}
+	if len(listed) > 0 {
+		t.Errorf("%s lists what is not there: %v", index, slices.Sorted(maps.Keys(listed)))
+	}
+}
