@@ -18,3 +18,10 @@ const (
 // ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
 // spaces, while the hub's log has no room.
 const ReasonLogFull = "LogFull"
+
+// ReasonPruneGuard is why something is not Synced while removals wait for a confirmation.
+const ReasonPruneGuard = "PruneGuard"
+
+// ReasonProtocol is the reason of the condition Compatible when the hub itself has set
+// it. With any other it is an operator's, and stays.
+const ReasonProtocol = "Protocol"

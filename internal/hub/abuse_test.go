@@ -64,10 +64,10 @@ func TestFloodOfStatuses(t *testing.T) {
 	a := r.join("a")
 	_, before := r.table.Get(key.Location("a").Key())
 	busy := 0
-	const posts = 400
+	const posts, waiting = 400, 200
 	for i := range posts {
 		var all []string
-		for n := range maxPruned {
+		for n := range waiting {
 			all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, rand.IntN(1<<30)))
 		}
 		resp, err := a.post(t.Context(), "status", fmt.Sprintf(`{"version":"%d","prune":{"pending":1,"digest":"d","placements":[%s]}}`, i, strings.Join(all, ",")))

@@ -22,6 +22,7 @@ import (
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
@@ -103,7 +104,7 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, err)
 		return
 	}
-	if !h.spaceExists(s) {
+	if !space.Exists(h.table, s) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
@@ -223,7 +224,7 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 			parts = append(parts, p.String())
 		}
 		all = append(all, PlacementTotal{
-			PartOf: parts, StatusLeftOut: h.leftOut.of(tally.Placement{Space: s, Name: o.Name}).String(),
+			PartOf: parts, StatusLeftOut: h.leftOut.Of(tally.Placement{Space: s, Name: o.Name}).String(),
 			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
 		})
@@ -248,8 +249,8 @@ func awayIn(state table.Reader) func(location string) bool {
 // placeStatus is what is known of one object at one of its locations.
 func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
 	ps := placeStatusOf(p.Location, judge.Assigned(h.renderer.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
-	if u, ok := h.leftOut.get(row.Key); ok && u.location == p.Location {
-		ps.StatusLeftOut = u.why
+	if u, ok := h.leftOut.Get(row.Key); ok && u.Location == p.Location {
+		ps.StatusLeftOut = u.Why
 	}
 	return ps
 }

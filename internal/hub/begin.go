@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/store"
 )
 
 // errNoMarker says that there was no room for the marker of this beginning.
@@ -121,7 +123,6 @@ func (h *Hub) lost(restored bool) {
 
 // work waits for the table, makes the hub ready and runs the loops.
 func (h *Hub) work(ctx context.Context, ready func()) error {
-	h.started = h.config.Now()
 	if err := h.serveLoaded(ctx); err != nil {
 		return err
 	}
@@ -138,6 +139,32 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 		group.Go(func() error { return h.goOn(ctx, loop) })
 	}
 	return group.Wait()
+}
+
+// loops are what the hub does by itself while it runs. The controllers write: if several
+// hubs share a log, one of them is to run these.
+func (h *Hub) loops() []func(context.Context) error {
+	own := controllers.New(controllers.Config{
+		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces,
+		Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed,
+		Sessions: h.sessions, Connections: h.connections,
+		Answers: func() time.Time { since, _ := h.answers.state(); return since }, Committed: h.waitCommitted,
+		SpaceURL: h.spaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
+	})
+	return append([]func(context.Context) error{h.agents.Run, h.compactLoop}, own.Loops()...)
+}
+
+// compactLoop forgets history that nobody can resume from any more.
+func (h *Hub) compactLoop(ctx context.Context) error {
+	return h.log.Keep(ctx, store.Keeping{
+		Every: h.config.CompactEvery,
+		Floor: func() int64 {
+			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest())
+		},
+		Reached: h.table.Rev,
+		Before:  h.leaveTrace,
+		Quiet:   h.config.Quiet,
+	})
 }
 
 // goOn runs a loop until the context ends: whatever a loop fails by, the hub goes on.

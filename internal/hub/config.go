@@ -35,6 +35,8 @@ type Config struct {
 	Disconnected time.Duration
 	// Settle is how long the hub waits for more changes before it writes counts.
 	Settle time.Duration
+	// RoomRetry is how often something is tried again that users have to make room for.
+	RoomRetry time.Duration
 	// WindowRevisions is how many revisions watchers can go back.
 	WindowRevisions int
 	// WindowBytes bounds the memory of each window.
@@ -69,6 +71,7 @@ func DefaultConfig() Config {
 		Heartbeat:       30 * time.Second,
 		Disconnected:    90 * time.Second,
 		Settle:          300 * time.Millisecond,
+		RoomRetry:       30 * time.Second,
 		WindowRevisions: 20000,
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
@@ -99,6 +102,9 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {
 		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
+	}
+	if c.RoomRetry <= 0 {
+		return fmt.Errorf("room is looked for again after %s: want more than 0", c.RoomRetry)
 	}
 	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
 		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)

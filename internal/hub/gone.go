@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -44,7 +45,7 @@ func (g *goneSpaces) end(s key.Space) {
 func (h *Hub) goneSpace(s key.Space) <-chan struct{} {
 	c := h.gone.of(s)
 	// Asked after the channel was made: a deletion before that closed none.
-	if s != key.AllSpaces && !h.spaceExists(s) {
+	if s != key.AllSpaces && !space.Exists(h.table, s) {
 		h.gone.end(s)
 	}
 	return c

@@ -16,10 +16,12 @@ import (
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
@@ -27,6 +29,7 @@ import (
 	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/standing"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
@@ -79,27 +82,24 @@ type Hub struct {
 	bodies fair.Bodies
 	// spaceWrites bounds what is written into spaces.
 	spaceWrites *fair.Rates
-	// started is when this process began to serve; no location is declared
-	// disconnected before it had time to connect.
-	started time.Time
-	phase   *phase
+	phase       *phase
 	// copying is held while a backup is made.
 	copying sync.Mutex
 	// answers is since when the log answers.
-	answers *answering
-	dirty   *dirtyLocations
+	answers     *answering
+	connections *controllers.Connections
 	// pruned adds up the removals that wait, and those that owners let go.
 	pruned *prune.Index
 	// releases knows which Helm releases Placements match in part.
 	releases *release.Index
 	// leftOut knows the statuses that do not fit.
-	leftOut *leftOut
-	// synced remembers since when locations are synced, or not.
-	synced *syncTimes
+	leftOut *leftout.Index
+	// standing completes Spaces and Locations that are read.
+	standing *standing.Standing
 	// gone ends the watches of spaces that are deleted.
 	gone *goneSpaces
 	// changed wakes the loop that writes counts.
-	changed signal
+	changed controllers.Signal
 }
 
 // Ready tells the caller of Run that the hub serves.
@@ -140,8 +140,8 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: newSignal(), gone: newGoneSpaces(), synced: newSyncTimes(), phase: newPhase(), answers: newAnswering(config.Now)}
-	h.releases, h.leftOut = release.New(), newLeftOut(h.changed)
+	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: controllers.NewSignal(), gone: newGoneSpaces(), phase: newPhase(), answers: newAnswering(config.Now)}
+	h.releases, h.leftOut = release.New(), leftout.New(h.changed.Raise)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.Poke(l) })
 	var err error
 	if h.url, err = advertised(config, addr); err != nil {
@@ -183,24 +183,25 @@ func (h *Hub) connectParts() (err error) {
 	if err != nil {
 		return err
 	}
+	h.standing = standing.New(standing.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
 	reads := view.DefaultConfig()
 	reads.Table = h.table
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
-	reads.Complete = h.complete
+	reads.Complete = h.standing.Complete
 	reads.Defines = h.defines
 	if !h.config.PlainTables {
-		reads.Counts = h.counts
+		reads.Counts = h.standing.Counts
 	}
 	reads.Gone = h.goneSpace
 	h.views, err = view.New(reads)
 	if err != nil {
 		return err
 	}
-	h.dirty = newDirtyLocations()
+	h.connections = controllers.NewConnections()
 	h.bodies = fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}
 	h.reads, h.writes = h.turns(h.config.MaxReads), h.turns(h.config.MaxWrites)
-	h.sessions = agents.NewSessions(h.config.Now, h.dirty.add)
+	h.sessions = agents.NewSessions(h.config.Now, h.connections.Note)
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Committed: h.waitCommitted,

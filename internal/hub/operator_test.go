@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -146,7 +147,7 @@ func TestAgentStatus(t *testing.T) {
 	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !strings.Contains(c.Message, "orrery location confirm-prune a --digest abc") {
 		t.Errorf("message %q", c.Message)
 	}
-	if n := len(l.Status.Agent.Prune.Objects); n != maxShown {
+	if n := len(l.Status.Agent.Prune.Objects); n != 10 {
 		t.Errorf("%d examples are kept", n)
 	}
 	said.Prune = nil
@@ -187,7 +188,7 @@ func TestSyncedSinceItChanged(t *testing.T) {
 	noted := func(status metav1.ConditionStatus) {
 		t.Helper()
 		r.eventually(func() string {
-			if never := begin.AddDate(-1, 0, 0); r.synced.since("a", status, never).Equal(never) {
+			if _, known := r.standing.Since("a", status); !known {
 				return fmt.Sprintf("Synced is not noted to be %s", status)
 			}
 			return ""
@@ -250,7 +251,7 @@ func TestSyncedCondition(t *testing.T) {
 		"False LineageUnproven": {on, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
 		"False Purging":         {on, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
 	} {
-		got := syncedCondition("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
+		got := judge.SyncedLocation("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
 		if have := string(got.Status) + " " + got.Reason; have != want {
 			t.Errorf("got %s, want %s", have, want)
 		}
@@ -364,9 +365,9 @@ func TestProtocol(t *testing.T) {
 	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("answered %s", resp.Status)
 	}
-	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionFalse, reasonProtocol)
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionFalse, v1alpha1.ReasonProtocol)
 	a.open(0, "").next()
-	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
 }
 
 // TestCompatibleOfAnOperator shows that an operator's word on the condition
@@ -375,7 +376,7 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 	r := fixture(t)
 	s := r.join("a").open(0, "")
 	s.next()
-	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
 	l := r.location("a")
 	meta.SetStatusCondition(&l.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: "Upgrade", Message: "under way",
@@ -420,13 +421,14 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	agents := []*agent{r.join("a"), r.join("b")}
 	for _, a := range agents {
 		a.open(0, "").next()
-		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, reasonProtocol)
+		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
 		r.eventually(func() string { return r.staleness(string(a.location), false) })
 	}
 	before := map[string]string{"a": r.location("a").ResourceVersion, "b": r.location("b").ResourceVersion}
 	r.stop()
 
 	r = start(t, dir, quick)
+	begun := time.Now()
 	same := func(names ...string) func() string {
 		return func() string {
 			for _, name := range names {
@@ -445,7 +447,7 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	agents[0].open(0, "").next()
 	r.throughout(patiently/4, same("a", "b"))
 	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if waited := time.Since(r.started); waited < patiently {
+	if waited := time.Since(begun); waited < patiently {
 		t.Errorf("declared lost after %s", waited)
 	}
 	r.throughout(patiently/4, same("a"))

@@ -73,7 +73,7 @@ func TestConfirmOverLocations(t *testing.T) {
 	b.tell(waitingAt("B", 3))
 	p := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2, Digest: "any"})
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced)
-	if want := "5 removals wait at 2 locations, more at once than these allow; to let them go, run: orrery placement confirm-prune p --digest " + p.Status.Prune.Digest; c.Reason != reasonPruneGuard || c.Message != want {
+	if want := "5 removals wait at 2 locations, more at once than these allow; to let them go, run: orrery placement confirm-prune p --digest " + p.Status.Prune.Digest; c.Reason != v1alpha1.ReasonPruneGuard || c.Message != want {
 		t.Errorf("it says %+v, want %q", c, want)
 	}
 	away.close()
@@ -138,7 +138,7 @@ func TestPruneOfOtherSpaces(t *testing.T) {
 	said.Prune.Spaces = append(said.Prune.Spaces, wire.SpacePrune{Space: "z", Pending: 1, Digest: "Z"})
 	said.Prune.Placements = append(said.Prune.Placements, wire.PlacementPrune{Space: "z", Placement: "p", Pending: 1, Digest: "Z"})
 	a.tell(said)
-	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, reasonPruneGuard)
+	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonPruneGuard)
 	got := l.Status.Agent.Prune
 	if len(got.Placements) != 1 || got.Placements[0].Space != "s" || len(got.Spaces) != 1 || got.Spaces[0].Space != "s" || got.Pending != 3 {
 		t.Errorf("the location's status has %+v", got)

@@ -2,18 +2,12 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
@@ -66,36 +60,4 @@ func needOf(w space.Write) store.Need {
 		return store.Growth
 	}
 	return store.Upkeep
-}
-
-// putRoom is Log.Put of an object that the hub writes itself, if there is room.
-func (h *Hub) putRoom(ctx context.Context, need store.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
-	landed, err := h.log.Admit(ctx, need, len(k)+len(value))
-	if err != nil {
-		return 0, false, err
-	}
-	defer landed()
-	if rev, ok, err = h.log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
-		h.log.RefusedByEtcd()
-	}
-	return rev, ok, err
-}
-
-// withFull makes the condition Ready of a Space say that the log has no room.
-func (h *Hub) withFull(space []byte, generation int64) ([]byte, error) {
-	u := h.log.Usage()
-	if !u.Full {
-		return space, nil
-	}
-	var conditions []metav1.Condition
-	if said := gjson.GetBytes(space, "status.conditions"); said.Exists() {
-		if err := json.Unmarshal([]byte(said.Raw), &conditions); err != nil {
-			return nil, fmt.Errorf("decode the conditions: %w", err)
-		}
-	}
-	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLogFull, ObservedGeneration: generation,
-		Message: "the hub's log is out of space: " + u.Why, LastTransitionTime: metav1.NewTime(u.Since),
-	})
-	return sjson.SetBytes(space, "status.conditions", conditions)
 }

@@ -31,7 +31,7 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root
 		h.serveAPI(w, r, root, view.AllSpaces(), h.registry.Builtin(key.Root))
 		return
 	}
-	if !h.spaceExists(s) {
+	if !space.Exists(h.table, s) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
@@ -137,7 +137,7 @@ func (h *Hub) defines(s key.Space, kind *kinds.Kind) bool {
 func (h *Hub) definedAnywhere(gvr schema.GroupVersionResource) (*kinds.Kind, bool) {
 	snapshot := h.table.Snapshot()
 	definition := key.Identity{Resource: key.CRDs, Name: gvr.Resource + "." + gvr.Group}
-	for _, s := range spacesOf(snapshot) {
+	for _, s := range space.All(snapshot) {
 		if snapshot.Get(key.Object{Space: s, Identity: definition}.Key()) == nil {
 			continue
 		}
@@ -163,16 +163,6 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kin
 		return
 	}
 	catalog.Handler().ServeHTTP(w, r)
-}
-
-// spaceExists says whether a space can be used. One that is being deleted is
-// gone for its users at once.
-func (h *Hub) spaceExists(s key.Space) bool {
-	if s == key.Root {
-		return true
-	}
-	row, _ := h.table.Get(s.Key())
-	return row != nil && !row.Meta.Deleting
 }
 
 // locationCatalog lists exactly the resources that a location has something of.

@@ -46,7 +46,7 @@ func start(t testing.TB, dir string, configure ...func(*Config)) *running {
 	t.Helper()
 	config := DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
-	config.Settle = 20 * time.Millisecond
+	config.Settle, config.RoomRetry = 20*time.Millisecond, 200*time.Millisecond
 	config.Logger = slog.New(slog.NewTextHandler(logWriter{t}, nil))
 	for _, c := range configure {
 		c(&config)

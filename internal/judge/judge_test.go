@@ -147,3 +147,14 @@ func TestReadsNoStatus(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// TestSyncedNamesWhatStays shows that a location which has all that is assigned says
+// what it has besides.
+func TestSyncedNamesWhatStays(t *testing.T) {
+	s := &v1alpha1.LocationStatus{LeftCounts: v1alpha1.LeftCounts{Leftovers: 1}, Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue},
+	}}
+	if c := SyncedLocation("l", s, v1alpha1.Counts{}); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "1 objects stay") {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,4 +1,4 @@
-package hub
+package controllers
 
 import (
 	"fmt"
@@ -23,9 +23,6 @@ const (
 	maxPruned = 200
 	// maxName is how long an object's name may be.
 	maxName = 253
-	// reasonProtocol is the reason of the condition Compatible when the hub itself
-	// has set it. With any other it is an operator's, and stays.
-	reasonProtocol = "Protocol"
 )
 
 // agentStatus is what a location's status shows of what its agent says. has says
@@ -77,8 +74,8 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 
 // hasOf says whether a location has something of a space, as it reported: what waits
 // to be removed there has a report.
-func (h *Hub) hasOf(l key.Location, s key.Space) (has bool) {
-	h.table.Snapshot().Ascend(key.LocationReports(l)+string(s)+"/", func(*table.Row) bool {
+func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
+	c.config.Table.Snapshot().Ascend(key.LocationReports(l)+string(s)+"/", func(*table.Row) bool {
 		has = true
 		return false
 	})
@@ -96,19 +93,19 @@ func first(all []string) []string {
 func clip(s string) string { return wire.Clip(s, maxText) }
 
 // compatible sets the condition Compatible, unless an operator has.
-func (h *Hub) compatible(all *[]metav1.Condition, row *table.Row, seen agents.LastSeen) {
+func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen agents.LastSeen) {
 	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
-	if now != nil && now.Reason != reasonProtocol {
+	if now != nil && now.Reason != v1alpha1.ReasonProtocol {
 		return
 	}
 	switch {
 	case seen.Refused != "":
-		h.condition(all, row, metav1.Condition{
-			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: reasonProtocol,
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
 			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.Refused, wire.ProtocolVersion)})
 	case seen.Opened:
-		h.condition(all, row, metav1.Condition{
-			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: reasonProtocol,
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProtocol,
 			Message: "agent and hub speak the same protocol"})
 	}
 }

@@ -1,13 +1,15 @@
-package hub
+package controllers
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/key"
@@ -19,7 +21,7 @@ import (
 // updateStatus writes what status returns of the stored object as its status,
 // if that changes anything. If somebody wrote the object meanwhile it returns
 // errAgain.
-func (h *Hub) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
+func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
 	now, err := status(row.Value)
 	if err != nil {
 		return err
@@ -28,13 +30,13 @@ func (h *Hub) updateStatus(ctx context.Context, row *table.Row, status func(obje
 	if err != nil {
 		return fmt.Errorf("encode the status of %q: %w", row.Key, err)
 	}
-	return h.replaceStatus(ctx, row, row.Value, encoded)
+	return c.replaceStatus(ctx, row, row.Value, encoded)
 }
 
 // replaceStatus writes object with a status. A status that would make the object too
 // large to be written again by its users is left out.
-func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
-	value, err := h.withStatus(row.Key, object, status)
+func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
+	value, err := c.withStatus(row.Key, object, status)
 	if err != nil {
 		return err
 	}
@@ -42,10 +44,10 @@ func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, 
 		return nil
 	}
 	if len(value) > space.DefaultObjectBytes && len(value) > len(row.Value) {
-		h.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", space.DefaultObjectBytes)
+		c.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", space.DefaultObjectBytes)
 		return nil
 	}
-	_, ok, err := h.putRoom(ctx, store.Upkeep, row.Key, value, row.ModRev)
+	_, ok, err := c.putRoom(ctx, store.Upkeep, row.Key, value, row.ModRev)
 	if err == nil && !ok {
 		return errAgain
 	}
@@ -55,7 +57,7 @@ func (h *Hub) replaceStatus(ctx context.Context, row *table.Row, object []byte, 
 // withStatus is object with a status, in the bytes that the object's own registry
 // would have written, so that a user's next apply without a change stays one without
 // a change.
-func (h *Hub) withStatus(k string, object, status []byte) ([]byte, error) {
+func (c *Controllers) withStatus(k string, object, status []byte) ([]byte, error) {
 	var err error
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
 		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
@@ -65,17 +67,17 @@ func (h *Hub) withStatus(k string, object, status []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set the status of %q: %w", k, err)
 	}
-	return h.canonical(k, object)
+	return c.canonical(k, object)
 }
 
 // canonical passes an object through its kind's codec.
-func (h *Hub) canonical(k string, object []byte) ([]byte, error) {
+func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return nil, err
 	}
 	// An error concerns a CRD; what it defines is not found below then.
-	catalog, _ := h.registry.Catalog(o.Space, h.table.Snapshot())
+	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
 	kind, ok := catalog.ForStorage(o.Resource)
 	if !ok {
 		return nil, fmt.Errorf("no kind for %q", k)
@@ -89,4 +91,17 @@ func (h *Hub) canonical(k string, object []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encode %q: %w", k, err)
 	}
 	return value, nil
+}
+
+// putRoom is Log.Put of an object that the hub writes itself, if there is room.
+func (c *Controllers) putRoom(ctx context.Context, need store.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	landed, err := c.config.Log.Admit(ctx, need, len(k)+len(value))
+	if err != nil {
+		return 0, false, err
+	}
+	defer landed()
+	if rev, ok, err = c.config.Log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
+		c.config.Log.RefusedByEtcd()
+	}
+	return rev, ok, err
 }

@@ -1,9 +1,10 @@
-package hub
+package controllers
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
@@ -26,32 +28,31 @@ import (
 // location. Its entry in managedFields tells them from what a user wrote.
 const statusManager = "orrery-status"
 
-// returnLoop copies the status of objects that exist at exactly one location
+// returned copies the status of objects that exist at exactly one location
 // to their source, for placements that ask for it, and clears it when that
 // ends.
-func (h *Hub) returnLoop(ctx context.Context) error {
-	c := newController("returned status", h.table, h.config.Logger, h.reconcileReturn)
+func (c *Controllers) returned() *controller {
 	reports, objects, spaces := string(key.Reports)+"/", string(key.Objects)+"/", key.ResourcePrefix(key.Root, key.Spaces)
-	return c.run(ctx,
-		source{table.Under(reports), below(reports), func(ch table.Change) []string {
+	return c.controller("returned status", c.reconcileReturn,
+		c.follow(source{table.Under(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
 			if err != nil || r.Origin != key.Placed {
 				return nil
 			}
 			return []string{r.Object.Key()}
-		}},
-		source{table.Under(objects), below(objects), func(ch table.Change) []string {
-			if !asks(ch.Cur) && !asks(ch.Prev) && (ch.Cur == nil || !returned(ch.Cur)) {
+		}}),
+		c.follow(source{table.Under(objects), below(objects), func(ch table.Change) []string {
+			if !asks(ch.Cur) && !asks(ch.Prev) && (ch.Cur == nil || !isReturned(ch.Cur)) {
 				return nil
 			}
 			return byKey(ch)
-		}},
-		source{table.Under(spaces), below(spaces), h.withOtherLimits})
+		}}),
+		c.follow(source{table.Under(spaces), below(spaces), c.withOtherLimits}))
 }
 
 // withOtherLimits are the objects of a space whose limits change of which something is
 // left out.
-func (h *Hub) withOtherLimits(ch table.Change) []string {
+func (c *Controllers) withOtherLimits(ch table.Change) []string {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || ch.Cur == nil || ch.Prev == nil {
 		return nil
@@ -60,7 +61,7 @@ func (h *Hub) withOtherLimits(ch table.Change) []string {
 	if gjson.GetBytes(ch.Cur.Value, limits).Raw == gjson.GetBytes(ch.Prev.Value, limits).Raw {
 		return nil
 	}
-	return h.leftOut.in(key.Space(o.Name))
+	return c.config.LeftOut.In(key.Space(o.Name))
 }
 
 // asks says whether the policies of a row ask for its status.
@@ -76,59 +77,59 @@ func asks(row *table.Row) bool {
 	return asked
 }
 
-// returned says whether a row's status came from a location.
-func returned(row *table.Row) bool {
+// isReturned says whether a row's status came from a location.
+func isReturned(row *table.Row) bool {
 	return bytes.Contains(row.Value, []byte(statusManager)) &&
 		gjson.GetBytes(row.Value, `metadata.managedFields.#(manager=="`+statusManager+`")`).Exists()
 }
 
-func (h *Hub) reconcileReturn(ctx context.Context, k string) error {
+func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return err
 	}
-	snapshot := h.table.Snapshot()
+	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
 	// What is in a space that is being deleted is placed nowhere, and not to be written once more.
-	if row == nil || row.Meta.Deleting || !h.spaceExists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
-		h.leftOut.forget(o)
+	if row == nil || row.Meta.Deleting || !c.exists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
+		c.config.LeftOut.Forget(o)
 		return nil
 	}
 	status, report := json.RawMessage(nil), int64(0)
 	if asks(row) {
 		location, _ := row.In.(*placement.Membership).StatusFrom()
 		var known bool
-		if status, report, known = h.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
-			h.leftOut.forget(o)
+		if status, report, known = c.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
+			c.config.LeftOut.Forget(o)
 			return nil // not reported yet: what is there stays
 		}
 	}
-	if status == nil || returned(row) && sameJSON(status, []byte(gjson.GetBytes(row.Value, "status").Raw)) {
-		h.leftOut.forget(o)
+	if status == nil || isReturned(row) && sameJSON(status, []byte(gjson.GetBytes(row.Value, "status").Raw)) {
+		c.config.LeftOut.Forget(o)
 		if status != nil {
 			return nil
 		}
-		return h.clearReturned(ctx, row)
+		return c.clearReturned(ctx, row)
 	}
-	try := tried{row.In, row.ModRev, report}
-	if h.stillUnfit(k, try) {
-		return errSlowly
+	try := leftout.Tried{In: row.In, Row: row.ModRev, Report: report}
+	if c.stillUnfit(k, try) {
+		return lookAgain(c.config.RoomRetry) // nothing tells when there is room
 	}
-	size, err := h.writeReturned(ctx, o, row, status)
+	size, err := c.writeReturned(ctx, o, row, status)
 	limits, why, left := misfit(err)
 	if !left {
 		if err == nil {
-			h.leftOut.forget(o)
+			c.config.LeftOut.Forget(o)
 		}
 		return err
 	}
 	location, placements := askers(row)
-	h.leftOut.note(o, unfit{location: location, placements: placements, limits: limits, why: why, tried: try, size: size})
+	c.config.LeftOut.Note(o, leftout.Unfit{Location: location, Placements: placements, Limits: limits, Why: why, Tried: try, Size: size})
 	// An older status in its place would be taken for what is.
-	if err := h.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
+	if err := c.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
 		return err
 	}
-	return errSlowly
+	return lookAgain(c.config.RoomRetry)
 }
 
 // askers are the placements that ask for the status of a row, and where it is from.
@@ -147,25 +148,25 @@ func askers(row *table.Row) (location string, placements []string) {
 }
 
 // clearReturned removes a status that came from a location, if there is one.
-func (h *Hub) clearReturned(ctx context.Context, row *table.Row) error {
-	if !returned(row) {
+func (c *Controllers) clearReturned(ctx context.Context, row *table.Row) error {
+	if !isReturned(row) {
 		return nil
 	}
 	object, err := markReturned(row.Value, false, "", time.Time{})
 	if err != nil {
 		return fmt.Errorf("unmark the status of %q: %w", row.Key, err)
 	}
-	return h.replaceStatus(ctx, row, object, nil)
+	return c.replaceStatus(ctx, row, object, nil)
 }
 
 // writeReturned writes a status that came from a location, if it fits. size is how
 // large the object is with it.
-func (h *Hub) writeReturned(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, err error) {
-	object, err := markReturned(row.Value, true, h.apiVersion(o), h.config.Now())
+func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, err error) {
+	object, err := markReturned(row.Value, true, c.apiVersion(o), c.config.Now())
 	if err != nil {
 		return 0, fmt.Errorf("mark the status of %q: %w", row.Key, err)
 	}
-	value, err := h.withStatus(row.Key, object, status)
+	value, err := c.withStatus(row.Key, object, status)
 	if err != nil {
 		return 0, err
 	}
@@ -179,11 +180,11 @@ func (h *Hub) writeReturned(ctx context.Context, o key.Object, row *table.Row, s
 			return len(value), tooLarge(o.Space, len(value))
 		}
 	}
-	done, err := h.spaces.Reserve(row.Key, value)
+	done, err := c.config.Spaces.Reserve(row.Key, value)
 	if err != nil {
 		return len(value), err
 	}
-	rev, ok, err := h.putRoom(ctx, need, row.Key, value, row.ModRev)
+	rev, ok, err := c.putRoom(ctx, need, row.Key, value, row.ModRev)
 	if err == nil && ok {
 		done(rev)
 		return len(value), nil
@@ -196,25 +197,25 @@ func (h *Hub) writeReturned(ctx context.Context, o key.Object, row *table.Row, s
 }
 
 // stillUnfit says, at little cost, whether what did not fit still does not.
-func (h *Hub) stillUnfit(k string, try tried) bool {
-	u, ok := h.leftOut.get(k)
-	if !ok || u.tried != try {
+func (c *Controllers) stillUnfit(k string, try leftout.Tried) bool {
+	u, ok := c.config.LeftOut.Get(k)
+	if !ok || u.Tried != try {
 		return false
 	}
-	if u.size > space.DefaultObjectBytes {
+	if u.Size > space.DefaultObjectBytes {
 		return true
 	}
-	if slices.Contains(u.limits, v1alpha1.ReasonLogFull) {
-		return h.log.Usage().Full
+	if slices.Contains(u.Limits, v1alpha1.ReasonLogFull) {
+		return c.config.Log.Usage().Full
 	}
-	exceeded, err := h.spaces.Exceeds(k, u.size)
+	exceeded, err := c.config.Spaces.Exceeds(k, u.Size)
 	return err == nil && exceeded != nil
 }
 
 // reportedStatus is the status that a location reports of the object as it is
 // now, and the revision of the report. One that was left out for its size is known to
 // be none.
-func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, rev int64, known bool) {
+func (c *Controllers) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, rev int64, known bool) {
 	if l == "" {
 		return nil, 0, false
 	}
@@ -229,9 +230,9 @@ func (h *Hub) reportedStatus(state table.Reader, o key.Object, row *table.Row, l
 	return r.Status, report.ModRev, len(r.Status) > 0 || r.StatusBytes > 0
 }
 
-func (h *Hub) apiVersion(o key.Object) string {
+func (c *Controllers) apiVersion(o key.Object) string {
 	// An error concerns a CRD; what it defines is not found below then.
-	catalog, _ := h.registry.Catalog(o.Space, h.table.Snapshot())
+	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
 	if kind, ok := catalog.ForStorage(o.Resource); ok {
 		return kind.Storage.String()
 	}
@@ -278,4 +279,25 @@ func sameJSON(a, b []byte) bool {
 	}
 	x, y := canonical(a), canonical(b)
 	return x != nil && bytes.Equal(x, y)
+}
+
+// misfit says why a write of a returned status was refused, if that is because it does
+// not fit.
+func misfit(err error) (limits []string, why string, ok bool) {
+	var exceeded *space.ExceededError
+	switch {
+	case errors.As(err, &exceeded):
+		return exceeded.Limits, exceeded.Error(), true
+	case respond.NoRoom(err):
+		return []string{v1alpha1.ReasonLogFull}, err.Error(), true
+	}
+	return nil, "", false
+}
+
+// tooLarge says that an object with its status would be larger than any may be.
+func tooLarge(s key.Space, size int) error {
+	return &space.ExceededError{
+		Space: s, Limits: []string{"objectBytes"},
+		Text: fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", size, space.DefaultObjectBytes),
+	}
 }

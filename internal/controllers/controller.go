@@ -1,0 +1,157 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
+
+	"orrery.dev/orrery/internal/table"
+)
+
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 30 * time.Second
+)
+
+// controller brings things named by strings to where they should be: whenever
+// something about one may have changed it is reconciled, one at a time, and
+// again after a pause if that failed. It is level-triggered: reconcile looks at
+// the table, not at what happened.
+type controller struct {
+	name      string
+	logger    *slog.Logger
+	watches   []watch
+	reconcile func(ctx context.Context, name string) error
+	// queue is made anew for each run.
+	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+// watch calls enqueue with the names of what there is and then of what changes, until
+// its context ends.
+type watch func(ctx context.Context, enqueue func(names []string)) error
+
+func (c *Controllers) controller(name string, reconcile func(context.Context, string) error, watches ...watch) *controller {
+	return &controller{name: name, logger: c.config.Logger, watches: watches, reconcile: reconcile}
+}
+
+// run reconciles until the context ends.
+func (c *controller) run(ctx context.Context) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMost)
+	c.queue = workqueue.NewTypedRateLimitingQueue(limiter)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range c.watches {
+		group.Go(func() error { return w(ctx, c.enqueue) })
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		c.queue.ShutDown()
+		return nil
+	})
+	group.Go(func() error {
+		for c.next(ctx) {
+		}
+		return ctx.Err()
+	})
+	return group.Wait()
+}
+
+func (c *controller) enqueue(names []string) {
+	for _, name := range names {
+		c.queue.Add(name)
+	}
+}
+
+func (c *controller) next(ctx context.Context) bool {
+	name, stop := c.queue.Get()
+	if stop {
+		return false
+	}
+	defer c.queue.Done(name)
+	err := c.reconcile(ctx, name)
+	var again lookAgain
+	switch {
+	case err == nil:
+		c.queue.Forget(name)
+	case ctx.Err() != nil:
+	case errors.As(err, &again):
+		c.queue.Forget(name)
+		c.queue.AddAfter(name, time.Duration(again))
+	default:
+		if !errors.Is(err, errAgain) {
+			c.logger.Warn("reconcile", "controller", c.name, "name", name, "error", err)
+		}
+		c.queue.AddRateLimited(name)
+	}
+	return true
+}
+
+// errAgain says that somebody else wrote first, or that something is not there yet.
+var errAgain = errors.New("try again")
+
+// lookAgain says that what could be done was done, and when to look again; at once: when
+// others had their turn.
+type lookAgain time.Duration
+
+// Error says it to people.
+func (l lookAgain) Error() string { return "look again in " + time.Duration(l).String() }
+
+const (
+	// errMore says that a part is done and the rest may begin.
+	errMore = lookAgain(0)
+	// errLater says that somebody else has to act first.
+	errLater = lookAgain(time.Second)
+)
+
+// source is a topic of the table and whose names its changes concern.
+type source struct {
+	topic table.Topic
+	// rows calls fn for the rows that there are.
+	rows  func(s *table.Snapshot, fn func(*table.Row) bool)
+	names func(table.Change) []string
+}
+
+// follow is the watch of a source. When it falls out of the window, or the table was
+// loaded anew meanwhile, perhaps at a lower revision, it starts over, so nothing is
+// missed.
+func (c *Controllers) follow(s source) watch {
+	return func(ctx context.Context, enqueue func([]string)) error {
+		for {
+			snapshot := c.config.Table.Snapshot()
+			s.rows(snapshot, func(row *table.Row) bool {
+				enqueue(s.names(table.Change{Cur: row}))
+				return true
+			})
+			sub, err := c.config.Table.Subscribe(s.topic, snapshot.Rev)
+			if err == nil {
+				err = s.poll(ctx, sub, enqueue)
+				sub.Close()
+			}
+			if !errors.Is(err, table.ErrExpired) && !errors.Is(err, table.ErrFuture) {
+				return err
+			}
+		}
+	}
+}
+
+func (s source) poll(ctx context.Context, sub *table.Subscription, enqueue func([]string)) error {
+	for {
+		select {
+		case <-sub.Wake():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		steps, _, err := sub.Poll()
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			for _, ch := range step.Changes {
+				enqueue(s.names(ch))
+			}
+		}
+	}
+}

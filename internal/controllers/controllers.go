@@ -1,0 +1,90 @@
+// Package controllers is the one owner of what the hub writes by itself: the status of
+// Spaces, Locations, Placements and Customizers, the end of deletions, the statuses that
+// come back from locations.
+//
+// Each controller says what it watches and what one key needs; it is level-triggered
+// and goes by the table, not by what happened. If several hubs share a log one of them is to
+// run these, and no other. The package must never serve a request.
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/leftout"
+	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/standing"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+)
+
+// Config is what the controllers need.
+type Config struct {
+	// Table is read, and Log written to.
+	Table *table.Table
+	Log   *store.Log
+	// Kinds encode what is written, and Spaces ends what is deleted.
+	Kinds  *kinds.Registry
+	Spaces *space.Server
+	// What Placements and Locations say of themselves follows from these.
+	Tally    *tally.Tally
+	Pruned   *prune.Index
+	Releases *release.Index
+	LeftOut  *leftout.Index
+	Standing *standing.Standing
+	// Changed is raised when any of them may have changed.
+	Changed Signal
+	// Sessions says who is connected, and Connections collects whose sessions began or ended.
+	Sessions    *agents.Sessions
+	Connections *Connections
+	// Answers is since when the log answers, zero if it always did; Committed waits until
+	// the table shows what was acknowledged to anybody before, and fails while it does not.
+	Answers   func() time.Time
+	Committed func(context.Context) error
+	// SpaceURL is where a space is served.
+	SpaceURL func(key.Space) string
+	// Settle is for how long more changes are waited for before counts are written.
+	Settle time.Duration
+	// RoomRetry is how often something is tried again that users have to make room for.
+	RoomRetry time.Duration
+	// Disconnected is how long a location may be without a session before it counts as lost.
+	Disconnected time.Duration
+	Logger       *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Controllers write what the hub has to say. They run in Loops.
+type Controllers struct {
+	config Config
+	// started is when they began; no location is declared lost before it had time to
+	// connect.
+	started time.Time
+}
+
+// New makes Controllers, which begin now.
+func New(config Config) *Controllers { return &Controllers{config: config, started: config.Now()} }
+
+// Loops are the controllers, each of which runs until its context ends. One that fails
+// is to be run again.
+func (c *Controllers) Loops() []func(context.Context) error {
+	all := []*controller{
+		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
+		c.placements(), c.customizers(), c.locations(), c.returned(),
+	}
+	loops := make([]func(context.Context) error, 0, len(all))
+	for _, one := range all {
+		loops = append(loops, one.run)
+	}
+	return loops
+}
+
+// exists says whether a space can be used: one that is being deleted is gone.
+func (c *Controllers) exists(s key.Space) bool { return space.Exists(c.config.Table, s) }

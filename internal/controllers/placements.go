@@ -1,0 +1,186 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+)
+
+// Signal is an observer that wakes a loop; what happened is asked elsewhere.
+type Signal chan struct{}
+
+// NewSignal makes a Signal.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Reset wakes the loop.
+func (s Signal) Reset() { s.Raise() }
+
+// Observe wakes the loop.
+func (s Signal) Observe(int64, []table.Change) { s.Raise() }
+
+// Raise wakes the loop; it does not wait.
+func (s Signal) Raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// placements writes the status of Placements once their counts have been quiet, or
+// at the latest every few settling times, so that a burst of reports costs one
+// write.
+func (c *Controllers) placements() *controller {
+	return c.controller("placements", c.reconcilePlacement, c.counted)
+}
+
+// counted is the watch of what follows from counts.
+func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error {
+	for {
+		select {
+		case <-c.config.Changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := c.settle(ctx); err != nil {
+			return err
+		}
+		dirty := c.config.Tally.Dirty()
+		c.config.Standing.Note(dirty.Locations)
+		all := slices.Concat(dirty.Placements, c.config.LeftOut.Dirty())
+		for _, p := range c.config.Pruned.Dirty() {
+			all = append(all, tally.Placement(p))
+		}
+		for _, p := range c.config.Releases.Dirty() {
+			all = append(all, tally.Placement(p))
+		}
+		for _, p := range all {
+			enqueue([]string{placementKey(p)})
+		}
+	}
+}
+
+// settle waits until nothing has changed for the settling time, but no longer
+// than maxSettle of them.
+func (c *Controllers) settle(ctx context.Context) error {
+	const maxSettle = 5
+	for range maxSettle {
+		timer := time.NewTimer(c.config.Settle)
+		select {
+		case <-timer.C:
+			return nil
+		case <-c.config.Changed:
+			timer.Stop()
+			select {
+			case <-time.After(c.config.Settle):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func placementKey(p tally.Placement) string {
+	return key.Object{Space: p.Space, Identity: key.Identity{Resource: key.Placements, Name: p.Name}}.Key()
+}
+
+func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
+	o, err := key.ParseObject(k)
+	if err != nil {
+		return err
+	}
+	p := tally.Placement{Space: o.Space, Name: o.Name}
+	snapshot := c.config.Table.Snapshot()
+	row := snapshot.Get(k)
+	resolved, ok := placement.StatusOf(snapshot, p.Space, p.Name)
+	if row == nil || !ok || !c.exists(p.Space) {
+		return nil
+	}
+	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(release.Placement(p)), c.config.LeftOut.Of(p)
+	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var pl v1alpha1.Placement
+		if err := json.Unmarshal(object, &pl); err != nil {
+			return nil, fmt.Errorf("decode placement %q: %w", p.Name, err)
+		}
+		st := &pl.Status
+		st.ObservedGeneration = row.Meta.Generation
+		st.Locations = int64(len(resolved.Locations))
+		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
+		c.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
+		st.Prune, st.Confirmed = c.config.Pruned.Status(prune.Placement(p), row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
+		c.condition(&st.Conditions, row, waiting(p.Name, st.Prune, judge.SyncedPlacement(counts.Counts)))
+		if len(parts) > 0 {
+			c.condition(&st.Conditions, row, partOf(parts))
+		} else {
+			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionWholeReleases)
+		}
+		if missed.Count > 0 {
+			c.condition(&st.Conditions, row, missed.Condition())
+		} else {
+			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionStatusReturned)
+		}
+		return pl.Status, nil
+	})
+}
+
+// condition sets a condition whose Status, Reason and Message are given.
+func (c *Controllers) condition(all *[]metav1.Condition, row *table.Row, is metav1.Condition) {
+	is.ObservedGeneration = row.Meta.Generation
+	is.LastTransitionTime = metav1.NewTime(c.config.Now())
+	meta.SetStatusCondition(all, is)
+}
+
+// accepted says whether all of a policy can be used; sound is the message if so.
+func accepted(problems []string, sound string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: sound}
+	if len(problems) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", strings.Join(problems, "; ")
+	}
+	return c
+}
+
+// waiting is the condition Synced of a Placement of which removals wait, otherwise
+// the one that is given.
+func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) metav1.Condition {
+	if w == nil {
+		return otherwise
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPruneGuard}
+	if w.Digest == "" {
+		c.Message = fmt.Sprintf("%d removals at %d locations are confirmed and yet to come", w.Pending, w.Locations)
+		return c
+	}
+	c.Message = fmt.Sprintf("%d removals wait at %d locations, more at once than these allow; to let them go, run: %s",
+		w.Pending, w.Locations, prune.Command(name, w.Digest))
+	return c
+}
+
+// partOf is the condition of a Placement that matches some objects of releases and
+// not all; others don't have it.
+func partOf(parts []release.Part) metav1.Condition {
+	var all []string
+	for _, p := range parts {
+		all = append(all, p.String())
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionWholeReleases, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPartOfHelmRelease, Message: strings.Join(all, "; "),
+	}
+}

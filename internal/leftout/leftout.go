@@ -1,0 +1,188 @@
+// Package leftout knows the statuses that Placements ask to be returned and that do not
+// fit: which, why, and for whom.
+//
+// It must never read or write the log.
+package leftout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+)
+
+// maxLeftOutExamples bounds what is said of one Placement.
+const maxLeftOutExamples = 3
+
+// Unfit is a status that is left out, since it does not fit.
+type Unfit struct {
+	// Location is where it is from, Placements are those that ask for it.
+	Location   string
+	Placements []string
+	// Limits names what it does not fit, Why says it to people.
+	Limits []string
+	Why    string
+	// Tried is what was tried, and Size how large the object would have been.
+	Tried Tried
+	Size  int
+}
+
+// Tried names one try to return a status.
+type Tried struct {
+	In          table.Membership
+	Row, Report int64
+}
+
+// Index knows the statuses that are left out. It has at most one for each object
+// that is at one location, forgets it when the object goes, and is filled anew when the
+// hub starts. It is safe for concurrent use.
+type Index struct {
+	mu sync.Mutex
+	// all are by the object's key, named those keys by Placement.
+	all   map[string]Unfit
+	named map[tally.Placement]map[string]struct{}
+	dirty map[tally.Placement]struct{}
+	// changed wakes who writes what Placements say.
+	changed func()
+}
+
+// New makes an Index. changed is called, with its lock held, when something else is left out.
+func New(changed func()) *Index {
+	return &Index{
+		all: map[string]Unfit{}, named: map[tally.Placement]map[string]struct{}{}, dirty: map[tally.Placement]struct{}{}, changed: changed,
+	}
+}
+
+// Get is what is left out of an object.
+func (l *Index) Get(k string) (Unfit, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u, ok := l.all[k]
+	return u, ok
+}
+
+// Note remembers what is left out of an object.
+func (l *Index) Note(o key.Object, u Unfit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := o.Key()
+	l.drop(o.Space, k)
+	l.all[k] = u
+	for _, name := range u.Placements {
+		p := tally.Placement{Space: o.Space, Name: name}
+		if l.named[p] == nil {
+			l.named[p] = map[string]struct{}{}
+		}
+		l.named[p][k] = struct{}{}
+		l.dirty[p] = struct{}{}
+	}
+	l.changed()
+}
+
+// Forget is for an object of which nothing is left out.
+func (l *Index) Forget(o key.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := o.Key(); l.drop(o.Space, k) {
+		l.changed()
+	}
+}
+
+func (l *Index) drop(s key.Space, k string) bool {
+	u, ok := l.all[k]
+	if !ok {
+		return false
+	}
+	delete(l.all, k)
+	for _, name := range u.Placements {
+		p := tally.Placement{Space: s, Name: name}
+		if delete(l.named[p], k); len(l.named[p]) == 0 {
+			delete(l.named, p)
+		}
+		l.dirty[p] = struct{}{}
+	}
+	return true
+}
+
+// In are the keys of the objects of a space of which something is left out.
+func (l *Index) In(s key.Space) (keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.all {
+		if strings.HasPrefix(k, key.SpacePrefix(s)) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Dirty names the Placements of which something else may be left out since it was
+// last called; some may be gone.
+func (l *Index) Dirty() []tally.Placement {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Collect(maps.Keys(l.dirty))
+	clear(l.dirty)
+	return all
+}
+
+// Missed are the statuses that a Placement asks for and that are left out.
+type Missed struct {
+	Count  int
+	limits []string
+	// examples are the first of them.
+	examples []string
+}
+
+// Of adds up what is left out for a Placement.
+func (l *Index) Of(p tally.Placement) (m Missed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var first []string
+	for k := range l.named[p] {
+		m.Count++
+		for _, limit := range l.all[k].Limits {
+			if !slices.Contains(m.limits, limit) {
+				m.limits = append(m.limits, limit)
+			}
+		}
+		if len(first) < maxLeftOutExamples {
+			first = append(first, k)
+		} else if last := slices.Index(first, slices.Max(first)); k < first[last] {
+			first[last] = k
+		}
+	}
+	slices.Sort(m.limits)
+	slices.Sort(first)
+	for _, k := range first {
+		m.examples = append(m.examples, strings.TrimPrefix(k, key.SpacePrefix(p.Space))+" from "+l.all[k].Location)
+	}
+	return m
+}
+
+// String says it to people, in words that change only with what is left out.
+func (m Missed) String() string {
+	if m.Count == 0 {
+		return ""
+	}
+	more := ""
+	if n := m.Count - len(m.examples); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("statuses that do not fit are left out (%s): %s%s; orrery why says more", strings.Join(m.limits, ", "), strings.Join(m.examples, ", "), more)
+}
+
+// Condition is that of a Placement for which statuses are left out.
+func (m Missed) Condition() metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.ConditionStatusReturned, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStatusLeftOut, Message: m.String(),
+	}
+}

@@ -1,0 +1,28 @@
+package space
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// All lists root and the spaces there are, those being deleted included.
+func All(s table.Reader) []key.Space {
+	all := []key.Space{key.Root}
+	s.Ascend(key.ResourcePrefix(key.Root, key.Spaces), func(row *table.Row) bool {
+		if o, err := key.ParseObject(row.Key); err == nil {
+			all = append(all, key.Space(o.Name))
+		}
+		return true
+	})
+	return all
+}
+
+// Exists says whether a space can be used. One that is being deleted is gone for its
+// users at once.
+func Exists(t *table.Table, s key.Space) bool {
+	if s == key.Root {
+		return true
+	}
+	row, _ := t.Get(s.Key())
+	return row != nil && !row.Meta.Deleting
+}
