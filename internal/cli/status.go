@@ -17,7 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/route"
 )
 
@@ -126,7 +126,7 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 
 // print asks and prints, unless the answer is the one before, and returns it.
 func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values, before []byte) ([]byte, error) {
-	var status hub.SpaceStatus
+	var status ask.SpaceStatus
 	if err := h.ask(ctx, route.Status, query, &status); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 			return nil, err
 		}
 		there := func(name string) bool {
-			return slices.ContainsFunc(status.Placements, func(p hub.PlacementTotal) bool { return p.Name == name })
+			return slices.ContainsFunc(status.Placements, func(p ask.PlacementTotal) bool { return p.Name == name })
 		}
 		if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
 			return nil, err
@@ -168,7 +168,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 // blank prints an empty line; what comes next says if that can't be done.
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
-func placementsTable(all []hub.PlacementTotal) *metav1.Table {
+func placementsTable(all []ask.PlacementTotal) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Mutated", "Failed", "Held", "Stale")}
 	for _, p := range all {
 		name := p.Name
@@ -182,7 +182,7 @@ func placementsTable(all []hub.PlacementTotal) *metav1.Table {
 
 // printProblems prints why parts of placements can't be used, which releases they
 // tear apart, and which statuses they miss.
-func printProblems(w io.Writer, all []hub.PlacementTotal) error {
+func printProblems(w io.Writer, all []ask.PlacementTotal) error {
 	for _, p := range all {
 		problems := slices.Concat(p.Problems, p.PartOf)
 		if p.StatusLeftOut != "" {
@@ -216,7 +216,7 @@ func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
 	return nil
 }
 
-func objectsTable(all []hub.ObjectStatus, now time.Time) *metav1.Table {
+func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Since", "Reason+", "Message")}
 	for _, o := range all {
 		namespace, name := shownAs(o.Object)

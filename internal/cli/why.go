@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
@@ -69,7 +69,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var why hub.Why
+	var why ask.Why
 	if err := h.ask(cmd.Context(), route.Why, url.Values{"object": {id.String()}, "location": {y.location}}, &why); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // describeWhy prints the decision and what became of it.
-func describeWhy(w io.Writer, why hub.Why, now time.Time) error {
+func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	if _, err := fmt.Fprint(w, why.Decision); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	case route.Agents:
 		h.agents.Serve(w, r, root)
 	case route.Questions:
-		h.reads.Serve(route.Space(key.Space(root.Name)), w, r, h.serveAsk)
+		h.reads.Serve(route.Space(key.Space(root.Name)), w, r, h.questions.ServeHTTP)
 	default:
 		h.serveOwn(w, r)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
@@ -71,6 +72,7 @@ type Hub struct {
 	views       *view.Server
 	sessions    *agents.Sessions
 	agents      *agents.Server
+	questions   *ask.Server
 	renderer    render.Renderer
 	metrics     http.Handler
 	access      *access.Guard
@@ -206,6 +208,10 @@ func (h *Hub) connectParts() (err error) {
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Committed: h.waitCommitted,
 		Requests: h.config.MaxReads, Bodies: h.bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
+	})
+	h.questions = ask.New(ask.Config{
+		Table: h.table, Digest: h.renderer.Digest, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
+		Committed: h.waitCommitted, Logger: h.config.Logger,
 	})
 	h.metrics = h.newMetrics()
 	return nil

@@ -2,27 +2,37 @@ package hub
 
 import (
 	"encoding/json"
-	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// asked are the rows that a filter shows of the space s, as OBJECT LOCATION STATE REASON.
-func (r *running) asked(f statusFilter) (SpaceStatus, string) {
+// question reads into v the answer to what is asked about the space s.
+func (r *running) question(v any, what string, query ...string) {
 	r.t.Helper()
-	answer := httptest.NewRecorder()
-	r.writeStatus(r.t.Context(), answer, "s", f)
-	var status SpaceStatus
-	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
-		r.t.Fatal(err)
+	all := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		all.Set(query[i], query[i+1])
 	}
+	answer := r.answerOf(route.Question("s").Path(what) + "?" + all.Encode())
+	if err := json.Unmarshal([]byte(answer), v); err != nil {
+		r.t.Fatalf("%s: %v", answer, err)
+	}
+}
+
+// asked are the rows that a query shows of the space s, as OBJECT LOCATION STATE REASON.
+func (r *running) asked(query ...string) (status ask.SpaceStatus, shown string) {
+	r.t.Helper()
+	r.question(&status, route.Status, query...)
 	var rows []string
 	for _, o := range status.Objects {
 		for _, p := range o.Places {
@@ -67,7 +77,7 @@ func TestLeftovers(t *testing.T) {
 	})
 	report := wire.Report{UID: row.Meta.UID, State: wire.Applied}
 	a.reports(wire.ReportLine{Key: kept.Path(), Report: &report})
-	if _, rows := r.asked(statusFilter{states: []string{"removing", "orphaned"}}); rows != "" {
+	if _, rows := r.asked("state", "removing,orphaned"); rows != "" {
 		t.Fatalf("shown as leaving: %s", rows)
 	}
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
@@ -76,7 +86,7 @@ func TestLeftovers(t *testing.T) {
 	counts := func(want v1alpha1.LeftCounts) {
 		t.Helper()
 		r.eventually(func() string {
-			status, _ := r.asked(statusFilter{})
+			status, _ := r.asked()
 			if l := r.location("a"); l.Status.LeftCounts != want || status.LeftCounts != want {
 				return text(map[string]any{"location": l.Status, "space": status})
 			}
@@ -89,30 +99,28 @@ func TestLeftovers(t *testing.T) {
 	counts(v1alpha1.LeftCounts{Leftovers: 1})
 	const it, rest = "core/configmaps/default/kept a Orphaned InUse", "core/configmaps/default/other a Pending "
 	for _, c := range []struct {
-		f    statusFilter
-		want string
+		query []string
+		want  string
 	}{
-		{statusFilter{}, rest + "\n" + it},
-		{statusFilter{states: []string{"orphaned"}}, it},
-		{statusFilter{states: []string{"pending", "failed"}}, rest},
-		{statusFilter{placement: "p"}, rest},
-		{statusFilter{placement: "q"}, ""},
-		{statusFilter{namespace: "default"}, rest + "\n" + it},
-		{statusFilter{namespace: "else"}, ""},
-		{statusFilter{object: kept.Identity.String()}, it},
+		{nil, rest + "\n" + it},
+		{[]string{"state", "orphaned"}, it},
+		{[]string{"state", "pending,failed"}, rest},
+		{[]string{"placement", "p"}, rest},
+		{[]string{"placement", "q"}, ""},
+		{[]string{"namespace", "default"}, rest + "\n" + it},
+		{[]string{"namespace", "else"}, ""},
+		{[]string{"object", kept.Identity.String()}, it},
 	} {
-		if _, rows := r.asked(c.f); rows != c.want {
-			t.Errorf("%+v shows\n%s\nwant\n%s", c.f, rows, c.want)
+		if _, rows := r.asked(c.query...); rows != c.want {
+			t.Errorf("%q shows\n%s\nwant\n%s", c.query, rows, c.want)
 		}
 	}
-	if w := r.why(kept, "a"); w.Decision.Placed || w.Place == nil || !w.Place.Unassigned || w.Place.Message != "there is something" {
+	var w ask.Why
+	if r.question(&w, route.Why, "object", kept.Identity.String(), "location", "a"); w.Decision.Placed || w.Place == nil || !w.Place.Unassigned || w.Place.Message != "there is something" {
 		t.Errorf("why says %s", text(w))
 	}
-	if err := r.known(r.table.Snapshot(), "s", kept.Identity.String()); err != nil {
-		t.Errorf("what stays is not known: %v", err)
-	}
-	if err := r.known(r.table.Snapshot(), "s", "core/configmaps/default/never"); err == nil {
-		t.Error("what never was is known")
+	if answer := r.answerOf(route.Question("s").Path(route.Status) + "?object=core/configmaps/default/never"); !strings.Contains(answer, `"reason":"NotFound"`) {
+		t.Errorf("what never was is known: %s", answer)
 	}
 	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/tally"
@@ -67,10 +68,8 @@ func (r *returning) limit(limits map[string]any) {
 // said is what `why`, and the Placement's condition, say of a status that is left out.
 func (r *returning) said() (why, placement string) {
 	r.t.Helper()
-	var w Why
-	if err := json.Unmarshal([]byte(r.answerOf(route.Question("s").Path(route.Why)+"?location=a&object="+strings.TrimPrefix(returnedObject, "s/"))), &w); err != nil {
-		r.t.Fatal(err)
-	}
+	var w ask.Why
+	r.question(&w, route.Why, "location", "a", "object", strings.TrimPrefix(returnedObject, "s/"))
 	p := r.placement()
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStatusReturned); c != nil {
 		if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonStatusLeftOut {
@@ -116,10 +115,8 @@ func (r *returning) leavesOut(part, what string) {
 		if !strings.Contains(placement, "apps/deployments/default/web") || !strings.Contains(placement, what) {
 			return fmt.Sprintf("the Placement says %q, want %q", placement, what)
 		}
-		var status SpaceStatus
-		if err := json.Unmarshal([]byte(r.answerOf(route.Question("s").Path(route.Status))), &status); err != nil {
-			r.t.Fatal(err)
-		}
+		var status ask.SpaceStatus
+		r.question(&status, route.Status)
 		if status.Placements[0].StatusLeftOut != placement || status.Objects[0].Places[0].StatusLeftOut != why {
 			return fmt.Sprintf("status says something else: %+v", status)
 		}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
@@ -479,12 +479,8 @@ func (r *running) staleness(name string, want bool) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var status SpaceStatus
-	answer := httptest.NewRecorder()
-	r.writeStatus(r.t.Context(), answer, "s", statusFilter{object: "core/configmaps/default/" + name})
-	if err := json.NewDecoder(answer.Body).Decode(&status); err != nil {
-		r.t.Fatal(err)
-	}
+	var status ask.SpaceStatus
+	r.question(&status, route.Status, "object", "core/configmaps/default/"+name)
 	row := status.Objects[0].Places[0].Stale
 	connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)
 	unknown := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced).Reason == "Disconnected"

@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/route"
 )
 
 // TestPartOfRelease shows that a Placement says of which Helm release it matches some
@@ -40,8 +42,9 @@ func TestPartOfRelease(t *testing.T) {
 		})
 	}
 	says(want)
-	if totals := r.placementTotals(r.table.Snapshot(), "s"); len(totals) != 1 || strings.Join(totals[0].PartOf, "") != want {
-		t.Errorf("asked, it says %+v", totals)
+	var status ask.SpaceStatus
+	if r.question(&status, route.Status); len(status.Placements) != 1 || strings.Join(status.Placements[0].PartOf, "") != want {
+		t.Errorf("asked, it says %+v", status.Placements)
 	}
 	before := r.placement().ResourceVersion
 	r.addConfigMap("four", nil, "-")

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -196,7 +197,11 @@ func totalOf(r *running, rows []*table.Row, l key.Location) (root wire.Sum, coun
 }
 
 func desiredOf(r *running, row *table.Row, l key.Location) (judge.Desired, bool) {
-	_, p, ok := placeOf(row, l)
+	m, ok := row.In.(*placement.Membership)
+	if !ok {
+		return judge.Desired{}, false
+	}
+	p, ok := m.Place(string(l))
 	if !ok {
 		return judge.Desired{}, false
 	}

@@ -1,4 +1,4 @@
-package hub
+package ask
 
 import (
 	"net/url"
@@ -58,7 +58,7 @@ func (f statusFilter) placed(m *placement.Membership, location string) bool {
 }
 
 // known fails if an object is asked for that is neither in the space nor reported.
-func (h *Hub) known(state table.Reader, s key.Space, object string) error {
+func (q *Server) known(state table.Reader, s key.Space, object string) error {
 	if object == "" {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (h *Hub) known(state table.Reader, s key.Space, object string) error {
 	if err != nil {
 		return respond.BadRequest("%v", err)
 	}
-	left := h.tally.LeftOf(o.Path())
+	left := q.config.Tally.LeftOf(o.Path())
 	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l tally.Left) bool { return l.Path == o.Path() }) {
 		return nil
 	}
@@ -75,12 +75,12 @@ func (h *Hub) known(state table.Reader, s key.Space, object string) error {
 
 // leftStatuses are, by path, the places of objects that locations report and are not
 // to have.
-func (h *Hub) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(string) bool) (paths []string, all map[string][]PlaceStatus) {
+func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(string) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
 	if f.placement != "" { // none has them
 		return nil, all
 	}
-	for _, l := range h.tally.LeftOf(string(s) + "/" + f.object) {
+	for _, l := range q.config.Tally.LeftOf(string(s) + "/" + f.object) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.wants(o.Identity) {
 			continue
@@ -107,8 +107,8 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 }
 
 // leftOf counts what locations report of a space and are not to have.
-func (h *Hub) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
-	for _, l := range h.tally.LeftOf(string(s) + "/") {
+func (q *Server) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
+	for _, l := range q.config.Tally.LeftOf(string(s) + "/") {
 		o, err := key.ParsePath(l.Path)
 		if err != nil {
 			continue

@@ -1,4 +1,8 @@
-package hub
+// Package ask answers what is asked about a space that no object of it answers: what of
+// it is where, why an object is or is not at a location, and which removals wait.
+//
+// It only reads, and must never decide by itself how far an object is: judge does.
+package ask
 
 import (
 	"bufio"
@@ -6,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +22,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
@@ -96,15 +102,36 @@ type Why struct {
 	Applied string `json:"applied,omitempty"`
 }
 
-// serveAsk answers questions about a space that no object answers.
-func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
+// Config is what a Server needs.
+type Config struct {
+	// Table has the objects and reports, and Digest what locations are to have of them.
+	Table  *table.Table
+	Digest judge.Digest
+	// What is counted and waits.
+	Tally    *tally.Tally
+	Pruned   *prune.Index
+	Releases *release.Index
+	LeftOut  *leftout.Index
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
+	Logger    *slog.Logger
+}
+
+// Server answers questions. It is safe for concurrent use.
+type Server struct{ config Config }
+
+// New makes a Server.
+func New(config Config) *Server { return &Server{config} }
+
+// ServeHTTP answers a question about the space whose root the request is for.
+func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	root, question := route.Of(r.URL.Path)
 	s := key.Space(root.Name)
-	if err := h.waitCommitted(r.Context()); err != nil {
+	if err := q.config.Committed(r.Context()); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
-	if !space.Exists(h.table, s) {
+	if !space.Exists(q.config.Table, s) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
@@ -113,20 +140,20 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
-		if err := h.known(h.table.Snapshot(), s, f.object); err != nil {
+		if err := q.known(q.config.Table.Snapshot(), s, f.object); err != nil {
 			respond.Error(w, r, err)
 			return
 		}
-		h.writeStatus(r.Context(), w, s, f)
+		q.writeStatus(r.Context(), w, s, f)
 	case question == route.Waiting:
-		respond.JSON(w, h.pruned.Waiting(s))
+		respond.JSON(w, q.config.Pruned.Waiting(s))
 	case question == route.Why:
 		object, err := key.ParsePath(root.Name + "/" + r.URL.Query().Get("object"))
 		if err != nil {
 			respond.Error(w, r, respond.BadRequest("%v", err))
 			return
 		}
-		respond.JSON(w, h.why(object, key.Location(r.URL.Query().Get("location"))))
+		respond.JSON(w, q.why(object, key.Location(r.URL.Query().Get("location"))))
 	default:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
@@ -134,14 +161,14 @@ func (h *Hub) serveAsk(w http.ResponseWriter, r *http.Request) {
 
 // writeStatus writes a SpaceStatus of what is asked for of a space. It goes out an object at a time, since all places of a space
 // may be more than the hub has memory for.
-func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, f statusFilter) {
-	snapshot := h.table.Snapshot()
-	totals := slices.DeleteFunc(h.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
+func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, f statusFilter) {
+	snapshot := q.config.Table.Snapshot()
+	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
 	head, err := json.Marshal(SpaceStatus{
-		Space: string(s), Placements: totals, Waiting: h.pruned.Waiting(s), LeftCounts: h.leftOf(snapshot, s), Objects: []ObjectStatus{},
+		Space: string(s), Placements: totals, Waiting: q.config.Pruned.Waiting(s), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
 	})
 	if err != nil {
-		h.config.Logger.Error("encode the status of a space", "space", s, "error", err)
+		q.config.Logger.Error("encode the status of a space", "space", s, "error", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -151,7 +178,7 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 	out := bufio.NewWriterSize(w, statusPiece)
 	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // Flush says what went wrong
 	separator := ""
-	for status := range h.objectStatuses(snapshot, s, f) {
+	for status := range q.objectStatuses(snapshot, s, f) {
 		one, err := json.Marshal(status)
 		if err != nil || ctx.Err() != nil {
 			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
@@ -166,9 +193,9 @@ func (h *Hub) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Spac
 
 // objectStatuses are those of a space that are asked for: of what is placed in order,
 // then of what is not and is at locations all the same.
-func (h *Hub) objectStatuses(state table.Reader, s key.Space, f statusFilter) iter.Seq[ObjectStatus] {
+func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter) iter.Seq[ObjectStatus] {
 	away := awayIn(state)
-	paths, left := h.leftStatuses(state, s, f, away)
+	paths, left := q.leftStatuses(state, s, f, away)
 	return func(yield func(ObjectStatus) bool) {
 		more := true
 		state.Ascend(key.SpacePrefix(s)+f.object, func(row *table.Row) bool {
@@ -185,7 +212,7 @@ func (h *Hub) objectStatuses(state table.Reader, s key.Space, f statusFilter) it
 				if !f.placed(m, p.Location) {
 					continue
 				}
-				if ps := h.placeStatus(state, o, row, p, away(p.Location)); f.shows(&ps) {
+				if ps := q.placeStatus(state, o, row, p, away(p.Location)); f.shows(&ps) {
 					status.Places = append(status.Places, ps)
 				}
 			}
@@ -207,7 +234,7 @@ func (h *Hub) objectStatuses(state table.Reader, s key.Space, f statusFilter) it
 
 // placementTotals adds up the placements of a space as far as the hub has
 // counted, which is at most a settling time behind.
-func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal {
+func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTotal {
 	all := []PlacementTotal{}
 	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
 		o, err := key.ParseObject(row.Key)
@@ -218,13 +245,13 @@ func (h *Hub) placementTotals(state table.Reader, s key.Space) []PlacementTotal 
 		if !ok {
 			return true
 		}
-		counts := h.tally.Placement(tally.Placement{Space: s, Name: o.Name})
+		counts := q.config.Tally.Placement(tally.Placement{Space: s, Name: o.Name})
 		var parts []string
-		for _, p := range h.releases.Parts(release.Placement{Space: s, Name: o.Name}) {
+		for _, p := range q.config.Releases.Parts(release.Placement{Space: s, Name: o.Name}) {
 			parts = append(parts, p.String())
 		}
 		all = append(all, PlacementTotal{
-			PartOf: parts, StatusLeftOut: h.leftOut.Of(tally.Placement{Space: s, Name: o.Name}).String(),
+			PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).String(),
 			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
 		})
@@ -247,9 +274,9 @@ func awayIn(state table.Reader) func(location string) bool {
 }
 
 // placeStatus is what is known of one object at one of its locations.
-func (h *Hub) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
-	ps := placeStatusOf(p.Location, judge.Assigned(h.renderer.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
-	if u, ok := h.leftOut.Get(row.Key); ok && u.Location == p.Location {
+func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
+	ps := placeStatusOf(p.Location, judge.Assigned(q.config.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
+	if u, ok := q.config.LeftOut.Get(row.Key); ok && u.Location == p.Location {
 		ps.StatusLeftOut = u.Why
 	}
 	return ps
@@ -284,8 +311,8 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	return row.Value
 }
 
-func (h *Hub) why(o key.Object, l key.Location) Why {
-	snapshot := h.table.Snapshot()
+func (q *Server) why(o key.Object, l key.Location) Why {
+	snapshot := q.config.Table.Snapshot()
 	answer := Why{Decision: placement.Explain(snapshot, o, l)}
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)
@@ -295,10 +322,10 @@ func (h *Hub) why(o key.Object, l key.Location) Why {
 		}
 		return answer
 	}
-	ps := h.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
+	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
 	answer.Place = &ps
 	if view.Holds(row, l) {
-		if digest, err := h.renderer.Digest(row, l); err == nil {
+		if digest, err := q.config.Digest(row, l); err == nil {
 			answer.Digest = digest.String()
 		}
 	}
