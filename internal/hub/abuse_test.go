@@ -23,6 +23,7 @@ import (
 // TestDeletionsDoNotGrow shows that who takes a finalizer away can't fill a log that is
 // full by what else the write says: it is a step of a deletion, and those are never refused.
 func TestDeletionsDoNotGrow(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")
 	const all = 24 // each of 1 MiB, of which a full log takes less than half

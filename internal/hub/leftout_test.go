@@ -190,6 +190,7 @@ func TestReturnedStatusTriedAgain(t *testing.T) {
 // TestReturnedStatusAndFullLog shows that a status for which the log has no room is
 // left out, which is said in the same places, and comes when there is room.
 func TestReturnedStatusAndFullLog(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
 	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *Config) { c.Quota = 2 * smallQuota })
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")

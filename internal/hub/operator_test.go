@@ -408,6 +408,7 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 // TestRestartDeclaresNobodyLost shows that a hub that starts gives locations
 // their time, writes nothing about those that come back, and then says who is lost.
 func TestRestartDeclaresNobodyLost(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	const patiently = 2 * time.Second
 	quick := func(c *Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
 	dir := t.TempDir()

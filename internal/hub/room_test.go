@@ -110,6 +110,7 @@ func (r *running) withinQuota() {
 // TestFloods shows that neither updates without end of a large object nor a flood of
 // reports from one location fill the log, and that others go on writing meanwhile.
 func TestFloods(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "here"})
