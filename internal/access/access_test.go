@@ -40,7 +40,7 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 			return &authenticator.Response{User: s.Info}, true, nil
 		}),
 	}
-	var handler http.Handler = g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		as, _ = request.UserFrom(r.Context())
 		for name := range r.Header {
 			if name == "Authorization" || len(name) > 11 && name[:11] == "Impersonate" {

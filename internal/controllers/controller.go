@@ -72,7 +72,7 @@ func (c *controller) next(ctx context.Context) bool {
 	}
 	defer c.queue.Done(name)
 	err := c.reconcile(ctx, name)
-	var again lookAgain
+	var again againError
 	switch {
 	case err == nil:
 		c.queue.Forget(name)
@@ -92,18 +92,18 @@ func (c *controller) next(ctx context.Context) bool {
 // errAgain says that somebody else wrote first, or that something is not there yet.
 var errAgain = errors.New("try again")
 
-// lookAgain says that what could be done was done, and when to look again; at once: when
+// againError says that what could be done was done, and when to look again; at once: when
 // others had their turn.
-type lookAgain time.Duration
+type againError time.Duration
 
 // Error says it to people.
-func (l lookAgain) Error() string { return "look again in " + time.Duration(l).String() }
+func (l againError) Error() string { return "look again in " + time.Duration(l).String() }
 
 const (
 	// errMore says that a part is done and the rest may begin.
-	errMore = lookAgain(0)
+	errMore = againError(0)
 	// errLater says that somebody else has to act first.
-	errLater = lookAgain(time.Second)
+	errLater = againError(time.Second)
 )
 
 // source is a topic of the table and whose names its changes concern.

@@ -123,7 +123,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		return location.Status, nil
 	})
 	if err == nil && wait > 0 {
-		return lookAgain(wait)
+		return againError(wait)
 	}
 	return err
 }

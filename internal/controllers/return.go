@@ -113,7 +113,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	}
 	try := leftout.Tried{In: row.In, Row: row.ModRev, Report: report}
 	if c.stillUnfit(k, try) {
-		return lookAgain(c.config.RoomRetry) // nothing tells when there is room
+		return againError(c.config.RoomRetry) // nothing tells when there is room
 	}
 	size, err := c.writeReturned(ctx, o, row, status)
 	limits, why, left := misfit(err)
@@ -129,7 +129,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	if err := c.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
 		return err
 	}
-	return lookAgain(c.config.RoomRetry)
+	return againError(c.config.RoomRetry)
 }
 
 // askers are the placements that ask for the status of a row, and where it is from.

@@ -265,7 +265,7 @@ func TestOperatorsWord(t *testing.T) {
 	a := r.join("a")
 	s := a.open(0, "")
 	s.next()
-	a.hasOf("s")
+	a.hasOne()
 	next := func() wire.Settings {
 		t.Helper()
 		for {

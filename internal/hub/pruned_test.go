@@ -67,8 +67,8 @@ func TestConfirmOverLocations(t *testing.T) {
 	away.next()
 	r.addPlacement("s", "q", "y", "other", nil)
 	r.addConfigMap("one", map[string]string{"what": "other"}, "1")
-	a.hasOf("s")
-	b.hasOf("s")
+	a.hasOne()
+	b.hasOne()
 	a.tell(waitingAt("A", 2))
 	b.tell(waitingAt("B", 3))
 	p := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2, Digest: "any"})
@@ -119,10 +119,10 @@ func TestConfirmOverLocations(t *testing.T) {
 	})
 }
 
-// hasOf has an agent report the object one, which its location has of a space.
-func (a *agent) hasOf(s string) {
+// hasOne has an agent report the object one of the space s, which its location has.
+func (a *agent) hasOne() {
 	a.r.t.Helper()
-	a.reports(wire.ReportLine{Key: s + "/core/configmaps/default/one", Report: &wire.Report{State: wire.Applied}})
+	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{State: wire.Applied}})
 }
 
 // TestPruneOfOtherSpaces has an agent say that removals wait of a Placement in a space
@@ -133,7 +133,7 @@ func TestPruneOfOtherSpaces(t *testing.T) {
 	r.addPlacement("z", "p", "x", "app", nil)
 	a := r.join("a")
 	a.open(0, "").next()
-	a.hasOf("s")
+	a.hasOne()
 	said := waitingAt("A", 3)
 	said.Prune.Spaces = append(said.Prune.Spaces, wire.SpacePrune{Space: "z", Pending: 1, Digest: "Z"})
 	said.Prune.Placements = append(said.Prune.Placements, wire.PlacementPrune{Space: "z", Placement: "p", Pending: 1, Digest: "Z"})

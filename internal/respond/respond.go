@@ -31,8 +31,6 @@ import (
 const lateRetry = 5
 
 // Codecs encode Status objects for errors outside of any kind's handler.
-//
-//nolint:gochecknoglobals // made once, and never changed
 var Codecs = sync.OnceValue(func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
