@@ -25,7 +25,7 @@ const patience = 30 * time.Second
 type reporting struct {
 	t     *testing.T
 	log   *store.Log
-	table *table.Table
+	table *table.Writer
 	// reports is a writer that runs.
 	reports *reportWriter
 	guard   store.Guard

@@ -33,8 +33,9 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 		b.Fatal(err)
 	}
 	const window = 1 << 20
+	writer := table.New(table.Config{Deriver: placement.New(), WindowSteps: window, WindowBytes: window})
 	h := New(Config{
-		Table:         table.New(table.Config{Deriver: placement.New(), WindowSteps: window, WindowBytes: window}),
+		Table:         writer.Table,
 		Lineage:       &lineage.Lineage{},
 		Renderer:      render.Renderer{Builtin: registry.Builtin(key.Root)},
 		Sessions:      NewSessions(time.Now, func(key.Location) {}),
@@ -67,7 +68,7 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 		name := fmt.Sprintf("object-%06d", i)
 		add(in("s", key.NewResource("", "configmaps"), "default", name), map[string]any{"metadata": meta(name), "data": map[string]string{"k": name}})
 	}
-	h.config.Table.Reset(1, rows)
+	writer.Reset(1, rows)
 	return h
 }
 

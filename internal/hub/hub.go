@@ -58,10 +58,12 @@ const (
 
 // Hub is one hub process.
 type Hub struct {
-	config      Config
-	url         string
-	ca          *enroll.Authority
-	log         *store.Log
+	config Config
+	url    string
+	ca     *enroll.Authority
+	log    *store.Log
+	// writer changes the table, for the tail alone.
+	writer      *table.Writer
 	table       *table.Table
 	engine      *placement.Engine
 	tally       *tally.Tally
@@ -159,10 +161,11 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.engine = placement.New()
 	h.usage = space.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
-	h.table = table.New(table.Config{
+	h.writer = table.New(table.Config{
 		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.releases, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
+	h.table = h.writer.Table
 	if h.log, err = store.Open(ctx, store.Config{
 		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
 	}); err != nil {
@@ -233,7 +236,7 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	defer stopTail()
 	tailed := make(chan error, 1)
 	go func() {
-		tailed <- h.log.Tail(tailCtx, h.table, store.Hooks{Lost: h.lost, Loaded: h.phase.load, Asked: h.answers.note})
+		tailed <- h.log.Tail(tailCtx, h.writer, store.Hooks{Lost: h.lost, Loaded: h.phase.load, Asked: h.answers.note})
 	}()
 	defer func() { stopTail(); <-tailed }()
 

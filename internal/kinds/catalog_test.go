@@ -27,7 +27,7 @@ func newTestRegistry(t *testing.T) *Registry {
 // spaces is a log in which tests put CRDs.
 type spaces struct {
 	testing.TB
-	*table.Table
+	*table.Writer
 }
 
 func newSpaces(t testing.TB) spaces { return spaces{t, table.New(table.Config{})} }

@@ -115,7 +115,7 @@ type memory struct {
 type lineageModel struct {
 	log      *etcdLog
 	copies   []*etcdLog
-	table    *table.Table
+	table    *table.Writer
 	lineage  *Lineage
 	ids      int
 	names    int

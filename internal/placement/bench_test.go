@@ -19,7 +19,7 @@ const (
 
 // benchTable is a hub's state: each space has one Placement, which selects the
 // location of its number, by label, and those labelled "everywhere".
-func benchTable(b *testing.B) *table.Table {
+func benchTable(b *testing.B) *table.Writer {
 	b.Helper()
 	w := world{}
 	add := func(o key.Object, x *thing) {
@@ -51,7 +51,7 @@ func benchTable(b *testing.B) *table.Table {
 	return t
 }
 
-func apply(b *testing.B, t *table.Table, rev int64, o key.Object, x *thing) {
+func apply(b *testing.B, t *table.Writer, rev int64, o key.Object, x *thing) {
 	b.Helper()
 	x.uid = o.Path()
 	if err := t.Apply(rev, []table.Update{{Key: o.Key(), Value: x.value(), CreateRev: 1, ModRev: rev}}); err != nil {

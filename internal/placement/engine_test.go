@@ -16,13 +16,13 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-func newTable() (*Engine, *table.Table) {
+func newTable() (*Engine, *table.Writer) {
 	e := New()
 	return e, table.New(table.Config{Deriver: e, WindowSteps: 10, WindowBytes: 1 << 20})
 }
 
 // memberships describes every object of a table.
-func membershipsOf(t *table.Table) map[string]string {
+func membershipsOf(t *table.Writer) map[string]string {
 	all := map[string]string{}
 	t.Snapshot().Ascend("o/", func(r *table.Row) bool {
 		all[r.Key] = describe(r.In)
@@ -85,7 +85,7 @@ func checkEngine(t *testing.T, f focus) {
 
 // letGo says why locations no longer have what they had before a revision, which is
 // the last.
-func letGo(t *rapid.T, tbl *table.Table, rev int64) map[string]string {
+func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 	all := map[string]string{}
 	for _, l := range worldLocations {
 		sub, err := tbl.Subscribe(table.Of(l), rev-1)
@@ -110,7 +110,7 @@ func letGo(t *rapid.T, tbl *table.Table, rev int64) map[string]string {
 }
 
 // checkShared sees that equal memberships are one.
-func checkShared(t *rapid.T, tbl *table.Table) {
+func checkShared(t *rapid.T, tbl *table.Writer) {
 	seen := map[string]*Membership{}
 	tbl.Snapshot().Ascend("o/", func(r *table.Row) bool {
 		m, ok := r.In.(*Membership)
@@ -171,7 +171,7 @@ func (c claims) text() map[string]string {
 }
 
 // checkExplain sees that explanations and statuses agree with the memberships.
-func checkExplain(t *rapid.T, tbl *table.Table, w world) {
+func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	state := tbl.Snapshot()
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")

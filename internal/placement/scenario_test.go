@@ -41,7 +41,7 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	*testing.T
-	table *table.Table
+	table *table.Writer
 	rev   int64
 }
 

@@ -19,7 +19,7 @@ import (
 // machine is a world of locations at which removals wait, Placements that confirm
 // them, and a hub that writes the Placements' statuses.
 type machine struct {
-	table *table.Table
+	table *table.Writer
 	index *Index
 	rev   int64
 	// at is what waits, as agents say it: by location, then Placement, the objects.

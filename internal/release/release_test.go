@@ -55,7 +55,7 @@ func placementOf(is string) []byte {
 
 // machine is a table of objects and two Placements in each of two spaces.
 type machine struct {
-	table   *table.Table
+	table   *table.Writer
 	index   *Index
 	rev     int64
 	objects map[string]thing

@@ -34,7 +34,7 @@ func TestGrowthWhileBeingDeleted(t *testing.T) {
 	}{
 		{"log", http.StatusInsufficientStorage, func(h *hub) {
 			var err error
-			if h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table, Usage: h.usage, Kinds: h.kinds, Room: still{}}); err != nil {
+			if h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: h.usage, Kinds: h.kinds, Room: still{}}); err != nil {
 				t.Fatal(err)
 			}
 		}},

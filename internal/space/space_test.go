@@ -44,7 +44,7 @@ type hub struct {
 	ctx    context.Context
 	client *kubernetes.Client
 	usage  *space.Usage
-	table  *table.Table
+	table  *table.Writer
 	kinds  *kinds.Registry
 	server *space.Server
 	url    string
@@ -110,7 +110,7 @@ func newHub(t *testing.T) *hub {
 	}()
 	t.Cleanup(func() { cancel(); <-tailed })
 	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table, Usage: usage, Kinds: h.kinds})
+	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: usage, Kinds: h.kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func (h *hub) lagging(rev int64, row *table.Row) *space.Server {
 	h.t.Helper()
 	past := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
 	past.Reset(rev, []table.Update{{Key: row.Key, Value: row.Value, CreateRev: row.CreateRev, ModRev: row.ModRev}})
-	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past, Usage: space.NewUsage(), Kinds: h.kinds})
+	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past.Table, Usage: space.NewUsage(), Kinds: h.kinds})
 	if err != nil {
 		h.t.Fatal(err)
 	}

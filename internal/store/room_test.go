@@ -26,7 +26,7 @@ const (
 type kept struct {
 	*Log
 	t     *testing.T
-	table *table.Table
+	table *table.Writer
 	stop  func()
 }
 

@@ -25,7 +25,7 @@ func open(t *testing.T, dir string) *Log {
 }
 
 // tail runs Tail until the test ends and returns once the table is loaded.
-func tail(t *testing.T, l *Log) *table.Table {
+func tail(t *testing.T, l *Log) *table.Writer {
 	t.Helper()
 	to := table.New(table.Config{WindowSteps: 10000, WindowBytes: 1 << 26})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestTailEqualsLog(t *testing.T) {
 }
 
 // same waits for the log's revision and compares every key.
-func same(t *testing.T, l *Log, to *table.Table) {
+func same(t *testing.T, l *Log, to *table.Writer) {
 	t.Helper()
 	rev, err := l.Committed(t.Context())
 	if err != nil {

@@ -32,7 +32,7 @@ func TestConcurrentReaders(t *testing.T) {
 	for i := range 4 * len(topics) {
 		readers.Go(func() {
 			// Some readers are so slow that they fall out of the window.
-			if err := follow(table, topics[i%len(topics)], revisions, keysPerRevision, i%4 == 0); err != nil {
+			if err := follow(table.Table, topics[i%len(topics)], revisions, keysPerRevision, i%4 == 0); err != nil {
 				t.Errorf("reader of %v: %v", topics[i%len(topics)], err)
 			}
 		})

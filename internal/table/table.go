@@ -139,7 +139,7 @@ type Config struct {
 	WindowBytes int
 }
 
-// Table is safe for concurrent use. Reset and Apply belong to one goroutine.
+// Table is what readers see of the log. It is safe for concurrent use.
 type Table struct {
 	config Config
 	rev    atomic.Int64
@@ -155,12 +155,15 @@ type Table struct {
 	reached chan struct{}
 }
 
+// Writer is a Table and what changes it, for the one goroutine that follows the log.
+type Writer struct{ *Table }
+
 // New makes an empty table at revision 0.
-func New(config Config) *Table {
+func New(config Config) *Writer {
 	t := &Table{config: config, reached: make(chan struct{})}
 	t.clear(0)
 	t.subs = map[Topic]map[*Subscription]struct{}{}
-	return t
+	return &Writer{t}
 }
 
 func (t *Table) clear(rev int64) {
@@ -174,7 +177,7 @@ func (t *Table) clear(rev int64) {
 
 // Reset replaces the whole state by the one at a revision. Subscriptions from
 // before end with ErrExpired.
-func (t *Table) Reset(rev int64, state []Update) {
+func (t *Writer) Reset(rev int64, state []Update) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clear(rev)
@@ -196,7 +199,7 @@ func (t *Table) Reset(rev int64, state []Update) {
 }
 
 // Apply applies all updates of one revision, which must be above the last.
-func (t *Table) Apply(rev int64, updates []Update) error {
+func (t *Writer) Apply(rev int64, updates []Update) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if last := t.rev.Load(); rev <= last {
@@ -213,7 +216,7 @@ func (t *Table) Apply(rev int64, updates []Update) error {
 }
 
 // Progress notes that nothing changed up to a revision.
-func (t *Table) Progress(rev int64) {
+func (t *Writer) Progress(rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if rev > t.rev.Load() {

@@ -27,7 +27,7 @@ type subscriber struct {
 
 // machine drives a table and the model through the same random life.
 type machine struct {
-	table    *Table
+	table    *Writer
 	model    *model
 	subs     []*subscriber
 	observed int64

@@ -59,7 +59,7 @@ func testObjects() (all []key.Object) {
 
 // machine drives a table with an engine and a tally through a random life.
 type machine struct {
-	table *table.Table
+	table *table.Writer
 	tally *Tally
 	rev   int64
 	// shown is what a hub has written by what was dirty.

@@ -81,7 +81,7 @@ func widgets() *apiextensionsv1.CustomResourceDefinition {
 // fixture is a Server over a table that a test feeds.
 type fixture struct {
 	t        tester
-	table    *table.Table
+	table    *table.Writer
 	server   *Server
 	requests atomic.Int64 // over HTTP
 
@@ -111,7 +111,7 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 		fn(&vc, &tc)
 	}
 	f.table = table.New(tc)
-	vc.Table = f.table
+	vc.Table = f.table.Table
 	server, err := New(vc)
 	if err != nil {
 		t.Fatal(err)
