@@ -1,11 +1,45 @@
 package v1alpha1
 
-// Reasons of the state of an object at a location that the hub gives by itself.
-// Agents report others, see the table of states in docs/operations.md.
+// Reasons of the states of an object at a location, as reports, answers and the status
+// of Placements have them. A target's own reason for a refusal comes with Failed besides.
 const (
+	// ReasonMutated, of Applied: the cluster's admission sets other values in fields that
+	// the message names.
+	ReasonMutated = "Mutated"
+	// ReasonContested, of Applied: somebody at the location changes it again and again,
+	// and it is applied again each time.
+	ReasonContested = "Contested"
+	// ReasonUnobserved, of Applied: the kind can't be listed, so changes are not seen.
+	ReasonUnobserved = "Unobserved"
+	// ReasonCreateOnly, of Applied: it was made, and is left alone since, as its policy has it.
+	ReasonCreateOnly = "CreateOnly"
+	// ReasonCompleted, of Applied: it ran to its end and is not made again.
+	ReasonCompleted = "Completed"
+
+	// ReasonUnknownField, of Failed: the kind's schema at the location lacks a field.
+	ReasonUnknownField = "UnknownField"
+	// ReasonImmutable, of Failed: a field has changed that can't be, and onImmutable is Fail.
+	ReasonImmutable = "Immutable"
+	// ReasonDrifted, of Failed: it is not as it was applied, and onDrift is Report.
+	ReasonDrifted = "Drifted"
+	// ReasonCannotRelease, of Failed: it can't be applied without a value that is released.
+	ReasonCannotRelease = "CannotRelease"
+	// ReasonMalformed, of Failed: what the hub sent is no object that can be applied.
+	ReasonMalformed = "Malformed"
+	// ReasonRefused, of Failed: the target refuses it without a reason of its own.
+	ReasonRefused = "Refused"
+
+	// ReasonNoSuchResource, of Unsupported: the location does not serve the kind.
+	ReasonNoSuchResource = "NoSuchResource"
+	// ReasonNoSuchVersion, of Unsupported: it serves the kind, in other versions.
+	ReasonNoSuchVersion = "NoSuchVersion"
+
 	// ReasonOtherSpace, of Conflict: the location has another space's object of the
 	// same kind and name, which was there first.
 	ReasonOtherSpace = "OtherSpace"
+	// ReasonExists, of Conflict: somebody else's object has the name.
+	ReasonExists = "Exists"
+
 	// ReasonSuspended, of Held: all Placements that place the object there are suspended.
 	ReasonSuspended = "Suspended"
 	// ReasonTooManyRules, of Held: the object's Customizers have more paths than can go
@@ -13,15 +47,47 @@ const (
 	ReasonTooManyRules = "TooManyRules"
 	// ReasonNotRendered, of Held: what the location is to get can't be made of the object.
 	ReasonNotRendered = "NotRendered"
+	// ReasonNothingToKeep, of Held: the location is to keep what it has, and has nothing.
+	ReasonNothingToKeep = "NothingToKeep"
+
+	// ReasonTerminating, of Waiting and Removing: what is there is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonNamespaceTerminating, of Waiting: its namespace is being deleted.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonRecreating, of Waiting: it is deleted to be made again, as onImmutable has it.
+	ReasonRecreating = "Recreating"
+	// ReasonTargetUnavailable, of Waiting: the location's API server does not answer.
+	ReasonTargetUnavailable = "TargetUnavailable"
+	// ReasonLineageUnproven, of Waiting: the object there was written by a log that this
+	// hub's is not known to continue.
+	ReasonLineageUnproven = "LineageUnproven"
+
+	// ReasonPruneGuard, of Removing, and of the condition Synced: more would be removed at
+	// once than the location allows; it waits for a confirmation.
+	ReasonPruneGuard = "PruneGuard"
+	// ReasonNotEmpty, of Removing: what is in it has to go first.
+	ReasonNotEmpty = "NotEmpty"
+	// ReasonWaitsForWebhooks, of Removing: webhooks and API services that leave, too, go first.
+	ReasonWaitsForWebhooks = "WaitsForWebhooks"
+	// ReasonWaitsForCustomResources, of Removing: custom resources go first.
+	ReasonWaitsForCustomResources = "WaitsForCustomResources"
+	// ReasonWaitsForWorkloads, of Removing: workloads go first.
+	ReasonWaitsForWorkloads = "WaitsForWorkloads"
+	// ReasonWaitsForClusterRoles, of Removing: the ClusterRoles that aggregate it go first.
+	ReasonWaitsForClusterRoles = "WaitsForClusterRoles"
+
+	// ReasonInUse, of Orphaned: others have something in it.
+	ReasonInUse = "InUse"
+	// ReasonReleased, of Orphaned: it was let go, as its policy has it, and is not managed.
+	ReasonReleased = "Released"
 )
 
-// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
-// spaces, while the hub's log has no room.
-const ReasonLogFull = "LogFull"
-
-// ReasonPruneGuard is why something is not Synced while removals wait for a confirmation.
-const ReasonPruneGuard = "PruneGuard"
-
-// ReasonProtocol is the reason of the condition Compatible when the hub itself has set
-// it. With any other it is an operator's, and stays.
-const ReasonProtocol = "Protocol"
+// Reasons of conditions and refusals.
+const (
+	// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
+	// spaces, while the hub's log has no room.
+	ReasonLogFull = "LogFull"
+	// ReasonProtocol is the reason of the condition Compatible when the hub itself has set
+	// it. With any other it is an operator's, and stays.
+	ReasonProtocol = "Protocol"
+)

@@ -74,7 +74,7 @@ func (v Verdict) Failing() bool {
 }
 
 // Mutated says that the object is applied but for what the location's cluster makes of it.
-func (v Verdict) Mutated() bool { return v.State == wire.Applied && v.Reason == wire.ReasonMutated }
+func (v Verdict) Mutated() bool { return v.State == wire.Applied && v.Reason == v1alpha1.ReasonMutated }
 
 // Assigned is the verdict about an object that a location is to have. report is the
 // location's report as the log has it, nil if there is none.
@@ -107,7 +107,7 @@ func Left(report []byte, away bool) Verdict {
 // Stays says that the object is there though the location is not to have it, and that
 // the location does not remove it. What was let go as its policy had it is none.
 func (v Verdict) Stays() bool {
-	return v.Unassigned && v.State == wire.Orphaned && v.Reason != wire.ReasonReleased
+	return v.Unassigned && v.State == wire.Orphaned && v.Reason != v1alpha1.ReasonReleased
 }
 
 // Reported is the digest of what a location reports to have applied last.

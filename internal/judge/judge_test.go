@@ -53,7 +53,7 @@ func TestAssigned(t *testing.T) {
 	}{
 		"nothing reported":  {digest, at, nil, Verdict{State: Pending}, false},
 		"applied":           {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then"}, false},
-		"mutated":           {digest, at, report("u", now, wire.Applied, wire.ReasonMutated), Verdict{State: wire.Applied, Reason: wire.ReasonMutated, Message: "m", Since: "then"}, false},
+		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then"}, false},
 		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
 		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},
 		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Verdict{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then"}, true},
@@ -106,7 +106,7 @@ func TestLeft(t *testing.T) {
 		{wire.Removing, "Terminating", wire.Removing, false},
 		{wire.Orphaned, "InUse", wire.Orphaned, true},
 		{wire.Orphaned, "", wire.Orphaned, true},
-		{wire.Orphaned, wire.ReasonReleased, wire.Orphaned, false},
+		{wire.Orphaned, v1alpha1.ReasonReleased, wire.Orphaned, false},
 		{wire.Applied, "", wire.Removing, false},
 		{wire.Failed, "Invalid", wire.Removing, false},
 	} {

@@ -102,7 +102,7 @@ func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
 // it whenever it has been repaired, until it has been calm for a while.
 func (t *turn) contested(o outcome) outcome {
 	if t.view.contested > 0 && !o.keep && o.state == wire.Applied && o.reason == "" {
-		o.reason = reasonContested
+		o.reason = v1alpha1.ReasonContested
 		o.message = "another writer at the location keeps changing it back; it is repaired less and less often"
 		o.retry = t.view.contested + 1
 	}
@@ -112,7 +112,7 @@ func (t *turn) contested(o outcome) outcome {
 // unobserved says of what is applied that a change of it would not be seen.
 func (t *turn) unobserved(o outcome) outcome {
 	if t.view.seen.presence == blind && !o.keep && o.state == wire.Applied && o.reason == "" {
-		o.reason = reasonUnobserved
+		o.reason = v1alpha1.ReasonUnobserved
 		o.message = clip("a change at the location would not be seen: " + t.view.cause)
 	}
 	return o
@@ -243,7 +243,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		if !said.Digest.IsZero() { // or else it is of nothing that was applied
 			orphan = said.Orphan // which knows of later changes of the policy
 		}
-		waits = said.State == wire.Removing && said.Reason == reasonGuarded
+		waits = said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{

@@ -3,6 +3,7 @@ package mapper
 import (
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -78,22 +79,6 @@ const (
 	doClaim
 )
 
-// Reasons of what is applied, and yet not compared or not left so, and of what waits.
-const (
-	reasonCompleted  = "Completed"
-	reasonCreateOnly = "CreateOnly"
-	// reasonContested: it is applied, and has to be again and again.
-	reasonContested = "Contested"
-	// reasonUnobserved: it is applied, and its kind cannot be observed.
-	reasonUnobserved = "Unobserved"
-	// reasonInUse: it is to go, and others use it.
-	reasonInUse = "InUse"
-	// reasonGuarded: it is to go, and waits for a confirmation.
-	reasonGuarded = "PruneGuard"
-	// reasonNotServed: the target does not serve its resource.
-	reasonNotServed = "NoSuchResource"
-)
-
 // retries of what no event announces.
 const (
 	foreignRetry     = time.Minute
@@ -166,9 +151,9 @@ func decide(f facts) decision {
 	case f.want == nil:
 		return decideRemoval(f)
 	case f.want.Kind == wantConflict:
-		return decision{state: wire.InConflict, reason: "OtherSpace", message: wire.OtherSpace(f.want.Note)}
+		return decision{state: wire.InConflict, reason: v1alpha1.ReasonOtherSpace, message: wire.OtherSpace(f.want.Note)}
 	case f.want.object() == nil:
-		return decision{state: wire.Held, reason: "NothingToKeep", message: f.want.Note}
+		return decision{state: wire.Held, reason: v1alpha1.ReasonNothingToKeep, message: f.want.Note}
 	}
 	return decideObject(f, *f.want.object())
 }
@@ -180,7 +165,7 @@ func decideObject(f facts, s source) decision {
 	case unseen:
 		return decision{} // the list that is on its way comes back to this
 	case unserved:
-		return decision{state: wire.Unsupported, reason: reasonNotServed, message: "the location does not serve this resource"}
+		return decision{state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchResource, message: "the location does not serve this resource"}
 	case present:
 		switch {
 		case !seen.terminating && f.proof.waits():
@@ -195,12 +180,12 @@ func decideObject(f facts, s source) decision {
 	case f.completed != "" && rec != nil && !f.looked && seen.presence == absent: // it may only lack its marks
 		return decision{do: doLook}
 	case f.completed != "":
-		return decision{state: wire.Applied, reason: reasonCompleted}
+		return decision{state: wire.Applied, reason: v1alpha1.ReasonCompleted}
 	case seen.presence == present && f.overdue:
 		return decision{do: doHurry, uid: seen.uid}
 	case seen.presence == present:
 		return decision{
-			state: wire.Waiting, reason: "Terminating", retry: terminatingRetry,
+			state: wire.Waiting, reason: v1alpha1.ReasonTerminating, retry: terminatingRetry,
 			message: "the object at the location is being deleted; it is made again when it is gone",
 		}
 	case seen.presence == foreign && s.Policy.Adopt && !seen.owned && f.proof.waits():
@@ -270,7 +255,7 @@ func decidePresent(f facts, s source, changed bool) decision {
 	case known && !changed && !seen.unmarked && f.stale(s) && (same || s.Policy.ReportDrift):
 		return decision{do: doRefresh, uid: seen.uid}
 	case same && !changed && f.completed != "":
-		return decision{state: wire.Applied, reason: reasonCompleted}
+		return decision{state: wire.Applied, reason: v1alpha1.ReasonCompleted}
 	case same && !changed:
 		return f.standing(s, seen.uid)
 	case s.Policy.ReportDrift && (known && !changed || rec == nil && f.reported):
@@ -288,7 +273,7 @@ func decideForeign(seen observed, s source) decision {
 		return decision{do: doApply, uid: seen.uid, adopt: true}
 	}
 	d := decision{
-		state: wire.InConflict, reason: "Exists", retry: foreignRetry,
+		state: wire.InConflict, reason: v1alpha1.ReasonExists, retry: foreignRetry,
 		message: "an object of this name that Orrery did not make is at the location; ",
 	}
 	if s.Policy.Adopt {
@@ -302,7 +287,7 @@ func decideForeign(seen observed, s source) decision {
 // applied is what to say of an object that is as it should be.
 func applied(s source) decision {
 	if s.Policy.CreateOnly {
-		return decision{state: wire.Applied, reason: reasonCreateOnly, message: "it was made and is not changed afterwards"}
+		return decision{state: wire.Applied, reason: v1alpha1.ReasonCreateOnly, message: "it was made and is not changed afterwards"}
 	}
 	return decision{state: wire.Applied}
 }
@@ -324,7 +309,7 @@ func decideRemoval(f facts) decision {
 		return decision{do: doForget}
 	case f.guarded && !rec.Source.Policy.Orphan:
 		return decision{
-			state: wire.Removing, reason: reasonGuarded,
+			state: wire.Removing, reason: v1alpha1.ReasonPruneGuard,
 			message: "more removals than the location allows at once; this one waits for a confirmation",
 		}
 	case seen.presence == unseen:
@@ -344,7 +329,7 @@ func decideRemoval(f facts) decision {
 
 // terminating is what to say of an object that is being deleted.
 func terminating(pods bool) decision {
-	d := decision{state: wire.Removing, reason: "Terminating", retry: terminatingRetry}
+	d := decision{state: wire.Removing, reason: v1alpha1.ReasonTerminating, retry: terminatingRetry}
 	if pods {
 		d.message = "it is gone when its Pods have ended"
 	}
@@ -409,7 +394,7 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 		}
 		switch {
 		case w.Deferred:
-			r.State, r.Reason = wire.Waiting, reasonUnproven
+			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
 		case w.Kind == wantHold:
 			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note

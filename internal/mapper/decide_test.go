@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -276,7 +277,7 @@ func TestDecide(t *testing.T) {
 		{
 			name:  "released before, created only",
 			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: recordWith(wire.Policy{CreateOnly: true}), seen: released},
-			state: wire.Applied, reason: reasonCreateOnly,
+			state: wire.Applied, reason: v1alpha1.ReasonCreateOnly,
 		},
 		{
 			name: "ran, lost store", facts: facts{want: wanted, completed: "Complete", seen: observed{presence: absent}},
@@ -375,7 +376,7 @@ func TestDecideNever(t *testing.T) {
 			t.Errorf("what is not proven is adopted: %+v", d)
 		}
 		if f.proof == proofMissing && f.seen.presence == present && !f.seen.terminating && f.want != nil && f.want.object() != nil &&
-			(d.state != wire.Waiting || d.reason != reasonUnproven) {
+			(d.state != wire.Waiting || d.reason != v1alpha1.ReasonLineageUnproven) {
 			t.Errorf("what is not proven is not said to wait: %+v", d)
 		}
 		if f.seen.presence == foreign && !d.adopt && d.do != doLetGo && d.do != doNothing && d.do != doForget && d.do != doRemove {

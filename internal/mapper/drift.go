@@ -82,7 +82,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	} else {
 		o.record.Fields = ^o.record.Fields // what we left there is not known, but it was not this
 	}
-	o.decision = decision{state: wire.Failed, reason: "Drifted", message: driftMessage(fields)}
+	o.decision = decision{state: wire.Failed, reason: v1alpha1.ReasonDrifted, message: driftMessage(fields)}
 	if f.seen.unmarked {
 		o.retry = foreignRetry // the watch does not show it
 	}

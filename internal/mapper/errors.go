@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -105,19 +106,19 @@ func retryAfter(err error) time.Duration {
 func refusal(err error) (wire.State, string, string) {
 	s := statusOf(err)
 	if s == nil {
-		return wire.Waiting, "TargetUnavailable", clip(err.Error())
+		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, clip(err.Error())
 	}
 	switch {
 	case missingKind(err):
-		return wire.Unsupported, "NoSuchResource", clip(s.Message)
+		return wire.Unsupported, v1alpha1.ReasonNoSuchResource, clip(s.Message)
 	case terminatingNamespace(err):
-		return wire.Waiting, "NamespaceTerminating", clip(s.Message)
+		return wire.Waiting, v1alpha1.ReasonNamespaceTerminating, clip(s.Message)
 	case unknownField(s.Message):
-		return wire.Failed, "UnknownField", clip(s.Message)
+		return wire.Failed, v1alpha1.ReasonUnknownField, clip(s.Message)
 	}
 	reason := string(s.Reason)
 	if reason == "" {
-		reason = "Refused"
+		reason = v1alpha1.ReasonRefused
 	}
 	return wire.Failed, reason, clip(s.Message)
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -40,7 +41,7 @@ func immutable(err error) bool {
 // others use stays as it is.
 func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused error) outcome {
 	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Failed, reason: "Immutable", message: clip(statusOf(refused).Message),
+		state: wire.Failed, reason: v1alpha1.ReasonImmutable, message: clip(statusOf(refused).Message),
 		retry: backoff(t.view.failures, refusedRetry, maxRetry),
 	}}
 	if !t.want().object().Policy.Recreate {
@@ -70,7 +71,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 		return r.refused(t, err)
 	}
 	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.message)
-	o.failed, o.state, o.reason, o.retry = false, wire.Waiting, "Recreating", terminatingRetry
+	o.failed, o.state, o.reason, o.retry = false, wire.Waiting, v1alpha1.ReasonRecreating, terminatingRetry
 	if gone {
 		o.retry = 1
 		o.seen = &observed{presence: absent, revision: t.view.seen.revision}

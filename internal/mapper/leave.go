@@ -9,23 +9,19 @@ import (
 	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // Reasons of what is to go after something else.
-const (
-	reasonAfterHooks     = "WaitsForWebhooks"
-	reasonAfterCustom    = "WaitsForCustomResources"
-	reasonAfterWorkloads = "WaitsForWorkloads"
-	reasonAfterRoles     = "WaitsForClusterRoles"
-)
+const ()
 
 // leaves says whether the object goes by what came of the turn, so that what
 // leaves after it waits.
 func (t *turn) leaves(o outcome) bool {
 	return t.winner < 0 && o.record != nil && !o.forget && !o.letGo && !o.record.Source.Policy.Orphan &&
-		o.state != wire.Orphaned && o.reason != reasonGuarded && o.reason != reasonNotServed
+		o.state != wire.Orphaned && o.reason != v1alpha1.ReasonPruneGuard && o.reason != v1alpha1.ReasonNoSuchResource
 }
 
 // inOrder says whether the object has to wait until others have left, and what
@@ -60,13 +56,13 @@ func (r *reconciler) inOrder(ctx context.Context, t *turn) (outcome, bool, error
 func waitedFor(r rank) (what, reason string) {
 	switch r {
 	case rankHooks:
-		return "webhooks, admission policies and API services", reasonAfterHooks
+		return "webhooks, admission policies and API services", v1alpha1.ReasonWaitsForWebhooks
 	case rankCustom:
-		return "custom resources", reasonAfterCustom
+		return "custom resources", v1alpha1.ReasonWaitsForCustomResources
 	case rankWorkloads:
-		return "workloads", reasonAfterWorkloads
+		return "workloads", v1alpha1.ReasonWaitsForWorkloads
 	default:
-		return "ClusterRoles", reasonAfterRoles
+		return "ClusterRoles", v1alpha1.ReasonWaitsForClusterRoles
 	}
 }
 

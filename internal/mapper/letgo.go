@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	reasonLetGo = wire.ReasonReleased
+	reasonLetGo = v1alpha1.ReasonReleased
 	// letGoFor is how long the report of an object that was let go stays.
 	letGoFor = 5 * time.Second
 )

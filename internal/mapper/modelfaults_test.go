@@ -214,7 +214,7 @@ func TestModelContested(t *testing.T) {
 		if n := w.cluster.writes - before; n > 12+int(fight/(40*time.Second)) {
 			t.Errorf("it was repaired %d times within %s", n, fight)
 		}
-		if r := report(); r.State != wire.Applied || r.Reason != reasonContested {
+		if r := report(); r.State != wire.Applied || r.Reason != v1alpha1.ReasonContested {
 			t.Errorf("the report says %s/%s", r.State, r.Reason)
 		}
 		if err := w.settle(false); err != nil { // it is repaired for good

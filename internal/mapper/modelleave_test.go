@@ -222,10 +222,10 @@ func TestLeaveInOrder(t *testing.T) {
 		m.cluster.slow[leavingJob] = 40 * time.Second
 		m.cluster.slow[leavingRole] = 5 * time.Second
 	}, func(m *leaveModel) {
-		m.reported(leavingWidget, wire.Removing, reasonAfterHooks)
-		m.reported(leavingJob, wire.Removing, reasonAfterCustom)
+		m.reported(leavingWidget, wire.Removing, v1alpha1.ReasonWaitsForWebhooks)
+		m.reported(leavingJob, wire.Removing, v1alpha1.ReasonWaitsForCustomResources)
 		<-time.After(10 * time.Second)
-		r := m.reported(leavingRole, wire.Removing, reasonAfterWorkloads)
+		r := m.reported(leavingRole, wire.Removing, v1alpha1.ReasonWaitsForWorkloads)
 		if !strings.Contains(r.Message, leavingJob.String()) {
 			m.t.Errorf("the report does not name what is waited for: %s", r.Message)
 		}
@@ -323,7 +323,7 @@ func TestLeaveNotHeld(t *testing.T) {
 		m.hub.write(del(pathOf(leavingJob), wire.Unassigned))
 		m.hub.write(del(pathOf(leavingMap), wire.Deleted))
 		m.hub.mu.Unlock()
-		m.reported(leavingJob, wire.Removing, reasonGuarded)
+		m.reported(leavingJob, wire.Removing, v1alpha1.ReasonPruneGuard)
 		m.all = []key.Identity{leavingMap}
 		m.gone(time.Second)
 	})
@@ -357,7 +357,7 @@ func TestLeaveWanted(t *testing.T) {
 			leaveTogether(t, []key.Identity{leavingMap, leavingJob}, func(m *leaveModel) {
 				m.cluster.slow[leavingJob] = slow
 			}, func(m *leaveModel) {
-				m.reported(leavingMap, wire.Removing, reasonAfterWorkloads)
+				m.reported(leavingMap, wire.Removing, v1alpha1.ReasonWaitsForWorkloads)
 				m.hub.mu.Lock()
 				m.make(leavingJob)
 				m.hub.mu.Unlock()
@@ -390,7 +390,7 @@ func TestLeavePaused(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingMap, leavingWidget, leavingJob, leavingHook}, func(m *leaveModel) {
 		m.cluster.slow[leavingHook] = 10 * time.Second
 	}, func(m *leaveModel) {
-		m.reported(leavingMap, wire.Removing, reasonAfterHooks)
+		m.reported(leavingMap, wire.Removing, v1alpha1.ReasonWaitsForWebhooks)
 		m.halt("paused")
 		<-time.After(time.Hour)
 		m.halt("")
@@ -400,7 +400,7 @@ func TestLeavePaused(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingMap, leavingJob}, func(m *leaveModel) {
 		m.cluster.slow[leavingJob] = 24 * time.Hour
 	}, func(m *leaveModel) {
-		m.reported(leavingMap, wire.Removing, reasonAfterWorkloads)
+		m.reported(leavingMap, wire.Removing, v1alpha1.ReasonWaitsForWorkloads)
 		<-time.After(time.Minute)
 		for range 3 {
 			m.halt("paused")

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -42,23 +43,23 @@ func TestModelMutated(t *testing.T) {
 					}
 					w.hub.mu.Lock()
 					defer w.hub.mu.Unlock()
-					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == wire.ReasonMutated && r.Message != (&mutation{Fields: ".data.v"}).decision(0).message {
+					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == v1alpha1.ReasonMutated && r.Message != (&mutation{Fields: ".data.v"}).decision(0).message {
 						t.Errorf("%s: the report is %+v", what, r)
 					}
 				}
-				expect("at first", wire.ReasonMutated, "painted", 2, 8, 2*time.Minute)
-				expect("for long", wire.ReasonMutated, "painted", 14, 24, 3*time.Hour)
+				expect("at first", v1alpha1.ReasonMutated, "painted", 2, 8, 2*time.Minute)
+				expect("for long", v1alpha1.ReasonMutated, "painted", 14, 24, 3*time.Hour)
 				w.start(w.stop(false))
-				expect("an agent that was killed", wire.ReasonMutated, "painted", 0, 0, time.Second)
-				expect("after that", wire.ReasonMutated, "painted", 5, 9, time.Hour)
+				expect("an agent that was killed", v1alpha1.ReasonMutated, "painted", 0, 0, time.Second)
+				expect("after that", v1alpha1.ReasonMutated, "painted", 5, 9, time.Hour)
 				dir := w.stop(true)
 				<-time.After(24 * time.Hour)
 				w.start(dir)
-				expect("an agent that was away", wire.ReasonMutated, "painted", 0, 1, time.Second)
+				expect("an agent that was away", v1alpha1.ReasonMutated, "painted", 0, 1, time.Second)
 				w.calm()
 				agrees := ""
 				if name == "unseen" {
-					agrees = reasonUnobserved
+					agrees = v1alpha1.ReasonUnobserved
 				}
 				expect("the policy is gone", agrees, "1", 1, 1, 11*time.Minute)
 				expect("it agrees", agrees, "1", 0, 0, 3*time.Hour)
@@ -96,7 +97,7 @@ func TestModelMutatedAndLost(t *testing.T) {
 				t.Errorf("it was recreated: %s is %s", first, now)
 			}
 			p.hub.mu.Lock()
-			if r := p.hub.reports[path]; r.State != wire.Applied || r.Reason != wire.ReasonMutated {
+			if r := p.hub.reports[path]; r.State != wire.Applied || r.Reason != v1alpha1.ReasonMutated {
 				t.Errorf("the report is %+v", r)
 			}
 			p.hub.mu.Unlock()

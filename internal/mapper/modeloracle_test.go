@@ -141,7 +141,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 		}
 	}
 	if w.waits(o) {
-		if r := reports[k]; w.heard() && !w.full && x.Kind == wantPut && r.Reason != reasonUnproven {
+		if r := reports[k]; w.heard() && !w.full && x.Kind == wantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
 			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
 		}
 		return nil
@@ -160,7 +160,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 	case x.Kind == wantHold:
 		state, reason = wire.Held, "RuleFailed"
 	}
-	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != reasonContested {
+	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != v1alpha1.ReasonContested {
 		return fmt.Errorf("the report says %s/%s (%s), not %s/%s", r.State, r.Reason, r.Message, state, reason)
 	}
 	if s := x.object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
@@ -192,11 +192,11 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 		}
 		return wire.Applied, "*", nil
 	case r.Completed != "" && o == nil:
-		return wire.Applied, reasonCompleted, nil
+		return wire.Applied, v1alpha1.ReasonCompleted, nil
 	case o != nil && o.foreign && !implied(o) && (!s.Policy.Adopt || o.controlled):
 		return wire.InConflict, "Exists", nil
 	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
-		return wire.Applied, reasonCreateOnly, nil
+		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
 	case o != nil && o.foreign && !o.controlled && (s.Policy.Adopt || implied(o)) && s.Policy.CreateOnly: // whatever is desired, it may stay
 		return "", "", errors.New("it is not adopted")
 	case bad && (o == nil || !w.equals(o, s)):
@@ -210,7 +210,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 	case o.foreign:
 		return "", "", errors.New("it is not adopted")
 	case s.Policy.CreateOnly:
-		return wire.Applied, reasonCreateOnly, nil
+		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
 	case w.equals(o, s):
 		return wire.Applied, "", nil
 	case s.Policy.ReportDrift && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func TestModelVersions(t *testing.T) {
 					uid := w.there(widget)
 					c.ends(w)
 					<-time.After(5 * time.Minute)
-					want := wire.Report{State: wire.Unsupported, Reason: reasonNoVersion}
+					want := wire.Report{State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchVersion}
 					if c.untouched {
 						want = wire.Report{State: wire.Applied}
 					}

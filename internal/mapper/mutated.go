@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -101,7 +102,7 @@ const saysMutated = "admission at the location sets other values than were appli
 
 func (m *mutation) decision(retry time.Duration) decision {
 	return decision{
-		state: wire.Applied, reason: wire.ReasonMutated, retry: retry,
+		state: wire.Applied, reason: v1alpha1.ReasonMutated, retry: retry,
 		message: clip(saysMutated + m.Fields),
 	}
 }
@@ -145,7 +146,7 @@ func (t *turn) mutatedBefore() bool {
 		return false
 	}
 	o := w.object()
-	return said.Reason == wire.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
+	return said.Reason == v1alpha1.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
 }
 
 // regains records an object that can't be changed to what admission had changed when

@@ -192,7 +192,7 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	switch {
 	case o.changed || o.forget || o.letGo || o.seen != nil:
 		return
-	case o.state != wire.Failed && (o.state != wire.Orphaned || o.reason != reasonInUse):
+	case o.state != wire.Failed && (o.state != wire.Orphaned || o.reason != v1alpha1.ReasonInUse):
 		return
 	case seen.presence != present || seen.unmarked || seen.terminating || seen.revision == 0:
 		return

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -31,8 +32,6 @@ const (
 	// askAgain is how soon the hub is asked once more about a place in the log that it
 	// had not come to.
 	askAgain = time.Minute
-	// reasonUnproven is why a change waits for "orrery location accept".
-	reasonUnproven = "LineageUnproven"
 )
 
 // proof is what is known of the log by which an object at the target was written.
@@ -267,7 +266,7 @@ func (t *turn) adopts() bool {
 func unprovenWait(p proof) decision {
 	d := decision{proof: p}
 	if p == proofMissing {
-		d.state, d.reason = wire.Waiting, reasonUnproven
+		d.state, d.reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 		d.message = "the object at the location was written by a log that this hub's does not continue, as far as is known; " +
 			"it is left alone until the log is accepted"
 	}
@@ -285,5 +284,5 @@ func (e *engine) prove(it *item, p proof) {
 // waits for a confirmation.
 func (t *turn) guardedBefore() bool {
 	said := t.before[t.object().Space]
-	return t.winner < 0 && said != nil && said.State == wire.Removing && said.Reason == reasonGuarded
+	return t.winner < 0 && said != nil && said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 }

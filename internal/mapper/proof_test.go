@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -31,7 +32,7 @@ func TestDecideByProof(t *testing.T) {
 			f := c.facts
 			f.proof = p
 			d := decide(f)
-			if d.do != do || p.waits() != (d.proof == p && d.proof != proofUnneeded) || (p == proofMissing) != (d.reason == reasonUnproven) {
+			if d.do != do || p.waits() != (d.proof == p && d.proof != proofUnneeded) || (p == proofMissing) != (d.reason == v1alpha1.ReasonLineageUnproven) {
 				t.Errorf("%s, proof %d: %+v", name, p, d)
 			}
 		}

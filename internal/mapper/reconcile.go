@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -333,10 +334,10 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 		o.keep, o.failed, o.retry = true, false, dependencyRetry
 		return o
 	case errors.Is(err, errMalformed):
-		o.state, o.reason, o.message = wire.Failed, "Malformed", clip(err.Error())
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, clip(err.Error())
 		return o
 	case errors.Is(err, errCannotRelease):
-		o.state, o.reason, o.message = wire.Failed, "CannotRelease", clip(err.Error())
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, clip(err.Error())
 		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
 	}
@@ -393,7 +394,7 @@ func loses(w *want, winner key.Object) decision {
 	if w.Kind == wantConflict {
 		owner = w.Note
 	}
-	return decision{state: wire.InConflict, reason: "OtherSpace", message: wire.OtherSpace(owner)}
+	return decision{state: wire.InConflict, reason: v1alpha1.ReasonOtherSpace, message: wire.OtherSpace(owner)}
 }
 
 // write puts the outcome into the store.

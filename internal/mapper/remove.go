@@ -29,7 +29,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 	}
 	switch {
 	case use.ours:
-		o.state, o.reason, o.message, o.failed = wire.Removing, "NotEmpty", clip(use.going), true
+		o.state, o.reason, o.message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, clip(use.going), true
 		o.retry = backoff(t.view.failures, firstRetry, emptyingRetry)
 		return o, nil
 	case use.by != "":
@@ -40,7 +40,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		case err != nil:
 			return o, err
 		case use.desired || !m.cascades():
-			o.state, o.reason, o.message, o.retry = wire.Orphaned, reasonInUse, clip(use.by), inUseRetry
+			o.state, o.reason, o.message, o.retry = wire.Orphaned, v1alpha1.ReasonInUse, clip(use.by), inUseRetry
 			o.failed = use.lasting
 			if !use.desired {
 				o.message += wayOut
@@ -114,7 +114,7 @@ func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 		}
 	}
 	return outcome{record: t.record, decision: decision{
-		state: wire.Removing, reason: reasonNotServed, retry: time.Minute,
+		state: wire.Removing, reason: v1alpha1.ReasonNoSuchResource, retry: time.Minute,
 		message: "the location does not serve this resource now",
 	}}, nil
 }

@@ -14,9 +14,6 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// reasonNoVersion: the target serves the resource, but not in the version that is desired.
-const reasonNoVersion = "NoSuchVersion"
-
 // endedVersion says that the target refused a version, and shows objects of the kind in
 // another one.
 func (t *turn) endedVersion(err error) bool {
@@ -28,7 +25,7 @@ func (t *turn) endedVersion(err error) bool {
 // may prove it to be ours, since an API server drops managed fields of such a version.
 func (t *turn) withoutVersion() outcome {
 	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Unsupported, reason: reasonNoVersion, retry: backoff(t.view.failures, refusedRetry, maxRetry),
+		state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchVersion, retry: backoff(t.view.failures, refusedRetry, maxRetry),
 		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.version),
 	}}
 	seen, s := t.view.seen, t.want().object()

@@ -255,14 +255,6 @@ const (
 // another space's, by the path of that one.
 func OtherSpace(owner string) string { return "the location has " + owner + " in its place" }
 
-// ReasonMutated is why an object is Applied and yet not all that was applied: what
-// admits objects at the location's cluster changes values of it.
-const ReasonMutated = "Mutated"
-
-// ReasonReleased is the reason of what was let go of, as its policy had it: it is not
-// managed any more.
-const ReasonReleased = "Released"
-
 // Report is what a location says of one object. Its JSON is the value that the
 // hub's log keeps.
 type Report struct {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 )
@@ -147,7 +148,7 @@ func mutatedForGood(s *site) {
 	key := "team/core/persistentvolumeclaims/" + s.name + "/c"
 	s.hub.putWith(key, "uid-c", claim("c"), wire.Policy{Recreate: true})
 	s.start()
-	s.says(key, wire.Applied, wire.ReasonMutated)
+	s.says(key, wire.Applied, v1alpha1.ReasonMutated)
 	made, err := claims.Get(t.Context(), "c", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func mutatedForGood(s *site) {
 		}
 		return nil
 	})
-	if r := s.says(key, wire.Applied, wire.ReasonMutated); !strings.HasSuffix(r.Message, ": .spec.storageClassName") {
+	if r := s.says(key, wire.Applied, v1alpha1.ReasonMutated); !strings.HasSuffix(r.Message, ": .spec.storageClassName") {
 		t.Errorf("message %q", r.Message)
 	}
 	if now, err := claims.Get(t.Context(), "c", metav1.GetOptions{}); err != nil || now.UID != made.UID {
