@@ -139,3 +139,25 @@ func TestDecisionsAreListed(t *testing.T) {
 		t.Errorf("%s lists what is not there: %v", index, slices.Sorted(maps.Keys(listed)))
 	}
 }
+
+// TestReasonsAreDocumented shows that users find every reason of the API in the table of
+// states, or beside it.
+func TestReasonsAreDocumented(t *testing.T) {
+	source, err := os.ReadFile("apis/v1alpha1/reasons.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile(`\tReason\w+ = "(\w+)"`).FindAllSubmatch(source, -1)
+	if len(reasons) == 0 {
+		t.Fatal("no reasons")
+	}
+	for _, r := range reasons {
+		if !regexp.MustCompile(`\b` + string(r[1]) + `\b`).Match(operations) {
+			t.Errorf("docs/operations.md does not name the reason %s", r[1])
+		}
+	}
+}

@@ -161,7 +161,7 @@ func (a *Agent) build() {
 	a.store.recovered = a.watchers.recovered
 	a.reporter = &reporter{
 		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		signal: make(chan struct{}, 1), open: a.progress.known, landed: a.engine.touch,
+		signal: make(chan struct{}, 1), open: a.progress.known, proven: a.progress.proves, landed: a.engine.touch,
 	}
 	a.announcer = &announcer{
 		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
@@ -242,6 +242,9 @@ func (a *Agent) identify() {
 
 // landed takes note of what frames changed in the store.
 func (a *Agent) landed(all []touched) {
+	if a.store.meta.Load().Unsent > 0 { // also without a turn that changes a report
+		a.reporter.changed()
+	}
 	a.gate.setHalt(a.store.meta.Load().halt())
 	a.engine.touch(all)
 }

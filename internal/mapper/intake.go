@@ -145,6 +145,12 @@ func (in *intake) replace(t *tx, o key.Object, w want, object []byte) ([]touched
 	if err := t.setWant(k, old, w, object); err != nil {
 		return nil, err
 	}
+	if old == nil && t.has(reportBucket, k) {
+		// While it was not desired the hub may have refused what is reported of it.
+		if err := t.markUnsent(k); err != nil {
+			return nil, err
+		}
+	}
 	if w.object() != nil { // or else nothing says that what waits to go is to stay
 		if err := t.unguard(o.Identity.String()); err != nil {
 			return nil, err

@@ -35,10 +35,12 @@ type center struct {
 	window  int64
 	changed chan struct{}
 	// wrote is called, with the lock, after each change of the log.
-	wrote   func()
-	session int // the newest
-	starts  int
-	mood    mood
+	wrote func()
+	// reported is called, with the lock, before reports are taken.
+	reported func()
+	session  int // the newest
+	starts   int
+	mood     mood
 	// kept is the index of a walk that may be asked about again.
 	kept map[string]keptIndex
 }
@@ -76,7 +78,7 @@ type keptIndex struct {
 
 func newCenter(rng *rand.Rand) *center {
 	h := &center{
-		rng: rng, wrote: func() {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
+		rng: rng, wrote: func() {}, reported: func() {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
 		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{},
 	}
 	h.start()
@@ -266,12 +268,19 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 		}
 		return []byte(lines(out...))
 	case "reports":
+		h.reported()
+		answer, content := wire.ReportsAnswer{Revision: h.revision}, h.content(h.revision)
 		for _, l := range restOf[wire.ReportLine](body) {
+			_, known := h.reports[l.Key]
+			if _, assigned := content[l.Key]; l.Report != nil && !known && !assigned {
+				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
+				continue
+			}
 			if delete(h.reports, l.Key); l.Report != nil {
 				h.reports[l.Key] = *l.Report
 			}
 		}
-		return []byte(lines(wire.ReportsAnswer{Revision: h.revision}))
+		return []byte(lines(answer))
 	}
 	return []byte(lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0}))
 }

@@ -32,8 +32,10 @@ type reporter struct {
 	log     *slog.Logger
 	metrics *metrics
 	signal  chan struct{} // one slot
-	// open says whether the hub is to be spoken to now.
-	open func() bool
+	// open says whether the hub is to be spoken to now, and proven whether its log
+	// continues the one that is known: then what it refuses of what is desired is
+	// refused for now only, since one of the two is behind.
+	open, proven func() bool
 	// landed is told of keys of which nothing but a report is left.
 	landed func([]touched)
 }
@@ -119,18 +121,30 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 	if answer.Revision == 0 { // whoever says so has not taken them
 		return false, errors.New("reports: the answer names no revision")
 	}
+	refused := map[string]bool{}
 	for _, f := range answer.Refused {
+		refused[f.Key] = true
 		r.log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.metrics.reports.Add(float64(len(batch)))
-	return more, r.store.writeWithOthers(ctx, func(t *tx) error {
+	kept := 0
+	err = r.store.writeWithOthers(ctx, func(t *tx) error {
+		kept = 0
 		for _, u := range batch {
+			if refused[u.line.Key] && r.proven() && t.has(desiredBucket, u.line.Key) {
+				kept++
+				continue
+			}
 			if err := t.sent(u.line.Key, u.seq); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err == nil && kept > 0 {
+		err = fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
+	}
+	return more, err
 }
 
 // next collects the lines of one request.
