@@ -113,8 +113,8 @@ func (k *kept) fill() int {
 // are taken without an end, and never make etcd's file larger than the quota.
 func TestHistoryIsBoundedByBytes(t *testing.T) {
 	t.Parallel() // it waits for room much of the time
-	k := keepLog(t, t.TempDir(), MinQuota)
-	for i := range 100 { // 8 times the quota
+	k := keepLog(t, t.TempDir(), smallQuota)
+	for i := range 200 { // 8 times the quota
 		if err := k.put(Growth, "one", large); err != nil {
 			t.Fatalf("update %d: %v", i, err)
 		}
@@ -125,7 +125,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status.DbSize > MinQuota {
+		if status.DbSize > smallQuota {
 			t.Fatalf("update %d: the file has %d bytes, %d in use", i, status.DbSize, status.DbSizeInUse)
 		}
 	}
