@@ -90,6 +90,9 @@ func (l *life) intrude() {
 	if r == nil || o.kind != "ConfigMap" || len(l.foreign[s.Name]) > 3 {
 		return
 	}
+	if l.moved["space|"+o.space] || l.moved["namespace|"+o.space+"|"+o.namespace] {
+		return // what comes between the look into a namespace and its deletion goes with it, as docs say
+	}
 	u := o.body("", "foreign")
 	if l.r.IntN(2) == 0 {
 		l.owned(s, u)
