@@ -237,16 +237,15 @@ func TestLineageModel(t *testing.T) {
 				m.compact(t, rapid.Int64Range(0, m.window).Draw(t, "kept"))
 			},
 			"restart": func(t *rapid.T) {
-				if m.full {
-					t.Skip("not before there is room for the marker")
+				if !m.full { // not before there is room for the marker
+					m.start(t)
 				}
-				m.start(t)
 			},
 			"reload": func(t *rapid.T) { m.load(t) },
 			"backup": func(*rapid.T) { m.copies = append(m.copies, m.log.copy()) },
 			"restore": func(t *rapid.T) {
 				if len(m.copies) == 0 {
-					t.Skip("no copy")
+					return
 				}
 				m.full = false
 				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
@@ -276,7 +275,7 @@ func (m *lineageModel) compact(t *rapid.T, kept int64) {
 	if name, hides := m.lineage.Hides(floor); hides {
 		row, _ := m.table.Get(key.Marker(name))
 		if !m.write(row.Key, row.Value) {
-			t.Skip("no room")
+			return // there is no room
 		}
 		m.tell(t)
 	}

@@ -38,6 +38,8 @@ type center struct {
 	wrote func()
 	// reported is called, with the lock, before reports are taken.
 	reported func()
+	// rejected are keys of which no report is taken.
+	rejected map[string]bool
 	session  int // the newest
 	starts   int
 	mood     mood
@@ -272,7 +274,7 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 		answer, content := wire.ReportsAnswer{Revision: h.revision}, h.content(h.revision)
 		for _, l := range restOf[wire.ReportLine](body) {
 			_, known := h.reports[l.Key]
-			if _, assigned := content[l.Key]; l.Report != nil && !known && !assigned {
+			if _, assigned := content[l.Key]; l.Report != nil && (h.rejected[l.Key] || !known && !assigned) {
 				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
 				continue
 			}

@@ -50,3 +50,35 @@ func TestModelRefusedReports(t *testing.T) {
 		})
 	}
 }
+
+// TestModelRejectedReports has a hub refuse one object's reports for ever: those of others
+// get there, and it is not asked without end.
+func TestModelRejectedReports(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer func() { w.stop(true) }()
+		path := func(id key.Identity) string { return key.Object{Space: "s", Identity: id}.Path() }
+		ids, requests := identities[2:4], 0
+		w.hub.mu.Lock()
+		w.hub.rejected = map[string]bool{path(ids[0]): true}
+		w.hub.reported = func() { requests++ }
+		for _, id := range ids {
+			w.offer(path(id), "u-"+id.Name, wire.Frame{}, map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "1"},
+				"metadata": map[string]any{"name": id.Name, "namespace": id.Namespace},
+			}, wire.Policy{})
+		}
+		w.hub.mu.Unlock()
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		w.hub.mu.Lock()
+		defer w.hub.mu.Unlock()
+		if r := w.hub.reports[path(ids[1])]; r.State != wire.Applied {
+			t.Errorf("the report of the other one is %+v", r)
+		}
+		if requests > maxRefusals+4 {
+			t.Errorf("%d requests", requests)
+		}
+	})
+}

@@ -21,6 +21,9 @@ const (
 	maxReportBytes = 900 << 10
 	// reportDelay is how long changes are gathered after one that was not alone.
 	reportDelay = 30 * time.Millisecond
+	// maxRefusals is how often in a row what is desired may be refused before the hub is
+	// believed: it tells of what has ceased to be desired long before that.
+	maxRefusals = 8
 	// agreeTimeout bounds a comparison of all reports.
 	agreeTimeout = 10 * time.Minute
 )
@@ -36,6 +39,8 @@ type reporter struct {
 	// continues the one that is known: then what it refuses of what is desired is
 	// refused for now only, since one of the two is behind.
 	open, proven func() bool
+	// refusals counts, in a row, requests of which something desired was refused.
+	refusals int
 	// landed is told of keys of which nothing but a report is left.
 	landed func([]touched)
 }
@@ -131,7 +136,7 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 	err = r.store.writeWithOthers(ctx, func(t *tx) error {
 		kept = 0
 		for _, u := range batch {
-			if refused[u.line.Key] && r.proven() && t.has(desiredBucket, u.line.Key) {
+			if refused[u.line.Key] && r.refusals < maxRefusals && r.proven() && t.has(desiredBucket, u.line.Key) {
 				kept++
 				continue
 			}
@@ -141,6 +146,10 @@ func (r *reporter) round(ctx context.Context) (more bool, err error) {
 		}
 		return nil
 	})
+	r.refusals++
+	if kept == 0 {
+		r.refusals = 0
+	}
 	if err == nil && kept > 0 {
 		err = fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
 	}
