@@ -161,9 +161,9 @@ func (a *Server) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
 
 // serveReportsFetch answers with the reports of the keys that are asked for.
 func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
-	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+	keys, err := keysAsked(w, r)
 	if err != nil {
-		respond.Error(w, r, respond.BadRequest("reports fetch: %v", err))
+		respond.Error(w, r, err)
 		return
 	}
 	state := a.config.Table.Snapshot()

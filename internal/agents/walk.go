@@ -163,9 +163,9 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 
 // serveFetch sends what the location is to have of the keys that are asked for.
 func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
-	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+	keys, err := keysAsked(w, r)
 	if err != nil {
-		respond.Error(w, r, respond.BadRequest("fetch: %v", err))
+		respond.Error(w, r, err)
 		return
 	}
 	snapshot := a.config.Table.Snapshot()
@@ -199,6 +199,15 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 	}
 	marker, rev := a.config.Lineage.At(state.Rev)
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
+}
+
+// keysAsked reads which keys a fetch is about.
+func keysAsked(w http.ResponseWriter, r *http.Request) ([]wire.Fetch, error) {
+	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+	if err != nil {
+		return nil, respond.BadRequest("fetch: %v", err)
+	}
+	return keys, nil
 }
 
 // readLines reads JSON values up to the end of a body, which may have so many.
