@@ -211,6 +211,23 @@ func (e *edge) deletions(since time.Time) int {
 	return len(e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}))
 }
 
+// deleted waits until the agent has asked the target for so many deletions since a
+// time, and for no more. It waits since a request is in the audit log only when it
+// has been answered, a moment after the object is gone.
+func (e *edge) deleted(since time.Time, want int) {
+	e.t.Helper()
+	env.Eventually(e.t, soon, func() error {
+		n := e.deletions(since)
+		if n > want {
+			e.t.Fatalf("%d deletions, want %d", n, want)
+		}
+		if n < want {
+			return fmt.Errorf("%d deletions, want %d", n, want)
+		}
+		return nil
+	})
+}
+
 // uid is that of a ConfigMap at the target.
 func (e *edge) uid(name string) types.UID {
 	e.t.Helper()

@@ -101,9 +101,7 @@ func (e *edge) along(name string) {
 	if e.uid(edited) != uid {
 		e.t.Error("the edited object was replaced")
 	}
-	if n := e.deletions(start); n != 1 {
-		e.t.Errorf("%d deletions for one deleted object", n)
-	}
+	e.deleted(start, 1)
 	env.Eventually(e.t, soon, func() error {
 		s, err := mapper.ReadStatus(e.Agent.Dir)
 		if err == nil && s.States["Applied"] != s.Desired {
