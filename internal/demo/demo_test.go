@@ -63,6 +63,11 @@ func TestLeftRunning(t *testing.T) {
 	out := &untilWritten{text: "Everything keeps running", then: cancel}
 	if err := Run(ctx, Config{Locations: 2, Program: "orrery", Out: out}); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
+		kept, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*", "log"))
+		for _, name := range kept {
+			log, _ := os.ReadFile(name)
+			t.Logf("%s:\n%s", name, log)
+		}
 	}
 	if want := "✓ all 9 steps came true"; !strings.Contains(out.String(), want) {
 		t.Errorf("the story lacks %q:\n%s", want, out.String())
