@@ -107,6 +107,15 @@ func (r Resource) APIGroup() string {
 // String is GROUP/RESOURCE.
 func (r Resource) String() string { return r.Group + "/" + r.Resource }
 
+// SplitVersion takes apart GROUP/VERSION, or VERSION in the core group.
+func SplitVersion(groupVersion string) (group, version string) {
+	group, version, ok := strings.Cut(groupVersion, "/")
+	if !ok {
+		return "", groupVersion
+	}
+	return group, version
+}
+
 // Identity is what an object is called within one API: its resource, namespace
 // (empty when cluster-scoped) and name. It is the same in a space and at a location.
 type Identity struct {
@@ -121,6 +130,12 @@ func (i Identity) String() string {
 		return i.Group + "/" + i.Resource.Resource + "/" + i.Name
 	}
 	return i.Group + "/" + i.Resource.Resource + "/" + i.Namespace + "/" + i.Name
+}
+
+// ParseIdentity takes apart GROUP/RESOURCE/[NAMESPACE/]NAME.
+func ParseIdentity(id string) (Identity, error) {
+	o, err := ParsePath("-/" + id)
+	return o.Identity, err
 }
 
 // Validate refuses segments that could change the meaning of a key.

@@ -120,3 +120,25 @@ func TestValidateName(t *testing.T) {
 		}
 	}
 }
+
+func TestParseIdentity(t *testing.T) {
+	for _, id := range []Identity{
+		{Resource: NewResource("", "namespaces"), Name: "n"},
+		{Resource: NewResource("apps", "deployments"), Namespace: "n", Name: "d"},
+	} {
+		if got, err := ParseIdentity(id.String()); err != nil || got != id {
+			t.Errorf("%s: %+v, %v", id, got, err)
+		}
+	}
+	if _, err := ParseIdentity("core/configmaps"); err == nil {
+		t.Error("what names nothing is an identity")
+	}
+}
+
+func TestSplitVersion(t *testing.T) {
+	for gv, want := range map[string][2]string{"v1": {"", "v1"}, "apps/v1": {"apps", "v1"}} {
+		if group, version := SplitVersion(gv); group != want[0] || version != want[1] {
+			t.Errorf("%s: %q, %q", gv, group, version)
+		}
+	}
+}

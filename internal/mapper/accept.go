@@ -3,9 +3,8 @@ package mapper
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -23,8 +22,8 @@ func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	st.log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
 	if err := st.store.write(ctx, func(t *tx) error {
 		t.meta.LocationUID, t.meta.Marker, t.meta.Revision = h.UID, h.Marker, h.Revision
-		t.meta.Seen = pair{}
-		t.meta.Accepted, t.meta.Epoch = newPair(h.Marker, h.Revision), t.meta.Epoch+1
+		t.meta.Seen = marks.Pair{}
+		t.meta.Accepted, t.meta.Epoch = marks.NewPair(h.Marker, h.Revision), t.meta.Epoch+1
 		t.meta.ReportsAgreed = false
 		return nil
 	}); err != nil {
@@ -34,33 +33,12 @@ func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	return errAccepted
 }
 
-// former says whether a field manager is that of a location that had this
-// one's name before it.
-func (l identity) former(manager string) bool {
-	name, _, _ := strings.Cut(string(l), ".")
-	return manager != l.manager() && strings.HasPrefix(manager, managerPrefix+name+".")
-}
-
-// takeOver makes the fields of an object, which is recorded as ours, this
-// location's that were those of one of its name before: else what is no longer
-// desired of them would stay. What that one wrote otherwise than by applies are
-// marks, which the next apply owns.
-func (r *reconciler) takeOver(ctx context.Context, t *turn, m objectMeta) (objectMeta, error) {
-	mine := slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool { return f.appliedBy(t.view.as.manager()) })
-	var fields []managedFields
-	moved := false
-	for _, f := range m.ManagedFields {
-		if t.view.as.former(f.Manager) {
-			moved = true
-			if mine || !f.appliedBy(f.Manager) {
-				continue
-			}
-			f.Manager, mine = t.view.as.manager(), true
-		}
-		fields = append(fields, f)
-	}
+// marks.TakeOver makes the fields of an object, which is recorded as ours, this
+// location's that were those of one of its name before.
+func (r *reconciler) takeOver(ctx context.Context, t *turn, m marks.Meta) (marks.Meta, error) {
+	fields, moved := marks.TakeOver(m.ManagedFields, t.view.as)
 	if !moved {
 		return m, nil
 	}
-	return r.target.setManagedFields(ctx, t.view.at, t.id, t.view.as, m, fields)
+	return r.patch(ctx, t, "hand over", marks.SetFields(&m, fields))
 }

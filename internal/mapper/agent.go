@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -235,7 +237,7 @@ func (a *Agent) accepted() {
 // identify tells all parts who the location is to the target, once that is known.
 func (a *Agent) identify() {
 	uid := a.store.meta.Load().LocationUID // that of the hello, once it is accepted
-	if uid != "" && a.engine.identify(newIdentity(a.config.Join.Location, uid)) {
+	if uid != "" && a.engine.identify(marks.NewOwner(a.config.Join.Location, uid)) {
 		a.watchers.kindsChanged()
 	}
 }
@@ -282,7 +284,7 @@ func (a *Agent) Status() Status {
 	}
 	s.Pace = a.target.pace.now()
 	if why := a.store.failing.Load(); why != nil {
-		s.StoreError = clip((*why).Error())
+		s.StoreError = wire.Brief((*why).Error())
 	}
 	s.Leftovers = a.leftovers()
 	a.progress.fill(&s)
@@ -313,7 +315,7 @@ func (a *Agent) keepStatus(ctx context.Context) {
 				a.log.Warn("the status file cannot be written", "error", err)
 			}
 		}
-		pause(ctx, statusEvery)
+		retry.Pause(ctx, statusEvery)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -84,8 +85,8 @@ func (a *announcer) run(ctx context.Context) {
 			continue
 		}
 		a.log.Debug("the agent's status could not be sent", "error", err)
-		pause(ctx, max(backoff(failures, firstRetry, sessionRetry), asksToWait(err)))
-		failures = min(failures+1, maxFailures)
+		retry.Pause(ctx, max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err)))
+		failures = min(failures+1, retry.MaxFailures)
 	}
 }
 

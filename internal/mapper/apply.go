@@ -3,12 +3,15 @@ package mapper
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -32,9 +35,9 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.target.apply(ctx, t.view.at, t.id, t.view.as.manager(), body)
+	answer, err := r.target.apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	m := answer.Metadata
-	if err == nil && d.uid != "" && m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan && !t.want().object().Policy.Orphan {
+	if err == nil && d.uid != "" && m.Orphan() && !t.want().object().Policy.Orphan {
 		m, err = r.putMarks(ctx, t, body) // another write of ours has set it
 	}
 	if err != nil {
@@ -68,33 +71,42 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, er
 		rec := *t.record
 		of := t.source()
 		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.as, of.Log, of.Policy.Orphan
-		return outcome{decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(t.view.as)}, nil
+		return outcome{decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: observedOf(&m, t.view.as)}, nil
 	}
 	return r.done(t, d, m), nil
 }
 
 // putMarks writes the marks of the body of an apply, and nothing else of it.
-func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (objectMeta, error) {
-	marks, err := marksOnly(body)
+func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (marks.Meta, error) {
+	only, err := marks.Only(body)
 	if err != nil {
-		return objectMeta{}, err
+		return marks.Meta{}, err
 	}
-	return r.target.merge(ctx, "mark", t.view.at, t.id, t.view.as, marks)
+	return r.target.merge(ctx, "mark", t.view.at, t.id, t.view.as.Manager(), only)
+}
+
+// patch merges a patch into the object of the turn, if that is as the patch says.
+func (r *reconciler) patch(ctx context.Context, t *turn, verb string, patch any) (marks.Meta, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return marks.Meta{}, fmt.Errorf("encode a patch: %w", err)
+	}
+	return r.target.merge(ctx, verb, t.view.at, t.id, t.view.as.Manager(), body)
 }
 
 // done is the outcome of a write that made the object at the target m.
-func (r *reconciler) done(t *turn, d decision, m objectMeta) outcome {
+func (r *reconciler) done(t *turn, d decision, m marks.Meta) outcome {
 	if d.adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	source := *t.source()
 	rec := &record{
-		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.as, Generation: m.Generation, Fields: m.fields(t.view.as),
+		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.as, Generation: m.Generation, Fields: m.Fields(t.view.as),
 		Version: t.view.at.version, Kind: t.view.kind,
 	}
 	return outcome{
 		decision: applied(source), record: rec, changed: true, drifted: d.drift,
-		seen: m.observed(t.view.as),
+		seen: observedOf(&m, t.view.as),
 	}
 }
 
@@ -113,7 +125,7 @@ func (t *turn) contested(o outcome) outcome {
 func (t *turn) unobserved(o outcome) outcome {
 	if t.view.seen.presence == blind && !o.keep && o.state == wire.Applied && o.reason == "" {
 		o.reason = v1alpha1.ReasonUnobserved
-		o.message = clip("a change at the location would not be seen: " + t.view.cause)
+		o.message = wire.Brief("a change at the location would not be seen: " + t.view.cause)
 	}
 	return o
 }
@@ -137,9 +149,9 @@ func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
-	body, err := dress(object, t.view.as, t.object(), of, uid)
+	body, err := marks.Dress(object, t.view.as, t.object(), marks.Origin{Uid: of.UID, Log: of.Log, Orphan: of.Policy.Orphan}, uid)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)
 	}
 	return body, nil
 }
@@ -153,26 +165,26 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	if err != nil {
 		return observed{}, err
 	}
-	o := *m.observed(t.view.as)
-	if _, ours := m.provesOurs(t.view.as, t.view.kind); ours {
+	o := *observedOf(&m, t.view.as)
+	if _, ours := m.ProvesOurs(t.view.as, t.view.kind); ours {
 		return o, nil
 	}
-	implied := t.id.Resource == key.Namespaces && m.Annotations[impliedMark] == string(t.view.as)
+	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.as)
 	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
-		o = *m.observed(t.view.as)
+		o = *observedOf(&m, t.view.as)
 		o.unmarked = true
 		return o, nil
 	}
 	o.presence = foreign
-	o.owned = m.controlled() || anotherLocation(m.Labels[locationLabel], t.view.as)
+	o.owned = m.Controlled() || marks.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.as)
 	return o, nil
 }
 
 // needNamespace makes a namespace that nobody has placed, if it is missing.
-func (r *reconciler) needNamespace(ctx context.Context, name string, l identity) error {
+func (r *reconciler) needNamespace(ctx context.Context, name string, l marks.Owner) error {
 	if name == "" || r.knowsNamespace(name) {
 		return nil
 	}
@@ -183,7 +195,7 @@ func (r *reconciler) needNamespace(ctx context.Context, name string, l identity)
 	return err
 }
 
-func (r *reconciler) makeNamespace(ctx context.Context, name string, l identity) error {
+func (r *reconciler) makeNamespace(ctx context.Context, name string, l marks.Owner) error {
 	if r.knowsNamespace(name) { // another worker was faster
 		return nil
 	}
@@ -227,18 +239,18 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	space, ours := m.provesOurs(t.view.as, t.view.kind)
+	space, ours := m.ProvesOurs(t.view.as, t.view.kind)
 	if !ours || m.UID != t.view.seen.uid { // which is newer than what any list showed
-		now := observed{presence: absent, taken: !ours, revision: m.revision()}
+		now := observed{presence: absent, taken: !ours, revision: m.Revision()}
 		if ours {
-			now = *m.observed(t.view.as)
+			now = *observedOf(&m, t.view.as)
 		}
 		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
 	}
 	if alias, err := r.alias(t, &m); alias || err != nil {
-		return outcome{forget: true, seen: &observed{presence: absent, revision: m.revision()}}, err
+		return outcome{forget: true, seen: &observed{presence: absent, revision: m.Revision()}}, err
 	}
-	orphan, waits := m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan, false
+	orphan, waits := m.Orphan(), false
 	if said := t.before[space]; said != nil {
 		if !said.Digest.IsZero() { // or else it is of nothing that was applied
 			orphan = said.Orphan // which knows of later changes of the policy
@@ -251,7 +263,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 			Space: space, UID: m.UID, As: t.view.as,
 			Source: source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
-				Policy: wire.Policy{Orphan: orphan}, Log: m.log(),
+				Policy: wire.Policy{Orphan: orphan}, Log: m.Log(),
 			},
 			Version: t.view.at.version, Kind: t.view.kind,
 		},
@@ -262,8 +274,8 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // alias says that an object of ours that has neither record nor desired entry is
 // there under another identity: it was written as one of another group, or what is
 // recorded or desired has its UID.
-func (r *reconciler) alias(t *turn, m *objectMeta) (is bool, err error) {
-	if space, _ := m.provesOurs(t.view.as, t.view.kind); !m.writtenAs(t.view.as, t.id.Resource) && !t.remembers(space, m) {
+func (r *reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
+	if space, _ := m.ProvesOurs(t.view.as, t.view.kind); !m.WrittenAs(t.view.as, t.id.Resource) && !t.remembers(space, m) {
 		return true, nil
 	}
 	others, is := r.engine.namesakes(t.id, m.UID)

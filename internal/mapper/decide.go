@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -32,13 +33,13 @@ type observed struct {
 	// terminating, unmarked: the object is being deleted; it is ours by its UID
 	// only. taken: the last look found a foreign object; owned: which is not to be
 	// adopted, since a controller or another location has it. released: it has
-	// fields of releasedManager.
+	// fields of marks.ReleasedManager.
 	terminating, unmarked, taken, owned, released bool
 	uid                                           string
 	revision                                      uint64
-	fields                                        fieldsHash
+	fields                                        marks.FieldsHash
 	// log is the place in the log by which it was written.
-	log pair
+	log marks.Pair
 }
 
 // action is what to do at the target.

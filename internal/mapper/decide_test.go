@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -325,7 +326,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 		seen: observed{presence: presence(rapid.IntRange(0, int(foreign)).Draw(t, "presence"))},
 	}
 	if f.seen.presence == present {
-		f.seen.uid, f.seen.fields = uid.Draw(t, "uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "fields"))
+		f.seen.uid, f.seen.fields = uid.Draw(t, "uid"), marks.FieldsHash(rapid.IntRange(1, 2).Draw(t, "fields"))
 		f.seen.terminating, f.seen.unmarked = rapid.Bool().Draw(t, "terminating"), rapid.Bool().Draw(t, "unmarked")
 	}
 	if f.seen.presence == foreign {
@@ -337,7 +338,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 	f.seen.taken = f.seen.presence == absent && rapid.Bool().Draw(t, "taken")
 	if rapid.Bool().Draw(t, "recorded") {
 		f.record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), "u", content.Draw(t, "applied"))
-		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), fieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
+		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), marks.FieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
 		f.record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
 	} else if f.seen.presence == present || f.seen.presence == foreign {
 		f.proof = rapid.SampledFrom([]proof{proofUnneeded, proofGiven, proofUnasked, proofMissing}).Draw(t, "proof")

@@ -54,7 +54,7 @@ type served struct {
 
 // resources are those that the target serves in a group and version.
 func (t *target) resources(ctx context.Context, groupVersion string) ([]served, error) {
-	group, version := splitVersion(groupVersion)
+	group, version := key.SplitVersion(groupVersion)
 	root := "/apis/" + groupVersion
 	if group == "" {
 		root = "/api/" + version
@@ -100,4 +100,47 @@ func (t *target) version(ctx context.Context) (string, error) {
 	}
 	err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/version", accept: fullAnswer}, &v)
 	return v.GitVersion, err
+}
+
+// definition is what the agent looks at of a CustomResourceDefinition.
+type definition struct {
+	kind        string
+	served      []string // versions
+	established bool
+}
+
+// definition reads a CustomResourceDefinition.
+func (t *target) definition(ctx context.Context, id key.Identity) (d definition, err error) {
+	var crd struct {
+		Spec struct {
+			Names struct {
+				Kind string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name   string `json:"name"`
+				Served bool   `json:"served"`
+			} `json:"versions"`
+		} `json:"spec"`
+		Status struct {
+			Conditions []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: crdPlace.object(id), accept: fullAnswer}, &crd); err != nil {
+		return d, err
+	}
+	d.kind = crd.Spec.Names.Kind
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			d.served = append(d.served, v.Name)
+		}
+	}
+	for _, c := range crd.Status.Conditions {
+		if c.Type == "Established" && c.Status == "True" {
+			d.established = true
+		}
+	}
+	return d, nil
 }

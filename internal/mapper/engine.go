@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -69,7 +71,7 @@ type engine struct {
 	mu   sync.Mutex
 	wake sync.Cond
 	// as is whose marks all that is observed goes by.
-	as     identity
+	as     marks.Owner
 	items  map[string]*item
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
@@ -255,7 +257,7 @@ func (e *engine) learn(it *item, w *want) bool {
 // view is what the engine knows of an item.
 type view struct {
 	// as is who the location is to the target in this turn, whatever it becomes meanwhile.
-	as       identity
+	as       marks.Owner
 	seen     observed
 	spaces   []key.Space
 	at       place
@@ -341,11 +343,11 @@ func (it *item) missing() bool {
 
 // parseIdentity takes apart what key.Identity.String made.
 func parseIdentity(id string) key.Identity {
-	o, err := key.ParsePath("-/" + id)
+	parsed, err := key.ParseIdentity(id)
 	if err != nil { // items are made of identities only
 		panic(err)
 	}
-	return o.Identity
+	return parsed
 }
 
 // result is what a worker made of an item.
@@ -353,7 +355,7 @@ type result struct {
 	// seen replaces what was observed, unless something newer was in the meantime; as is
 	// who observed it.
 	seen *observed
-	as   identity
+	as   marks.Owner
 	// gone are spaces that have nothing to do with the item any more.
 	gone    []key.Space
 	wanted  bool
@@ -390,7 +392,7 @@ func (e *engine) finish(it *item, r result) {
 		r.retry = e.left(it, r, e.open.at(now))
 	}
 	if r.failed {
-		it.failures = min(it.failures+1, maxFailures)
+		it.failures = min(it.failures+1, retry.MaxFailures)
 		it.kind.failures++
 	} else {
 		it.failures, it.kind.failures = 0, 0
@@ -399,7 +401,7 @@ func (e *engine) finish(it *item, r result) {
 		if repairDelay(it.repairs, it.repaired, now) == 0 && now.Sub(it.repaired) > repairCalm<<4 {
 			it.repairs = 0
 		}
-		it.repairs, it.repaired = min(it.repairs+1, maxFailures), now
+		it.repairs, it.repaired = min(it.repairs+1, retry.MaxFailures), now
 	}
 	it.slotted = r.slotted
 	if !r.failed || r.judged { // or else it is as before

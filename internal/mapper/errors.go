@@ -15,9 +15,6 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// maxMessage bounds what a report says of an error, in bytes.
-const maxMessage = 1024
-
 // metav1GroupResource names no resource: an answer that is not a Status says of none.
 var metav1GroupResource = schema.GroupResource{}
 
@@ -106,21 +103,21 @@ func retryAfter(err error) time.Duration {
 func refusal(err error) (wire.State, string, string) {
 	s := statusOf(err)
 	if s == nil {
-		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, clip(err.Error())
+		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, wire.Brief(err.Error())
 	}
 	switch {
 	case missingKind(err):
-		return wire.Unsupported, v1alpha1.ReasonNoSuchResource, clip(s.Message)
+		return wire.Unsupported, v1alpha1.ReasonNoSuchResource, wire.Brief(s.Message)
 	case terminatingNamespace(err):
-		return wire.Waiting, v1alpha1.ReasonNamespaceTerminating, clip(s.Message)
+		return wire.Waiting, v1alpha1.ReasonNamespaceTerminating, wire.Brief(s.Message)
 	case unknownField(s.Message):
-		return wire.Failed, v1alpha1.ReasonUnknownField, clip(s.Message)
+		return wire.Failed, v1alpha1.ReasonUnknownField, wire.Brief(s.Message)
 	}
 	reason := string(s.Reason)
 	if reason == "" {
 		reason = v1alpha1.ReasonRefused
 	}
-	return wire.Failed, reason, clip(s.Message)
+	return wire.Failed, reason, wire.Brief(s.Message)
 }
 
 // unknownField says that the target refused an object for a field that its
@@ -128,11 +125,4 @@ func refusal(err error) (wire.State, string, string) {
 // schema that applies merge by, and by strict decoding.
 func unknownField(message string) bool {
 	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
-}
-
-func clip(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "..."
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -36,12 +37,12 @@ func (f *finder) one(ctx context.Context, of served) error {
 // written as its group, until it is told that this is enough.
 func (f *finder) find(ctx context.Context, of served, show func(ours []key.Object) (more bool)) error {
 	self := f.engine.self()
-	query := url.Values{"labelSelector": {locationLabel + "=" + string(self)}}
+	query := url.Values{"labelSelector": {v1alpha1.LocationLabel + "=" + string(self)}}
 	_, err := f.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
 		var ours []key.Object
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
-			if space, ok := m.provesOurs(self, of.kind); ok && m.writtenAs(self, of.Resource) {
+			if space, ok := m.ProvesOurs(self, of.kind); ok && m.WrittenAs(self, of.Resource) {
 				ours = append(ours, key.Object{
 					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
 				})

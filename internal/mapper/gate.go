@@ -5,6 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // gate keeps the workers from changing anything while the hub says so, or while
@@ -74,7 +77,7 @@ func (g *gate) trouble(err error) {
 		return
 	}
 	if unavailable(err) && retryAfter(err) == 0 {
-		g.setBroken(clip(err.Error()))
+		g.setBroken(wire.Brief(err.Error()))
 	}
 	select {
 	case g.signal <- struct{}{}:
@@ -85,16 +88,16 @@ func (g *gate) trouble(err error) {
 // run probes the target at the start and after each trouble, until ctx ends.
 func (g *gate) run(ctx context.Context) {
 	for {
-		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, maxFailures) {
+		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 			err := g.target.probe(ctx)
 			if err == nil {
 				g.setBroken("")
 				break
 			}
 			if ctx.Err() == nil && !busy(err) { // or else nothing is known that was not before
-				g.setBroken(clip(err.Error()))
+				g.setBroken(wire.Brief(err.Error()))
 			}
-			pause(ctx, max(backoff(failures, firstRetry, maxListRetry), retryAfter(err)))
+			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), retryAfter(err)))
 		}
 		select {
 		case <-g.signal:

@@ -164,7 +164,11 @@ func (t *tx) confirm() ([]touched, error) {
 			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
 		}
 		if free[g.group()] {
-			all = append(all, touched{object: key.Object{Space: g.Space, Identity: parseIdentity(string(bytes.Clone(k)))}})
+			id, err := key.ParseIdentity(string(bytes.Clone(k)))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, touched{object: key.Object{Space: g.Space, Identity: id}})
 		}
 	}
 	for _, o := range all {

@@ -22,6 +22,8 @@ import (
 const (
 	// hubTimeout bounds a request to the hub that is not a stream.
 	hubTimeout = time.Minute
+	// maxMessage is how much is read of what the hub says of an error, in bytes.
+	maxMessage = 1024
 	jsonLines  = "application/x-ndjson"
 	// A connection that is silent is asked whether it still is one, so that no new
 	// request waits on a dead one. A hub that is well is not silent for that long.

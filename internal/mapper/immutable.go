@@ -13,6 +13,8 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -41,14 +43,14 @@ func immutable(err error) bool {
 // others use stays as it is.
 func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused error) outcome {
 	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Failed, reason: v1alpha1.ReasonImmutable, message: clip(statusOf(refused).Message),
-		retry: backoff(t.view.failures, refusedRetry, maxRetry),
+		state: wire.Failed, reason: v1alpha1.ReasonImmutable, message: wire.Brief(statusOf(refused).Message),
+		retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
 	}}
 	if !t.want().object().Policy.Recreate {
 		return o
 	}
 	if d.drift && t.record != nil && t.record.Mutated != nil {
-		o.message = clip("it is not recreated for what its admission changes: " + o.message)
+		o.message = wire.Brief("it is not recreated for what its admission changes: " + o.message)
 		return o
 	}
 	use, err := r.useOf(ctx, t)
@@ -56,11 +58,11 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 		return r.refused(t, err)
 	}
 	if use.ours || use.by != "" {
-		o.message = clip("it is not recreated while there is something in it: " + o.message)
+		o.message = wire.Brief("it is not recreated while there is something in it: " + o.message)
 		return o
 	}
 	if err := r.wouldCreate(ctx, t); err != nil {
-		o.message = clip(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
+		o.message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
 		return o
 	}
 	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
@@ -90,7 +92,7 @@ func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.target.tryCreate(ctx, t.view.at, t.id, t.view.as.manager(), body)
+	err = r.target.tryCreate(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -99,7 +101,7 @@ func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 
 // tryCreate creates an object without effect.
 func (t *target) tryCreate(ctx context.Context, p place, id key.Identity, manager string, body []byte) error {
-	var o observation
+	var o marks.Observation
 	return t.do(ctx, request{
 		verb: "try", method: http.MethodPost, path: p.collection(id.Namespace), accept: smallAnswer, content: fullAnswer, body: body,
 		query: url.Values{"fieldManager": {manager}, "dryRun": {"All"}},

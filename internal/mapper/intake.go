@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -95,11 +96,11 @@ func (in *intake) frame(t *tx, f *arrival, now time.Time) ([]touched, error) {
 	case f.Put != nil:
 		p := f.Put
 		if in.proven {
-			t.meta.saw(newPair(cmp.Or(p.Marker, in.marker), p.Revision))
+			t.meta.saw(marks.NewPair(cmp.Or(p.Marker, in.marker), p.Revision))
 		}
 		leaf := source{
 			UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy,
-			Log: newPair(cmp.Or(p.Marker, in.marker), p.Revision), Epoch: t.meta.Epoch,
+			Log: marks.NewPair(cmp.Or(p.Marker, in.marker), p.Revision), Epoch: t.meta.Epoch,
 		}
 		return in.replace(t, f.object, want{Kind: wantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
 	case f.Hold != nil:
@@ -228,7 +229,7 @@ func (in *intake) mark(t *tx, m *wire.Mark, now time.Time) ([]touched, error) {
 	if in.agrees = t.meta.Root == m.Root; !in.agrees {
 		return all, nil
 	}
-	t.meta.Revision, t.meta.Marker, t.meta.Seen = m.Revision, m.Marker, pair{}
+	t.meta.Revision, t.meta.Marker, t.meta.Seen = m.Revision, m.Marker, marks.Pair{}
 	more, err := in.settle(t)
 	return append(all, more...), err
 }

@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -76,8 +77,8 @@ func (r *reconciler) aggregates(ctx context.Context, t *turn) (bool, error) {
 		}
 		return false, err
 	}
-	return slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool {
-		return f.Manager == t.view.as.manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
+	return slices.ContainsFunc(m.ManagedFields, func(f marks.ManagedFields) bool {
+		return f.Manager == t.view.as.Manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
 	}), nil
 }
 
@@ -101,7 +102,7 @@ func (r *reconciler) propagation(ctx context.Context, t *turn) (metav1.DeletionP
 	if !ownsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
 	}
-	var o observation
+	var o marks.Observation
 	err := r.target.do(ctx, request{verb: "get", method: http.MethodGet, path: t.view.at.object(t.id), accept: fullAnswer}, &o)
 	switch {
 	case missingObject(err, t.id), missingNamespace(err, t.id), missingKind(err): // the removal finds out

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 const (
@@ -28,7 +30,7 @@ type page struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`
 	} `json:"metadata"`
-	Items []observation `json:"items"`
+	Items []marks.Observation `json:"items"`
 }
 
 // list reads one page.

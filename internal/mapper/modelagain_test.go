@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -28,16 +29,16 @@ func (p *proofModel) madeAgain(meanwhile func()) {
 // strangers are objects that do not have the marks and the field manager of the location
 // as it is now, or have those of the former one.
 func (p *proofModel) strangers() (all []string) {
-	mark := newIdentity("paris", p.hub.uid)
+	mark := marks.NewOwner("paris", p.hub.uid)
 	p.at(func(c *cluster) {
 		for _, o := range c.objects {
 			if implied(o) {
 				continue
 			}
-			label, applies := o.meta("labels", locationLabel), false
+			label, applies := o.meta("labels", v1alpha1.LocationLabel), false
 			for m := range o.owners {
-				applies = applies || m.manager == mark.manager()
-				if mark.former(m.manager) {
+				applies = applies || m.manager == mark.Manager()
+				if mark.Former(m.manager) {
 					all = append(all, fmt.Sprintf("%s is still owned by %s", o.id, m.manager))
 				}
 			}

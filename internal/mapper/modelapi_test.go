@@ -21,6 +21,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // weather is how well a cluster answers.
@@ -402,11 +403,11 @@ func (l *lifeline) create(id key.Identity, q url.Values, body []byte) *http.Resp
 func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Response {
 	var b struct {
 		Metadata struct {
-			UID             string             `json:"uid"`
-			ResourceVersion string             `json:"resourceVersion"`
-			Labels          map[string]*string `json:"labels"`
-			Annotations     map[string]*string `json:"annotations"`
-			ManagedFields   []managedFields    `json:"managedFields"`
+			UID             string                `json:"uid"`
+			ResourceVersion string                `json:"resourceVersion"`
+			Labels          map[string]*string    `json:"labels"`
+			Annotations     map[string]*string    `json:"annotations"`
+			ManagedFields   []marks.ManagedFields `json:"managedFields"`
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(body, &b); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -97,26 +98,26 @@ func TestModelRolledBack(t *testing.T) {
 
 // TestWrittenAs is about the group in which an object was written.
 func TestWrittenAs(t *testing.T) {
-	const self identity = "edge.0a1b2c3d"
-	in := func(manager, version, subresource string) *objectMeta {
-		return &objectMeta{ManagedFields: []managedFields{{Manager: manager, APIVersion: version, Subresource: subresource}}}
+	const self marks.Owner = "edge.0a1b2c3d"
+	in := func(manager, version, subresource string) *marks.Meta {
+		return &marks.Meta{ManagedFields: []marks.ManagedFields{{Manager: manager, APIVersion: version, Subresource: subresource}}}
 	}
 	maps, roles := key.NewResource("", "configmaps"), key.NewResource("rbac.authorization.k8s.io", "roles")
 	for i, c := range []struct {
-		meta *objectMeta
+		meta *marks.Meta
 		as   key.Resource
 		want bool
 	}{
-		{in(self.manager(), "v1", ""), maps, true},
-		{in(self.manager(), "v1", ""), aliasMaps, false},
-		{in(self.manager(), "rbac.authorization.k8s.io/v1", ""), roles, true},
-		{in(self.manager(), "rbac.authorization.k8s.io/v1beta1", ""), roles, true},
-		{in(self.manager(), "authorization.openshift.io/v1", ""), roles, false},
+		{in(self.Manager(), "v1", ""), maps, true},
+		{in(self.Manager(), "v1", ""), aliasMaps, false},
+		{in(self.Manager(), "rbac.authorization.k8s.io/v1", ""), roles, true},
+		{in(self.Manager(), "rbac.authorization.k8s.io/v1beta1", ""), roles, true},
+		{in(self.Manager(), "authorization.openshift.io/v1", ""), roles, false},
 		{in("kubectl", "v1", ""), maps, false},
-		{in(self.manager(), "v1", "status"), maps, false},
-		{&objectMeta{}, maps, false},
+		{in(self.Manager(), "v1", "status"), maps, false},
+		{&marks.Meta{}, maps, false},
 	} {
-		if got := c.meta.writtenAs(self, c.as); got != c.want {
+		if got := c.meta.WrittenAs(self, c.as); got != c.want {
 			t.Errorf("%d: %v, want %v", i, got, c.want)
 		}
 	}
@@ -269,7 +270,7 @@ func TestModelOnRemove(t *testing.T) {
 						got, writes = c.objects[id.String()].meta("annotations", v1alpha1.OnRemoveAnnotation), c.writes
 					})
 					if stays {
-						want = onRemoveOrphan
+						want = "Orphan"
 					}
 					if got != want {
 						t.Errorf("%d: the mark is %q, want %q", i, got, want)

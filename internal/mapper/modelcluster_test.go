@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // cluster is a Kubernetes API in memory, as far as an agent uses one: objects
@@ -72,7 +73,7 @@ type thing struct {
 	mute bool
 	// controlled says that a controller made it for the owner.
 	controlled bool
-	controller ownerReference
+	controller marks.OwnerReference
 	// foreign says that it is not the agent's: it never was, was adopted by
 	// nobody, or was let go.
 	foreign bool
@@ -308,7 +309,7 @@ func (o *thing) encode() []byte {
 	if g := o.id.APIGroup(); g != "" {
 		version = g + "/v1"
 	}
-	m := objectMeta{
+	m := marks.Meta{
 		Name: o.id.Name, Namespace: o.id.Namespace, UID: o.uid, ResourceVersion: fmt.Sprint(o.revision), Generation: o.generation,
 		Labels: map[string]string{}, Annotations: map[string]string{},
 	}
@@ -329,10 +330,10 @@ func (o *thing) encode() []byte {
 		m.Finalizers = []string{metav1.FinalizerDeleteDependents}
 	}
 	if o.controlled {
-		m.OwnerReferences = []ownerReference{o.controller}
+		m.OwnerReferences = []marks.OwnerReference{o.controller}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(o.owners), func(a, b owner) int { return strings.Compare(a.manager+a.operation, b.manager+b.operation) }) {
-		m.ManagedFields = append(m.ManagedFields, managedFields{
+		m.ManagedFields = append(m.ManagedFields, marks.ManagedFields{
 			Manager: k.manager, Operation: k.operation, APIVersion: version, FieldsType: "FieldsV1", FieldsV1: fieldsV1(o.owners[k]),
 		})
 	}

@@ -89,7 +89,7 @@ func (w *world) lose(meanwhile func()) {
 	w.lives++
 	w.cluster.mu.Lock()
 	for _, o := range w.cluster.objects {
-		if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
+		if o.meta("labels", v1alpha1.LocationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
 			o.foreign = true // nothing proves it to be ours any more
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -206,7 +207,7 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.mu.Unlock()
 	if wait > 0 {
-		pause(r.Context(), wait)
+		retry.Pause(r.Context(), wait)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -50,7 +51,7 @@ func (w *world) judge(verb string, before, after *thing) {
 		}
 	case "mark":
 		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
-			former := p.Policy.ReportDrift && before.meta("labels", locationLabel) != string(newIdentity("paris", w.hub.uid))
+			former := p.Policy.ReportDrift && before.meta("labels", v1alpha1.LocationLabel) != string(marks.NewOwner("paris", w.hub.uid))
 			return former || p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
 		}) {
 			wrong("it is not to be marked")
@@ -79,14 +80,14 @@ func (w *world) judge(verb string, before, after *thing) {
 	}
 }
 
-var releasedOwner = owner{releasedManager, "Apply"}
+var releasedOwner = owner{marks.ReleasedManager, "Apply"}
 
 // ownedBy is who owns what, or, with ours, what we own together.
 func (o *thing) ownedBy(ours bool) string {
 	var all []string
 	for m, paths := range o.owners {
 		for p := range paths {
-			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, managerPrefix); {
+			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, "orrery/"); {
 			case ourselves && ours:
 				if !isMark(p) { // which the next apply owns
 					all = append(all, p)
@@ -156,7 +157,7 @@ func differs(o *thing, fields map[string]string) bool {
 func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(string, ...any)) {
 	var applied map[string]string
 	for m, paths := range after.owners {
-		if strings.HasPrefix(m.manager, managerPrefix) && m.operation == "Apply" {
+		if strings.HasPrefix(m.manager, "orrery/") && m.operation == "Apply" {
 			applied = map[string]string{}
 			for p := range paths {
 				if !isMark(p) {
@@ -172,7 +173,7 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 			before != nil && maps.Equal(applied, w.enforced(p.Digest, p.Policy)) && left(before, after, p.Policy)
 		switch {
 		case foreign && !p.Policy.Adopt && !implied(before):
-		case foreign && (before.controlled || strings.HasPrefix(before.meta("labels", locationLabel), "rome.")):
+		case foreign && (before.controlled || strings.HasPrefix(before.meta("labels", v1alpha1.LocationLabel), "rome.")):
 		case whole:
 			fits = true
 		}
@@ -184,7 +185,7 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 }
 
 // implied says that an object is a namespace that the agent made for what is in it.
-func implied(o *thing) bool { return o.meta("annotations", impliedMark) != "" }
+func implied(o *thing) bool { return o.meta("annotations", v1alpha1.ImpliedAnnotation) != "" }
 
 func isMark(p string) bool {
 	return strings.HasPrefix(p, "metadata/labels/orrery.dev") || strings.HasPrefix(p, "metadata/annotations/orrery.dev")

@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // timeline is a hub's log as the model knows it: which places are in it, and whether
@@ -18,14 +19,14 @@ type timeline struct {
 	accepted bool
 }
 
-func (l timeline) has(p pair) bool {
+func (l timeline) has(p marks.Pair) bool {
 	name := ""
 	for _, m := range l.markers {
-		if m.revision <= p.revision {
+		if m.revision <= p.Revision {
 			name = m.name
 		}
 	}
-	return l.accepted || !p.IsZero() && p.revision <= l.revision && name == p.marker()
+	return l.accepted || !p.IsZero() && p.Revision <= l.revision && name == p.Marker()
 }
 
 // logNow takes note of what the hub's log is, with the locks of both.
@@ -48,7 +49,7 @@ func (w *world) logNow(only bool) {
 // continues says that a log that the agent may follow has the place by which an
 // object was written, or that the agent's store has the put itself.
 func (w *world) continues(o *thing) bool {
-	p := parsePair(o.meta("annotations", v1alpha1.LogAnnotation))
+	p := marks.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))
 	if slices.ContainsFunc(w.logs, func(l timeline) bool { return l.has(p) }) {
 		return true
 	}

@@ -229,7 +229,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 // is not ours.
 func (w *world) equals(o *thing, s *source) bool {
 	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
-	if o.meta("labels", locationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
+	if o.meta("labels", v1alpha1.LocationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
 		return false
 	}
 	for p, v := range fields {
@@ -245,7 +245,7 @@ func (w *world) equals(o *thing, s *source) bool {
 	for m, paths := range o.owners {
 		for p := range paths {
 			_, ok := fields[p]
-			switch ours := strings.HasPrefix(m.manager, managerPrefix); {
+			switch ours := strings.HasPrefix(m.manager, "orrery/"); {
 			case ours && out[p] && s.Policy.ReportDrift: // an inspection changes nothing
 			case ours && !ok && !isMark(p), m == releasedOwner && !out[p]:
 				return false

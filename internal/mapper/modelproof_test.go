@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -167,7 +168,7 @@ func TestModelSeenAndRestored(t *testing.T) {
 		}
 		<-time.After(30 * time.Second)
 		if err := p.agent.store.write(t.Context(), func(x *tx) error { // as if no mark had come yet
-			x.meta.Seen = newPair(x.meta.Marker, x.meta.Revision)
+			x.meta.Seen = marks.NewPair(x.meta.Marker, x.meta.Revision)
 			x.meta.Marker, x.meta.Revision = "", 0
 			return nil
 		}); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -211,9 +212,9 @@ func (w *world) tamper(id key.Identity, b, c int) {
 			fieldPath("data", "v"): text("theirs"), fieldPath("data", "own"): text("theirs"),
 		})
 		if c%5 == 0 {
-			n.fields[fieldPath("metadata", "labels", locationLabel)] = `"paris.11111111"` // a copy of our label
+			n.fields[fieldPath("metadata", "labels", v1alpha1.LocationLabel)] = `"paris.11111111"` // a copy of our label
 		}
-		if ours := (owner{managerPrefix + "paris.11111111", "Apply"}); c%6 == 0 { // restored from a backup
+		if ours := (owner{"orrery/" + "paris.11111111", "Apply"}); c%6 == 0 { // restored from a backup
 			n.owners = map[owner]map[string]bool{ours: maps.Clone(n.owners[owner{"kubectl", "Update"}])}
 		} else if c%6 == 1 { // made of a copy
 			n.owners[ours] = maps.Clone(n.owners[owner{"kubectl", "Update"}])
@@ -229,7 +230,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 	case o.foreign:
 	case (b%6 == 1 || b%6 == 2) && !w.recorded(o): // nothing would prove it to be ours
 	case b%6 == 1:
-		w.strip(o, fieldPath("metadata", "labels", locationLabel))
+		w.strip(o, fieldPath("metadata", "labels", v1alpha1.LocationLabel))
 	case b%6 == 2:
 		w.strip(o, fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation))
 	case b%6 == 3 && id.Resource.Resource == "jobs":
@@ -261,7 +262,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 // for one in another namespace (which is none), or for one that is gone.
 func (w *world) own(o *thing, b int) {
 	o.controlled = true
-	o.controller = ownerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "y", UID: "uid-gone", Controller: true}
+	o.controller = marks.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "y", UID: "uid-gone", Controller: true}
 	of := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: o.id.Namespace, Name: "y"}
 	switch {
 	case o.id.Namespace != "" && b/6%4 == 0:

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -83,7 +84,7 @@ func TestModelSurveyRestored(t *testing.T) {
 				p.has("accepted", map[key.Identity]string{fresh: left})
 				p.waits("accepted", 0)
 				p.at(func(cl *cluster) {
-					if o := cl.objects[fresh.String()]; o != nil && o.meta("labels", locationLabel) != "" {
+					if o := cl.objects[fresh.String()]; o != nil && o.meta("labels", v1alpha1.LocationLabel) != "" {
 						t.Error("it was not let go")
 					}
 				})
@@ -179,7 +180,7 @@ func (w *world) crowd(r key.Resource, n int) {
 	for i := range n {
 		id := key.Identity{Resource: r, Namespace: "a", Name: fmt.Sprintf("a-%05d", i)}
 		o := &thing{id: id, kind: servedKind(r).kind, foreign: true, fields: map[string]string{
-			fieldPath("metadata", "labels", locationLabel): `"paris.11111111"`,
+			fieldPath("metadata", "labels", v1alpha1.LocationLabel): `"paris.11111111"`,
 		}, owners: map[owner]map[string]bool{}}
 		w.cluster.set(id.String(), o)
 	}

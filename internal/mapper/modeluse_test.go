@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -57,7 +58,7 @@ func TestModelInUse(t *testing.T) {
 	text := func(s string) *string { s = `"` + s + `"`; return &s }
 	plain := map[string]*string{fieldPath("data", "v"): text("theirs")}
 	copied := map[string]*string{
-		fieldPath("metadata", "labels", locationLabel):                           text(ours),
+		fieldPath("metadata", "labels", v1alpha1.LocationLabel):                  text(ours),
 		fieldPath("metadata", "labels", v1alpha1.SpaceLabel):                     text("s"),
 		fieldPath("metadata", "annotations", v1alpha1.SourceKindAnnotation):      text("Widget"),
 		fieldPath("metadata", "annotations", v1alpha1.SourceNamespaceAnnotation): text("b"),
@@ -66,8 +67,8 @@ func TestModelInUse(t *testing.T) {
 	}
 	restored := maps.Clone(copied) // marks and all but managed fields
 	restored[fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation)] = text("w")
-	by := func(kind, name string) ownerReference {
-		return ownerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "uid-none", Controller: true}
+	by := func(kind, name string) marks.OwnerReference {
+		return marks.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "uid-none", Controller: true}
 	}
 	configMap := func(name string) key.Identity {
 		id := identities[2]
@@ -79,7 +80,7 @@ func TestModelInUse(t *testing.T) {
 		of     key.Identity // what is no longer assigned
 		theirs key.Identity
 		fields map[string]*string
-		owner  ownerReference
+		owner  marks.OwnerReference
 		// of the owner, if it is there
 		owns key.Identity
 		// goes says that it goes with its owner, or because that is gone.
@@ -264,7 +265,7 @@ func TestModelUncollected(t *testing.T) {
 		w.at(func(cl *cluster) {
 			cl.littered = true
 			n := (&thing{id: identities[3], kind: "ConfigMap", foreign: true, controlled: true}).edit("kubectl", map[string]*string{})
-			n.controller = ownerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "uid-none", Controller: true}
+			n.controller = marks.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "uid-none", Controller: true}
 			cl.set(identities[3].String(), n)
 		})
 		w.drop(identities[0], 0, 1)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"strings"
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -49,9 +51,9 @@ type insistence struct {
 func (i insistence) after(before *mutation, fields string, now time.Time) *mutation {
 	m := &mutation{Fields: fields}
 	if before != nil {
-		m.Tries = min(before.Tries+1, maxFailures)
+		m.Tries = min(before.Tries+1, retry.MaxFailures)
 	}
-	m.Due = now.Add(backoff(m.Tries, i.first, mostMutatedRetry)).UTC().Truncate(time.Millisecond)
+	m.Due = now.Add(retry.Backoff(m.Tries, i.first, mostMutatedRetry)).UTC().Truncate(time.Millisecond)
 	return m
 }
 
@@ -67,21 +69,12 @@ func (i insistence) wait(m *mutation, id string, now time.Time) time.Duration {
 		_, _ = h.Write([]byte(id)) // a hash takes every write
 		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(i.started.UnixNano())))
 		share := float64(h.Sum32()) / (1 << 32)
-		due = i.started.Add(time.Duration(share * float64(backoff(m.Tries, i.first, mostMutatedRetry))))
+		due = i.started.Add(time.Duration(share * float64(retry.Backoff(m.Tries, i.first, mostMutatedRetry))))
 	}
 	if wait := due.Sub(now); wait <= mostMutatedRetry {
 		return max(wait, 0)
 	}
 	return 0
-}
-
-// listing names fields in a message, the first few.
-func listing(fields []string) string {
-	more := ""
-	if n := len(fields) - maxNamed; n > 0 {
-		fields, more = fields[:maxNamed], fmt.Sprintf(" and %d more", n)
-	}
-	return strings.Join(fields, ", ") + more
 }
 
 // standing is what to say and do about an object at the target that is as our last
@@ -103,22 +96,22 @@ const saysMutated = "admission at the location sets other values than were appli
 func (m *mutation) decision(retry time.Duration) decision {
 	return decision{
 		state: wire.Applied, reason: v1alpha1.ReasonMutated, retry: retry,
-		message: clip(saysMutated + m.Fields),
+		message: wire.Brief(saysMutated + m.Fields),
 	}
 }
 
 // compared adds to the outcome of an apply what its answer has otherwise than what
 // was sent.
-func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered) outcome {
+func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Answer) outcome {
 	if o.record.Source.Policy.CreateOnly {
 		return o
 	}
-	fields, err := answer.differences(string(sent), t.view.as)
+	changed, err := fields.Mutated(answer, string(sent), t.view.as)
 	if err != nil {
 		r.log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
 		return o
 	}
-	if len(fields) == 0 {
+	if len(changed) == 0 {
 		return o
 	}
 	var before *mutation
@@ -126,7 +119,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *answered)
 		before = was.Mutated
 	}
 	now := time.Now()
-	m := r.insists.after(before, listing(fields), now)
+	m := r.insists.after(before, fields.Listing(changed), now)
 	if before == nil || before.Fields != m.Fields {
 		r.log.Warn("admission at the location changes what is applied", "object", t.object().Path(), "fields", m.Fields)
 	}
@@ -161,7 +154,7 @@ func (r *reconciler) regains(ctx context.Context, t *turn, d decision) outcome {
 	}
 	now, o := time.Now(), r.done(t, d, m)
 	fields, _ := strings.CutPrefix(t.before[t.object().Space].Message, saysMutated)
-	o.record.Source.Log = m.log()
+	o.record.Source.Log = m.Log()
 	o.record.Mutated = r.insists.after(nil, fields, now)
 	o.decision = o.record.Mutated.decision(o.record.Mutated.Due.Sub(now))
 	return o

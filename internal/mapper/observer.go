@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/wire"
 )
 
 const (
@@ -54,7 +59,7 @@ type observers struct {
 type observer struct {
 	*observers
 	use
-	as     identity // whose marks it looks for
+	as     marks.Owner // whose marks it looks for
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -172,8 +177,8 @@ func (w *observer) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait := backoff(failures, firstRetry, maxListRetry)
-		failures = min(failures+1, maxFailures)
+		wait := retry.Backoff(failures, retry.First, maxListRetry)
+		failures = min(failures+1, retry.MaxFailures)
 		switch {
 		case err == nil: // it begins anew
 		case missingKind(err):
@@ -188,7 +193,7 @@ func (w *observer) run(ctx context.Context) {
 			if !shown { // or else it is listed again and again
 				w.blinded(err)
 			}
-			wait = backoff(failures, firstRetry, blindRetry) // a permission may be granted at once, or never
+			wait = retry.Backoff(failures, retry.First, blindRetry) // a permission may be granted at once, or never
 		case expired(err):
 			revision = ""
 		default:
@@ -202,7 +207,7 @@ func (w *observer) run(ctx context.Context) {
 				w.blinded(err) // it is this kind that fails, for longer than anything restarts
 			}
 		}
-		pause(ctx, max(wait, retryAfter(err)))
+		retry.Pause(ctx, max(wait, retryAfter(err)))
 	}
 }
 
@@ -210,7 +215,7 @@ func (w *observer) run(ctx context.Context) {
 // same, and their reports say it.
 func (w *observer) blinded(err error) {
 	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
-	w.engine.blinded(w.Resource, clip(err.Error()))
+	w.engine.blinded(w.Resource, wire.Brief(err.Error()))
 }
 
 // elsewhere has a kind observed in another version that the target serves; without one
@@ -237,7 +242,7 @@ func expired(err error) bool {
 
 // selector finds what has our label.
 func (w *observer) selector() url.Values {
-	return url.Values{"labelSelector": {locationLabel + "=" + string(w.as)}}
+	return url.Values{"labelSelector": {v1alpha1.LocationLabel + "=" + string(w.as)}}
 }
 
 // list reads all objects with our label and returns the list's revision.
@@ -279,7 +284,7 @@ func (w *observer) follow(ctx context.Context, revision string) (string, error) 
 			return next, err
 		}
 		if next == revision { // a watch that shows nothing may end at once
-			pause(ctx, backoff(0, firstRetry, time.Second))
+			retry.Pause(ctx, retry.Backoff(0, retry.First, time.Second))
 		}
 		revision = next
 	}
@@ -288,14 +293,14 @@ func (w *observer) follow(ctx context.Context, revision string) (string, error) 
 // watchEvent is one line of a watch.
 type watchEvent struct {
 	Type   string
-	Object observation
+	Object marks.Observation
 	// Error is the Status that an event of that type has instead of an object.
 	Error json.RawMessage
 }
 
 // UnmarshalJSON decodes the object in place.
 func (e *watchEvent) UnmarshalJSON(b []byte) error {
-	e.Type = text(gjson.GetBytes(b, "type"))
+	e.Type = strings.Clone(gjson.GetBytes(b, "type").String())
 	object := gjson.GetBytes(b, "object").Raw
 	if e.Type == "ERROR" || object == "" {
 		e.Error = json.RawMessage(object)
@@ -342,22 +347,22 @@ func (w *observer) watch(ctx context.Context, revision string) (string, error) {
 		if e.Type == "BOOKMARK" {
 			continue
 		}
-		if err := w.show(ctx, []sighting{w.sight(&o, e.Type == "DELETED")}, []observation{o}); err != nil {
+		if err := w.show(ctx, []sighting{w.sight(&o, e.Type == "DELETED")}, []marks.Observation{o}); err != nil {
 			return revision, err
 		}
 	}
 }
 
 // sight is what an observation means.
-func (w *observer) sight(o *observation, gone bool) sighting {
+func (w *observer) sight(o *marks.Observation, gone bool) sighting {
 	m := &o.Metadata
-	space, ours := m.provesOurs(w.as, w.kind)
+	space, ours := m.ProvesOurs(w.as, w.kind)
 	s := sighting{
 		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
 		ours:   ours, gone: gone,
 		seen: observed{
-			uid: m.UID, revision: m.revision(), fields: m.fields(w.as), terminating: m.DeletionTimestamp != "",
-			released: m.released(), log: m.log(),
+			uid: m.UID, revision: m.Revision(), fields: m.Fields(w.as), terminating: m.DeletionTimestamp != "",
+			released: m.Released(), log: m.Log(),
 		},
 	}
 	if len(o.Status) > 0 {
@@ -370,7 +375,7 @@ func (w *observer) sight(o *observation, gone bool) sighting {
 }
 
 // show gives sightings to the engine, and statuses that are asked for to the store.
-func (w *observer) show(ctx context.Context, seen []sighting, objects []observation) error {
+func (w *observer) show(ctx context.Context, seen []sighting, objects []marks.Observation) error {
 	changed := w.engine.observe(w.as, seen)
 	if len(changed) == 0 {
 		return nil

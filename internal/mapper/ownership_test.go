@@ -1,16 +1,14 @@
 package mapper
 
 import (
-	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -119,27 +117,6 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-func TestOthersFields(t *testing.T) {
-	const self = identity("edge.0a1b2c3d")
-	ours := managedFields{Manager: self.manager(), Operation: applyOperation}
-	other := managedFields{Manager: "kubectl", Operation: "Update", Time: "2030-01-02T03:04:05Z", FieldsType: "FieldsV1", FieldsV1: json.RawMessage(`{}`)}
-	if got := othersFields([]managedFields{ours, other}, self); len(got) != 1 || got[0].Manager != "kubectl" {
-		t.Errorf("got %+v", got)
-	}
-	b, err := json.Marshal(orNone(othersFields([]managedFields{ours}, self)))
-	if err != nil || string(b) != "[{}]" {
-		t.Errorf("none is %s: %v", b, err)
-	}
-}
-
-func TestAnotherLocation(t *testing.T) {
-	for label, want := range map[string]bool{"": false, "edge.0a1b2c3d": false, "edge.ffffffff": false, "other.0a1b2c3d": true, "edge2.0a1b2c3d": true} {
-		if got := anotherLocation(label, "edge.0a1b2c3d"); got != want {
-			t.Errorf("%q: %v", label, got)
-		}
-	}
-}
-
 func TestTraced(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -179,42 +156,32 @@ func TestLingers(t *testing.T) {
 	}
 }
 
-func TestMarksOnly(t *testing.T) {
-	o, err := key.ParsePath("s/core/configmaps/n/a")
-	if err != nil {
-		t.Fatal(err)
+func TestInsistence(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	i := insistence{first: 10 * time.Second, started: at}
+	var m *mutation
+	for n, seconds := range []int{10, 20, 40, 80, 160, 320, 600, 600, 600} {
+		most := time.Duration(seconds) * time.Second
+		m = i.after(m, ".spec.replicas", at)
+		if wait := i.wait(m, "x", at); int(m.Tries) != n || wait > most || wait < most*3/4-time.Millisecond {
+			t.Errorf("after %d tries it waits for %s, want %s", m.Tries, wait, most)
+		}
 	}
-	body, err := dress([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
-		"edge.0a1b2c3d", o, &source{UID: "u", Policy: wire.Policy{Orphan: true}}, "f")
-	if err != nil {
-		t.Fatal(err)
+	if wait := i.wait(m, "x", m.Due); wait != 0 {
+		t.Errorf("when it is due it waits for %s", wait)
 	}
-	if body, err = marksOnly(body); err != nil {
-		t.Fatal(err)
+	if wait := i.wait(m, "x", at.Add(-24*time.Hour)); wait != 0 {
+		t.Errorf("with a clock set back it waits for %s", wait)
 	}
-	var got observation
-	var all map[string]any
-	if err := errors.Join(json.Unmarshal(body, &got), json.Unmarshal(body, &all)); err != nil {
-		t.Fatal(err)
+	// What came due while no agent ran does not come all at once.
+	later := insistence{first: i.first, started: at.Add(time.Hour)}
+	soon := 0
+	for n := range 1000 {
+		if later.wait(m, fmt.Sprint(n), later.started) < time.Minute {
+			soon++
+		}
 	}
-	if _, ours := got.Metadata.provesOurs("edge.0a1b2c3d", "ConfigMap"); !ours || len(got.Metadata.Labels) != 2 || got.Metadata.UID != "f" || len(all) != 3 {
-		t.Errorf("got %s", body)
-	}
-	if got.Metadata.Annotations[v1alpha1.OnRemoveAnnotation] != onRemoveOrphan {
-		t.Errorf("it does not say that it is to stay: %s", body)
-	}
-}
-
-func TestLostFields(t *testing.T) {
-	meta := func(fields string) *objectMeta {
-		return &objectMeta{ManagedFields: []managedFields{{Manager: "orrery/edge.0a1b2c3d", Operation: applyOperation, FieldsV1: json.RawMessage(fields)}}}
-	}
-	then := meta(`{"f:data":{"f:a":{},"f:b":{}},"f:metadata":{"f:labels":{"f:x":{}}}}`)
-	got, err := lostFields(then, meta(`{"f:data":{"f:b":{}}}`), "edge.0a1b2c3d")
-	if err != nil || !slices.Equal(got, []string{".data.a", ".metadata.labels.x"}) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	if got, err = lostFields(then, then, "edge.0a1b2c3d"); err != nil || len(got) != 0 {
-		t.Errorf("got %v, %v", got, err)
+	if soon < 50 || soon > 200 {
+		t.Errorf("%d of 1000 come in the first of ten minutes", soon)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"orrery.dev/orrery/internal/mapper/retry"
 )
 
 const (
@@ -91,7 +93,7 @@ func (p *pace) begin(ctx context.Context) {
 	rest := time.Until(p.until)
 	p.mu.Unlock()
 	if rest > 0 {
-		pause(ctx, rest)
+		retry.Pause(ctx, rest)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -252,7 +253,7 @@ func TestPaceAtASlowTarget(t *testing.T) {
 		p.answered(time.Millisecond, nil)
 		for range 2000 {
 			p.answered(2*time.Second, nil)
-			pause(t.Context(), 10*time.Millisecond)
+			retry.Pause(t.Context(), 10*time.Millisecond)
 		}
 		if p.now() > startPace {
 			t.Errorf("pace %d", p.now())
@@ -321,15 +322,15 @@ func TestNothingStarves(t *testing.T) {
 					r := result{wanted: true, state: wire.Applied}
 					switch it.kind.resource.Resource {
 					case "secrets":
-						pause(ctx, 10*time.Second)
+						retry.Pause(ctx, 10*time.Second)
 						r = result{wanted: true, failed: true, retry: time.Second}
 					case "deployments":
-						pause(ctx, 10*time.Millisecond)
+						retry.Pause(ctx, 10*time.Millisecond)
 						mu.Lock()
 						well, lastWell = well+1, time.Since(start)
 						mu.Unlock()
 					default:
-						pause(ctx, 10*time.Millisecond)
+						retry.Pause(ctx, 10*time.Millisecond)
 						mu.Lock()
 						hots++
 						mu.Unlock()
@@ -339,7 +340,7 @@ func TestNothingStarves(t *testing.T) {
 				}
 			})
 		}
-		pause(ctx, 5*time.Minute)
+		retry.Pause(ctx, 5*time.Minute)
 		cancel()
 		workers.Wait()
 		if well != 200 || lastWell > 15*time.Second {

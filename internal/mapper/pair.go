@@ -2,83 +2,19 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unique"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
 const (
-	// maxMarker bounds the name of a marker that is taken for one.
-	maxMarker = 64
 	// refreshEvery is how far apart writes are of nothing but an object's pair.
 	refreshEvery = 5 * time.Millisecond
 )
-
-// pair is a place in a hub's log: a revision, and the newest marker at or below it.
-// The zero pair is none. One is held for each object that is observed, so markers,
-// of which there are few, are kept once.
-type pair struct {
-	name     unique.Handle[string]
-	revision int64
-}
-
-func newPair(marker string, revision int64) pair {
-	if marker == "" || len(marker) > maxMarker || revision <= 0 {
-		return pair{}
-	}
-	return pair{unique.Make(strings.Clone(marker)), revision}
-}
-
-// parsePair reads what String writes; what makes no sense is no pair.
-func parsePair(s string) pair {
-	dot := strings.LastIndexByte(s, '.')
-	if dot < 0 {
-		return pair{}
-	}
-	revision, err := strconv.ParseInt(s[dot+1:], 10, 64)
-	if err != nil {
-		return pair{}
-	}
-	return newPair(s[:dot], revision)
-}
-
-// IsZero says that it is no pair.
-func (p pair) IsZero() bool { return p == pair{} }
-
-func (p pair) marker() string {
-	if p.IsZero() {
-		return ""
-	}
-	return p.name.Value()
-}
-
-// String is the value of the annotation; empty: there is none.
-func (p pair) String() string {
-	if p.IsZero() {
-		return ""
-	}
-	return p.marker() + "." + strconv.FormatInt(p.revision, 10)
-}
-
-// MarshalText encodes as String does.
-func (p pair) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText decodes what MarshalText encodes.
-func (p *pair) UnmarshalText(b []byte) error {
-	*p = parsePair(string(b))
-	return nil
-}
-
-// log is the pair that stands at an object.
-func (m *objectMeta) log() pair { return parsePair(m.Annotations[v1alpha1.LogAnnotation]) }
 
 // inherit keeps the pair of an entry that is still about the same object: what has
 // been desired all the time since then is so in each log that goes back as far. What
@@ -115,8 +51,8 @@ func (w *want) rebase(m *meta) {
 }
 
 // saw takes note of the place of a put.
-func (m *meta) saw(p pair) {
-	if p.revision > m.Seen.revision {
+func (m *meta) saw(p marks.Pair) {
+	if p.Revision > m.Seen.Revision {
 		m.Seen = p
 	}
 }
@@ -132,7 +68,7 @@ func (t *turn) deliver(w *want, m *meta) {
 
 // log is the pair to write with the object to follow. What a hub told that says none
 // has that of the last mark, if all that is desired is known to be as of that.
-func (t *turn) log() pair {
+func (t *turn) log() marks.Pair {
 	if p := t.want().object().Log; !p.IsZero() || !t.settled {
 		return p
 	}
@@ -163,9 +99,9 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 		if err != nil {
 			return outcome{}, err
 		}
-		fields, version = m.fields(t.view.as), m.ResourceVersion
+		fields, version = m.Fields(t.view.as), m.ResourceVersion
 	}
-	m, err := r.target.putPair(ctx, t.view.at, t.id, t.view.as, d.uid, version, t.log())
+	m, err := r.patch(ctx, t, "refresh", marks.SetPair(d.uid, version, t.log()))
 	if missingObject(err, t.id) {
 		return outcome{}, errLook
 	}
@@ -175,10 +111,10 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 	rec := *t.record
 	rec.As, rec.Source.Log = t.view.as, t.log()
 	if fields == rec.Fields { // or else it has drifted, and still has
-		rec.Fields = m.fields(t.view.as)
+		rec.Fields = m.Fields(t.view.as)
 	}
 	return outcome{
-		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: m.observed(t.view.as),
+		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: observedOf(&m, t.view.as),
 	}, nil
 }
 
@@ -201,12 +137,12 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	case !t.settled || t.mark.IsZero() || !r.prover.lacks(seen.log, time.Now()):
 		return
 	}
-	m, err := r.target.putPair(ctx, t.view.at, t.id, t.view.as, seen.uid, strconv.FormatUint(seen.revision, 10), t.mark)
+	m, err := r.patch(ctx, t, "refresh", marks.SetPair(seen.uid, strconv.FormatUint(seen.revision, 10), t.mark))
 	if err != nil {
 		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
 		return
 	}
-	o.seen = m.observed(t.view.as)
+	o.seen = observedOf(&m, t.view.as)
 	if rec == nil {
 		return
 	}
@@ -215,17 +151,6 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	if seen.fields == rec.Fields {
 		now.Fields = o.seen.fields
 	}
-}
-
-// putPair writes a pair at an object, if that is still as it was at a version.
-func (t *target) putPair(ctx context.Context, p place, id key.Identity, l identity, uid, version string, log pair) (objectMeta, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": uid, "resourceVersion": version, "annotations": map[string]any{v1alpha1.LogAnnotation: log.String()},
-	}})
-	if err != nil {
-		return objectMeta{}, fmt.Errorf("encode a pair: %w", err)
-	}
-	return t.merge(ctx, "refresh", p, id, l, body)
 }
 
 // pushWanted queues all that is desired: the log is another by acceptance, and the

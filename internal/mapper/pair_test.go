@@ -7,24 +7,9 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
-
-func TestPairText(t *testing.T) {
-	for text, want := range map[string]pair{
-		"M.7": newPair("M", 7), "a.b.7": newPair("a.b", 7),
-		"": {}, "M": {}, "M.": {}, ".7": {}, "M.-7": {}, "M.0": {}, "M.7x": {},
-		"0123456789012345678901234567890123456789012345678901234567890123456789.7": {},
-	} {
-		got := parsePair(text)
-		if got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-		if !got.IsZero() && got.String() != text {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-}
 
 // TestPairOfAnEntry shows which frames give an entry another pair: those that make it
 // another object, or desired anew.
@@ -50,19 +35,19 @@ func TestPairOfAnEntry(t *testing.T) {
 	for name, c := range map[string]struct {
 		between []wire.Frame
 		next    wire.Frame
-		want    pair
+		want    marks.Pair
 	}{
-		"the same":        {nil, at(a, 9, "n"), newPair("m", 5)},
-		"another policy":  {nil, at(policy(a), 9, "n"), newPair("m", 5)},
-		"protected":       {nil, at(protect(a), 9, "n"), newPair("n", 9)},
-		"not any more":    {[]wire.Frame{at(protect(a), 7, "n")}, at(a, 9, "n"), newPair("n", 7)},
-		"held in between": {[]wire.Frame{hold}, at(a, 9, "n"), newPair("m", 5)},
-		"edited":          {nil, at(put(keyA, "1", "b"), 9, "n"), newPair("n", 9)},
-		"made anew":       {nil, at(put(keyA, "2", "a"), 9, "n"), newPair("n", 9)},
-		"assigned anew":   {[]wire.Frame{del(keyA, wire.Unassigned)}, at(a, 9, "n"), newPair("n", 9)},
-		"yielded":         {[]wire.Frame{conflict}, at(a, 9, "n"), newPair("n", 9)},
-		"of an older hub": {nil, put(keyA, "1", "b"), pair{}},
-		"by the hello":    {nil, at(put(keyA, "1", "b"), 9, ""), newPair("m", 9)},
+		"the same":        {nil, at(a, 9, "n"), marks.NewPair("m", 5)},
+		"another policy":  {nil, at(policy(a), 9, "n"), marks.NewPair("m", 5)},
+		"protected":       {nil, at(protect(a), 9, "n"), marks.NewPair("n", 9)},
+		"not any more":    {[]wire.Frame{at(protect(a), 7, "n")}, at(a, 9, "n"), marks.NewPair("n", 7)},
+		"held in between": {[]wire.Frame{hold}, at(a, 9, "n"), marks.NewPair("m", 5)},
+		"edited":          {nil, at(put(keyA, "1", "b"), 9, "n"), marks.NewPair("n", 9)},
+		"made anew":       {nil, at(put(keyA, "2", "a"), 9, "n"), marks.NewPair("n", 9)},
+		"assigned anew":   {[]wire.Frame{del(keyA, wire.Unassigned)}, at(a, 9, "n"), marks.NewPair("n", 9)},
+		"yielded":         {[]wire.Frame{conflict}, at(a, 9, "n"), marks.NewPair("n", 9)},
+		"of an older hub": {nil, put(keyA, "1", "b"), marks.Pair{}},
+		"by the hello":    {nil, at(put(keyA, "1", "b"), 9, ""), marks.NewPair("m", 9)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t)
@@ -82,10 +67,10 @@ func TestPairOfAnEntry(t *testing.T) {
 }
 
 // pairOf is the pair that stands at an object, and how many writes there were.
-func (w *world) pairOf(id key.Identity) (p pair, writes int) {
+func (w *world) pairOf(id key.Identity) (p marks.Pair, writes int) {
 	w.at(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {
-			p = parsePair(o.meta("annotations", v1alpha1.LogAnnotation))
+			p = marks.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))
 		}
 		writes = c.writes
 	})
@@ -119,7 +104,7 @@ func TestModelPair(t *testing.T) {
 					<-time.After(2 * time.Minute)
 					now, all := w.pairOf(id)
 					w.hub.mu.Lock()
-					latest := newPair(w.hub.marker(w.hub.revision), w.hub.revision)
+					latest := marks.NewPair(w.hub.marker(w.hub.revision), w.hub.revision)
 					w.hub.mu.Unlock()
 					if moves && now != latest {
 						t.Errorf("%s: the pair is %s, the hub is at %s", what, now, latest)
@@ -160,7 +145,7 @@ func TestModelPair(t *testing.T) {
 				offer("2", other) // or the copy would not have it
 				<-time.After(time.Minute)
 				now, _ := w.pairOf(id)
-				if now.marker() != w.hub.settings.Accept {
+				if now.Marker() != w.hub.settings.Accept {
 					t.Errorf("accepted: the pair is %s, not of %s", now, w.hub.settings.Accept)
 				}
 				if len(w.bad) > 0 {

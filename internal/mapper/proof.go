@@ -1,13 +1,5 @@
 package mapper
 
-// An object at the target that proves to be ours, and of which nothing is recorded,
-// was written by an agent that has lost its store, or was killed right after. The
-// hub's log that this agent follows need not be the one by which it was written: a
-// hub that was restored from an older copy knows nothing of what came later, and
-// would have it deleted or set back. So such an object is changed or removed only if
-// the place in the log that stands at it is one of the hub's log. The hub is asked
-// which places are: once for each marker and session, in batches.
-
 import (
 	"context"
 	"encoding/json"
@@ -21,9 +13,19 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
+
+// An object at the target that proves to be ours, and of which nothing is recorded,
+// was written by an agent that has lost its store, or was killed right after. The
+// hub's log that this agent follows need not be the one by which it was written: a
+// hub that was restored from an older copy knows nothing of what came later, and
+// would have it deleted or set back. So such an object is changed or removed only if
+// the place in the log that stands at it is one of the hub's log. The hub is asked
+// which places are: once for each marker and session, in batches.
 
 const (
 	// maxLogs bounds the markers that are known in one session. Each is the start of
@@ -83,7 +85,7 @@ func (s spans) has(revision int64) bool {
 
 // judge says whether an object of an identity that has a pair may be changed. Who has
 // to wait is queued again when that may be another.
-func (p *prover) judge(id string, log pair, now time.Time) proof {
+func (p *prover) judge(id string, log marks.Pair, now time.Time) proof {
 	session, _, accepted := p.state.log()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,27 +114,27 @@ func (p *prover) turn(session int) {
 	}
 }
 
-func (p *prover) verdict(log pair, now time.Time) proof {
+func (p *prover) verdict(log marks.Pair, now time.Time) proof {
 	if log.IsZero() {
 		return proofMissing
 	}
-	s, ok := p.known[log.marker()]
+	s, ok := p.known[log.Marker()]
 	switch {
-	case ok && s.has(log.revision):
+	case ok && s.has(log.Revision):
 		return proofGiven
-	case ok && (log.revision <= s.upTo || now.Sub(s.at) < askAgain):
+	case ok && (log.Revision <= s.upTo || now.Sub(s.at) < askAgain):
 		return proofMissing
 	case !ok && len(p.known)+len(p.ask) >= maxLogs:
 		return proofMissing
 	}
-	p.ask[log.marker()] = struct{}{}
+	p.ask[log.Marker()] = struct{}{}
 	raise(p.wake)
 	return proofUnasked
 }
 
 // lacks says that the hub's log does not have a place, as the hub has said in this
 // session. It asks what the hub has not said yet.
-func (p *prover) lacks(log pair, now time.Time) bool {
+func (p *prover) lacks(log marks.Pair, now time.Time) bool {
 	session, newest, _ := p.state.log()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,9 +143,9 @@ func (p *prover) lacks(log pair, now time.Time) bool {
 		return false
 	}
 	_ = p.verdict(log, now)
-	s, said := p.known[log.marker()]
+	s, said := p.known[log.Marker()]
 	// It may yet come to a place of its newest marker only.
-	return said && s.upTo > 0 && !s.has(log.revision) && (log.revision <= s.upTo || log.marker() != newest)
+	return said && s.upTo > 0 && !s.has(log.Revision) && (log.Revision <= s.upTo || log.Marker() != newest)
 }
 
 // again has all looked at that wait: a session has begun, the hub has answered, or
@@ -167,13 +169,13 @@ func (p *prover) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, maxFailures) {
+		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 			err := p.inquire(ctx)
 			if err == nil {
 				break
 			}
 			p.log.Info("the hub does not say which logs it continues", "error", err)
-			pause(ctx, backoff(failures, firstRetry, sessionRetry))
+			retry.Pause(ctx, retry.Backoff(failures, retry.First, sessionRetry))
 		}
 	}
 }

@@ -8,13 +8,14 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // TestDecideByProof shows what is done about an object that nothing is recorded of.
 func TestDecideByProof(t *testing.T) {
-	here := observed{presence: present, uid: "u1", log: newPair("m", 1)}
-	foreign := observed{presence: foreign, uid: "u1", log: newPair("m", 1)}
+	here := observed{presence: present, uid: "u1", log: marks.NewPair("m", 1)}
+	foreign := observed{presence: foreign, uid: "u1", log: marks.NewPair("m", 1)}
 	with := func(p wire.Policy) *want { return treated("a", p) }
 	for name, c := range map[string]struct {
 		facts facts
@@ -51,7 +52,7 @@ func TestProver(t *testing.T) {
 	state := &progress{opened: func() {}, turned: func() {}}
 	p := &prover{hub: s.session.hub, engine: e, log: quiet, state: state, wake: make(chan struct{}, 1)}
 	at := func(marker string, revision int64) proof {
-		return p.judge("core/configmaps/n/a", newPair(marker, revision), time.Now())
+		return p.judge("core/configmaps/n/a", marks.NewPair(marker, revision), time.Now())
 	}
 	ask := func(answers ...answer) {
 		t.Helper()
@@ -64,7 +65,7 @@ func TestProver(t *testing.T) {
 		t.Error("without a session something is proven or not")
 	}
 	state.connected(true, "m", false)
-	if p.judge("x", pair{}, time.Now()) != proofMissing {
+	if p.judge("x", marks.Pair{}, time.Now()) != proofMissing {
 		t.Error("an object without a pair is proven")
 	}
 	if at("m", 5) != proofUnasked || at("old", 5) != proofUnasked || at("foreign", 5) != proofUnasked {
@@ -77,14 +78,14 @@ func TestProver(t *testing.T) {
 		"m.11": proofGiven, "m.20": proofGiven, "m.5": proofMissing, "old.5": proofGiven, "old.6": proofMissing, "old.8": proofGiven,
 		"foreign.5": proofMissing, "m.21": proofMissing,
 	} {
-		if l := parsePair(text); at(l.marker(), l.revision) != want {
-			t.Errorf("%s: %d, want %d", text, at(l.marker(), l.revision), want)
+		if l := marks.ParsePair(text); at(l.Marker(), l.Revision) != want {
+			t.Errorf("%s: %d, want %d", text, at(l.Marker(), l.Revision), want)
 		}
 	}
 	if len(s.asked) != 1 {
 		t.Errorf("it was asked %d times", len(s.asked))
 	}
-	if p.judge("y", newPair("m", 21), time.Now().Add(2*askAgain)) != proofUnasked {
+	if p.judge("y", marks.NewPair("m", 21), time.Now().Add(2*askAgain)) != proofUnasked {
 		t.Error("what the hub had not come to is not asked about again")
 	}
 	if state.accept(true); at("foreign", 5) != proofGiven {
@@ -122,7 +123,7 @@ func TestProverIsBounded(t *testing.T) {
 		if i >= maxLogs {
 			want = proofMissing
 		}
-		if got := p.judge("x", newPair(fmt.Sprint("made", i), 1), now); got != want {
+		if got := p.judge("x", marks.NewPair(fmt.Sprint("made", i), 1), now); got != want {
 			t.Fatalf("marker %d: %d", i, got)
 		}
 	}

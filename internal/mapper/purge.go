@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -56,10 +57,10 @@ func (p *purge) run(ctx context.Context) {
 			} else {
 				p.swept.Store(true)
 			}
-			p.again = time.Now().Add(backoff(p.failures, announceEvery, blindRetry))
-			p.failures = min(p.failures+1, maxFailures)
+			p.again = time.Now().Add(retry.Backoff(p.failures, announceEvery, blindRetry))
+			p.failures = min(p.failures+1, retry.MaxFailures)
 		}
-		pause(ctx, announceEvery)
+		retry.Pause(ctx, announceEvery)
 	}
 }
 

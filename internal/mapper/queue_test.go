@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 )
 
 // TestQueueModel compares the queue with a naive one: every item that was pushed
@@ -108,7 +109,7 @@ func TestNextWaits(t *testing.T) {
 		e.setClosed("why")
 		e.finish(it, result{wanted: true, retry: time.Second})
 		go func() {
-			pause(t.Context(), time.Minute)
+			retry.Pause(t.Context(), time.Minute)
 			e.setClosed("")
 		}()
 		start = time.Now()

@@ -12,6 +12,9 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -31,8 +34,6 @@ var (
 	errLook = errors.New("look again")
 	// errDependency says that something desired has to be tried first.
 	errDependency = errors.New("wait for the namespace")
-	// errMalformed says that the object can't be applied, whatever the target is.
-	errMalformed = errors.New("malformed object")
 )
 
 // reconciler brings one identity at a time to what decide says.
@@ -77,8 +78,8 @@ type turn struct {
 	settled bool
 	// mark is the place of the last mark, delivered are those of the entries as they
 	// arrived.
-	mark      pair
-	delivered []pair
+	mark      marks.Pair
+	delivered []marks.Pair
 	record    *record
 	status    []byte
 	// completed is how what is desired ran to its end; empty: it has not.
@@ -163,7 +164,7 @@ func completes(reports map[string]*wire.Report) bool {
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
 		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
-		retry: max(o.retry, backoff(t.view.failures, storeRetry, maxRetry)),
+		retry: max(o.retry, retry.Backoff(t.view.failures, storeRetry, maxRetry)),
 	})
 }
 
@@ -190,7 +191,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 			}
 		}
 		t.guarded = x.guarded(it.id)
-		t.mark = newPair(x.meta.Marker, x.meta.Revision)
+		t.mark = marks.NewPair(x.meta.Marker, x.meta.Revision)
 		t.settled = x.meta.Revision > 0 && !x.meta.Fresh && x.meta.Deferred == 0 && r.proven()
 		status, _ := x.get(statusBucket, it.id)
 		t.status = bytes.Clone(status)
@@ -333,12 +334,12 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.retry = true, false, dependencyRetry
 		return o
-	case errors.Is(err, errMalformed):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, clip(err.Error())
+	case errors.Is(err, fields.ErrMalformed):
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
 		return o
-	case errors.Is(err, errCannotRelease):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, clip(err.Error())
-		o.retry = backoff(t.view.failures, refusedRetry, maxRetry)
+	case errors.Is(err, fields.ErrCannotRelease):
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
+		o.retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
 	}
 	if t.endedVersion(err) {
@@ -346,14 +347,14 @@ func (r *reconciler) refused(t *turn, err error) outcome {
 	}
 	r.trouble(err)
 	if unavailable(err) && t.view.seen.presence != blind { // or else it is the kind that fails
-		o.keep, o.retry = true, max(backoff(t.view.failures, firstRetry, maxRetry), retryAfter(err))
+		o.keep, o.retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), retryAfter(err))
 		return o
 	}
 	o.state, o.reason, o.message = refusal(err)
 	if t.winner < 0 {
 		o.state = wire.Removing
 	}
-	o.retry = max(backoff(t.view.failures, refusedRetry, maxRetry), retryAfter(err))
+	o.retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), retryAfter(err))
 	return o
 }
 

@@ -5,9 +5,9 @@ package mapper
 //
 // Everything that the agent has applied of an object is owned by one of two
 // entries of its managed fields: that of the location's manager, which enforces,
-// or that of releasedManager, which never applies. The policy's paths say which.
+// or that of marks.ReleasedManager, which never applies. The policy's paths say which.
 // Before each apply to an object that is there, the live object is read, and what
-// is in the wrong entry is moved (lease.entries), by a patch that changes no value
+// is in the wrong entry is moved (fields.Lease.Entries), by a patch that changes no value
 // and holds for that very revision; the apply then leaves the released values out.
 // So it neither removes nor changes them, whoever wrote them last. What a rule no
 // longer releases is moved back in the same way, and the apply sets or removes it
@@ -32,33 +32,16 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
-
-// releasedManager is the field manager of released values that nobody has changed.
-const releasedManager = "orrery-released"
-
-// errCannotRelease says that an object can't be applied without changing what is
-// to be left alone of it.
-var errCannotRelease = errors.New("cannot release")
-
-// released says whether the object has fields of releasedManager.
-func (m *objectMeta) released() bool {
-	for i := range m.ManagedFields {
-		if m.ManagedFields[i].appliedBy(releasedManager) {
-			return true
-		}
-	}
-	return false
-}
 
 // releases says whether something of the object is released, or was.
 func (t *turn) releases(f facts) bool {
@@ -77,15 +60,15 @@ func (r *reconciler) withoutReleased(ctx context.Context, t *turn, object []byte
 	if err != nil {
 		return nil, false, err
 	}
-	rest, err = x.rest(object)
-	return rest, x.fresh, err
+	rest, err = x.Rest(object)
+	return rest, x.Fresh, err
 }
 
 // afterMaking hands over what is released of what an apply has made. Should that
 // be impossible, it is recorded as an object of which nothing is released.
-func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, answer *answered) (outcome, error) {
+func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, answer *marks.Answer) (outcome, error) {
 	x, after, err := r.handOver(ctx, t, object, answer.Metadata)
-	if errors.Is(err, errCannotRelease) {
+	if errors.Is(err, fields.ErrCannotRelease) {
 		refused, o := r.refused(t, err), r.done(t, d, answer.Metadata)
 		o.decision, o.failed, o.record.Source.Policy.Release = refused.decision, true, ""
 		return o, nil
@@ -93,7 +76,7 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, objec
 	if err != nil {
 		return outcome{}, err
 	}
-	rest, err := x.rest(object) // what is released may be anything
+	rest, err := x.Rest(object) // what is released may be anything
 	if err != nil {
 		return outcome{}, err
 	}
@@ -103,17 +86,17 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, objec
 // handOver moves fields of the object that m was read from between the location's
 // manager and that of released values, as the policy says, and returns what the
 // object is then. It makes no request if they are where they belong.
-func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m objectMeta) (*lease, objectMeta, error) {
+func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m marks.Meta) (*fields.Lease, marks.Meta, error) {
 	for range maxSteps {
 		x, err := r.lease(ctx, t, object, &m)
 		if err != nil {
 			return nil, m, err
 		}
-		entries, changed, err := x.entries(m.ManagedFields)
+		entries, changed, err := x.Entries(m.ManagedFields)
 		if err != nil || !changed {
 			return x, m, err
 		}
-		after, err := r.target.setManagedFields(ctx, t.view.at, t.id, t.view.as, m, entries)
+		after, err := r.patch(ctx, t, "hand over", marks.SetFields(&m, entries))
 		if err == nil {
 			return x, after, nil
 		}
@@ -130,32 +113,34 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m obj
 
 // lease finds what is released of an object that m was read from, and asks the
 // target for as much as that takes: mostly nothing.
-func (r *reconciler) lease(ctx context.Context, t *turn, object []byte, m *objectMeta) (*lease, error) {
-	var told answers
-	for {
-		x, err := newLease(t.want().object().Policy.Release, object, m, t.view.as, told)
-		switch {
-		case errors.Is(err, errWhole) && told.whole == nil:
-			told.whole, err = r.ask(ctx, t, m.UID)
-		case errors.Is(err, errUnowned) && told.object == nil:
-			told.object, err = r.target.getAll(ctx, t.view.at, t.id)
-			if err == nil && fieldOf(fieldOf(told.object, "metadata"), "uid") != m.UID {
-				return nil, errLook
-			}
-		default:
-			return x, err
-		}
-		if missingObject(err, t.id) {
-			return nil, errLook
-		}
-		if err != nil {
-			return nil, err
-		}
+func (r *reconciler) lease(ctx context.Context, t *turn, object []byte, m *marks.Meta) (*fields.Lease, error) {
+	return fields.NewLease(ctx, t.want().object().Policy.Release, object, m, t.view.as, &lookup{reconciler: r, turn: t, uid: m.UID})
+}
+
+// lookup asks the target about the object of a turn that has a UID. It is for one lease.
+type lookup struct {
+	*reconciler
+	*turn
+	uid string
+}
+
+// Object implements asker.
+func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
+	object, err := l.target.getAll(ctx, l.turn.view.at, l.id)
+	if missingObject(err, l.id) {
+		return nil, errLook
 	}
+	if err != nil {
+		return nil, err
+	}
+	if metadata, _ := object["metadata"].(map[string]any); metadata["uid"] != l.uid {
+		return nil, errLook
+	}
+	return object, nil
 }
 
 // getSame reads the object that has the UID.
-func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (objectMeta, error) {
+func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, error) {
 	m, err := r.target.get(ctx, t.view.at, t.id)
 	if missingObject(err, t.id) || err == nil && m.UID != uid {
 		return m, errLook
@@ -169,30 +154,18 @@ func (t *target) getAll(ctx context.Context, p place, id key.Identity) (object m
 	return object, err
 }
 
-// ask finds out how the target keeps the parts of the whole object, by a dry run.
-func (r *reconciler) ask(ctx context.Context, t *turn, uid string) (*fieldpath.Set, error) {
-	body, err := r.body(t, uid)
+// Whole implements asker by a dry run.
+func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
+	body, err := l.body(l.turn, l.uid)
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.target.tryApply(ctx, t.view.at, t.id, t.view.as.manager(), body)
-	if apierrors.IsInvalid(err) && !preconditionFailed(err) { // it says nothing of what would be applied
-		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", errCannotRelease, statusOf(err).Message)
+	m, err := l.target.tryApply(ctx, l.turn.view.at, l.id, l.turn.view.as.Manager(), body)
+	switch {
+	case missingObject(err, l.id):
+		return nil, errLook
+	case apierrors.IsInvalid(err) && !preconditionFailed(err): // it says nothing of what would be applied
+		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", fields.ErrCannotRelease, statusOf(err).Message)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return m.fieldSet(t.view.as)
-}
-
-// setManagedFields replaces the managed fields of the object that m was read from,
-// if that is still as it was, and changes nothing else.
-func (t *target) setManagedFields(ctx context.Context, p place, id key.Identity, l identity, m objectMeta, fields []managedFields) (objectMeta, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": m.UID, "resourceVersion": m.ResourceVersion, "managedFields": orNone(fields),
-	}})
-	if err != nil {
-		return m, fmt.Errorf("encode managed fields: %w", err)
-	}
-	return t.merge(ctx, "hand over", p, id, l, body)
+	return &m, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -29,8 +30,8 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 	}
 	switch {
 	case use.ours:
-		o.state, o.reason, o.message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, clip(use.going), true
-		o.retry = backoff(t.view.failures, firstRetry, emptyingRetry)
+		o.state, o.reason, o.message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(use.going), true
+		o.retry = retry.Backoff(t.view.failures, retry.First, emptyingRetry)
 		return o, nil
 	case use.by != "":
 		m, err := r.target.get(ctx, t.view.at, t.id)
@@ -39,8 +40,8 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		case err != nil:
 			return o, err
-		case use.desired || !m.cascades():
-			o.state, o.reason, o.message, o.retry = wire.Orphaned, v1alpha1.ReasonInUse, clip(use.by), inUseRetry
+		case use.desired || !cascades(&m):
+			o.state, o.reason, o.message, o.retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), inUseRetry
 			o.failed = use.lasting
 			if !use.desired {
 				o.message += wayOut

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -64,7 +65,7 @@ func (r *reporter) run(ctx context.Context) {
 			return
 		}
 		if wait := reportDelay - time.Since(last); wait > 0 {
-			pause(ctx, wait)
+			retry.Pause(ctx, wait)
 		}
 		for ctx.Err() == nil && r.open() {
 			more, err := r.round(ctx)
@@ -79,10 +80,10 @@ func (r *reporter) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
-			failures = min(failures+1, maxFailures)
+			wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
+			failures = min(failures+1, retry.MaxFailures)
 			r.log.Info("reports could not be sent", "error", err, "retry", wait)
-			pause(ctx, wait)
+			retry.Pause(ctx, wait)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -73,14 +74,14 @@ func (s *session) run(ctx context.Context) {
 			walked = true // another has to wait until a mark shows that this one was right
 			continue
 		}
-		wait := max(backoff(failures, firstRetry, sessionRetry), asksToWait(err))
-		failures = min(failures+1, maxFailures)
+		wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
+		failures = min(failures+1, retry.MaxFailures)
 		if errors.Is(err, errReplaced) {
-			wait = backoff(maxFailures, firstRetry, replacedRetry)
+			wait = retry.Backoff(retry.MaxFailures, retry.First, replacedRetry)
 		}
 		s.log.Info("the session with the hub ended", "error", err, "retry", wait)
 		s.hub.drop()
-		pause(ctx, wait)
+		retry.Pause(ctx, wait)
 	}
 }
 
@@ -152,12 +153,12 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	m := st.store.meta.Load()
 	st.in.proven, st.in.marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
 	if st.in.proven && !m.Seen.IsZero() { // after the last mark, and perhaps not in this log
-		answer, err := st.hub.lineage(ctx, h.Marker, []string{m.Seen.marker()})
+		answer, err := st.hub.lineage(ctx, h.Marker, []string{m.Seen.Marker()})
 		if err != nil {
 			return err
 		}
 		// A hub that is older than the question names no marker.
-		st.in.proven = answer.Marker == "" || spans{all: answer.Spans[m.Seen.marker()]}.has(m.Seen.revision)
+		st.in.proven = answer.Marker == "" || spans{all: answer.Spans[m.Seen.Marker()]}.has(m.Seen.Revision)
 	}
 	if !st.in.proven && accepts(h.Settings, h) {
 		return st.accept(ctx, h)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -431,7 +432,7 @@ func TestWatchdog(t *testing.T) {
 		start := time.Now()
 		dog := newWatchdog(cancel)
 		dog.every(wire.Settings{HeartbeatSeconds: 7})
-		pause(ctx, 20*time.Second)
+		retry.Pause(ctx, 20*time.Second)
 		dog.reset()
 		<-ctx.Done()
 		if d := time.Since(start); d != 41*time.Second {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -79,7 +80,7 @@ func (c *trust) run(ctx context.Context) {
 			}
 			c.log.Warn("what was found at the target cannot be taken note of", "error", err)
 		}
-		pause(ctx, trustEvery)
+		retry.Pause(ctx, trustEvery)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // sighting is one object as a list or a watch showed it.
@@ -18,7 +19,7 @@ type sighting struct {
 }
 
 // self is who the location is to the target; empty until that is known.
-func (e *engine) self() identity {
+func (e *engine) self() marks.Owner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.as
@@ -28,7 +29,7 @@ func (e *engine) self() identity {
 // of what is there until it is listed anew: lists, watches and turns that are under way
 // go by the marks of the former one, and what they come to see does not count any more.
 // It returns whether that is news.
-func (e *engine) identify(as identity) bool {
+func (e *engine) identify(as marks.Owner) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.as == as {
@@ -47,7 +48,7 @@ func (e *engine) identify(as identity) bool {
 // observe takes note of objects at the target, as the location that saw them, and
 // queues what differs from what was known. It returns the indices of those whose status
 // is asked for and has changed.
-func (e *engine) observe(as identity, all []sighting) []int {
+func (e *engine) observe(as marks.Owner, all []sighting) []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if as != e.as {
@@ -108,7 +109,7 @@ func (e *engine) notice(it *item, s *sighting) bool {
 
 // saw takes note of what an answer to a request of our own showed, at once: the
 // watch, which shows it too, then has nothing new, and no second turn is needed.
-func (e *engine) saw(it *item, as identity, seen observed) {
+func (e *engine) saw(it *item, as marks.Owner, seen observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.answered(it, as, seen)
@@ -116,7 +117,7 @@ func (e *engine) saw(it *item, as identity, seen observed) {
 
 // answered takes note of what an answer showed, unless something newer was seen, or it
 // was given to the location as it was before.
-func (e *engine) answered(it *item, as identity, seen observed) {
+func (e *engine) answered(it *item, as marks.Owner, seen observed) {
 	if as == e.as && seen.revision >= it.seen.revision {
 		e.sees(it, seen)
 	}
@@ -138,7 +139,7 @@ func (e *engine) sees(it *item, now observed) {
 
 // synced takes note that a list of a kind is complete: what it did not show, and
 // was not changed since, is absent. It queues all items of the kind.
-func (e *engine) synced(as identity, r key.Resource, shown map[string]struct{}, revision uint64) {
+func (e *engine) synced(as marks.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]
@@ -248,4 +249,12 @@ func (e *engine) again(ids []string) {
 		}
 	}
 	e.wake.Broadcast()
+}
+
+// observedOf is what an object that was read is, if it is the agent's.
+func observedOf(m *marks.Meta, l marks.Owner) *observed {
+	return &observed{
+		presence: present, uid: m.UID, revision: m.Revision(), fields: m.Fields(l),
+		terminating: m.DeletionTimestamp != "", released: m.Released(), log: m.Log(),
+	}
 }

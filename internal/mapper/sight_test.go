@@ -3,6 +3,7 @@ package mapper
 import (
 	"testing"
 
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 // was before it was made again: not what was known, and not what lists, watches and turns
 // show that were under way, before the new list or after it.
 func TestAnotherIdentity(t *testing.T) {
-	const former, now = identity("edge.11111111"), identity("edge.22222222")
+	const former, now = marks.Owner("edge.11111111"), marks.Owner("edge.22222222")
 	for _, late := range []bool{false, true} {
 		e := newEngine()
 		e.kindsChanged = func() {}

@@ -244,6 +244,6 @@ func (p *progress) fill(s *Status) {
 		s.Awaits = p.marker
 	}
 	if p.err != nil {
-		s.LastError = clip(p.err.Error())
+		s.LastError = wire.Brief(p.err.Error())
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -49,11 +50,11 @@ type meta struct {
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	// Seen is the newest place of a put since that mark, whose object may be applied.
-	Seen pair `json:"seen,omitzero"`
+	Seen marks.Pair `json:"seen,omitzero"`
 	// Accepted is the place in the log at which an operator accepted one last, and
 	// Epoch how often that has been.
-	Accepted pair `json:"accepted,omitzero"`
-	Epoch    int  `json:"epoch,omitempty"`
+	Accepted marks.Pair `json:"accepted,omitzero"`
+	Epoch    int        `json:"epoch,omitempty"`
 	// Root and Count describe the bucket of desired content, always.
 	Root  wire.Sum `json:"root"`
 	Count int      `json:"count"`

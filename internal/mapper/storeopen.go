@@ -161,7 +161,7 @@ func inspectValues(b *bolt.Tx) error {
 			return err
 		},
 		string(recordBucket): func(k, v []byte) error {
-			if _, err := key.ParsePath("-/" + string(k)); err != nil {
+			if _, err := key.ParseIdentity(string(k)); err != nil {
 				return err
 			}
 			return json.Unmarshal(v, &record{})

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/wire"
 )
 
 const (
@@ -70,9 +72,9 @@ func (s *survey) run(ctx context.Context) {
 			s.log.Warn("some of the target could not be searched: what is there of the location, and neither store nor hub know, stays", "resources", firstMissed(missed))
 			break
 		}
-		wait := backoff(round, surveyRetry, maxSurveyRetry)
+		wait := retry.Backoff(round, surveyRetry, maxSurveyRetry)
 		s.log.Info("some of the target cannot be searched now for what neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
-		pause(ctx, wait)
+		retry.Pause(ctx, wait)
 	}
 	s.conclude(ctx)
 }
@@ -90,7 +92,7 @@ func firstMissed(missed []string) string {
 // for long enough.
 func (s *survey) turn(ctx context.Context) {
 	var known time.Time
-	for ; ctx.Err() == nil; pause(ctx, surveyLook) {
+	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
 		if !s.state.known() || s.stopped() != "" {
 			continue
 		}
@@ -109,7 +111,7 @@ func (s *survey) turn(ctx context.Context) {
 func (s *survey) round(ctx context.Context) (missed []string) {
 	all, err := s.target.removable(ctx)
 	if err != nil {
-		missed = append(missed, clip(err.Error()))
+		missed = append(missed, wire.Brief(err.Error()))
 	}
 	slices.SortStableFunc(all, func(a, b served) int { return s.tried[a.Resource] - s.tried[b.Resource] })
 	silent := map[string]struct{}{}
@@ -122,7 +124,7 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 			missed = append(missed, of.String())
 			continue
 		}
-		if pause(ctx, surveyPause); ctx.Err() != nil {
+		if retry.Pause(ctx, surveyPause); ctx.Err() != nil {
 			return missed
 		}
 		err := s.one(ctx, of)
@@ -149,7 +151,7 @@ func isEvent(r key.Resource) bool {
 // conclude waits until all that was found is on record or gone, and takes note that
 // the target was searched. Before that a restart would forget what was found.
 func (s *survey) conclude(ctx context.Context) {
-	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, maxFailures) {
+	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
 		if err == nil && !open {
 			err = s.store.write(ctx, func(t *tx) error {
@@ -163,7 +165,7 @@ func (s *survey) conclude(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("that the target was searched cannot be taken note of", "error", err)
 		}
-		pause(ctx, backoff(failures, surveyLook, surveyPatience))
+		retry.Pause(ctx, retry.Backoff(failures, surveyLook, surveyPatience))
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 const (
@@ -170,22 +172,22 @@ func statusError(verb string, resp *http.Response) error {
 }
 
 // get reads the metadata of an object.
-func (t *target) get(ctx context.Context, p place, id key.Identity) (objectMeta, error) {
-	var o observation
+func (t *target) get(ctx context.Context, p place, id key.Identity) (marks.Meta, error) {
+	var o marks.Observation
 	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: smallAnswer}, &o)
 	return o.Metadata, err
 }
 
 // getAnswered reads all of an object.
-func (t *target) getAnswered(ctx context.Context, p place, id key.Identity) (*answered, error) {
-	o := &answered{}
+func (t *target) getAnswered(ctx context.Context, p place, id key.Identity) (*marks.Answer, error) {
+	o := &marks.Answer{}
 	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, o)
 	return o, err
 }
 
 // apply applies a body server-side and returns the object that results.
-func (t *target) apply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (*answered, error) {
-	o := &answered{}
+func (t *target) apply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (*marks.Answer, error) {
+	o := &marks.Answer{}
 	err := t.do(ctx, request{
 		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: fullAnswer, content: applyPatch, body: body,
 		// A field that the target does not know is refused, before anything is changed.
@@ -207,7 +209,7 @@ func (t *target) remove(
 	if err != nil {
 		return false, fmt.Errorf("encode delete options: %w", err)
 	}
-	var o observation
+	var o marks.Observation
 	if err := t.do(ctx, request{
 		verb: "delete", method: http.MethodDelete, path: p.object(id), accept: smallAnswer, content: fullAnswer, body: body,
 	}, &o); err != nil {
@@ -228,17 +230,17 @@ func (t *target) watch(ctx context.Context, p place, query url.Values, full bool
 }
 
 // createNamespace makes a namespace that is there for what is in it only.
-func (t *target) createNamespace(ctx context.Context, name string, l identity) error {
+func (t *target) createNamespace(ctx context.Context, name string, l marks.Owner) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"name": name, "annotations": map[string]string{impliedMark: string(l)}},
+		"metadata": map[string]any{"name": name, "annotations": map[string]string{v1alpha1.ImpliedAnnotation: string(l)}},
 	})
 	if err != nil {
 		return fmt.Errorf("encode namespace: %w", err)
 	}
-	var o observation
+	var o marks.Observation
 	return t.do(ctx, request{
 		verb: "create", method: http.MethodPost, path: namespacesPlace.collection(""), accept: smallAnswer, content: fullAnswer,
-		query: url.Values{"fieldManager": {l.manager()}}, body: body,
+		query: url.Values{"fieldManager": {l.Manager()}}, body: body,
 	}, &o)
 }

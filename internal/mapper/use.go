@@ -27,6 +27,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 const (
@@ -112,14 +113,13 @@ func (r *reconciler) kindsIn(ctx context.Context, id key.Identity) (kinds []serv
 // kindOf is the kind that a CustomResourceDefinition defines, in a version that shows
 // its objects. There is none if it never came into force: nor is there an object.
 func (r *reconciler) kindOf(ctx context.Context, id key.Identity) (kinds []served, by string, err error) {
-	crd, err := r.target.getAll(ctx, crdPlace, id)
+	d, err := r.target.definition(ctx, id)
 	if missingObject(err, id) {
 		return nil, "", nil
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	d := definitionOf(crd)
 	switch {
 	case !d.established:
 		return nil, "", nil
@@ -130,38 +130,10 @@ func (r *reconciler) kindOf(ctx context.Context, id key.Identity) (kinds []serve
 	return []served{{place: place{Resource: key.NewResource(group, resource), version: d.served[0]}, kind: d.kind}}, "", nil
 }
 
-// definition is what the agent looks at of a CustomResourceDefinition.
-type definition struct {
-	kind        string
-	served      []string // versions
-	established bool
-}
-
-func definitionOf(crd map[string]any) (d definition) {
-	spec, status := fieldOf(crd, "spec"), fieldOf(crd, "status")
-	d.kind, _ = fieldOf(fieldOf(spec, "names"), "kind").(string)
-	for _, v := range elementsOf(fieldOf(spec, "versions")) {
-		if name, ok := fieldOf(v, "name").(string); ok && fieldOf(v, "served") == true {
-			d.served = append(d.served, name)
-		}
-	}
-	for _, c := range elementsOf(fieldOf(status, "conditions")) {
-		if fieldOf(c, "type") == "Established" && fieldOf(c, "status") == "True" {
-			d.established = true
-		}
-	}
-	return d
-}
-
-func elementsOf(v any) []any {
-	all, _ := v.([]any)
-	return all
-}
-
 // search looks for what is in a container and not ours.
 type search struct {
 	*reconciler
-	as        identity
+	as        marks.Owner
 	namespace string // empty: all
 	ours      bool   // something is, and was not known
 	// inside are the UIDs of what was found, and owned what of it has a controller.
@@ -175,7 +147,7 @@ type search struct {
 type dependent struct {
 	name      string
 	namespace string
-	owner     ownerReference
+	owner     marks.OwnerReference
 }
 
 // kind looks at all objects of a kind. It returns what is foreign.
@@ -188,21 +160,21 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 		for i := range p.Items {
 			m := &p.Items[i].Metadata
 			o := key.Object{Identity: key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}}
-			switch c := m.controller(); {
+			switch c := m.Controller(); {
 			case c != nil:
 				s.inside[m.UID] = true
 				s.owned = append(s.owned, dependent{o.Identity.String(), m.Namespace, *c})
 			case inEveryNamespace(k.Resource, m):
 			default:
 				var proven bool
-				if o.Space, proven = m.provesOurs(s.as, k.kind); !proven || !m.written(s.as) {
+				if o.Space, proven = m.ProvesOurs(s.as, k.kind); !proven || !m.Written(s.as) {
 					by = "there is " + o.Identity.String()
 					return false, nil
 				}
 				s.inside[m.UID] = true
-				if m.writtenAs(s.as, k.Resource) { // or else it is one of another group
+				if m.WrittenAs(s.as, k.Resource) { // or else it is one of another group
 					ours = append(ours, o)
-					seen = append(seen, sighting{object: o, ours: true, seen: *m.observed(s.as)})
+					seen = append(seen, sighting{object: o, ours: true, seen: *observedOf(m, s.as)})
 				}
 			}
 		}
@@ -306,17 +278,6 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	return false, nil
 }
 
-// written says that the location's manager has written the object, as one of
-// whichever group.
-func (m *objectMeta) written(l identity) bool {
-	for i := range m.ManagedFields {
-		if m.ManagedFields[i].Manager == l.manager() && m.ManagedFields[i].Subresource == "" {
-			return true
-		}
-	}
-	return false
-}
-
 // notices are resources whose objects are about others, and nobody's content.
 var notices = map[key.Resource]bool{
 	key.NewResource("", "events"):              true,
@@ -333,7 +294,7 @@ const (
 // inEveryNamespace says whether Kubernetes itself makes the object in every namespace,
 // or for another object, with which it goes. What a user makes of the same kind, or
 // for the same account, is none of these.
-func inEveryNamespace(r key.Resource, m *objectMeta) bool {
+func inEveryNamespace(r key.Resource, m *marks.Meta) bool {
 	switch r {
 	case key.NewResource("", "serviceaccounts"):
 		return m.Name == defaultAccount
@@ -356,5 +317,5 @@ func inEveryNamespace(r key.Resource, m *objectMeta) bool {
 	}
 }
 
-// cascades says whether the object may be deleted with what others have in it.
-func (m *objectMeta) cascades() bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
+// cascades says whether an object may be deleted with what others have in it.
+func cascades(m *marks.Meta) bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }

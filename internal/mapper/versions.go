@@ -1,18 +1,20 @@
 package mapper
 
-// A version of a resource may end at a target while objects of it are desired that way.
-// An object is the same in every version, so it is observed, found and removed through
-// one that is served (observer.elsewhere). Only an apply needs the version in which the
-// object is written: until that is served, or the object in the space is written in
-// another one, what is at the target stays as it is, and the report says why.
-
 import (
 	"fmt"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/wire"
 )
+
+// A version of a resource may end at a target while objects of it are desired that way.
+// An object is the same in every version, so it is observed, found and removed through
+// one that is served (observer.elsewhere). Only an apply needs the version in which the
+// object is written: until that is served, or the object in the space is written in
+// another one, what is at the target stays as it is, and the report says why.
 
 // endedVersion says that the target refused a version, and shows objects of the kind in
 // another one.
@@ -25,7 +27,7 @@ func (t *turn) endedVersion(err error) bool {
 // may prove it to be ours, since an API server drops managed fields of such a version.
 func (t *turn) withoutVersion() outcome {
 	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchVersion, retry: backoff(t.view.failures, refusedRetry, maxRetry),
+		state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchVersion, retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
 		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.version),
 	}}
 	seen, s := t.view.seen, t.want().object()
@@ -45,7 +47,7 @@ func (t *turn) withoutVersion() outcome {
 
 // remembers says that the last report is of the object that has the marks: it was applied
 // then, whatever managed fields say now.
-func (t *turn) remembers(space key.Space, m *objectMeta) bool {
+func (t *turn) remembers(space key.Space, m *marks.Meta) bool {
 	said := t.before[space]
 	return said != nil && !said.Digest.IsZero() && said.Reason != reasonLetGo && said.UID == m.Annotations[v1alpha1.SourceUIDAnnotation]
 }

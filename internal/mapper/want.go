@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -30,8 +31,8 @@ type source struct {
 	Policy     wire.Policy `json:"policy,omitzero"`
 	// Log is the place in the log at which it was delivered and, in a record, that
 	// which stands at the target. Epoch counts the logs accepted before.
-	Log   pair `json:"log,omitzero"`
-	Epoch int  `json:"epoch,omitempty"`
+	Log   marks.Pair `json:"log,omitzero"`
+	Epoch int        `json:"epoch,omitempty"`
 }
 
 // want is one entry of the desired content: what the hub says of one key.
@@ -93,20 +94,11 @@ func decodeWant(b []byte) (want, []byte, error) {
 // typeOf reads version and kind of an object.
 func typeOf(object []byte) (version, kind string, err error) {
 	t := gjson.GetManyBytes(object, "apiVersion", "kind")
-	_, version = splitVersion(t[0].String())
+	_, version = key.SplitVersion(t[0].String())
 	if version == "" || t[1].String() == "" {
 		return "", "", errors.New("decode object: apiVersion or kind is missing")
 	}
 	return strings.Clone(version), strings.Clone(t[1].String()), nil
-}
-
-// splitVersion takes apart GROUP/VERSION, or VERSION in the core group.
-func splitVersion(groupVersion string) (group, version string) {
-	group, version, ok := strings.Cut(groupVersion, "/")
-	if !ok {
-		return "", groupVersion
-	}
-	return group, version
 }
 
 // record is what the agent knows of an object that it applied at the target.
@@ -118,13 +110,13 @@ type record struct {
 	UID string `json:"uid"`
 	// As is who the location was to the target when it wrote the object's marks; empty:
 	// an older agent did.
-	As identity `json:"as,omitempty"`
+	As marks.Owner `json:"as,omitempty"`
 	// Generation is that of the object at the target after the last apply.
 	Generation int64 `json:"generation,omitempty"`
 	// Fields is the hash of our managed fields after the last apply.
-	Fields  fieldsHash `json:"fields"`
-	Version string     `json:"version"`
-	Kind    string     `json:"kind"`
+	Fields  marks.FieldsHash `json:"fields"`
+	Version string           `json:"version"`
+	Kind    string           `json:"kind"`
 	// Mutated is what admission at the target made of the last apply; nil: nothing.
 	Mutated *mutation `json:"mutated,omitempty"`
 }

@@ -11,6 +11,8 @@ const (
 	MaxReport = 512 << 10
 	// maxReportText is what each of a report's texts may take.
 	maxReportText = 4 << 10
+	// maxBrief is what a report says of an error, in bytes.
+	maxBrief = 1024
 	// escaped is how many times as long a byte can get in JSON.
 	escaped = 6
 )
@@ -38,6 +40,9 @@ func (r Report) Fit() Report {
 }
 
 func clip(s string) string { return Clip(s, maxReportText) }
+
+// Brief is what a report says of an error, shortened if it is long.
+func Brief(s string) string { return Clip(s, maxBrief) }
 
 // Clip shortens a text to so many bytes.
 func Clip(s string, limit int) string {

@@ -1,4 +1,4 @@
-package mapper
+package fields
 
 import (
 	"encoding/base64"
@@ -15,23 +15,6 @@ import (
 // maxDepth is how deep values are compared: deeper than schemas go, and so that
 // what comparing costs is bounded, whatever objects are like.
 const maxDepth = 100
-
-// answered is an object at the target as a request was answered with it.
-type answered struct {
-	observation
-	object string // its JSON; belongs to the request
-}
-
-// UnmarshalJSON takes the object as it is, and of it what the agent looks at.
-func (a *answered) UnmarshalJSON(b []byte) error {
-	root, err := parsed(b)
-	if err != nil {
-		return err
-	}
-	a.object = root.Raw
-	a.read(root)
-	return nil
-}
 
 // eachCompared calls fn for each part of an object that an apply is compared by, as it
 // was sent and as it is in the answer, until that returns false. exact says that

@@ -1,4 +1,4 @@
-package mapper
+package marks
 
 import (
 	"crypto/sha256"
@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// locationLabel finds what the agent has made; the other marks prove it.
-	locationLabel  = v1alpha1.LocationLabel
-	impliedMark    = v1alpha1.ImpliedAnnotation
 	managerPrefix  = "orrery/"
 	onRemoveOrphan = "Orphan"
 	applyOperation = "Apply"
@@ -28,18 +25,19 @@ const (
 	neverAVersion = "1"
 )
 
-// identity is the location as the target sees it: NAME.UID8.
-type identity string
+// Owner is the location as the target sees it: NAME.UID8.
+type Owner string
 
-func newIdentity(location, uid string) identity {
-	return identity(key.Mark(key.Location(location), uid))
+// NewOwner is the location that has a name and a UID at the hub.
+func NewOwner(location, uid string) Owner {
+	return Owner(key.Mark(key.Location(location), uid))
 }
 
-// manager is the field manager of everything the agent applies.
-func (l identity) manager() string { return managerPrefix + string(l) }
+// Manager is the field manager of everything the agent applies.
+func (l Owner) Manager() string { return managerPrefix + string(l) }
 
-// objectMeta is what the agent looks at of an object at the target.
-type objectMeta struct {
+// Meta is what the agent looks at of an object at the target.
+type Meta struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`
 	UID               string            `json:"uid"`
@@ -49,11 +47,12 @@ type objectMeta struct {
 	Finalizers        []string          `json:"finalizers"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
-	OwnerReferences   []ownerReference  `json:"ownerReferences"`
-	ManagedFields     []managedFields   `json:"managedFields"`
+	OwnerReferences   []OwnerReference  `json:"ownerReferences"`
+	ManagedFields     []ManagedFields   `json:"managedFields"`
 }
 
-type ownerReference struct {
+// OwnerReference is an owner of an object at the target.
+type OwnerReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name"`
@@ -61,7 +60,8 @@ type ownerReference struct {
 	Controller bool   `json:"controller"`
 }
 
-type managedFields struct {
+// ManagedFields are the fields of an object that one manager owns, in one way.
+type ManagedFields struct {
 	Manager     string          `json:"manager,omitempty"`
 	Operation   string          `json:"operation,omitempty"`
 	APIVersion  string          `json:"apiVersion,omitempty"`
@@ -71,11 +71,11 @@ type managedFields struct {
 	FieldsV1    json.RawMessage `json:"fieldsV1,omitempty"`
 }
 
-// controlled says whether a controller at the target owns the object.
-func (m *objectMeta) controlled() bool { return m.controller() != nil }
+// Controlled says whether a controller at the target owns the object.
+func (m *Meta) Controlled() bool { return m.Controller() != nil }
 
-// controller is the object that a controller has made this one for; nil: there is none.
-func (m *objectMeta) controller() *ownerReference {
+// Controller is the object that a controller has made this one for; nil: there is none.
+func (m *Meta) Controller() *OwnerReference {
 	for i := range m.OwnerReferences {
 		if m.OwnerReferences[i].Controller {
 			return &m.OwnerReferences[i]
@@ -84,74 +84,66 @@ func (m *objectMeta) controller() *ownerReference {
 	return nil
 }
 
-// provesOurs says whether the object's marks are those the agent gives to an
+// ProvesOurs says whether the object's marks are those the agent gives to an
 // object of this kind and identity, and names its space. Controllers copy
 // labels, and backups copy everything but the place.
-func (m *objectMeta) provesOurs(l identity, kind string) (key.Space, bool) {
+func (m *Meta) ProvesOurs(l Owner, kind string) (key.Space, bool) {
 	space := key.Space(m.Labels[v1alpha1.SpaceLabel])
-	ours := m.Labels[locationLabel] == string(l) &&
+	ours := m.Labels[v1alpha1.LocationLabel] == string(l) &&
 		key.ValidateName(string(space)) == nil &&
 		m.Annotations[v1alpha1.SourceKindAnnotation] == kind &&
 		m.Annotations[v1alpha1.SourceNamespaceAnnotation] == m.Namespace &&
 		m.Annotations[v1alpha1.SourceNameAnnotation] == m.Name &&
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
-		!m.controlled()
+		!m.Controlled()
 	return space, ours
 }
 
-// writtenAs says that the location wrote the object as one of the resource's group.
+// WrittenAs says that the location wrote the object as one of the resource's group.
 // An API server may serve the same object in two groups.
-func (m *objectMeta) writtenAs(l identity, r key.Resource) bool {
-	return slices.ContainsFunc(m.ManagedFields, func(f managedFields) bool {
+func (m *Meta) WrittenAs(l Owner, r key.Resource) bool {
+	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
 		group, _, found := strings.Cut(f.APIVersion, "/")
 		if !found {
 			group = ""
 		}
-		return f.Manager == l.manager() && f.Subresource == "" && group == r.APIGroup()
+		return f.Manager == l.Manager() && f.Subresource == "" && group == r.APIGroup()
 	})
 }
 
-// fieldsHash is a hash of the fields that the agent's manager owns in an
+// FieldsHash is a hash of the fields that the agent's manager owns in an
 // object; zero: none. It changes when another takes a field or its value away.
-type fieldsHash uint64
+type FieldsHash uint64
 
 // MarshalText encodes in hexadecimal: JSON numbers do not hold 64 bits.
-func (h fieldsHash) MarshalText() ([]byte, error) {
+func (h FieldsHash) MarshalText() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(h), 16), nil
 }
 
 // UnmarshalText decodes what MarshalText encodes.
-func (h *fieldsHash) UnmarshalText(b []byte) error {
+func (h *FieldsHash) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseUint(string(b), 16, 64)
-	*h = fieldsHash(n)
+	*h = FieldsHash(n)
 	return err
 }
 
-// fields hashes what the location's manager owns in the object.
-func (m *objectMeta) fields(l identity) fieldsHash {
+// Fields hashes what the location's manager owns in the object.
+func (m *Meta) Fields(l Owner) FieldsHash {
 	for i := range m.ManagedFields {
 		f := &m.ManagedFields[i]
-		if !f.appliedBy(l.manager()) {
+		if !f.AppliedBy(l.Manager()) {
 			continue
 		}
 		h := sha256.New()
 		h.Write([]byte(f.APIVersion)) // a hash takes every write
 		h.Write(f.FieldsV1)
-		return fieldsHash(binary.BigEndian.Uint64(h.Sum(nil)))
+		return FieldsHash(binary.BigEndian.Uint64(h.Sum(nil)))
 	}
 	return 0
 }
 
-// observed is what the object is, if it is the agent's.
-func (m *objectMeta) observed(l identity) *observed {
-	return &observed{
-		presence: present, uid: m.UID, revision: m.revision(), fields: m.fields(l),
-		terminating: m.DeletionTimestamp != "", released: m.released(), log: m.log(),
-	}
-}
-
-// revision is the object's resourceVersion; zero if it is not a number.
-func (m *objectMeta) revision() uint64 {
+// Revision is the object's resourceVersion; zero if it is not a number.
+func (m *Meta) Revision() uint64 {
 	n, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 	if err != nil {
 		return 0
@@ -159,10 +151,18 @@ func (m *objectMeta) revision() uint64 {
 	return n
 }
 
-// dress makes the body of an apply: the rendering with the marks, and with what
+// Origin is the source of an object, as marks name it: the UID that it has in its space,
+// the place in the log, and whether it is to stay at the target when it leaves it.
+type Origin struct {
+	Uid    string
+	Log    Pair
+	Orphan bool
+}
+
+// Dress makes the body of an apply: the rendering with the marks, and with what
 // must hold of the object at the target. uid is the UID it must have; empty: it
 // must not exist. The rest of the object stays as it was written, unread.
-func dress(object []byte, l identity, o key.Object, of *source, uid string) ([]byte, error) {
+func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte, error) {
 	old := gjson.GetBytes(object, "metadata")
 	if !old.IsObject() {
 		return nil, errors.New("object: there is no metadata")
@@ -184,10 +184,10 @@ func dress(object []byte, l identity, o key.Object, of *source, uid string) ([]b
 	if err != nil {
 		return nil, err
 	}
-	labels[locationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
-	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.UID
+	labels[v1alpha1.LocationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.Uid
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
-	if of.Policy.Orphan {
+	if of.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
 	}
 	if !of.Log.IsZero() {
@@ -220,4 +220,56 @@ func child(m map[string]any, name string) (map[string]any, error) {
 	default:
 		return nil, fmt.Errorf("object: %s is not a map", name)
 	}
+}
+
+// Former says whether a field manager is that of a location that had this
+// one's name before it.
+func (l Owner) Former(manager string) bool {
+	name, _, _ := strings.Cut(string(l), ".")
+	return manager != l.Manager() && strings.HasPrefix(manager, managerPrefix+name+".")
+}
+
+// AppliedBy says whether the entry is the one by which a manager applies.
+func (f *ManagedFields) AppliedBy(manager string) bool {
+	return f.Manager == manager && f.Operation == applyOperation && f.Subresource == ""
+}
+
+// AnotherLocation says whether a label is that of a location of another name: one
+// of the same name and another UID is what this location was before.
+func AnotherLocation(label string, l Owner) bool {
+	name, _, _ := strings.Cut(string(l), ".")
+	was, _, _ := strings.Cut(label, ".")
+	return label != "" && was != name
+}
+
+// Log is the pair that stands at an object.
+func (m *Meta) Log() Pair { return ParsePair(m.Annotations[v1alpha1.LogAnnotation]) }
+
+// ReleasedManager is the field manager of released values that nobody has changed.
+const ReleasedManager = "orrery-released"
+
+// Released says whether the object has fields of ReleasedManager.
+func (m *Meta) Released() bool {
+	for i := range m.ManagedFields {
+		if m.ManagedFields[i].AppliedBy(ReleasedManager) {
+			return true
+		}
+	}
+	return false
+}
+
+// Written says that the location's manager has written the object, as one of
+// whichever group.
+func (m *Meta) Written(l Owner) bool {
+	for i := range m.ManagedFields {
+		if m.ManagedFields[i].Manager == l.Manager() && m.ManagedFields[i].Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Orphan says that the object is to stay at the target when it leaves its location.
+func (m *Meta) Orphan() bool {
+	return m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
 }

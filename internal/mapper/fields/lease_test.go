@@ -1,4 +1,4 @@
-package mapper
+package fields
 
 import (
 	"encoding/json"
@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 const (
-	leased  = identity("edge.0a1b2c3d")
+	leased  = marks.Owner("edge.0a1b2c3d")
 	podHead = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3,"template":{"spec":`
 	podTail = `}}}`
 	// podFields is how an API server keeps what podSpec and replicas are.
@@ -26,8 +28,8 @@ const (
 		"f:nodeSelector":{},"f:tolerations":{}}}},"f:metadata":{"f:finalizers":{"v:\"f\"":{}},"f:labels":{"f:l":{}}}}`
 )
 
-func entryOf(manager, operation, fields string) managedFields {
-	return managedFields{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: json.RawMessage(fields)}
+func entryOf(manager, operation, fields string) marks.ManagedFields {
+	return marks.ManagedFields{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: json.RawMessage(fields)}
 }
 
 func setOf(t *testing.T, fields string) *fieldpath.Set {
@@ -40,9 +42,9 @@ func setOf(t *testing.T, fields string) *fieldpath.Set {
 }
 
 // checkOwners compares the entries of the two managers with what they are to own.
-func checkOwners(t *testing.T, all []managedFields, mine, lent string) {
+func checkOwners(t *testing.T, all []marks.ManagedFields, mine, lent string) {
 	t.Helper()
-	x := &lease{manager: leased.manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet()}
+	x := &Lease{manager: leased.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet()}
 	if err := x.read(all); err != nil {
 		t.Fatal(err)
 	}
@@ -74,17 +76,17 @@ func TestLeaseMoves(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			other := entryOf("kubectl", "Update", `{"f:data":{"f:c":{}}}`)
-			all := []managedFields{other}
-			for manager, fields := range map[string]string{leased.manager(): c.mine, releasedManager: c.lent} {
+			all := []marks.ManagedFields{other}
+			for manager, fields := range map[string]string{leased.Manager(): c.mine, marks.ReleasedManager: c.lent} {
 				if fields != "" {
-					all = append(all, entryOf(manager, applyOperation, fields))
+					all = append(all, entryOf(manager, "Apply", fields))
 				}
 			}
-			x, err := newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: all}, leased, answers{})
+			x, err := leaseWith(c.release, []byte(c.object), &marks.Meta{ManagedFields: all}, leased, answers{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			entries, _, err := x.entries(all)
+			entries, _, err := x.Entries(all)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,27 +94,27 @@ func TestLeaseMoves(t *testing.T) {
 			if string(entries[0].FieldsV1) != string(other.FieldsV1) {
 				t.Errorf("another's entry is %s", entries[0].FieldsV1)
 			}
-			if x, err = newLease(c.release, []byte(c.object), &objectMeta{ManagedFields: entries}, leased, answers{}); err != nil {
+			if x, err = leaseWith(c.release, []byte(c.object), &marks.Meta{ManagedFields: entries}, leased, answers{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, changed, err := x.entries(entries); changed || err != nil {
+			if _, changed, err := x.Entries(entries); changed || err != nil {
 				t.Errorf("it changes again: %v", err)
 			}
-			if rest, err := x.rest([]byte(c.object)); err != nil || string(rest) != c.rest {
+			if rest, err := x.Rest([]byte(c.object)); err != nil || string(rest) != c.rest {
 				t.Errorf("to apply is %s, want %s: %v", rest, c.rest, err)
 			}
 		})
 	}
 }
 
-func podLease(t *testing.T, release, spec string, told answers, entries ...managedFields) (*lease, string, error) {
+func podLease(t *testing.T, release, spec string, told answers, entries ...marks.ManagedFields) (*Lease, string, error) {
 	t.Helper()
 	object := []byte(podHead + spec + podTail)
-	x, err := newLease(release, object, &objectMeta{ManagedFields: entries}, leased, told)
+	x, err := leaseWith(release, object, &marks.Meta{ManagedFields: entries}, leased, told)
 	if err != nil {
 		return nil, "", err
 	}
-	rest, err := x.rest(object)
+	rest, err := x.Rest(object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,7 @@ func podLease(t *testing.T, release, spec string, told answers, entries ...manag
 
 // Elements of a list are those that their keys name, with defaults.
 func TestLeaseElements(t *testing.T) {
-	entry := entryOf(leased.manager(), applyOperation, podFields)
+	entry := entryOf(leased.Manager(), "Apply", podFields)
 	const containers = "$.spec.template.spec.containers"
 	for release, want := range map[string]string{
 		containers + "[*].resources":                 `{"k:{\"name\":\"a\"}":{"f:resources":{"f:limits":{"f:cpu":{}}}},"k:{\"name\":\"b\"}":{"f:resources":{"f:limits":{"f:cpu":{}}}}}`,
@@ -143,7 +145,7 @@ func TestLeaseElements(t *testing.T) {
 			t.Errorf("%s: %v", release, err)
 			continue
 		}
-		_, _, err = x.entries([]managedFields{entry})
+		_, _, err = x.Entries([]marks.ManagedFields{entry})
 		lent := setOf(t, podFields)
 		lent = lent.Difference(lent.RecursiveDifference(x.released))
 		if want := setOf(t, `{"f:spec":{"f:template":{"f:spec":{"f:containers":`+want+`}}}}`); err != nil || !lent.Equals(want) {
@@ -156,8 +158,8 @@ func TestLeaseElements(t *testing.T) {
 // that is gone goes what is released in it.
 func TestLeaseElementsComeAndGo(t *testing.T) {
 	const release = "$.spec.template.spec.containers[*].resources"
-	mine := entryOf(leased.manager(), applyOperation, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}}}`)
-	lent := entryOf(releasedManager, applyOperation, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{}}}}}}}`)
+	mine := entryOf(leased.Manager(), "Apply", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}}}`)
+	lent := entryOf(marks.ReleasedManager, "Apply", `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{}}}}}}}`)
 	const added, replaced = `{"containers":[{"name":"b","resources":1},{"name":"a","resources":2}]}`, `{"containers":[{"name":"b","resources":1}]}`
 	if _, _, err := podLease(t, release, added, answers{}, mine, lent); !errors.Is(err, errUnowned) {
 		t.Errorf("it is not asked for a new element: %v", err)
@@ -169,18 +171,18 @@ func TestLeaseElementsComeAndGo(t *testing.T) {
 	both := live(a, b)
 	both.whole = setOf(t, podFields)
 	x, rest, err := podLease(t, release, added, both, mine, lent)
-	if err != nil || x.fresh || rest != `{"containers":[{"name":"b"},{"name":"a"}]}` {
+	if err != nil || x.Fresh || rest != `{"containers":[{"name":"b"},{"name":"a"}]}` {
 		t.Errorf("an element that nobody owns: %s: %v", rest, err)
 	}
 	x, rest, err = podLease(t, release, added, live(a), mine, lent)
-	if err != nil || !x.fresh || rest != `{"containers":[{"name":"b","resources":1},{"name":"a"}]}` {
+	if err != nil || !x.Fresh || rest != `{"containers":[{"name":"b","resources":1},{"name":"a"}]}` {
 		t.Errorf("a new element: %s: %v", rest, err)
 	}
 	x, rest, err = podLease(t, release, replaced, live(a), mine, lent)
-	if err != nil || !x.fresh || rest != replaced {
+	if err != nil || !x.Fresh || rest != replaced {
 		t.Errorf("a replaced element: %s: %v", rest, err)
 	}
-	entries, changed, err := x.entries([]managedFields{mine, lent})
+	entries, changed, err := x.Entries([]marks.ManagedFields{mine, lent})
 	if err != nil || !changed {
 		t.Fatalf("an element that is gone is still released: %v", err)
 	}
@@ -188,7 +190,7 @@ func TestLeaseElementsComeAndGo(t *testing.T) {
 }
 
 func TestCannotRelease(t *testing.T) {
-	entry := entryOf(leased.manager(), applyOperation, podFields)
+	entry := entryOf(leased.Manager(), "Apply", podFields)
 	for release, want := range map[string]error{
 		"$.spec.template.spec.nodeSelector.zone":                   errWhole,
 		"$.spec.template.spec.tolerations[0]":                      errWhole,
@@ -201,7 +203,7 @@ func TestCannotRelease(t *testing.T) {
 		"$.spec.template.spec.containers[?@.name=='missing'].name": nil,
 	} {
 		_, _, err := podLease(t, release, podSpec, answers{whole: fieldpath.NewSet()}, entry)
-		if !errors.Is(err, want) || want != nil && !errors.Is(err, errCannotRelease) {
+		if !errors.Is(err, want) || want != nil && !errors.Is(err, ErrCannotRelease) {
 			t.Errorf("%s: %v, want %v", release, err, want)
 		}
 	}
@@ -209,7 +211,7 @@ func TestCannotRelease(t *testing.T) {
 	if want := "cannot release $.spec.template.spec.nodeSelector.zone: the location keeps what it is in as one value"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, _, err := podLease(t, "$.spec[", podSpec, answers{}, entry); !errors.Is(err, errCannotRelease) {
+	if _, _, err := podLease(t, "$.spec[", podSpec, answers{}, entry); !errors.Is(err, ErrCannotRelease) {
 		t.Errorf("a bad path: %v", err)
 	}
 	// A set, and an element that two keys may name.
@@ -219,7 +221,7 @@ func TestCannotRelease(t *testing.T) {
 	} {
 		fields := entryOf("kubectl", "Update", `{"f:spec":{"f:set":{"v:\"a\"":{},"v:\"b\"":{}},"f:ports":{
 			"k:{\"port\":53,\"protocol\":\"TCP\"}":{".":{}},"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{}}}}}`)
-		if _, err := newLease("$.spec.*[0]", []byte(object), &objectMeta{ManagedFields: []managedFields{fields}}, leased, answers{}); !errors.Is(err, want) {
+		if _, err := leaseWith("$.spec.*[0]", []byte(object), &marks.Meta{ManagedFields: []marks.ManagedFields{fields}}, leased, answers{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", object, err, want)
 		}
 	}
@@ -227,25 +229,12 @@ func TestCannotRelease(t *testing.T) {
 
 // What nobody owns anything of may be a whole: only the target knows.
 func TestLeaseAsks(t *testing.T) {
-	mine := entryOf(leased.manager(), applyOperation, `{"f:metadata":{"f:labels":{"f:l":{}}}}`)
+	mine := entryOf(leased.Manager(), "Apply", `{"f:metadata":{"f:labels":{"f:l":{}}}}`)
 	const release = "$.spec.replicas"
 	if _, _, err := podLease(t, release, podSpec, answers{}, mine); !errors.Is(err, errWhole) {
 		t.Errorf("it is not asked for: %v", err)
 	}
 	if _, _, err := podLease(t, release, podSpec, answers{whole: setOf(t, podFields)}, mine); err != nil {
 		t.Errorf("the answer: %v", err)
-	}
-}
-
-func TestReleasedIsSeen(t *testing.T) {
-	m := objectMeta{ManagedFields: []managedFields{entryOf(releasedManager, "Update", `{}`), {Manager: releasedManager, Operation: applyOperation, Subresource: "scale"}}}
-	if m.released() {
-		t.Error("other entries of that name count")
-	}
-	if m.ManagedFields = append(m.ManagedFields, entryOf(releasedManager, applyOperation, `{}`)); !m.observed(leased).released {
-		t.Error("its entry does not count")
-	}
-	if left := othersFields(m.ManagedFields, leased); len(left) != 2 {
-		t.Errorf("an object that is let go keeps %+v", left)
 	}
 }

@@ -1,4 +1,4 @@
-package mapper
+package fields
 
 import (
 	"encoding/json"
@@ -7,21 +7,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // answerWith is an answer to an apply: an object, of which the location's manager
 // owns fields.
-func answerWith(t *testing.T, object, owned string) *answered {
+func answerWith(t *testing.T, object, owned string) *marks.Answer {
 	t.Helper()
-	var a answered
+	var a marks.Answer
 	if err := a.UnmarshalJSON([]byte(object)); err != nil {
 		t.Fatal(err)
 	}
-	a.Metadata.ManagedFields = []managedFields{{Manager: testIdentity.manager(), Operation: applyOperation, FieldsV1: json.RawMessage(owned)}}
+	a.Metadata.ManagedFields = []marks.ManagedFields{{Manager: testIdentity.Manager(), Operation: "Apply", FieldsV1: json.RawMessage(owned)}}
 	return &a
 }
 
-const testIdentity = identity("edge.0a1b2c3d")
+const testIdentity = marks.Owner("edge.0a1b2c3d")
 
 // ownedContainers is what one owns who has applied two containers, each with a port.
 const ownedContainers = `{"f:spec":{"f:containers":{` +
@@ -97,7 +99,7 @@ func TestDifferences(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := answerWith(t, c.answer, c.owned).differences(c.sent, testIdentity)
+			got, err := Mutated(answerWith(t, c.answer, c.owned), c.sent, testIdentity)
 			if err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("differences are %q, %v; want %q", got, err, c.want)
 			}
@@ -127,40 +129,10 @@ func TestComparingIsBounded(t *testing.T) {
 		{"depth", `{"spec":` + deep + `1` + up + `}`, `{"spec":` + deep + `2` + up + `}`, `{"f:spec":{}}`, 0},
 	} {
 		start := time.Now()
-		got, err := answerWith(t, c.answer, c.owned).differences(c.sent, testIdentity)
+		got, err := Mutated(answerWith(t, c.answer, c.owned), c.sent, testIdentity)
 		if took := time.Since(start); err != nil || len(got) != c.want || took > 5*time.Second {
 			t.Errorf("%s: %d differences, %v, after %s", c.name, len(got), err, took)
 		}
-	}
-}
-
-func TestInsistence(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	i := insistence{first: 10 * time.Second, started: at}
-	var m *mutation
-	for n, seconds := range []int{10, 20, 40, 80, 160, 320, 600, 600, 600} {
-		most := time.Duration(seconds) * time.Second
-		m = i.after(m, ".spec.replicas", at)
-		if wait := i.wait(m, "x", at); int(m.Tries) != n || wait > most || wait < most*3/4-time.Millisecond {
-			t.Errorf("after %d tries it waits for %s, want %s", m.Tries, wait, most)
-		}
-	}
-	if wait := i.wait(m, "x", m.Due); wait != 0 {
-		t.Errorf("when it is due it waits for %s", wait)
-	}
-	if wait := i.wait(m, "x", at.Add(-24*time.Hour)); wait != 0 {
-		t.Errorf("with a clock set back it waits for %s", wait)
-	}
-	// What came due while no agent ran does not come all at once.
-	later := insistence{first: i.first, started: at.Add(time.Hour)}
-	soon := 0
-	for n := range 1000 {
-		if later.wait(m, fmt.Sprint(n), later.started) < time.Minute {
-			soon++
-		}
-	}
-	if soon < 50 || soon > 200 {
-		t.Errorf("%d of 1000 come in the first of ten minutes", soon)
 	}
 }
 
@@ -172,5 +144,19 @@ func BenchmarkAgrees(b *testing.B) {
 		if !agrees(sent, answer) {
 			b.Fatal("they differ")
 		}
+	}
+}
+
+func TestLostFields(t *testing.T) {
+	meta := func(fields string) *marks.Meta {
+		return &marks.Meta{ManagedFields: []marks.ManagedFields{{Manager: "orrery/edge.0a1b2c3d", Operation: "Apply", FieldsV1: json.RawMessage(fields)}}}
+	}
+	then := meta(`{"f:data":{"f:a":{},"f:b":{}},"f:metadata":{"f:labels":{"f:x":{}}}}`)
+	got, err := Lost(then, meta(`{"f:data":{"f:b":{}}}`), "edge.0a1b2c3d")
+	if err != nil || !slices.Equal(got, []string{".data.a", ".metadata.labels.x"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err = Lost(then, then, "edge.0a1b2c3d"); err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package mapper
+package marks
 
 import (
 	"encoding/json"
@@ -13,13 +13,13 @@ func TestObservationIsDecoded(t *testing.T) {
 "labels":{"a.b/c":"d","\u0065":""},"annotations":null,"ownerReferences":[{"kind":"X","controller":true},{"kind":"Y"}],
 "managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"t","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{}}},"subresource":"status"},{}]},
 "status":{"replicas":1,"x":[1,2]}}`
-	var got observation
+	var got Observation
 	if err := json.Unmarshal([]byte(answer), &got); err != nil {
 		t.Fatal(err)
 	}
 	type plain struct {
 		Kind     string          `json:"kind"`
-		Metadata objectMeta      `json:"metadata"`
+		Metadata Meta            `json:"metadata"`
 		Status   json.RawMessage `json:"status"`
 	}
 	var want plain
@@ -30,12 +30,12 @@ func TestObservationIsDecoded(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	for _, bad := range []string{``, `{`, `{"kind":}`} {
-		if err := new(observation).UnmarshalJSON([]byte(bad)); err == nil {
+		if err := new(Observation).UnmarshalJSON([]byte(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
 	}
 	for _, other := range []string{`null`, `[]`, `"x"`, `{"metadata":null}`, `{"metadata":{"labels":[1],"managedFields":{}}}`} {
-		if err := new(observation).UnmarshalJSON([]byte(other)); err != nil {
+		if err := new(Observation).UnmarshalJSON([]byte(other)); err != nil {
 			t.Errorf("%q: %v", other, err)
 		}
 	}

@@ -1,7 +1,8 @@
-package mapper
+package fields
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"orrery.dev/orrery/internal/customize"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // Errors of a value that can't be released.
@@ -25,35 +27,65 @@ var (
 	errUnowned = errors.New("nobody owns the element of a list that it is in")
 )
 
-// answers are what the target was asked of an object besides its metadata.
+// Asker asks the target about an object, besides its metadata.
+type Asker interface {
+	// Whole is the object as an apply of all of it would leave it.
+	Whole(ctx context.Context) (*marks.Meta, error)
+	// Object is all of the object at the target.
+	Object(ctx context.Context) (map[string]any, error)
+}
+
+// answers are what the target was asked of an object.
 type answers struct {
 	// whole is what an apply of the whole object would own; object is that at the target.
 	whole  *fieldpath.Set
 	object map[string]any
 }
 
-// lease is what is released of one object: as it is written in its space, and as
+// Lease is what is released of one object: as it is written in its space, and as
 // it is at the target.
-type lease struct {
+type Lease struct {
 	manager string
-	// mine are the fields of the location's manager, lent those of releasedManager,
+	// mine are the fields of the location's manager, lent those of marks.ReleasedManager,
 	// live those of anybody. known is live, and what the target has told besides.
 	mine, lent, live, known *fieldpath.Set
 	answers
-	// released are the fields that releasedManager is to own of those two; out are
+	// released are the fields that marks.ReleasedManager is to own of those two; out are
 	// the values to leave out of an apply.
 	released *fieldpath.Set
 	out      []customize.Location
-	// fresh says that something is released in an element that is not at the target
+	// Fresh says that something is released in an element that is not at the target
 	// yet, so that it is not left out.
-	fresh bool
+	Fresh bool
 }
 
-// newLease finds what is released of an object as it was written, given what the
-// target has at m and what else it was asked for.
-func newLease(release string, object []byte, m *objectMeta, l identity, told answers) (*lease, error) {
-	x := &lease{
-		manager: l.manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
+// NewLease finds what is released of an object as it was written, given what the
+// target has at m, and asks it for as much as that takes: mostly nothing.
+func NewLease(ctx context.Context, release string, object []byte, m *marks.Meta, l marks.Owner, ask Asker) (*Lease, error) {
+	var told answers
+	for {
+		x, err := leaseWith(release, object, m, l, told)
+		switch {
+		case errors.Is(err, errWhole) && told.whole == nil:
+			var would *marks.Meta
+			if would, err = ask.Whole(ctx); err == nil {
+				told.whole, err = owned(would, l)
+			}
+		case errors.Is(err, errUnowned) && told.object == nil:
+			told.object, err = ask.Object(ctx)
+		default:
+			return x, err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// leaseWith is NewLease with what the target was asked for.
+func leaseWith(release string, object []byte, m *marks.Meta, l marks.Owner, told answers) (*Lease, error) {
+	x := &Lease{
+		manager: l.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
 		answers: told,
 	}
 	if err := x.read(m.ManagedFields); err != nil {
@@ -67,29 +99,29 @@ func newLease(release string, object []byte, m *objectMeta, l identity, told ans
 	}
 	paths, err := customize.ParsePaths(release)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
 	var written, whole map[string]any
 	if err := errors.Join(utiljson.Unmarshal(object, &written), utiljson.Unmarshal(object, &whole)); err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	// What was written once and is not any more is left alone like the rest.
 	grow(whole, x.mine.Union(x.lent))
 	inWritten, err := paths.Locate(written)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
 	inWhole, err := paths.Locate(whole)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCannotRelease, err)
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
 	for _, at := range slices.Concat(inWritten, inWhole) {
 		p, there, err := x.place(whole, at)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%w %s: %w", errCannotRelease, pathText(at), err)
+			return nil, fmt.Errorf("%w %s: %w", ErrCannotRelease, pathText(at), err)
 		case !there:
-			x.fresh = true
+			x.Fresh = true
 			continue
 		}
 		x.released.Insert(p)
@@ -106,12 +138,7 @@ func pathText(l customize.Location) string {
 	return "$" + p.String()
 }
 
-// appliedBy says whether the entry is the one by which a manager applies.
-func (f *managedFields) appliedBy(manager string) bool {
-	return f.Manager == manager && f.Operation == applyOperation && f.Subresource == ""
-}
-
-func (x *lease) read(all []managedFields) error {
+func (x *Lease) read(all []marks.ManagedFields) error {
 	for i := range all {
 		f, set := &all[i], fieldpath.NewSet()
 		if len(f.FieldsV1) == 0 {
@@ -122,34 +149,34 @@ func (x *lease) read(all []managedFields) error {
 		}
 		x.live = x.live.Union(set)
 		switch {
-		case f.appliedBy(x.manager):
+		case f.AppliedBy(x.manager):
 			x.mine = x.mine.Union(set)
-		case f.appliedBy(releasedManager):
+		case f.AppliedBy(marks.ReleasedManager):
 			x.lent = x.lent.Union(set)
 		}
 	}
 	return nil
 }
 
-// entries are the managed fields as they are to be; false: as they are.
-func (x *lease) entries(all []managedFields) ([]managedFields, bool, error) {
+// Entries are the managed fields as they are to be; false: as they are.
+func (x *Lease) Entries(all []marks.ManagedFields) ([]marks.ManagedFields, bool, error) {
 	both := x.mine.Union(x.lent)
 	mine := both.RecursiveDifference(x.released)
 	lent := both.Difference(mine)
 	if mine.Equals(x.mine) && lent.Equals(x.lent) {
 		return all, false, nil
 	}
-	var entries []managedFields
-	var like *managedFields // ours, if there is one, or else the other
+	var entries []marks.ManagedFields
+	var like *marks.ManagedFields // ours, if there is one, or else the other
 	for i := range all {
 		switch f := &all[i]; {
-		case f.appliedBy(x.manager), f.appliedBy(releasedManager) && like == nil:
+		case f.AppliedBy(x.manager), f.AppliedBy(marks.ReleasedManager) && like == nil:
 			like = f
-		case !f.appliedBy(releasedManager):
+		case !f.AppliedBy(marks.ReleasedManager):
 			entries = append(entries, *f)
 		}
 	}
-	for manager, set := range map[string]*fieldpath.Set{x.manager: mine, releasedManager: lent} {
+	for manager, set := range map[string]*fieldpath.Set{x.manager: mine, marks.ReleasedManager: lent} {
 		if set.Empty() {
 			continue
 		}
@@ -164,8 +191,8 @@ func (x *lease) entries(all []managedFields) ([]managedFields, bool, error) {
 	return entries, true, nil
 }
 
-// rest is the object without what is released of it.
-func (x *lease) rest(object []byte) ([]byte, error) {
+// Rest is the object without what is released of it.
+func (x *Lease) Rest(object []byte) ([]byte, error) {
 	if len(x.out) == 0 {
 		return object, nil
 	}
@@ -173,14 +200,14 @@ func (x *lease) rest(object []byte) ([]byte, error) {
 	dec.UseNumber() // numbers travel as they were written
 	var v any
 	if err := dec.Decode(&v); err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	for _, at := range x.out {
 		leaveOut(v, at)
 	}
 	b, err := json.Marshal(without(v))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return b, nil
 }
@@ -231,3 +258,10 @@ func without(v any) any {
 	}
 	return v
 }
+
+// ErrMalformed says that the object can't be applied, whatever the target is.
+var ErrMalformed = errors.New("malformed object")
+
+// ErrCannotRelease says that an object can't be applied without changing what is
+// to be left alone of it.
+var ErrCannotRelease = errors.New("cannot release")

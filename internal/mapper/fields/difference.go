@@ -1,11 +1,16 @@
-package mapper
+package fields
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/tidwall/gjson"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 // additive are lists which API servers of their own accord add elements to, and
@@ -16,21 +21,21 @@ var additive = map[string]bool{"tolerations": true, "taints": true}
 // what it means, and not only by what is written.
 const maxSearched = 1000
 
-// differences are the fields of what was sent that the answer has otherwise. Only
+// Mutated are the fields of what was sent that the answer to it has otherwise. Only
 // those count that the location's manager owns there: what the API server did not
 // keep of an apply is not its admission's doing. What was added is not ours.
-func (a *answered) differences(sent string, l identity) ([]string, error) {
-	if agrees(sent, a.object) {
+func Mutated(a *marks.Answer, sent string, l marks.Owner) ([]string, error) {
+	if agrees(sent, a.JSON) {
 		return nil, nil
 	}
-	owned, err := a.Metadata.fieldSet(l)
+	mine, err := owned(&a.Metadata, l)
 	if err != nil {
 		return nil, err
 	}
 	var d differing
-	eachCompared(sent, a.object, func(path []string, s, answer string, exact bool) bool {
+	eachCompared(sent, a.JSON, func(path []string, s, answer string, exact bool) bool {
 		var p fieldpath.Path
-		of := owned
+		of := mine
 		for _, name := range path {
 			pe := fieldpath.FieldNameElement(name)
 			if !has(of, pe) {
@@ -192,4 +197,51 @@ func keyValue(v gjson.Result) any {
 		return v.Int()
 	}
 	return v.Value()
+}
+
+// maxNamed bounds how many fields a message names.
+const maxNamed = 8
+
+// Lost are the fields that the location's manager has in then and not in now.
+func Lost(then, now *marks.Meta, l marks.Owner) ([]string, error) {
+	all, err := owned(then, l)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := owned(now, l)
+	if err != nil {
+		return nil, err
+	}
+	var lost []string
+	// A refresh owns it otherwise than an apply, and so does what marks alone.
+	kept.Insert(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation))
+	if now.Labels[v1alpha1.LocationLabel] == string(l) {
+		kept.Insert(fieldpath.MakePathOrDie("metadata", "labels", v1alpha1.LocationLabel))
+	}
+	all.Difference(kept).Leaves().Iterate(func(p fieldpath.Path) { lost = append(lost, p.String()) })
+	return lost, nil
+}
+
+// owned is what the location's manager owns in an object.
+func owned(m *marks.Meta, l marks.Owner) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	for i := range m.ManagedFields {
+		f := &m.ManagedFields[i]
+		if !f.AppliedBy(l.Manager()) {
+			continue
+		}
+		if err := set.FromJSON(bytes.NewReader(f.FieldsV1)); err != nil {
+			return nil, fmt.Errorf("decode managed fields: %w", err)
+		}
+	}
+	return set, nil
+}
+
+// Listing names fields in a message, the first few.
+func Listing(fields []string) string {
+	more := ""
+	if n := len(fields) - maxNamed; n > 0 {
+		fields, more = fields[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(fields, ", ") + more
 }

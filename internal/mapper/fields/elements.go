@@ -1,4 +1,4 @@
-package mapper
+package fields
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 
 // place finds the field by which the target knows a location in the object; false:
 // it is in an element of a list that is not there yet.
-func (x *lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
+func (x *Lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
 	known, owned, live := x.known, x.live, any(x.object)
 	for i, step := range l {
 		var pe fieldpath.PathElement

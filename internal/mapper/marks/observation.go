@@ -1,4 +1,4 @@
-package mapper
+package marks
 
 import (
 	"encoding/json"
@@ -8,17 +8,17 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// observation is the metadata, and perhaps the status, of an object at the target.
-type observation struct {
+// Observation is the metadata, and perhaps the status, of an object at the target.
+type Observation struct {
 	Kind     string
-	Metadata objectMeta
+	Metadata Meta
 	Status   json.RawMessage
 }
 
 // UnmarshalJSON takes what the agent looks at, in one pass: answers and watch
 // events are most of what it decodes, and by reflection that was a tenth of a
 // full sync. What it keeps does not share memory with b.
-func (o *observation) UnmarshalJSON(b []byte) error {
+func (o *Observation) UnmarshalJSON(b []byte) error {
 	root, err := parsed(b)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func parsed(b []byte) (gjson.Result, error) {
 	return gjson.ParseBytes(b), nil
 }
 
-func (o *observation) read(from gjson.Result) {
+func (o *Observation) read(from gjson.Result) {
 	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "kind":
@@ -48,7 +48,7 @@ func (o *observation) read(from gjson.Result) {
 	})
 }
 
-func (m *objectMeta) read(from gjson.Result) {
+func (m *Meta) read(from gjson.Result) {
 	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "name":
@@ -73,7 +73,7 @@ func (m *objectMeta) read(from gjson.Result) {
 			m.Annotations = texts(v)
 		case "ownerReferences":
 			for _, r := range v.Array() {
-				m.OwnerReferences = append(m.OwnerReferences, ownerReference{
+				m.OwnerReferences = append(m.OwnerReferences, OwnerReference{
 					APIVersion: text(r.Get("apiVersion")), Kind: text(r.Get("kind")), Name: text(r.Get("name")),
 					UID: text(r.Get("uid")), Controller: r.Get("controller").Bool(),
 				})
@@ -87,7 +87,7 @@ func (m *objectMeta) read(from gjson.Result) {
 	})
 }
 
-func readManagedFields(from gjson.Result) (f managedFields) {
+func readManagedFields(from gjson.Result) (f ManagedFields) {
 	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "manager":
@@ -124,4 +124,21 @@ func texts(from gjson.Result) map[string]string {
 		return true
 	})
 	return all
+}
+
+// Answer is an object at the target as a request was answered with it.
+type Answer struct {
+	Observation
+	JSON string // its JSON; belongs to the request
+}
+
+// UnmarshalJSON takes the object as it is, and of it what the agent looks at.
+func (a *Answer) UnmarshalJSON(b []byte) error {
+	root, err := parsed(b)
+	if err != nil {
+		return err
+	}
+	a.JSON = root.Raw
+	a.read(root)
+	return nil
 }
