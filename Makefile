@@ -90,9 +90,9 @@ vuln: ## known vulnerabilities in what is linked; needs the network
 
 .PHONY: generate
 generate: | $(BIN) ## deepcopy, CRDs and docs/reference.md, from apis/
-	$(TOOL) controller-gen object crd paths=./apis/... output:crd:artifacts:config=internal/kinds/crds
+	$(TOOL) controller-gen object crd paths=./apis/... output:crd:artifacts:config=internal/kinds/registry/crds
 	mkdir -p docs
-	cd tools && $(GO) run ./reference ../internal/kinds/crds > ../$(BIN)/reference.md
+	cd tools && $(GO) run ./reference ../internal/kinds/registry/crds > ../$(BIN)/reference.md
 	mv $(BIN)/reference.md docs/reference.md
 
 $(BIN):

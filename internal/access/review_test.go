@@ -13,12 +13,13 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/route"
 )
 
 // TestReviews asks as an operator and as an agent, in a space and across all.
 func TestReviews(t *testing.T) {
-	registry, err := kinds.NewRegistry()
+	registry, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestReviews(t *testing.T) {
 
 // TestBadReviews are refused as Kubernetes refuses them.
 func TestBadReviews(t *testing.T) {
-	registry, err := kinds.NewRegistry()
+	registry, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/render"
@@ -28,7 +28,7 @@ import (
 // of so many locations.
 func walkedServer(b testing.TB, objects, locations int) *Server {
 	b.Helper()
-	registry, err := kinds.NewRegistry()
+	registry, err := registry.New()
 	if err != nil {
 		b.Fatal(err)
 	}

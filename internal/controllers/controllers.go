@@ -14,7 +14,7 @@ import (
 
 	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
@@ -31,7 +31,7 @@ type Config struct {
 	Table *table.Table
 	Log   *store.Log
 	// Kinds encode what is written, and Spaces ends what is deleted.
-	Kinds  *kinds.Registry
+	Kinds  *registry.Registry
 	Spaces *space.Server
 	// What Placements and Locations say of themselves follows from these.
 	Tally    *tally.Tally

@@ -21,7 +21,8 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/discovery"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
@@ -68,7 +69,8 @@ type Hub struct {
 	engine      *placement.Engine
 	tally       *tally.Tally
 	lineage     *lineage.Lineage
-	registry    *kinds.Registry
+	registry    *registry.Registry
+	documents   *discovery.Server
 	spaces      *space.Server
 	usage       *space.Usage
 	views       *view.Server
@@ -154,9 +156,10 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	if h.ca, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
 		return nil, err
 	}
-	if h.registry, err = kinds.NewRegistry(); err != nil {
+	if h.registry, err = registry.New(); err != nil {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
 	}
+	h.documents = discovery.NewServer()
 	h.renderer = render.Renderer{Builtin: h.registry.Builtin(key.Root)}
 	h.engine = placement.New()
 	h.usage = space.NewUsage()

@@ -65,7 +65,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, 
 		return
 	}
 	if !info.IsResourceRequest {
-		h.serveDocument(w, r.WithContext(kinds.WithPrefix(r.Context(), root.String())), catalog)
+		h.serveDocument(w, r, h.documents.Handler(catalog, root.String()))
 		return
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
@@ -150,7 +150,7 @@ func (h *Hub) definedAnywhere(gvr schema.GroupVersionResource) (*kinds.Kind, boo
 	return nil, false
 }
 
-func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog) {
+func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, discovery http.Handler) {
 	switch {
 	case r.Method != http.MethodGet:
 		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
@@ -162,7 +162,7 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, catalog *kin
 		h.serveHealth(w, r)
 		return
 	}
-	catalog.Handler().ServeHTTP(w, r)
+	discovery.ServeHTTP(w, r)
 }
 
 // locationCatalog lists exactly the resources that a location has something of.

@@ -57,10 +57,15 @@ type Catalog struct {
 // nil that everything may. Of two kinds for one resource of one version the
 // first is served.
 func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
-	return newCatalog(nil, kinds, access)
+	return extend(nil, kinds, access)
 }
 
-func newCatalog(base *Catalog, kinds []*Kind, access func(*Kind) Access) *Catalog {
+// With is the catalog with more kinds, of which none replaces one of its own.
+func (c *Catalog) With(kinds []*Kind, access func(*Kind) Access) *Catalog {
+	return extend(c, kinds, access)
+}
+
+func extend(base *Catalog, kinds []*Kind, access func(*Kind) Access) *Catalog {
 	c := &Catalog{
 		base:   base,
 		access: map[*Kind]Access{},

@@ -15,18 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Selectable is a field by which objects of a kind may be selected.
-type Selectable struct {
-	// Label is what a field selector calls it.
-	Label string
-	// Path says where objects of the Hub version have it: JSON names, with dots between them.
-	Path string
-	// Else is where to look when there is nothing at Path; "" for nowhere.
-	Else string
-	// Absent is the value of an object that does not have it.
-	Absent string
-}
-
 const (
 	nameLabel      = "metadata.name"
 	namespaceLabel = "metadata.namespace"
@@ -68,11 +56,20 @@ func (k *Kind) StoredFields(value []byte) fields.Set {
 // be selected.
 func (k *Kind) CheckFields(selector fields.Selector) error {
 	for _, r := range selector.Requirements() {
-		if !selectableBy(k.Selectable, r.Field) {
-			return unknownField(k.GVK.GroupKind(), k.Selectable, r.Field)
+		if err := CheckLabel(k.GVK.GroupKind(), k.Selectable, r.Field); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// CheckLabel refuses a field by which objects of a kind cannot be selected.
+func CheckLabel(kind schema.GroupKind, selectable []Selectable, label string) error {
+	if label == nameLabel || label == namespaceLabel ||
+		slices.ContainsFunc(selectable, func(s Selectable) bool { return s.Label == label }) {
+		return nil
+	}
+	return UnknownLabel(kind, selectable, label)
 }
 
 func (s Selectable) value(at func(path string) string) string {
@@ -87,14 +84,9 @@ func (s Selectable) value(at func(path string) string) string {
 	return s.Absent
 }
 
-func selectableBy(selectable []Selectable, label string) bool {
-	return label == nameLabel || label == namespaceLabel ||
-		slices.ContainsFunc(selectable, func(s Selectable) bool { return s.Label == label })
-}
-
-// unknownField is in the words of Kubernetes, which has others for kinds that
+// UnknownLabel refuses a field of a selector. It is in the words of Kubernetes, which has others for kinds that
 // can be selected by more than their names.
-func unknownField(k schema.GroupKind, selectable []Selectable, label string) error {
+func UnknownLabel(k schema.GroupKind, selectable []Selectable, label string) error {
 	switch {
 	case len(selectable) == 0:
 		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")

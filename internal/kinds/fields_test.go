@@ -1,4 +1,4 @@
-package kinds
+package kinds_test
 
 import (
 	"testing"
@@ -8,10 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/kinds"
 )
 
 func TestSelectableFields(t *testing.T) {
-	byKind := map[string]*Kind{}
+	byKind := map[string]*kinds.Kind{}
 	for _, k := range builtins(t) {
 		byKind[k.GVR.GroupVersion().String()+" "+k.GVK.Kind] = k
 	}

@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,12 +62,40 @@ func (k *Kind) ResetFields(subresource string) map[fieldpath.APIVersion]*fieldpa
 	}
 }
 
+// Machinery is what encodes, decodes, converts and makes the objects of a kind.
+type Machinery struct {
+	// Objects is for the kind itself and its status.
+	Objects handlers.RequestScope
+	// Scale is for the scale subresource, if the kind has one, and ScaleHub the
+	// version of its managed fields in memory.
+	Scale    handlers.RequestScope
+	ScaleHub schema.GroupVersion
+}
+
+// New makes a kind that can be served: it has a scope for itself and for each of
+// its subresources.
+func New(k Kind, m Machinery) (*Kind, error) {
+	k.scopes = map[string]*handlers.RequestScope{}
+	if err := k.addScope("", k.GVK, k.Hub, m.Objects); err != nil {
+		return nil, err
+	}
+	if k.HasStatus {
+		if err := k.addScope(StatusSubresource, k.GVK, k.Hub, m.Objects); err != nil {
+			return nil, err
+		}
+	}
+	if k.Scale != nil {
+		if err := k.addScope(ScaleSubresource, autoscalingv1.SchemeGroupVersion.WithKind("Scale"), m.ScaleHub, m.Scale); err != nil {
+			return nil, err
+		}
+	}
+	return &k, nil
+}
+
 // addScope completes and keeps the scope of the kind itself or of a
-// subresource. The caller gives in base what encodes, decodes, converts and
-// makes objects; served is the kind that clients see there and hub its version
-// in memory (for scale not the kind's own).
-func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub schema.GroupVersion, base handlers.RequestScope) error {
-	scope := base
+// subresource. served is the kind that clients see there and hub its version in
+// memory (for scale not the kind's own).
+func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub schema.GroupVersion, scope handlers.RequestScope) error {
 	scope.Namer = handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: !k.Namespaced}
 	scope.Resource = k.GVR
 	scope.Subresource = subresource
@@ -93,31 +122,16 @@ func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub 
 		return fmt.Errorf("make the field manager of %s %q: %w", k.GVR.String(), subresource, err)
 	}
 	scope.FieldManager = manager
-	if k.scopes == nil {
-		k.scopes = map[string]*handlers.RequestScope{}
-	}
 	k.scopes[subresource] = &scope
 	return nil
 }
 
-// noDefaults is the defaulter of the built-in kinds: what travels is what the user wrote.
-type noDefaults struct{}
-
-func (noDefaults) Default(runtime.Object) {}
-
-// WithoutPretty is a serializer that indents nothing, whatever clients ask for:
-// an indented list costs several times its size in memory.
-func WithoutPretty(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
-	infos := append([]runtime.SerializerInfo(nil), s.SupportedMediaTypes()...)
-	for i := range infos {
-		infos[i].PrettySerializer = nil
-	}
-	return plainSerializer{s, infos}
+// NewMetaScheme makes a scheme of what is sent beside objects: options, errors,
+// watch events and discovery.
+func NewMetaScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
+		&metav1.Status{}, &metav1.WatchEvent{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s
 }
-
-type plainSerializer struct {
-	runtime.NegotiatedSerializer
-	infos []runtime.SerializerInfo
-}
-
-func (p plainSerializer) SupportedMediaTypes() []runtime.SerializerInfo { return p.infos }

@@ -15,7 +15,7 @@ import (
 func (k *Kind) statusResets() *fieldpath.Set {
 	reset := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	switch {
-	case k.sealed():
+	case k.SealedStatus:
 		reset.Insert(fieldpath.MakePathOrDie("metadata"))
 	case k.Resource == key.NewResource("apps", "deployments"):
 		reset.Insert(fieldpath.MakePathOrDie("metadata", "labels"))
@@ -30,7 +30,7 @@ func (k *Kind) statusResets() *fieldpath.Set {
 // had before, as far as the kind wants that. Managed fields stay as they are.
 func (k *Kind) ResetForStatus(now, was metav1.Object) {
 	switch {
-	case k.sealed():
+	case k.SealedStatus:
 		metav1.ResetObjectMetaForStatus(now, was)
 	case k.Resource == key.NewResource("apps", "deployments"):
 		now.SetLabels(was.GetLabels())
@@ -39,7 +39,3 @@ func (k *Kind) ResetForStatus(now, was metav1.Object) {
 		now.SetOwnerReferences(was.GetOwnerReferences())
 	}
 }
-
-// sealed says that no write to the status changes metadata. That holds for all
-// kinds that CRDs define.
-func (k *Kind) sealed() bool { return k.Custom != nil || k.sealedStatus }

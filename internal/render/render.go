@@ -6,6 +6,7 @@ package render
 import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/travel"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
@@ -27,7 +28,7 @@ func (r Renderer) traveller(row *table.Row) (view.Traveller, error) {
 	if kind, ok := r.Builtin.ForStorage(o.Resource); ok {
 		return kind, nil
 	}
-	return kinds.AnyCustom{}, nil
+	return travel.Custom(o.Resource.APIGroup()), nil
 }
 
 // Render makes of a row what a location gets.

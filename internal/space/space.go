@@ -23,6 +23,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -51,7 +52,7 @@ type Config struct {
 	// Room has puts wait for room in the log; nil: there always is.
 	Room Room
 	// Kinds knows the kinds that need no CRD, and compiles those that do.
-	Kinds *kinds.Registry
+	Kinds *registry.Registry
 	// Authorizer decides whether an update may create; nil allows it.
 	Authorizer authorizer.Authorizer
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
@@ -45,14 +45,14 @@ type hub struct {
 	client *kubernetes.Client
 	usage  *space.Usage
 	table  *table.Writer
-	kinds  *kinds.Registry
+	kinds  *registry.Registry
 	server *space.Server
 	url    string
 }
 
 // shared are made once: they are costly, and immutable or safe for concurrent use.
 var shared struct {
-	registry *kinds.Registry
+	registry *registry.Registry
 	client   *kubernetes.Client
 }
 
@@ -85,7 +85,7 @@ func run(m *testing.M) (int, error) {
 	v3 := v3client.New(etcd.Server)
 	shared.client = &kubernetes.Client{Client: v3}
 	shared.client.Kubernetes = shared.client
-	if shared.registry, err = kinds.NewRegistry(); err != nil {
+	if shared.registry, err = registry.New(); err != nil {
 		return 1, err
 	}
 	return m.Run(), nil

@@ -24,13 +24,15 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/custom"
+	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
 // known has the kinds of all tests, compiled once.
 var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
-	registry, err := kinds.NewRegistry()
+	registry, err := registry.New()
 	if err != nil {
 		panic(err)
 	}
@@ -38,11 +40,15 @@ var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
 	for _, k := range registry.Builtin(key.Root).Kinds() {
 		all[k.GVR] = k
 	}
-	custom, err := registry.Compiler().Compile(widgets())
+	compiler, err := custom.NewCompiler(custom.DefaultLimits())
 	if err != nil {
 		panic(err)
 	}
-	for _, k := range custom {
+	definition, err := compiler.Compile(widgets())
+	if err != nil {
+		panic(err)
+	}
+	for _, k := range definition.Kinds() {
 		all[k.GVR] = k
 	}
 	return all

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/travel"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -48,7 +48,7 @@ func TestRenderedBytesAreSharedWhileInUse(t *testing.T) {
 // TestAllVersionsTravelAlike: what views show and what agents compare is one thing.
 func TestAllVersionsTravelAlike(t *testing.T) {
 	var sums []wire.Sum
-	for _, by := range []Traveller{known()[widgetsV1], known()[widgetsV2], kinds.AnyCustom{}} {
+	for _, by := range []Traveller{known()[widgetsV1], known()[widgetsV2], travel.Custom("example.com")} {
 		row := rowOf(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "w"})
 		sum, err := Digest(by, row, "l1")
 		if err != nil {

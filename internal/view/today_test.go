@@ -15,13 +15,14 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/custom"
 	"orrery.dev/orrery/internal/table"
 )
 
 // stricter is the kind of widgets with a schema that knows one field.
 func stricter(t *testing.T) *kinds.Kind {
 	t.Helper()
-	c, err := kinds.NewCompiler(kinds.DefaultLimits())
+	c, err := custom.NewCompiler(custom.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +32,11 @@ func stricter(t *testing.T) *kinds.Kind {
 		"colour": {Type: "string", Default: red},
 	}}
 	crd.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".colour"}}
-	all, err := c.Compile(crd)
+	definition, err := c.Compile(crd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all[0]
+	return definition.Kinds()[0]
 }
 
 // What a CRD has come to say holds for all objects that are read, and costs

@@ -13,7 +13,7 @@ import (
 )
 
 // tablesFile has further samples, with a status, for their tables.
-const tablesFile = "../../internal/kinds/testdata/tables/status.yaml"
+const tablesFile = "../../internal/kinds/builtin/testdata/tables/status.yaml"
 
 // TestTablesAreThoseOfKubernetes writes all samples to a real API server and to a
 // space, and compares the tables that both make of them: the columns and what

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	samplesDir = "../../internal/kinds/testdata/objects"
+	samplesDir = "../../internal/kinds/builtin/testdata/objects"
 	// shop is the namespace of the samples that are in one.
 	shop = "shop"
 )

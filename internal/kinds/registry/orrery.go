@@ -1,0 +1,46 @@
+package registry
+
+import (
+	"embed"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/custom"
+)
+
+// orreryCRDs are generated from the types in apis/v1alpha1.
+//
+//go:embed crds/*.yaml
+var orreryCRDs embed.FS
+
+// ownKinds compiles Orrery's own kinds. They are described as CRDs are, but every
+// space has them and none lists them as CRDs.
+func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
+	files, err := orreryCRDs.ReadDir("crds")
+	if err != nil {
+		return nil, fmt.Errorf("list Orrery's kinds: %w", err)
+	}
+	var own []*kinds.Kind
+	for _, f := range files {
+		data, err := orreryCRDs.ReadFile("crds/" + f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read Orrery's kinds: %w", err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(data, crd); err != nil {
+			return nil, fmt.Errorf("read %q: %w", f.Name(), err)
+		}
+		if crd.Spec.Names.Kind == "LocationToken" {
+			continue // what locations/NAME/token answers; none is kept
+		}
+		made, err := c.Compile(crd)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, made.Kinds()...)
+	}
+	return own, nil
+}
