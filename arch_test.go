@@ -145,6 +145,25 @@ func TestAgentStaysSmall(t *testing.T) {
 	}
 }
 
+// The linters' list of packages whose clock is a parameter is by path, and a path
+// that leads nowhere checks nothing.
+func TestLintersNamePackagesThatAreThere(t *testing.T) {
+	settings, err := os.ReadFile(".golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`\^internal/\(([^)]+)\)/`).FindSubmatch(settings)
+	if list == nil {
+		t.Fatal("no list of packages in .golangci.yml")
+	}
+	for pkg := range strings.SplitSeq(string(list[1]), "|") {
+		pkg = strings.TrimLeft(pkg, "\\\n ") // where the line is broken
+		if files, err := filepath.Glob(filepath.Join("internal", pkg, "*.go")); err != nil || len(files) == 0 {
+			t.Errorf(".golangci.yml names internal/%s, which is not there", pkg)
+		}
+	}
+}
+
 func TestSourceFiles(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
 const deployment = `
@@ -84,7 +86,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	}{
 		{Filter{User: AgentUser, Writes: true}, "create one, create two"},
 		{Filter{User: AgentUser, Resource: "configmaps", After: before}, "create two, get two"},
-		{Filter{UserAgent: "kubectl/v1.36.3", Verbs: []string{"create"}}, "create one, create two, create three"},
+		{Filter{UserAgent: "kubectl/" + openapi.Kubernetes, Verbs: []string{"create"}}, "create one, create two, create three"},
 		{Filter{User: AdminUser, Name: "two"}, ""},
 	} {
 		Eventually(t, 10*time.Second, func() error {
@@ -103,7 +105,7 @@ func TestRequestsAreCounted(t *testing.T) {
 func TestKubectlIsTheRelease(t *testing.T) {
 	c := StartCluster(t, "a", APIOnly())
 	out := Kubectl(t, c.Kubeconfig, "version")
-	for _, want := range []string{"Client Version: v1.36.3", "Server Version: v1.36.3"} {
+	for _, want := range []string{"Client Version: " + openapi.Kubernetes, "Server Version: " + openapi.Kubernetes} {
 		if !strings.Contains(out, want) {
 			t.Errorf("kubectl version does not say %q: %s", want, out)
 		}

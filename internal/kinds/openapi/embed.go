@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate go run generate.go -kubernetes v1.36.3 -out documents
+//go:generate go run generate.go
 
 // builtinOpenAPI has the documents of the built-in kinds, packed: unpacked they
 // take twenty times the memory, as Go values a hundred times.

@@ -1,13 +1,27 @@
 package openapi_test
 
 import (
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"orrery.dev/orrery/internal/kinds/builtin"
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
+
+// TestDocumentsAreOfTheRequiredVersion fails when go.mod requires another Kubernetes
+// than the documents were made for: go generate makes them anew.
+func TestDocumentsAreOfTheRequiredVersion(t *testing.T) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Replace(strings.TrimSpace(string(out)), "v0.", "v1.", 1); openapi.Kubernetes != want {
+		t.Errorf("the documents are of Kubernetes %s, required is %s", openapi.Kubernetes, want)
+	}
+}
 
 // TestEmbeddedDocumentsDescribeTheBuiltinKinds fails when the table of kinds and
 // the generated documents part.
