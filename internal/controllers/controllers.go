@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/space"
@@ -33,6 +34,8 @@ type Config struct {
 	// Kinds encode what is written, and Spaces ends what is deleted.
 	Kinds  *registry.Registry
 	Spaces *space.Server
+	// Limits are those of spaces.
+	Limits *limits.Limits
 	// What Placements and Locations say of themselves follows from these.
 	Tally    *tally.Tally
 	Pruned   *prune.Index

@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/leftout"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/space"
@@ -180,7 +181,7 @@ func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *tabl
 			return len(value), tooLarge(o.Space, len(value))
 		}
 	}
-	done, err := c.config.Spaces.Reserve(row.Key, value)
+	done, err := c.config.Limits.Reserve(row.Key, value, true)
 	if err != nil {
 		return len(value), err
 	}
@@ -208,7 +209,7 @@ func (c *Controllers) stillUnfit(k string, try leftout.Tried) bool {
 	if slices.Contains(u.Limits, v1alpha1.ReasonLogFull) {
 		return c.config.Log.Usage().Full
 	}
-	exceeded, err := c.config.Spaces.Exceeds(k, u.Size)
+	exceeded, err := c.config.Limits.Exceeds(k, u.Size)
 	return err == nil && exceeded != nil
 }
 
@@ -283,8 +284,8 @@ func sameJSON(a, b []byte) bool {
 
 // misfit says why a write of a returned status was refused, if that is because it does
 // not fit.
-func misfit(err error) (limits []string, why string, ok bool) {
-	var exceeded *space.ExceededError
+func misfit(err error) (names []string, why string, ok bool) {
+	var exceeded *limits.ExceededError
 	switch {
 	case errors.As(err, &exceeded):
 		return exceeded.Limits, exceeded.Error(), true
@@ -296,7 +297,7 @@ func misfit(err error) (limits []string, why string, ok bool) {
 
 // tooLarge says that an object with its status would be larger than any may be.
 func tooLarge(s key.Space, size int) error {
-	return &space.ExceededError{
+	return &limits.ExceededError{
 		Space: s, Limits: []string{"objectBytes"},
 		Text: fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", size, space.DefaultObjectBytes),
 	}

@@ -145,7 +145,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 // hubs share a log, one of them is to run these.
 func (h *Hub) loops() []func(context.Context) error {
 	own := controllers.New(controllers.Config{
-		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces,
+		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
 		Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed,
 		Sessions: h.sessions, Connections: h.connections,
 		Answers: func() time.Time { since, _ := h.answers.state(); return since }, Committed: h.waitCommitted,

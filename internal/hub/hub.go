@@ -24,6 +24,7 @@ import (
 	"orrery.dev/orrery/internal/kinds/discovery"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
@@ -72,7 +73,8 @@ type Hub struct {
 	registry    *registry.Registry
 	documents   *discovery.Server
 	spaces      *space.Server
-	usage       *space.Usage
+	usage       *limits.Usage
+	limits      *limits.Limits
 	views       *view.Server
 	sessions    *agents.Sessions
 	agents      *agents.Server
@@ -162,13 +164,14 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.documents = discovery.NewServer()
 	h.renderer = render.Renderer{Builtin: h.registry.Builtin(key.Root)}
 	h.engine = placement.New()
-	h.usage = space.NewUsage()
+	h.usage = limits.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
 	h.writer = table.New(table.Config{
 		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.releases, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	h.table = h.writer.Table
+	h.limits = limits.New(h.table, h.usage)
 	if h.log, err = store.Open(ctx, store.Config{
 		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
 	}); err != nil {
@@ -185,7 +188,7 @@ func (h *Hub) connectParts() (err error) {
 	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
-		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Usage: h.usage, Kinds: h.registry, Now: h.config.Now,
+		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
 		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/space"
 )
 
@@ -34,7 +35,7 @@ func TestGrowthWhileBeingDeleted(t *testing.T) {
 	}{
 		{"log", http.StatusInsufficientStorage, func(h *hub) {
 			var err error
-			if h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: h.usage, Kinds: h.kinds, Room: still{}}); err != nil {
+			if h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: still{}}); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/limits"
 )
 
 // limited is the space that the tests of limits write to.
@@ -24,9 +24,9 @@ func (h *hub) limit(limits object) {
 }
 
 // counted is what the log holds of the space, counted anew.
-func (h *hub) counted() space.Amount {
+func (h *hub) counted() limits.Amount {
 	h.t.Helper()
-	var a space.Amount
+	var a limits.Amount
 	for _, row := range h.rows(key.SpacePrefix(limited)) {
 		a.Objects++
 		a.Bytes += int64(len(row.Value))

@@ -14,6 +14,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -124,7 +125,8 @@ func (a *admission) saw(i int, value []byte, rev int64) error {
 type ownedPuts struct {
 	kubernetes.Interface
 	kv     clientv3.KV
-	limits limits
+	prefix string
+	limits *limits.Limits
 	room   Room
 }
 
@@ -133,12 +135,12 @@ type ownedPuts struct {
 const maxOwnerChanges = 16
 
 func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
-	done, err := p.limits.reserve(ctx, k, value)
+	done, err := p.reserve(ctx, k, value)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
 	var resp kubernetes.PutResponse
-	landed, err := p.room.Admit(ctx, p.limits.writeOf(ctx, k, value))
+	landed, err := p.room.Admit(ctx, p.writeOf(ctx, k, value))
 	if err == nil {
 		resp, err = p.put(ctx, k, value, expected, opts)
 		err = landed(err)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/space"
 )
 
@@ -177,7 +178,7 @@ func TestPodsOfAFullLog(t *testing.T) {
 	}
 	h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
 	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: h.usage, Kinds: h.kinds, Room: full{}})
+	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: full{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestClientHangsUpBetweenSteps(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: h.usage, Kinds: h.kinds, Room: hangup{cancel}})
+	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: hangup{cancel}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,15 @@ package space
 
 import (
 	"context"
+	"errors"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/limits"
 )
 
 // Write is a put for which there has to be room in the log.
@@ -27,28 +32,35 @@ type Room interface {
 	Admit(ctx context.Context, w Write) (done func(error) error, err error)
 }
 
-// writeOf describes a put of value at a key of etcd.
-func (l limits) writeOf(ctx context.Context, etcdKey string, value []byte) Write {
-	k := strings.TrimPrefix(etcdKey, l.prefix)
-	s, _, _, _ := key.Split(k)
-	before, _ := l.table.Get(k)
-	slack := l.usage.slack(k)
-	return Write{
-		Space: s, Bytes: len(k) + len(value), ByUser: byUser(ctx), Ends: goes(before, value, slack),
-		Grows: grows(before, value, slack),
+// reserve counts a put of value at a key of etcd towards the limits of its space, or
+// refuses it.
+func (p ownedPuts) reserve(ctx context.Context, etcdKey string, value []byte) (done func(rev int64), err error) {
+	k := strings.TrimPrefix(etcdKey, p.prefix)
+	done, err = p.limits.Reserve(k, value, byUser(ctx))
+	var exceeded *limits.ExceededError
+	if !errors.As(err, &exceeded) {
+		return done, err
 	}
+	o, err := key.ParseObject(k)
+	if err != nil {
+		return nil, err
+	}
+	return nil, apierrors.NewForbidden(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name, exceeded)
 }
 
-// grows says whether a write makes what is there larger. What is being deleted needs
-// other updates as well before it can go, of its status for instance, so it may a little.
-func grows(before *table.Row, value []byte, slack int) bool {
-	switch {
-	case before == nil:
-		return true
-	case before.Meta.Deleting:
-		return len(value) > len(before.Value)+slack
-	}
-	return len(value) > len(before.Value)
+// writeOf describes a put of value at a key of etcd.
+func (p ownedPuts) writeOf(ctx context.Context, etcdKey string, value []byte) Write {
+	k := strings.TrimPrefix(etcdKey, p.prefix)
+	s, _, _, _ := key.Split(k)
+	w := Write{Space: s, Bytes: len(k) + len(value), ByUser: byUser(ctx)}
+	w.Grows, w.Ends = p.limits.Effect(k, value)
+	return w
+}
+
+// byUser says whether a write was asked for by a client.
+func byUser(ctx context.Context) bool {
+	_, ok := request.UserFrom(ctx)
+	return ok
 }
 
 // endless is a log that always has room.

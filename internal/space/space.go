@@ -24,6 +24,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/registry"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -47,8 +48,8 @@ type Config struct {
 	Prefix string
 	// Table follows the log. It may lag: what it cannot prove is asked of etcd.
 	Table *table.Table
-	// Usage observes the table and counts what spaces hold, for their limits.
-	Usage *Usage
+	// Limits are those of spaces.
+	Limits *limits.Limits
 	// Room has puts wait for room in the log; nil: there always is.
 	Room Room
 	// Kinds knows the kinds that need no CRD, and compiles those that do.
@@ -70,8 +71,8 @@ func (c Config) Validate() error {
 		return errors.New("space config: Client is required")
 	case c.Table == nil:
 		return errors.New("space config: Table is required")
-	case c.Usage == nil:
-		return errors.New("space config: Usage is required")
+	case c.Limits == nil:
+		return errors.New("space config: Limits are required")
 	case c.Kinds == nil:
 		return errors.New("space config: Kinds are required")
 	case len(c.Prefix) < 3 || c.Prefix[0] != '/' || c.Prefix[len(c.Prefix)-1] != '/':
@@ -85,7 +86,6 @@ func (c Config) Validate() error {
 type Server struct {
 	config Config
 	client *kubernetes.Client
-	limits limits
 
 	mu       sync.Mutex
 	builtins map[*kinds.Kind]*resource
@@ -117,13 +117,12 @@ func New(config Config) (*Server, error) {
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
 		definitions: turns{of: map[key.Space]*turn{}},
-		limits:      limits{table: config.Table, usage: config.Usage, prefix: config.Prefix},
 	}
 	s.client = &kubernetes.Client{
 		Client: config.Client.Client,
 		Kubernetes: ownedPuts{
 			Interface: config.Client.Kubernetes, kv: config.Client.KV,
-			limits: s.limits, room: config.Room,
+			prefix: config.Prefix, limits: config.Limits, room: config.Room,
 		},
 	}
 	return s, nil

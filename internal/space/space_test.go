@@ -29,6 +29,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
@@ -43,7 +44,7 @@ type hub struct {
 	t      *testing.T
 	ctx    context.Context
 	client *kubernetes.Client
-	usage  *space.Usage
+	usage  *limits.Usage
 	table  *table.Writer
 	kinds  *registry.Registry
 	server *space.Server
@@ -95,7 +96,7 @@ func run(m *testing.M) (int, error) {
 func newHub(t *testing.T) *hub {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	usage := space.NewUsage()
+	usage := limits.NewUsage()
 	h := &hub{t: t, ctx: ctx, client: shared.client, kinds: shared.registry, usage: usage,
 		table: table.New(table.Config{Observer: usage, WindowSteps: 1000, WindowBytes: 1 << 20})}
 	if _, err := h.client.Client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
@@ -110,7 +111,7 @@ func newHub(t *testing.T) *hub {
 	}()
 	t.Cleanup(func() { cancel(); <-tailed })
 	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Usage: usage, Kinds: h.kinds})
+	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, usage), Kinds: h.kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +319,7 @@ func (h *hub) lagging(rev int64, row *table.Row) *space.Server {
 	h.t.Helper()
 	past := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
 	past.Reset(rev, []table.Update{{Key: row.Key, Value: row.Value, CreateRev: row.CreateRev, ModRev: row.ModRev}})
-	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past.Table, Usage: space.NewUsage(), Kinds: h.kinds})
+	s, err := space.New(space.Config{Client: h.client, Prefix: prefix, Table: past.Table, Limits: limits.New(past.Table, limits.NewUsage()), Kinds: h.kinds})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
@@ -31,7 +31,7 @@ type Config struct {
 	// Table has the Locations, Tally what is assigned to them, and Usage what spaces hold.
 	Table *table.Table
 	Tally *tally.Tally
-	Usage *space.Usage
+	Usage *limits.Usage
 	// Log says whether it has room.
 	Log interface{ Usage() store.Usage }
 	// Now is the clock.

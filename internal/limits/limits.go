@@ -1,29 +1,27 @@
-package space
+package limits
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/tidwall/gjson"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
-// limits refuses what would make a space larger than its Space object allows.
-// It asks at the last moment, when the bytes to be stored are known.
-type limits struct {
-	table  *table.Table
-	usage  *Usage
-	prefix string
+// Limits refuses what would make a space larger than its Space object allows. It is
+// to be asked at the last moment, when the bytes to be stored are known. It is safe
+// for concurrent use.
+type Limits struct {
+	table *table.Table
+	usage *Usage
 }
+
+// New makes Limits by what spaces hold, which observes the same table.
+func New(t *table.Table, usage *Usage) *Limits { return &Limits{t, usage} }
 
 // ExceededError says which limits of its space a write would exceed.
 type ExceededError struct {
@@ -38,48 +36,12 @@ func (e *ExceededError) Error() string {
 	return fmt.Sprintf("exceeded limits of space %q: %s", e.Space, e.Text)
 }
 
-// Reserve counts a write of value at an object's key that a location asked for, as the
-// return of its status, towards the limits of the space, or refuses it with an
-// ExceededError. done must be called with the revision of the write, or 0 if nothing
-// was written.
-func (s *Server) Reserve(k string, value []byte) (done func(rev int64), err error) {
-	return s.limits.take(k, value, true)
-}
-
-// Exceeds asks whether a value of a size at an object's key exceeds limits; nil: none.
-// It is cheap, and reserves nothing.
-func (s *Server) Exceeds(k string, size int) (*ExceededError, error) {
-	space, r, _, ok := key.Split(k)
-	if !ok || space == key.Root {
-		return nil, nil
-	}
-	of, err := s.limits.of(space)
-	if err != nil {
-		return nil, err
-	}
-	before, _ := s.config.Table.Get(k)
-	return exceeds(space, of, s.config.Usage.Of(space), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
-}
-
-// reserve counts a write of value at a key of etcd towards the limits of its
-// space, or refuses it. What the hub itself writes, and the steps of a
-// deletion, are counted and never refused: a full space can be emptied.
-func (l limits) reserve(ctx context.Context, etcdKey string, value []byte) (done func(rev int64), err error) {
-	k := strings.TrimPrefix(etcdKey, l.prefix)
-	done, err = l.take(k, value, byUser(ctx))
-	var exceeded *ExceededError
-	if !errors.As(err, &exceeded) {
-		return done, err
-	}
-	o, err := key.ParseObject(k)
-	if err != nil {
-		return nil, err
-	}
-	return nil, apierrors.NewForbidden(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name, exceeded)
-}
-
-// take counts a write, and refuses it if it is bound by limits that it exceeds.
-func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), err error) {
+// Reserve counts a write of value at an object's key, and refuses it with an
+// ExceededError if it is bound by limits that it exceeds. What the hub itself writes,
+// and the steps of a deletion, are counted and never refused: a full space can be
+// emptied. done must be called with the revision of the write, or 0 if nothing was
+// written.
+func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int64), err error) {
 	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
 		return func(int64) {}, nil
@@ -87,7 +49,7 @@ func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), 
 	before, _ := l.table.Get(k)
 	more := amount(r, len(value)).minus(amountOf(r, before))
 	var of v1alpha1.SpaceLimits
-	if bound && !goes(before, value, l.usage.slack(k)) {
+	if bound && !ends(before, value, l.usage.slack(k)) {
 		if of, err = l.of(s); err != nil {
 			return nil, err
 		}
@@ -100,8 +62,31 @@ func (l limits) take(k string, value []byte, bound bool) (done func(rev int64), 
 	})
 }
 
+// Exceeds asks whether a value of a size at an object's key exceeds limits; nil: none.
+// It is cheap, and reserves nothing.
+func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
+	s, r, _, ok := key.Split(k)
+	if !ok || s == key.Root {
+		return nil, nil
+	}
+	of, err := l.of(s)
+	if err != nil {
+		return nil, err
+	}
+	before, _ := l.table.Get(k)
+	return exceeds(s, of, l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
+}
+
+// Effect says of a write whether it makes what is there larger, and whether it is a
+// step of a deletion, which may do so a little and makes room in the end.
+func (l *Limits) Effect(k string, value []byte) (growing, ending bool) {
+	before, _ := l.table.Get(k)
+	slack := l.usage.slack(k)
+	return grows(before, value, slack), ends(before, value, slack)
+}
+
 // of are the limits of a space, none if it has none.
-func (l limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
+func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	var of v1alpha1.SpaceLimits
 	row, _ := l.table.Get(s.Key())
 	if row == nil {
@@ -143,22 +128,24 @@ func exceeds(s key.Space, of v1alpha1.SpaceLimits, used, more Amount, size int64
 	return &ExceededError{Space: s, Limits: names, Text: strings.Join(all, "; ")}
 }
 
-// byUser says whether a write was asked for by a client.
-func byUser(ctx context.Context) bool {
-	_, ok := request.UserFrom(ctx)
-	return ok
-}
-
-// endingSlack is by how much an object may grow in all while it is being deleted: by
-// conditions, and by who wrote them. More is no part of its end.
-const endingSlack = 4 << 10
-
-// goes says whether a write is a step of an object's deletion: it marks the object,
+// ends says whether a write is a step of an object's deletion: it marks the object,
 // or takes a finalizer away. It may make the object a little larger all the same.
-func goes(before *table.Row, value []byte, slack int) bool {
+func ends(before *table.Row, value []byte, slack int) bool {
 	if before == nil || len(value) > len(before.Value)+slack || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
 		return false
 	}
 	const finalizers = "metadata.finalizers.#"
 	return !before.Meta.Deleting || gjson.GetBytes(value, finalizers).Int() < gjson.GetBytes(before.Value, finalizers).Int()
+}
+
+// grows says whether a write makes what is there larger. What is being deleted needs
+// other updates as well before it can go, of its status for instance, so it may a little.
+func grows(before *table.Row, value []byte, slack int) bool {
+	switch {
+	case before == nil:
+		return true
+	case before.Meta.Deleting:
+		return len(value) > len(before.Value)+slack
+	}
+	return len(value) > len(before.Value)
 }

@@ -1,4 +1,8 @@
-package space
+// Package limits counts what each space holds, and refuses what would make a space
+// larger than its Space object allows.
+//
+// It must never write, nor know how an object came to be written.
+package limits
 
 import (
 	"sync"
@@ -114,6 +118,10 @@ func (u *Usage) grow(c table.Change) {
 		delete(u.grown, c.Cur.Key)
 	}
 }
+
+// endingSlack is by how much an object may grow in all while it is being deleted: by
+// conditions, and by who wrote them. More is no part of its end.
+const endingSlack = 4 << 10
 
 // slack is by how much an object may still grow while it is being deleted. A row that
 // was read before is no newer than the answer.
