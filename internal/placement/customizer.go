@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -18,13 +17,13 @@ import (
 type customizer struct {
 	scope
 	// releases are the paths of the values that it releases, as a wire.Policy has
-	// them; key is short, and the same for the same paths.
-	releases, key string
+	// them; rules are what renderings follow. Their locations are the scope's set.
+	releases, rules effect
 }
 
 // compileCustomizer reads a Customizer's row, which names it by its key; nil if
-// it is gone or going.
-func compileCustomizer(name string, row *table.Row) *customizer {
+// it is gone or going. rules may be nil.
+func compileCustomizer(name string, row *table.Row, rules RulesOf) *customizer {
 	if row == nil || row.Meta.Deleting {
 		return nil
 	}
@@ -50,10 +49,23 @@ func compileCustomizer(name string, row *table.Row) *customizer {
 			paths = append(paths, rule.Path)
 		}
 	}
-	c.releases = customize.Join(paths)
-	sum := sha256.Sum256([]byte(c.releases))
-	c.key = string(sum[:])
+	c.releases = newEffect(customize.Join(paths))
+	if rules != nil {
+		followed := rules(&spec)
+		c.rules = newEffect(followed.Text)
+		if followed.Text != "" {
+			c.needs = followed.Needs
+		}
+	}
 	return c
+}
+
+func newEffect(text string) effect {
+	if text == "" {
+		return effect{}
+	}
+	sum := sha256.Sum256([]byte(text))
+	return effect{text: text, key: string(sum[:])}
 }
 
 // matches says whether the customizer is about an object.
@@ -61,41 +73,30 @@ func (c *customizer) matches(s subject) bool {
 	return slices.ContainsFunc(c.tests, func(t objectTest) bool { return t.fails(s) == "" })
 }
 
-// release is what is released of an object at some locations.
-type release struct {
-	paths     string       // as a wire.Policy has them
-	key       string       // short, and the same for the same paths
-	locations *locationSet // nil: everywhere
-}
-
-// id is a different number for each set of locations.
-func (r release) id() uint64 {
-	if r.locations == nil {
-		return 0
-	}
-	return r.locations.id
-}
-
-// releasesOf is what the Customizers of an object's space release of it, each
-// once and in an order that does not depend on the Customizers' names.
-func (e *Engine) releasesOf(s subject) []release {
-	var all []release
+// effectsOn are what the Customizers of an object's space release of it, each once
+// and in an order that does not depend on the Customizers' names, and the rules that
+// its renderings follow, in the order of the names.
+func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	for _, c := range e.customizers[s.Space] {
-		if c.releases != "" && c.matches(s) {
-			all = append(all, release{c.releases, c.key, c.set})
+		if c.releases.text == "" && c.rules.text == "" || !c.matches(s) {
+			continue
+		}
+		if c.releases.text != "" {
+			releases = append(releases, effect{c.releases.text, c.releases.key, c.set})
+		}
+		if c.rules.text != "" {
+			rules = append(rules, effect{c.rules.text, c.rules.key, c.set})
 		}
 	}
-	slices.SortFunc(all, func(a, b release) int {
-		return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.id(), b.id()))
-	})
-	return slices.Compact(all)
+	slices.SortFunc(releases, compareEffects)
+	return slices.Compact(releases), rules
 }
 
 // released adds up releases at each of some locations; each is nil if it is the
 // same at all. It is done once for many objects, and so that locations with the
 // same releases share a text.
-func released(releases []release, locations []string) (all string, each []string) {
-	var everywhere, some []release
+func released(releases []effect, locations []string) (all string, each []string) {
+	var everywhere, some []effect
 	for _, r := range releases {
 		if r.locations == nil {
 			everywhere = append(everywhere, r)
@@ -109,7 +110,7 @@ func released(releases []release, locations []string) (all string, each []string
 	}
 	each = make([]string, len(locations))
 	texts := map[string]string{}
-	in, there := make([]byte, len(some)), []release(nil)
+	in, there := make([]byte, len(some)), []effect(nil)
 	for i, l := range locations {
 		there = append(there[:0], everywhere...)
 		for j, r := range some {
@@ -128,10 +129,10 @@ func released(releases []release, locations []string) (all string, each []string
 	return "", each
 }
 
-func join(all []release) string {
+func join(all []effect) string {
 	var paths []string
 	for _, r := range all {
-		paths = append(paths, strings.Split(r.paths, "\n")...)
+		paths = append(paths, strings.Split(r.text, "\n")...)
 	}
 	return customize.Join(paths)
 }
@@ -141,7 +142,7 @@ func join(all []release) string {
 // may call it.
 func ProblemsOf(state table.Reader, space key.Space, name string) (problems []string, ok bool) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}
-	c := compileCustomizer(name, state.Get(o.Key()))
+	c := compileCustomizer(name, state.Get(o.Key()), nil)
 	if c == nil {
 		return nil, false
 	}

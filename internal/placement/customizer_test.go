@@ -12,20 +12,20 @@ import (
 // elsewhere.
 func TestReleased(t *testing.T) {
 	set := func(names ...string) *locationSet { return &locationSet{names: names} }
-	x, y, both := release{paths: "$.x"}, release{paths: "$.y"}, release{paths: "$.x\n$.z"}
-	at := func(r release, s *locationSet) release {
+	x, y, both := effect{text: "$.x"}, effect{text: "$.y"}, effect{text: "$.x\n$.z"}
+	at := func(r effect, s *locationSet) effect {
 		r.locations = s
 		return r
 	}
 	for name, c := range map[string]struct {
-		releases []release
+		releases []effect
 		all      string
 		each     []string
 	}{
 		"nothing":    {},
-		"everywhere": {releases: []release{both, y}, all: "$.x\n$.y\n$.z"},
-		"somewhere":  {releases: []release{at(x, set("b")), at(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
-		"more there": {releases: []release{x, at(both, set("a")), at(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
+		"everywhere": {releases: []effect{both, y}, all: "$.x\n$.y\n$.z"},
+		"somewhere":  {releases: []effect{at(x, set("b")), at(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
+		"more there": {releases: []effect{x, at(both, set("a")), at(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
 	} {
 		all, each := released(c.releases, []string{"a", "b", "c"})
 		if all != c.all || fmt.Sprintf("%q", each) != fmt.Sprintf("%q", c.each) {
@@ -39,9 +39,9 @@ func TestReleased(t *testing.T) {
 func TestTooManyRules(t *testing.T) {
 	var ms memberships
 	sources := []Source{{Placement: "p", locations: &locationSet{names: []string{"a", "b"}}}}
-	few := release{paths: "$.x", key: "few"}
-	many := release{paths: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []string{"b"}}}
-	m := ms.of(sources, []release{few, many}, nil)
+	few := effect{text: "$.x", key: "few"}
+	many := effect{text: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []string{"b"}}}
+	m := ms.of(sources, []effect{few, many}, nil, nil)
 	for location, want := range map[string]Place{
 		"a": {Location: "a"},
 		"b": {Location: "b", Held: fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), HeldFor: "TooManyRules"},

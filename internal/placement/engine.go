@@ -20,6 +20,10 @@ import (
 // Engine computes memberships for one table, whose lock guards it: Reset and
 // Derive are called by the table only. Explain and StatusOf need no Engine.
 type Engine struct {
+	// Rules, if set before the engine is used, gives the rules that renderings follow;
+	// nil: none, as what is released is no matter of renderings.
+	Rules RulesOf
+
 	placements  map[key.Space]policies[*placement]
 	customizers map[key.Space]policies[*customizer]
 	// locations are those that are there, with their labels.
@@ -47,6 +51,7 @@ func New() *Engine {
 // Reset forgets everything.
 func (e *Engine) Reset() {
 	*e = Engine{
+		Rules:       e.Rules,
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
 		locations:   map[string]table.Labels{},
@@ -91,7 +96,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 			}
 		}
 		if len(there) > 0 {
-			sources = append(sources, Source{Policy: wire.Policy{ReturnStatus: d.returnStatus}, locations: e.sets.of(there)})
+			sources = append(sources, Source{Policy: wire.Policy{ReturnStatus: d.returnStatus}, locations: e.sets.of(there, nil)})
 		}
 	}
 	for _, p := range e.placements[s.Space] {
@@ -102,7 +107,8 @@ func (e *Engine) evaluate(s subject) *Membership {
 	if len(sources) == 0 {
 		return nil
 	}
-	return e.memberships.of(sources, e.releasesOf(s), nil)
+	releases, rules := e.effectsOn(s)
+	return e.memberships.of(sources, releases, rules, nil)
 }
 
 // scopes calls fn for all policies of all spaces.

@@ -18,6 +18,7 @@ import (
 
 func newTable() (*Engine, *table.Writer) {
 	e := New()
+	e.Rules = worldRules
 	return e, table.New(table.Config{Deriver: e, WindowSteps: 10, WindowBytes: 1 << 20})
 }
 
@@ -109,19 +110,25 @@ func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 	return all
 }
 
-// checkShared sees that equal memberships are one.
+// checkShared sees that equal memberships, and equal classes, are one.
 func checkShared(t *rapid.T, tbl *table.Writer) {
-	seen := map[string]*Membership{}
+	seen, classes := map[string]*Membership{}, map[string]*Class{}
 	tbl.Snapshot().Ascend("o/", func(r *table.Row) bool {
 		m, ok := r.In.(*Membership)
 		if !ok {
 			return true
 		}
-		k := membershipKey(m.sources, m.releases, m.owners)
+		k := membershipKey(m.sources, m.releases, m.rules, m.owners)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
 			t.Fatalf("two memberships %s", describe(m))
+		}
+		for _, p := range m.Places() {
+			if was, ok := classes[p.Class.String()]; ok && was != p.Class {
+				t.Fatalf("two classes %s", p.Class)
+			}
+			classes[p.Class.String()] = p.Class
 		}
 		return true
 	})
@@ -265,7 +272,7 @@ func TestEngineForgets(t *testing.T) {
 		apply(next(), placementAt("s", name).Key(), &thing{spec: spec})
 		apply(next(), customizerAt("s", name).Key(), &thing{spec: v1alpha1.CustomizerSpec{
 			Match: []v1alpha1.ObjectTest{{Names: []string{"x"}}},
-			Rules: []v1alpha1.Rule{{Path: fmt.Sprintf("$.data.a%d", i), Release: true}},
+			Rules: []v1alpha1.Rule{{Path: fmt.Sprintf("$.data.a%d", i), Release: true}, {Path: fmt.Sprintf("$.data.b%d", i)}},
 		}})
 		if i%100 == 99 {
 			runtime.GC()
@@ -276,6 +283,10 @@ func TestEngineForgets(t *testing.T) {
 	// The table's window holds what the last steps had before.
 	if n := len(engine.memberships.pool.values); n > 30 {
 		t.Errorf("%d memberships are kept for one object", n)
+	}
+	engine.memberships.classPool.sweep()
+	if n := len(engine.memberships.classPool.values); n > 30 {
+		t.Errorf("%d classes are kept for one object", n)
 	}
 	if n := len(engine.sets.pool.values); n > 10 {
 		t.Errorf("%d location sets are kept", n)

@@ -114,7 +114,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
-		if c := compileCustomizer(name, row); c != nil {
+		if c := compileCustomizer(name, row, nil); c != nil {
 			e.Customizers = append(e.Customizers, c.explain(s, string(location), labels))
 		}
 	}
@@ -167,8 +167,8 @@ func (p *placement) explain(s subject, location string, l table.Labels) Placemen
 
 func (c *customizer) explain(s subject, location string, l table.Labels) CustomizerExplanation {
 	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, location, l), Problems: c.problems}
-	if c.releases != "" {
-		e.Releases = strings.Split(c.releases, "\n")
+	if c.releases.text != "" {
+		e.Releases = strings.Split(c.releases.text, "\n")
 	}
 	e.Applies = e.Selects && e.Matched >= 0
 	return e

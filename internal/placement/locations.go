@@ -17,11 +17,22 @@ import (
 type locationSet struct {
 	id    uint64 // never used again for another content
 	names []string
+	// needs is what is needed of each of them; nil: nothing of any.
+	needs []string
 }
 
 func (s *locationSet) has(location string) bool {
 	_, ok := slices.BinarySearch(s.names, location)
 	return ok
+}
+
+// at says whether a location is in the set, and what is needed of it.
+func (s *locationSet) at(location string) (needs string, ok bool) {
+	i, ok := slices.BinarySearch(s.names, location)
+	if !ok || s.needs == nil {
+		return "", ok
+	}
+	return s.needs[i], true
 }
 
 // locationSets makes each set once, so that a thousand spaces with the same
@@ -31,28 +42,59 @@ type locationSets struct {
 	last uint64
 }
 
-// of gives the set of some names, which are in order and given up by the caller.
-func (ls *locationSets) of(names []string) *locationSet {
+// of gives the set of some names, which are in order, and what is needed of each,
+// nil for nothing. Neither is changed from then on.
+func (ls *locationSets) of(names, needs []string) *locationSet {
+	if !slices.ContainsFunc(needs, func(s string) bool { return s != "" }) {
+		needs = nil
+	}
 	h := sha256.New()
-	for _, n := range names {
+	for i, n := range names {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(n), n) // a hash never fails
+		if needs != nil {
+			_, _ = fmt.Fprintf(h, "=%d:%s", len(needs[i]), needs[i])
+		}
 	}
 	return ls.pool.get(string(h.Sum(nil)), func() *locationSet {
 		ls.last++
-		return &locationSet{id: ls.last, names: names}
+		return &locationSet{id: ls.last, names: names, needs: needs}
 	})
 }
 
-// with gives the set with a location added or removed.
-func (ls *locationSets) with(s *locationSet, location string, in bool) *locationSet {
+// with gives the set with a location and what is needed of that.
+func (ls *locationSets) with(s *locationSet, location, needs string) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
-	switch {
-	case in && !found:
-		return ls.of(slices.Insert(slices.Clone(s.names), i, location))
-	case !in && found:
-		return ls.of(slices.Delete(slices.Clone(s.names), i, i+1))
+	if was, _ := s.at(location); found && was == needs {
+		return s
 	}
-	return s
+	names, each := s.names, slices.Clone(s.needs)
+	if each == nil && needs != "" {
+		each = make([]string, len(names))
+	}
+	if !found {
+		names = slices.Insert(slices.Clone(names), i, location)
+	}
+	switch {
+	case each == nil:
+	case found:
+		each[i] = needs
+	default:
+		each = slices.Insert(each, i, needs)
+	}
+	return ls.of(names, each)
+}
+
+// without gives the set without a location.
+func (ls *locationSets) without(s *locationSet, location string) *locationSet {
+	i, found := slices.BinarySearch(s.names, location)
+	if !found {
+		return s
+	}
+	names, needs := slices.Delete(slices.Clone(s.names), i, i+1), slices.Clone(s.needs)
+	if needs != nil {
+		needs = slices.Delete(needs, i, i+1)
+	}
+	return ls.of(names, needs)
 }
 
 // union is what is in any of some sets, in order. It shares memory with a set

@@ -17,14 +17,18 @@ import (
 // concurrent use.
 type Membership struct {
 	sources []Source
-	// releases are what Customizers release, also where no source places the object.
-	releases []release
-	members  []string
-	owners   []owner
+	// releases and rules are what Customizers say of the object, also where no source
+	// places it.
+	releases, rules []effect
+	members         []string
+	owners          []owner
 	// released are the paths of what is released at each of the members, as a
 	// wire.Policy has them; nil: everywhere the same, which is releasedAll.
 	released    []string
 	releasedAll string
+	// classes are those of each of the members; nil: all are of classAll.
+	classes  []*Class
+	classAll *Class
 	// statusFrom is the only location that the sources which ask for status name.
 	statusFrom string
 	asked      bool
@@ -63,6 +67,8 @@ type Place struct {
 	// Owner is the path (key.Object.Path) of another space's object of the same
 	// identity, which the location has instead; empty: this one.
 	Owner string
+	// Class is what the rendering depends on besides the object.
+	Class *Class
 }
 
 // owner is a location where another object has the identity.
@@ -79,10 +85,11 @@ func (m *Membership) Has(location string) bool {
 }
 
 // SameAt says whether another Membership has the same policies place the object at
-// a location, in the same way.
+// a location, in the same way, and rendered by the same class.
 func (m *Membership) SameAt(location string, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) {
+	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
+		m.classAt(location) != o.classAt(location) {
 		return false
 	}
 	theirs := o.sources
@@ -129,6 +136,17 @@ func (m *Membership) releasedAt(location string) string {
 	return ""
 }
 
+// classAt is the class of one of the members.
+func (m *Membership) classAt(location string) *Class {
+	if m.classes == nil {
+		return m.classAll
+	}
+	if i, ok := slices.BinarySearch(m.members, location); ok {
+		return m.classes[i]
+	}
+	return nil
+}
+
 // Place is what the policies say of one location; ok is false if they don't
 // assign the object to it.
 func (m *Membership) Place(location string) (p Place, ok bool) {
@@ -159,7 +177,7 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 		p.Policy.Release = ""
 		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), v1alpha1.ReasonTooManyRules
 	}
-	p.Owner = m.ownerAt(location)
+	p.Owner, p.Class = m.ownerAt(location), m.classAt(location)
 	return p, true
 }
 
@@ -195,14 +213,17 @@ func (m *Membership) Sources() []Source { return m.sources }
 // count, and unless they are exactly one, location is empty.
 func (m *Membership) StatusFrom() (location string, asked bool) { return m.statusFrom, m.asked }
 
-// memberships makes each Membership once.
-type memberships struct{ pool pool[Membership] }
+// memberships makes each Membership, and each Class, once.
+type memberships struct {
+	pool      pool[Membership]
+	classPool pool[Class]
+}
 
-// of gives the Membership for some sources and releases, which are in order, and
-// owners.
-func (ms *memberships) of(sources []Source, releases []release, owners []owner) *Membership {
-	return ms.pool.get(membershipKey(sources, releases, owners), func() *Membership {
-		m := &Membership{sources: slices.Clone(sources), releases: releases, owners: owners}
+// of gives the Membership for some sources, releases and rules, which are in order,
+// and owners.
+func (ms *memberships) of(sources []Source, releases, rules []effect, owners []owner) *Membership {
+	return ms.pool.get(membershipKey(sources, releases, rules, owners), func() *Membership {
+		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, owners: owners}
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
@@ -213,6 +234,7 @@ func (ms *memberships) of(sources []Source, releases []release, owners []owner) 
 		}
 		m.members = union(all)
 		m.releasedAll, m.released = released(releases, m.members)
+		m.classAll, m.classes = ms.classes(rules, m.members)
 		if from := union(asking); len(from) == 1 {
 			m.statusFrom = from[0]
 		}
@@ -225,29 +247,18 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(m.sources, m.releases, owners)
+	return ms.of(m.sources, m.releases, m.rules, owners)
 }
 
-func membershipKey(sources []Source, releases []release, owners []owner) string {
-	var b []byte
-	text := func(s string) {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
-	}
-	b = binary.AppendUvarint(b, uint64(len(sources)))
+func membershipKey(sources []Source, releases, rules []effect, owners []owner) string {
+	b := binary.AppendUvarint(nil, uint64(len(sources)))
 	for _, s := range sources {
-		text(s.Placement)
-		b = binary.AppendUvarint(b, s.locations.id)
+		b = binary.AppendUvarint(appendText(b, s.Placement), s.locations.id)
 		b = append(b, policyBits(s.Policy), bit(s.Suspended))
 	}
-	b = binary.AppendUvarint(b, uint64(len(releases)))
-	for _, r := range releases {
-		text(r.key)
-		b = binary.AppendUvarint(b, r.id())
-	}
+	b = appendEffects(appendEffects(b, releases), rules)
 	for _, o := range owners {
-		text(o.location)
-		text(o.path)
+		b = appendText(appendText(b, o.location), o.path)
 	}
 	return string(b)
 }

@@ -95,7 +95,7 @@ func (w world) naiveMembership(o key.Object) string {
 			}
 		}
 		p.Policy = naivePolicy(words)
-		p.Policy.Release = w.naiveReleased(o, l)
+		p.Policy.Release, p.Class = w.naiveReleased(o, l), w.naiveClass(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
 			if slices.Contains(s.locations, l) && !free {
@@ -155,9 +155,8 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	return sources
 }
 
-// naiveReleased are the paths that any Customizer releases of an object at a location.
-func (w world) naiveReleased(o key.Object, location string) string {
-	released := map[string]bool{}
+// naiveCustomizers are those in force for an object at a location, by name.
+func (w world) naiveCustomizers(o key.Object, location string) (specs []v1alpha1.CustomizerSpec) {
 	for _, name := range worldCustomizers {
 		c := w[customizerAt(o.Space, name).Key()]
 		if c == nil || c.deleting {
@@ -167,9 +166,17 @@ func (w world) naiveReleased(o key.Object, location string) string {
 		if !ok || spec.Locations != nil && !slices.Contains(w.naiveSelected(spec.Locations), location) {
 			continue
 		}
-		if !slices.ContainsFunc(spec.Match, func(test v1alpha1.ObjectTest) bool { return w.naiveMatches(test, o, w[o.Key()]) }) {
-			continue
+		if slices.ContainsFunc(spec.Match, func(test v1alpha1.ObjectTest) bool { return w.naiveMatches(test, o, w[o.Key()]) }) {
+			specs = append(specs, spec)
 		}
+	}
+	return specs
+}
+
+// naiveReleased are the paths that any Customizer releases of an object at a location.
+func (w world) naiveReleased(o key.Object, location string) string {
+	released := map[string]bool{}
+	for _, spec := range w.naiveCustomizers(o, location) {
 		for _, r := range spec.Rules {
 			if r.Release && slices.Contains(worldPaths, r.Path) {
 				released[r.Path] = true
@@ -177,6 +184,29 @@ func (w world) naiveReleased(o key.Object, location string) string {
 		}
 	}
 	return strings.Join(slices.Sorted(maps.Keys(released)), "\n")
+}
+
+// naiveClass is what the rendering of an object at a location depends on, by worldRules.
+func (w world) naiveClass(o key.Object, location string) *Class {
+	var inputs []Input
+	for _, spec := range w.naiveCustomizers(o, location) {
+		var in Input
+		for _, r := range spec.Rules {
+			if r.Release {
+				continue
+			}
+			if in.Rules += r.Path + ";"; r.Path == worldNeeds {
+				in.Needs = w[locationAt(location).Key()].labels["k"]
+			}
+		}
+		if in.Rules != "" {
+			inputs = append(inputs, in)
+		}
+	}
+	if inputs == nil {
+		return nil
+	}
+	return &Class{inputs}
 }
 
 func (w world) naiveGoing(s key.Space) bool {

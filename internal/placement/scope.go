@@ -23,7 +23,10 @@ type scope struct {
 	everywhere bool
 	// problems are what is wrong with the spec; a broken entry selects nothing.
 	problems []string
-	// set is what the location tests select; nil: everywhere.
+	// needs is what the policy needs of a location, for objects to be rendered; nil:
+	// nothing of any.
+	needs func(location string, l table.Labels) string
+	// set is what the location tests select; nil: everywhere, with no needs.
 	set *locationSet
 }
 

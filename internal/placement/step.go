@@ -80,10 +80,12 @@ func (s *step) updatePolicies() {
 	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, compile, compiled)
-	updateKind(s, s.customized, s.customizers, compileCustomizer, compiled)
+	updateKind(s, s.customized, s.customizers, func(name string, row *table.Row) *customizer {
+		return compileCustomizer(name, row, s.Rules)
+	}, compiled)
 	if len(moved) > 0 {
 		s.scopes(func(space key.Space, p *scope) {
-			if !compiled[p] && !p.everywhere {
+			if !compiled[p] && p.set != nil {
 				s.moveLocations(space, p, moved)
 			}
 		})
@@ -167,8 +169,8 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		now := compile(c.Name, c.Cur)
 		if now != none {
 			p := now.base()
-			if !p.everywhere {
-				p.set = s.sets.of(s.selected(p))
+			if !p.everywhere || p.needs != nil {
+				p.set = s.selected(p)
 			}
 			p.reach(c.Space, s.reaches)
 			compiled[p] = true
@@ -181,8 +183,8 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 	}
 }
 
-// selected are the names of the locations that a policy selects, in order.
-func (e *Engine) selected(p *scope) []string {
+// selected are the locations that a policy selects, with what it needs of them.
+func (e *Engine) selected(p *scope) *locationSet {
 	var names []string
 	for name, l := range e.locations {
 		if p.selects(name, l) {
@@ -190,7 +192,13 @@ func (e *Engine) selected(p *scope) []string {
 		}
 	}
 	slices.Sort(names)
-	return names
+	var needs []string
+	if p.needs != nil {
+		for _, name := range names {
+			needs = append(needs, p.needs(name, e.locations[name]))
+		}
+	}
+	return e.sets.of(names, needs)
 }
 
 // moveLocations brings a policy's locations up to date with some of them.
@@ -198,7 +206,15 @@ func (s *step) moveLocations(space key.Space, p *scope, moved []string) {
 	was := p.set
 	for _, name := range moved {
 		l, there := s.locations[name]
-		p.set = s.sets.with(p.set, name, there && p.selects(name, l))
+		if !there || !p.selects(name, l) {
+			p.set = s.sets.without(p.set, name)
+			continue
+		}
+		needs := ""
+		if p.needs != nil {
+			needs = p.needs(name, l)
+		}
+		p.set = s.sets.with(p.set, name, needs)
 	}
 	if p.set != was {
 		p.reach(space, s.reaches)

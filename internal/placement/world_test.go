@@ -87,6 +87,22 @@ var (
 	worldPaths       = []string{"$.data.x", "$.data", "$.spec[*].x", "$.spec['x']"}
 )
 
+// worldNeeds is the path of rules that need the label k of a location.
+const worldNeeds = "$.data.x"
+
+// worldRules has renderings follow what is not released.
+func worldRules(spec *v1alpha1.CustomizerSpec) (rules Rules) {
+	for _, r := range spec.Rules {
+		if r.Release {
+			continue
+		}
+		if rules.Text += r.Path + ";"; r.Path == worldNeeds {
+			rules.Needs = func(_ string, l table.Labels) string { return l.Get("k") }
+		}
+	}
+	return rules
+}
+
 // focus is what happens in a world: everything, or mostly spaces that compete.
 type focus struct {
 	kinds   []string
@@ -215,7 +231,7 @@ func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
 	for range rapid.IntRange(0, 3).Draw(t, "rules") {
 		spec.Rules = append(spec.Rules, v1alpha1.Rule{
 			Path:    rapid.SampledFrom(append(slices.Clone(worldPaths), "$", "bad")).Draw(t, "path"),
-			Release: rapid.IntRange(0, 4).Draw(t, "release") > 0,
+			Release: rapid.IntRange(0, 2).Draw(t, "release") > 0,
 		})
 	}
 	return spec
