@@ -4,8 +4,8 @@ import (
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -14,7 +14,7 @@ import (
 // frames and sums at every hub.
 type content struct {
 	location key.Location
-	renderer Renderer
+	renderer *render.Renderer
 	// purged says that the location is to have nothing, by the operator's word.
 	purged bool
 }
@@ -25,13 +25,6 @@ func (a *Server) contentOf(l key.Location) content {
 	return content{location: l, renderer: a.config.Renderer, purged: err == nil && settings.Purge}
 }
 
-// Renderer makes of a row what its locations get.
-type Renderer interface {
-	// Digest is the digest of what Render returns, kept with the row's bytes.
-	Digest(row *table.Row, l key.Location) (wire.Sum, error)
-	Render(row *table.Row, l key.Location) (view.Rendered, error)
-}
-
 // entry is how one row takes part in the content.
 type entry struct {
 	key    string
@@ -40,6 +33,7 @@ type entry struct {
 	policy wire.Policy
 	// held and owner are why the row is a hold or a conflict; both empty: a put.
 	held, owner string
+	class       *placement.Class
 }
 
 // entry returns nil for a row that is not part of the content.
@@ -57,7 +51,7 @@ func (c content) entry(row *table.Row) *entry {
 	}
 	d := judge.DesiredOf(c.renderer.Digest, row, place)
 	path, _ := key.PathOf(row.Key)
-	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held}
+	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, class: place.Class}
 	switch {
 	case e.owner != "":
 		e.held, e.policy = "", wire.Policy{} // a conflict frame has none
@@ -85,7 +79,7 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	case e.held != "":
 		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: e.held}}
 	}
-	rendered, err := c.renderer.Render(row, c.location)
+	rendered, err := c.renderer.Render(row.Entry, e.class)
 	if err != nil { // Digest would have said so; the row has not changed since
 		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: err.Error()}}
 	}

@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/lineage"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
@@ -33,7 +34,7 @@ type Config struct {
 	// Lineage says which revisions are of this log.
 	Lineage *lineage.Lineage
 	// Renderer makes of rows what locations get.
-	Renderer Renderer
+	Renderer *render.Renderer
 	// Sessions knows who is connected.
 	Sessions *Sessions
 	// Confirmations are the removals at a location that were confirmed elsewhere.

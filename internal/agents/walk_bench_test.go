@@ -37,7 +37,7 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 	h := New(Config{
 		Table:         writer.Table,
 		Lineage:       &lineage.Lineage{},
-		Renderer:      render.Renderer{Builtin: registry.Builtin(key.Root)},
+		Renderer:      render.New(registry.Builtin(key.Root)),
 		Sessions:      NewSessions(time.Now, func(key.Location) {}),
 		Confirmations: func(key.Location) []wire.Confirmation { return nil },
 		Requests:      200, Bodies: fair.Bodies{Queue: fair.NewQueue(fair.Defaults(16))},

@@ -325,7 +325,7 @@ func (q *Server) why(o key.Object, l key.Location) Why {
 	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
 	answer.Place = &ps
 	if view.Holds(row, l) {
-		if digest, err := q.config.Digest(row, l); err == nil {
+		if digest, err := q.config.Digest(row.Entry, p.Class); err == nil {
 			answer.Digest = digest.String()
 		}
 	}

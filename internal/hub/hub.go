@@ -79,7 +79,7 @@ type Hub struct {
 	sessions    *agents.Sessions
 	agents      *agents.Server
 	questions   *ask.Server
-	renderer    render.Renderer
+	renderer    *render.Renderer
 	metrics     http.Handler
 	access      *access.Guard
 	requestInfo *request.RequestInfoFactory
@@ -162,7 +162,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
 	}
 	h.documents = discovery.NewServer()
-	h.renderer = render.Renderer{Builtin: h.registry.Builtin(key.Root)}
+	h.renderer = render.New(h.registry.Builtin(key.Root))
 	h.engine = placement.New()
 	h.usage = limits.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
@@ -196,7 +196,7 @@ func (h *Hub) connectParts() (err error) {
 	}
 	h.standing = standing.New(standing.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
 	reads := view.DefaultConfig()
-	reads.Table = h.table
+	reads.Table, reads.Renderer = h.table, h.renderer
 	// Every request has waited for what was committed before it began.
 	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
 	reads.Complete = h.standing.Complete

@@ -29,7 +29,7 @@ import (
 // locations. After every step each view must equal what a naive reading of
 // etcd says, and clients that were cut off and resumed must have seen it come.
 func TestRandomLife(t *testing.T) {
-	r := start(t, t.TempDir())
+	r := startPrepared(t, t.TempDir(), followSites)
 	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}}
 	for _, s := range []key.Space{"s1", "s2"} {
 		r.addSpace(s)
@@ -274,6 +274,9 @@ func (tr truth) content(l key.Location) map[string]string {
 				}}}
 			if data, ok := cm["data"]; ok {
 				want["data"] = data
+			}
+			for path := range strings.FieldsSeq(tr.released(s, cm, l)) {
+				setSite(want, path, dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where").(string))
 			}
 			text, err := json.Marshal(want)
 			if err != nil {

@@ -44,6 +44,12 @@ type running struct {
 // start runs a hub on a data directory until the test ends or stop is called.
 func start(t testing.TB, dir string, configure ...func(*Config)) *running {
 	t.Helper()
+	return startPrepared(t, dir, func(*Hub) {}, configure...)
+}
+
+// startPrepared prepares the hub before it runs.
+func startPrepared(t testing.TB, dir string, prepare func(*Hub), configure ...func(*Config)) *running {
+	t.Helper()
 	config := DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
 	config.Settle, config.RoomRetry = 20*time.Millisecond, 200*time.Millisecond
@@ -60,6 +66,7 @@ func start(t testing.TB, dir string, configure ...func(*Config)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare(h)
 	if err := h.writeAdminKubeconfig(filepath.Join(dir, "admin.kubeconfig")); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -19,9 +18,9 @@ import (
 // Pending is the state of an object that a location has yet to report as it is now.
 const Pending wire.State = "Pending"
 
-// Digest gives the digest of what a location gets of a row. An error says that
-// nothing can be made of it. It must be a function of the row and the location.
-type Digest func(row *table.Row, l key.Location) (wire.Sum, error)
+// Digest gives the digest of what locations of a class get of an entry. An error says
+// that nothing can be made of it. It must be a function of the entry and the class.
+type Digest func(*table.Entry, *placement.Class) (wire.Sum, error)
 
 // Desired is what a location is to have of an object: the digest of what is made of
 // it, unless it is to keep what it has or has another space's object.
@@ -41,7 +40,7 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 		return d
 	}
 	var err error
-	if d.Digest, err = digest(row, key.Location(p.Location)); err != nil {
+	if d.Digest, err = digest(row.Entry, p.Class); err != nil {
 		d.Held, d.HeldFor = err.Error(), v1alpha1.ReasonNotRendered
 	}
 	return d

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -21,8 +20,8 @@ var (
 	row    = &table.Row{Entry: &table.Entry{Key: "o/s/core/configmaps/n/x", Meta: table.Meta{UID: "u"}}}
 )
 
-func digest(*table.Row, key.Location) (wire.Sum, error) { return now, nil }
-func noDigest(*table.Row, key.Location) (wire.Sum, error) {
+func digest(*table.Entry, *placement.Class) (wire.Sum, error) { return now, nil }
+func noDigest(*table.Entry, *placement.Class) (wire.Sum, error) {
 	return wire.Sum{}, errors.New("it can't be made")
 }
 

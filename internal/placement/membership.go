@@ -251,7 +251,7 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 }
 
 func membershipKey(sources []Source, releases, rules []effect, owners []owner) string {
-	b := binary.AppendUvarint(nil, uint64(len(sources)))
+	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
 	for _, s := range sources {
 		b = binary.AppendUvarint(appendText(b, s.Placement), s.locations.id)
 		b = append(b, policyBits(s.Policy), bit(s.Suspended))

@@ -1,50 +1,106 @@
-// Package render makes of a row what a location gets of it.
+// Package render makes of an object what a location gets of it.
 //
-// It must never know who asks.
+// What it makes is a function of the object and of a class, which is all that it is
+// told of the location: it must never know who asks, and locations of one class share
+// what was made once.
 package render
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/travel"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Renderer renders rows. It is safe for concurrent use.
-type Renderer struct {
-	// Builtin are the kinds that need no CRD.
-	Builtin *kinds.Catalog
+// keptBytes bounds what is kept of what was made.
+const keptBytes = 8 << 20
+
+// Rendered is an object as a location gets it.
+type Rendered struct {
+	// Object is canonical JSON: what the user wrote, without what belongs to the
+	// center, and as the rules of the class have it.
+	Object json.RawMessage
+	// Digest is the SHA-256 of Object.
+	Digest wire.Sum
 }
 
-// traveller says what of a row travels. It depends on the resource alone, so
-// that what travels is a function of the row.
-func (r Renderer) traveller(row *table.Row) (view.Traveller, error) {
-	o, err := key.ParseObject(row.Key)
+// Renderer renders objects. It is safe for concurrent use, and one is for all who ask.
+type Renderer struct {
+	// Follow, if set before the renderer is used, makes of what travels of an object
+	// what the inputs of a class say. It must be a function of its arguments, and gives
+	// canonical JSON. Nil: there are no such rules, and no class has inputs.
+	Follow func(object []byte, inputs []placement.Input) ([]byte, error)
+
+	builtin *kinds.Catalog
+	kept    results
+}
+
+// New makes a Renderer. The kinds of builtin are those that need no CRD.
+func New(builtin *kinds.Catalog) *Renderer {
+	return &Renderer{builtin: builtin, kept: newResults(keptBytes)}
+}
+
+// Render makes of an entry what locations of a class get. It does not ask whether any
+// is to have it. The caller must not change the object.
+func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, error) {
+	return r.kept.get(result{e, class}, func() (Rendered, error) {
+		object, err := r.render(e, class)
+		if err != nil {
+			return Rendered{}, fmt.Errorf("render %q: %w", e.Key, err)
+		}
+		digest, ok := remembered(e, class)
+		if !ok {
+			digest = wire.SumOf(object)
+			e.Rendered.Store(&table.Rendered{Digest: digest, By: class})
+		}
+		return Rendered{object, digest}, nil
+	})
+}
+
+// Digest is the digest of what Render returns. An entry remembers that of one class, so
+// that it costs nothing where there is only one.
+func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
+	if digest, ok := remembered(e, class); ok {
+		return digest, nil
+	}
+	made, err := r.Render(e, class)
+	return made.Digest, err
+}
+
+func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok bool) {
+	known := e.Rendered.Load()
+	if known == nil || known.By != any(class) {
+		return wire.Sum{}, false
+	}
+	return known.Digest, true
+}
+
+func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error) {
+	object, err := r.travel(e)
+	switch {
+	case err != nil || class == nil:
+		return object, err
+	case r.Follow == nil:
+		return nil, errors.New("follow rules: there is nothing that does")
+	}
+	return r.Follow(object, class.Inputs)
+}
+
+// travel gives what of an object leaves its space. It depends on the resource and the
+// bytes alone; all versions of a resource travel alike.
+func (r *Renderer) travel(e *table.Entry) ([]byte, error) {
+	o, err := key.ParseObject(e.Key)
 	if err != nil {
 		return nil, err
 	}
-	if kind, ok := r.Builtin.ForStorage(o.Resource); ok {
-		return kind, nil
+	if kind, ok := r.builtin.ForStorage(o.Resource); ok {
+		return kind.Travel(e.Value)
 	}
-	return travel.Custom(o.Resource.APIGroup()), nil
-}
-
-// Render makes of a row what a location gets.
-func (r Renderer) Render(row *table.Row, l key.Location) (view.Rendered, error) {
-	t, err := r.traveller(row)
-	if err != nil {
-		return view.Rendered{}, err
-	}
-	return view.Render(t, row, l)
-}
-
-// Digest is the digest of what Render makes of a row.
-func (r Renderer) Digest(row *table.Row, l key.Location) (wire.Sum, error) {
-	t, err := r.traveller(row)
-	if err != nil {
-		return wire.Sum{}, err
-	}
-	return view.Digest(t, row, l)
+	return travel.Custom(o.Resource.APIGroup()).Travel(e.Value)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Entry is one value of the log. It and the bytes it points to are never
@@ -24,9 +25,17 @@ type Entry struct {
 	CreateRev, ModRev int64
 	// Meta is what the engines ask of every object; zero for keys that hold no object.
 	Meta Meta
-	// Memo lets a reader keep what it derived from Value alone at some cost
-	// (a digest, say). It must be a pure function of the entry.
-	Memo atomic.Value
+	// Rendered and AsWritten are what readers found out of Value at some cost and keep
+	// here, each for one reader: what was made of it, and the ID of the definition by
+	// which it reads as it is written. Both hold whenever they are read.
+	Rendered  atomic.Pointer[Rendered]
+	AsWritten atomic.Uint64
+}
+
+// Rendered is the digest of what was made of an entry, and by what besides the entry.
+type Rendered struct {
+	Digest wire.Sum
+	By     any
 }
 
 // Meta is the part of an object's metadata that engines and views look at.

@@ -22,13 +22,13 @@ import (
 )
 
 // digest stands for rendering: what a location gets depends on the spec and on
-// the location, and some specs can't be rendered.
-func digest(row *table.Row, l key.Location) (wire.Sum, error) {
-	spec := gjson.GetBytes(row.Value, "spec").Str
+// the class, and some specs can't be rendered.
+func digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
+	spec := gjson.GetBytes(e.Value, "spec").Str
 	if spec == "broken" {
 		return wire.Sum{}, errors.New("no such field")
 	}
-	return wire.SumOf([]byte(spec + "@" + string(l))), nil
+	return wire.SumOf([]byte(spec + "@" + class.String())), nil
 }
 
 func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
@@ -317,7 +317,7 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l s
 		}
 	}
 	place, _ := row.In.(*placement.Membership).Place(l)
-	sum, err := digest(row, key.Location(l))
+	sum, err := digest(row.Entry, place.Class)
 	switch {
 	case place.Owner != "":
 		c.Failed++

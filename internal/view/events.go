@@ -83,16 +83,19 @@ func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
 
 // looksSame says that clients of the view can't tell two shown rows apart.
 func (r *reader) looksSame(c table.Change) bool {
-	if c.SameEntry() {
+	if r.look.at == "" {
+		return c.SameEntry()
+	}
+	if c.SameEntry() && classAt(c.Prev, r.look.at) == classAt(c.Cur, r.look.at) {
 		return true
 	}
-	if r.look.at == "" || !sameSource(c.Prev, c.Cur) {
+	if !sameSource(c.Prev, c.Cur) {
 		return false
 	}
-	before, err := Digest(r.kind, c.Prev, r.look.at)
+	before, err := r.digest(c.Prev)
 	if err != nil {
 		return false
 	}
-	after, err := Digest(r.kind, c.Cur, r.look.at)
+	after, err := r.digest(c.Cur)
 	return err == nil && before == after
 }

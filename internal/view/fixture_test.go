@@ -27,17 +27,22 @@ import (
 	"orrery.dev/orrery/internal/kinds/custom"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/table"
 )
 
-// known has the kinds of all tests, compiled once.
-var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
-	registry, err := registry.New()
+var builtins = sync.OnceValue(func() *kinds.Catalog {
+	r, err := registry.New()
 	if err != nil {
 		panic(err)
 	}
+	return r.Builtin(key.Root)
+})
+
+// known has the kinds of all tests, compiled once.
+var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
 	all := map[schema.GroupVersionResource]*kinds.Kind{}
-	for _, k := range registry.Builtin(key.Root).Kinds() {
+	for _, k := range builtins().Kinds() {
 		all[k.GVR] = k
 	}
 	compiler, err := custom.NewCompiler(custom.DefaultLimits())
@@ -118,6 +123,8 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 	}
 	f.table = table.New(tc)
 	vc.Table = f.table.Table
+	vc.Renderer = render.New(builtins())
+	vc.Renderer.Follow = followRules
 	server, err := New(vc)
 	if err != nil {
 		t.Fatal(err)
@@ -267,6 +274,43 @@ type labelled struct{ placed map[string]*at }
 
 const denyKey = "m/deny"
 
+// classKey has the row that says of which class locations are: LOCATION=NEEDS, with
+// spaces between them.
+const classKey = "m/classes"
+
+// classes are those of tests by what they need of their location.
+var classes = sync.OnceValue(func() map[string]*placement.Class {
+	all := map[string]*placement.Class{}
+	for _, needs := range []string{"1", "2", "db"} {
+		all[needs] = &placement.Class{Inputs: []placement.Input{{Rules: "set", Needs: needs}}}
+	}
+	return all
+})
+
+// classOf is what a location's class needs of it; empty: it is of none.
+func classOf(values map[string][]byte, location string) string {
+	for entry := range strings.FieldsSeq(string(values[classKey])) {
+		if l, needs, _ := strings.Cut(entry, "="); l == location {
+			return needs
+		}
+	}
+	return ""
+}
+
+// followRules is the rule of the classes: a value of the object is what they need, and
+// it has a label if they need "db".
+func followRules(object []byte, inputs []placement.Input) ([]byte, error) {
+	var decoded map[string]any
+	if err := json.Unmarshal(object, &decoded); err != nil {
+		return nil, err
+	}
+	decoded["data"] = map[string]any{"v": inputs[0].Needs}
+	if inputs[0].Needs == "db" {
+		decoded["metadata"].(map[string]any)["labels"] = map[string]any{"app": "db"}
+	}
+	return json.Marshal(decoded)
+}
+
 // at is the membership of one row.
 type at struct{ places []placement.Place }
 
@@ -302,7 +346,7 @@ func (d *labelled) Reset() { d.placed = nil }
 
 func (d *labelled) Derive(state table.Reader, changes []table.Change) []table.Assignment {
 	values := map[string][]byte{}
-	for _, prefix := range []string{"o/", denyKey} {
+	for _, prefix := range []string{"o/", denyKey, classKey} {
 		state.Ascend(prefix, func(row *table.Row) bool {
 			values[row.Key] = row.Value
 			return true
@@ -363,7 +407,7 @@ func placeAll(values map[string][]byte) map[string]*at {
 			if l == "" || strings.Contains(denied, l) {
 				continue
 			}
-			p := placement.Place{Location: l, Held: object.Metadata.Labels["hold"]}
+			p := placement.Place{Location: l, Held: object.Metadata.Labels["hold"], Class: classes()[classOf(values, l)]}
 			identity := fmt.Sprint(l, resource, rest)
 			if winner, taken := winners[identity]; taken {
 				p.Owner = winner

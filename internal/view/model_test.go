@@ -24,6 +24,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -99,6 +100,11 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			travelled, err := kind.Travel(w.value)
 			if err != nil {
 				panic(err)
+			}
+			if needs := classOf(values, string(l.name)); needs != "" {
+				if travelled, err = followRules(travelled, []placement.Input{{Needs: needs}}); err != nil {
+					panic(err)
+				}
 			}
 			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.name.Key()])
 			s.content = s.object
@@ -284,6 +290,12 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 		if rapid.IntRange(0, 9).Draw(t, "deny") == 0 && !taken[denyKey] {
 			taken[denyKey] = true
 			updates = append(updates, table.Update{Key: denyKey, Value: []byte(rapid.SampledFrom([]string{"", "l1", "l2", "l1 l2"}).Draw(t, "denied") + " ")})
+			continue
+		}
+		if rapid.IntRange(0, 7).Draw(t, "class") == 0 && !taken[classKey] {
+			taken[classKey] = true
+			of := rapid.SampledFrom([]string{"", "l1=1", "l1=2", "l1=1 l2=2", "l2=db", "l1=db l2=db"}).Draw(t, "classes")
+			updates = append(updates, table.Update{Key: classKey, Value: []byte(of + " ")})
 			continue
 		}
 		o := sample{

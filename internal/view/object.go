@@ -78,7 +78,7 @@ func (o *object) document() (document, addition, error) {
 	l := o.reader.look
 	switch {
 	case l.at != "":
-		r, err := Render(o.reader.kind, o.row, l.at)
+		r, err := o.reader.rendered(o.row)
 		if err != nil {
 			return document{}, a, err
 		}

@@ -82,13 +82,13 @@ func (r *reader) shown(row *table.Row, s selection) bool {
 	if s.fields != nil {
 		selectable = r.today(row)
 	}
-	if !s.matches(r.kind, r.look, selectable) {
+	if !r.selects(s, selectable) {
 		return false
 	}
 	if r.look.at == "" {
 		return true
 	}
-	_, err := Digest(r.kind, row, r.look.at)
+	_, err := r.digest(row)
 	return err == nil
 }
 

@@ -40,18 +40,18 @@ func (q query) selecting(opts *metainternalversion.ListOptions) (query, selectio
 
 func (s selection) everything() bool { return s.labels == nil && s.fields == nil }
 
-// matches says whether an object is selected as a view shows it.
-func (s selection) matches(k *kinds.Kind, l look, row *table.Row) bool {
+// selects says whether an object is selected as a view shows it.
+func (r *reader) selects(s selection, row *table.Row) bool {
 	if s.everything() {
 		return true
 	}
-	value, of := row.Value, row.Meta.Labels
-	if l.at != "" && (s.fields != nil || marked(of)) {
-		r, err := Render(k, row, l.at)
+	l, value, of := r.look, row.Value, row.Meta.Labels
+	if l.at != "" && (s.fields != nil || marked(of) || classAt(row, l.at) != nil) {
+		made, err := r.rendered(row)
 		if err != nil {
 			return false
 		}
-		value, of = r.Object, table.NewEntry(row.Key, r.Object, 0, 0).Meta.Labels
+		value, of = made.Object, table.NewEntry(row.Key, made.Object, 0, 0).Meta.Labels
 	}
 	var shown labels.Labels = of
 	if l.at != "" {
@@ -60,7 +60,7 @@ func (s selection) matches(k *kinds.Kind, l look, row *table.Row) bool {
 	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
 	}
-	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: k, row: row, value: value})
+	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: r.kind, row: row, value: value})
 }
 
 // marked says whether there may be labels that rendering takes away.

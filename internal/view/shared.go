@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -29,6 +30,7 @@ type encodedKey struct {
 	entry *table.Entry
 	rev   int64
 	look  look
+	class *placement.Class
 	id    runtime.Identifier
 }
 
@@ -57,7 +59,10 @@ func (r *recent) put(k encodedKey, encoded []byte) {
 
 // encodeShared encodes an event once for all watches that see the same.
 func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	k := encodedKey{o.row.Entry, o.rev, o.reader.look, id}
+	k := encodedKey{entry: o.row.Entry, rev: o.rev, look: o.reader.look, id: id}
+	if at := o.reader.look.at; at != "" {
+		k.class = classAt(o.row, at)
+	}
 	encoded := o.reader.server.recent.get(k)
 	if encoded == nil {
 		decoded, err := o.decode()

@@ -14,8 +14,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 	if custom == nil || row == nil || r.look.at != "" || r.look.metadataOnly {
 		return row
 	}
-	known, _ := remembered(row)
-	if known.today == custom.ID() {
+	if row.AsWritten.Load() == custom.ID() {
 		return row
 	}
 	value, err := custom.Today(row.Value)
@@ -23,8 +22,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 		return row // what can't be read by the CRD of today is shown as it was written
 	}
 	if value == nil {
-		known.today = custom.ID()
-		row.Memo.Store(known)
+		row.AsWritten.Store(custom.ID())
 		return row
 	}
 	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}

@@ -26,6 +26,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -33,6 +34,8 @@ import (
 type Config struct {
 	// Table is read and subscribed to.
 	Table *table.Table
+	// Renderer makes of rows what locations get.
+	Renderer *render.Renderer
 	// Committed is a revision that a read begun now has to see: one at or above
 	// every write that was acknowledged before the call. It may block and fails
 	// when it can't be known.
@@ -70,7 +73,8 @@ type Config struct {
 	DecodedListBytes int
 }
 
-// DefaultConfig has the times and sizes of a hub; Table and Committed are missing.
+// DefaultConfig has the times and sizes of a hub; Table, Renderer and
+// Committed are missing.
 func DefaultConfig() Config {
 	return Config{
 		WatchTimeout:     30 * time.Minute,
@@ -85,8 +89,8 @@ func DefaultConfig() Config {
 
 // Validate says what of a configuration can't work.
 func (c Config) Validate() error {
-	if c.Table == nil || c.Committed == nil {
-		return errors.New("view: a table and a committed revision are needed")
+	if c.Table == nil || c.Renderer == nil || c.Committed == nil {
+		return errors.New("view: a table, a renderer and a committed revision are needed")
 	}
 	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.CommittedWait, c.PageKeep} {
 		if d <= 0 {
