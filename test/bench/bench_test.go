@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -24,7 +23,7 @@ const committed = "../../bench"
 // Everything can be measured; how fast it is, is not for a test to say.
 func TestQuickRunIsComplete(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ranges.json"), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "ranges.json"), []byte(`{"ranges": {}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -35,15 +34,18 @@ func TestQuickRunIsComplete(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("results are in %q: %v", files, err)
 	}
-	for _, s := range complete(t, files[0]) {
+	for _, s := range specs() {
+		if _, ok := valuesOf(t, files[0])[s.id]; !ok {
+			t.Errorf("%s lacks %s", files[0], s.id)
+		}
 		if !strings.Contains(out.String(), "\n"+s.what+"  ") {
 			t.Errorf("the table lacks %q\n%s", s.what, out.String())
 		}
 	}
 }
 
-// complete checks that a result has all lines, and returns them.
-func complete(t *testing.T, file string) []spec {
+// valuesOf are the values of a result, by the ID of the line.
+func valuesOf(t *testing.T, file string) map[string]float64 {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,32 +55,67 @@ func complete(t *testing.T, file string) []spec {
 	if err := json.Unmarshal(text, &run); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range specs() {
-		if !slices.ContainsFunc(run.Rows, func(l savedLine) bool { return l.ID == s.id }) {
-			t.Errorf("%s lacks %s", file, s.id)
-		}
+	values := map[string]float64{}
+	for _, line := range run.Rows {
+		values[line.ID] = line.Value
 	}
-	return specs()
+	return values
 }
 
-// The ranges are about lines that there are, open towards the better, and the
-// reference result lies within them.
+// The ranges are about lines that there are, open towards the better, with a reason,
+// and the reference results have all lines and lie within them.
 func TestCommittedRanges(t *testing.T) {
-	all, err := readRanges(committed)
+	file, err := readRanges(committed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	all, small := file.Ranges, file.Ranges.small()
+	full := references(t, all, "reference*.json")
+	little := references(t, small, "small*.json")
 	for _, s := range specs() {
+		if !full[s.id] && !little[s.id] {
+			t.Errorf("no reference result has %s", s.id)
+		}
 		limit, ok := all[s.id]
 		delete(all, s.id)
-		if !ok || s.better == lower && (limit.Max == nil || limit.Min != nil) || s.better == higher && (limit.Min == nil || limit.Max != nil) {
+		if !ok || !open(s, limit) || limit.Small != nil && !open(s, *limit.Small) {
 			t.Errorf("the range of %s is %s", s.id, limit)
+		}
+		if file.Reasons[limit.Why] == "" {
+			t.Errorf("the range of %s has no reason", s.id)
 		}
 	}
 	for id := range all {
 		t.Errorf("there is a range for %s, which is not measured", id)
 	}
-	complete(t, filepath.Join(committed, "results", "reference.json"))
+}
+
+// references checks that committed results lie within ranges, and returns which lines
+// they have.
+func references(t *testing.T, all ranges, pattern string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(committed, "results", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no results %s: %v", pattern, err)
+	}
+	has := map[string]bool{}
+	for _, file := range files {
+		for id, value := range valuesOf(t, file) {
+			has[id] = true
+			if limit := all[id]; !limit.holds(value) {
+				t.Errorf("%s: %s is %g, outside its range %s", file, id, value, limit)
+			}
+		}
+	}
+	return has
+}
+
+// open says whether a range is open towards the better and closed towards the worse.
+func open(s spec, l limits) bool {
+	if s.better == higher {
+		return l.Min != nil && l.Max == nil
+	}
+	return l.Max != nil && l.Min == nil
 }
 
 func TestOnlyWhatIsWorseFails(t *testing.T) {
@@ -135,5 +172,15 @@ func TestQuantiles(t *testing.T) {
 	}
 	if got := median([]float64{9, 1, 2}); got != 2 {
 		t.Errorf("the median is %g", got)
+	}
+}
+
+// A small run is held to the ranges of small runs, and to no other.
+func TestSmallRanges(t *testing.T) {
+	large, little := 2.0, 1.0
+	all := ranges{"edit.p50": {Max: &large}, "fleet.edit.p50": {Max: &large, Small: &limits{Max: &little}}}
+	small := all.small()
+	if got := small["fleet.edit.p50"]; len(small) != 1 || got.Max != &little {
+		t.Errorf("the small ranges of %v are %v", all, small)
 	}
 }

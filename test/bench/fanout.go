@@ -9,7 +9,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // hubWrites makes one object that C connected locations get, for several C, whose
@@ -148,8 +147,8 @@ func (b *bench) waveOf(c int, value string, change func() error) (float64, error
 		return 0, err
 	}
 	quick := []byte(`"` + value + `"`)
-	last, err := b.fleet.wave(c, func(p *wire.Put) bool {
-		return bytes.Contains(p.Object, quick) && gjson.GetBytes(p.Object, "data.value").String() == value
+	last, err := b.fleet.wave(c, func(a arrival) bool {
+		return bytes.Contains(a.put.Object, quick) && gjson.GetBytes(a.put.Object, "data.value").String() == value
 	})
 	return last.Sub(start).Seconds(), err
 }

@@ -139,14 +139,18 @@ func (f *fleet) drain() (stop func()) {
 
 // wave waits until n agents have got what is looks for, and returns when the last
 // one had it. What arrives for others is dropped.
-func (f *fleet) wave(n int, is func(*wire.Put) bool) (time.Time, error) {
+func (f *fleet) wave(n int, is func(arrival) bool) (time.Time, error) {
+	return f.waveWithin(patience, n, is)
+}
+
+func (f *fleet) waveWithin(limit time.Duration, n int, is func(arrival) bool) (time.Time, error) {
 	have := map[string]struct{}{}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	for {
 		select {
 		case a := <-f.arrivals:
-			if !is(a.put) {
+			if !is(a) {
 				continue
 			}
 			have[a.location] = struct{}{}
@@ -154,7 +158,7 @@ func (f *fleet) wave(n int, is func(*wire.Put) bool) (time.Time, error) {
 				return a.at, nil
 			}
 		case <-timeout.C:
-			return time.Time{}, fmt.Errorf("%d of %d agents have it after %s", len(have), n, patience)
+			return time.Time{}, fmt.Errorf("%d of %d agents have it after %s", len(have), n, limit)
 		case <-f.ctx.Done():
 			return time.Time{}, context.Cause(f.ctx)
 		}

@@ -42,24 +42,32 @@ func run(args []string, out io.Writer) error {
 	objects := flags.Int("n", full.objects, "objects of the full sync")
 	locations := flags.Int("locations", full.locations, "simulated locations that get one object")
 	quick := flags.Bool("quick", false, "small numbers: shows that everything can be measured, and nothing of how fast it is")
+	small := flags.Bool("small", false, "numbers that take minutes, compared with ranges of their own")
 	only := flags.String("only", "", "measure only these, comma-separated: "+strings.Join(stepNames(), ", "))
 	dir := flags.String("dir", "bench", "directory of ranges.json and results")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	size := full
-	if *quick {
+	switch {
+	case *quick:
 		size = quickSize()
-	} else {
+	case *small:
+		size = smallSize()
+	default:
 		size.objects, size.locations = *objects, *locations
 	}
 	wanted, err := chooseSteps(*only)
 	if err != nil {
 		return err
 	}
-	ranges, err := readRanges(*dir)
+	committed, err := readRanges(*dir)
 	if err != nil {
 		return err
+	}
+	ranges := committed.Ranges
+	if *small {
+		ranges = ranges.small()
 	}
 
 	before, err := lookAtMachine()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"orrery.dev/orrery/test/env"
 )
@@ -38,3 +39,30 @@ func (b *bench) readMemory() error {
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+// growth reads what comes to a hub's memory step by step.
+type growth struct {
+	bench *bench // with that hub in place of the run's
+	// last is RssAnon after the step before, and rest when the present one ended.
+	last int64
+	rest time.Time
+}
+
+// grown waits for the rest to end, and returns what has come to the hub's memory
+// since the step before, in KB for each of n.
+func (g *growth) grown(n int) (float64, error) {
+	if err := g.rested(); err != nil {
+		return 0, err
+	}
+	before := g.last
+	g.last = g.bench.hub.Usage().RSSAnon
+	return float64(g.last-before) / 1e3 / float64(n), nil
+}
+
+// rested waits until the rest after the step before has been long enough.
+func (g *growth) rested() error {
+	if !wait(g.bench.ctx, g.bench.size.idle-time.Since(g.rest)) {
+		return g.bench.ctx.Err()
+	}
+	return nil
+}

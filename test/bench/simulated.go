@@ -20,11 +20,12 @@ import (
 // starts with nothing and never walks, so it is for locations that have nothing
 // when it connects.
 type simulated struct {
-	join     wire.Join
-	http     *http.Client
-	arrivals chan<- arrival
-	answers  *answers
-	reports  chan wire.ReportLine
+	join      wire.Join
+	http      *http.Client
+	transport *http.Transport
+	arrivals  chan<- arrival
+	answers   *answers
+	reports   chan wire.ReportLine
 }
 
 func newSimulated(join wire.Join, arrivals chan<- arrival, answers *answers) (*simulated, error) {
@@ -33,11 +34,12 @@ func newSimulated(join wire.Join, arrivals chan<- arrival, answers *answers) (*s
 		return nil, errors.New("join token: ca holds no certificate")
 	}
 	const maxReports = 100
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+	}
 	return &simulated{
 		join: join, arrivals: arrivals, answers: answers, reports: make(chan wire.ReportLine, maxReports),
-		http: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-		}},
+		http: &http.Client{Transport: transport}, transport: transport,
 	}, nil
 }
 
@@ -80,16 +82,21 @@ func (s *simulated) follow(ctx context.Context, body io.Reader, connected chan<-
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			s.queue(ctx, wire.ReportLine{Key: f.Put.Key, Report: &wire.Report{
-				UID: f.Put.UID, Generation: f.Put.Generation, Digest: f.Put.Digest, State: wire.Applied,
-				Since: now.UTC().Format(time.RFC3339),
-			}})
+			s.queue(ctx, appliedLine(f.Put, now))
 		case f.Del != nil:
 			s.queue(ctx, wire.ReportLine{Key: f.Del.Key, Removed: true})
 		case f.Bye != nil:
 			return fmt.Errorf("the hub ended the session: %s %s", f.Bye.Reason, f.Bye.Message)
 		}
 	}
+}
+
+// appliedLine reports that an object is as it should be.
+func appliedLine(p *wire.Put, now time.Time) wire.ReportLine {
+	return wire.ReportLine{Key: p.Key, Report: &wire.Report{
+		UID: p.UID, Generation: p.Generation, Digest: p.Digest, State: wire.Applied,
+		Since: now.UTC().Format(time.RFC3339),
+	}}
 }
 
 // queue has a report sent, in its turn.

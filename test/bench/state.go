@@ -19,12 +19,9 @@ import (
 // After each step it has size.idle of rest, while other things are measured, and
 // then what the step added to its RssAnon is read.
 type state struct {
-	bench *bench // with that hub in place of the run's
+	growth
 	// whole leads to the hub's root path.
 	whole *client
-	// last is RssAnon after the step before, and rest when the present one ended.
-	last int64
-	rest time.Time
 	// goroutines are those of the hub before there were spaces.
 	goroutines int
 	// watches are those of this hub, idle as many of the hub without objects, whose
@@ -74,25 +71,6 @@ func (b *bench) makeSpaces(n int) error {
 		}
 		return nil
 	})
-}
-
-// grown waits for the rest to end, and returns what has come to the hub's memory
-// since the step before, in KB for each of n.
-func (s *state) grown(n int) (float64, error) {
-	if err := s.rested(); err != nil {
-		return 0, err
-	}
-	before := s.last
-	s.last = s.bench.hub.Usage().RSSAnon
-	return float64(s.last-before) / 1e3 / float64(n), nil
-}
-
-// rested waits until the rest after the step before has been long enough.
-func (s *state) rested() error {
-	if !wait(s.bench.ctx, s.bench.size.idle-time.Since(s.rest)) {
-		return s.bench.ctx.Err()
-	}
-	return nil
 }
 
 // addObjects reads what the spaces cost, against a hub without objects that is at
@@ -169,12 +147,18 @@ func (s *state) read() error {
 	b.report.set("report.memory", each, "%d reports, hub %s", reports, megabytes(s.last))
 	b.report.set("state.memory", float64(s.last)/1e6, "%d spaces, %d objects of 2 KB, %d connected locations, %d reports; RSS %s",
 		b.size.spaces, b.size.stateObjects, b.size.locations, reports, megabytes(b.hub.Usage().RSS))
-	database, err := os.Stat(filepath.Join(b.hub.Dir, "etcd", "member", "snap", "db"))
+	database, err := b.database()
+	b.report.set("state.disk", float64(database)/1e6, "with its history")
+	return err
+}
+
+// database is the size of the file of the hub's embedded etcd.
+func (b *bench) database() (int64, error) {
+	file, err := os.Stat(filepath.Join(b.hub.Dir, "etcd", "member", "snap", "db"))
 	if err != nil {
-		return fmt.Errorf("measure etcd's database: %w", err)
+		return 0, fmt.Errorf("measure etcd's database: %w", err)
 	}
-	b.report.set("state.disk", float64(database.Size())/1e6, "with its history")
-	return nil
+	return file.Size(), nil
 }
 
 var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)

@@ -99,7 +99,7 @@ func (b *bench) start() error {
 func (b *bench) startState() error {
 	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, hub: env.StartHub(b.t)}
 	own.fleet = newFleet(own)
-	b.state = &state{bench: own}
+	b.state = &state{growth: growth{bench: own}}
 	for to, config := range map[**client]string{&own.root: "spaces/root", &own.space: "spaces/" + stateSpace(0), &b.state.whole: ""} {
 		c, err := newClient(own.hub.PathConfig(config))
 		if err != nil {
@@ -111,10 +111,14 @@ func (b *bench) startState() error {
 	return nil
 }
 
+// siteLabel is on each location, with its name.
+const siteLabel = "site"
+
 // addLocation makes a location and returns how its agent joins.
 func addLocation(ctx context.Context, root *client, name string) (wire.Join, error) {
 	location := encoded(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Location", "metadata": map[string]any{"name": name},
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Location",
+		"metadata": map[string]any{"name": name, "labels": map[string]string{siteLabel: name}},
 	})
 	if err := root.create(ctx, locationsPath, location); err != nil {
 		return wire.Join{}, err
@@ -148,11 +152,16 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 
 // settled waits until the counts of a placement say that all it has is applied.
 func (b *bench) settled(name string, objects, pairs int) error {
+	return b.settledAt(b.space, placementsPath+"/"+name, objects, pairs)
+}
+
+// settledAt is settled of the placement at a client's path.
+func (b *bench) settledAt(c *client, path string, objects, pairs int) error {
 	// Each of many pairs takes its time at one cluster.
 	const each = 20 * time.Millisecond
 	// A simulated agent that failed reports nothing any more.
-	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of placement %q", name), func() error {
-		text, err := b.space.get(b.ctx, placementsPath+"/"+name)
+	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of the placement at %q", path), func() error {
+		text, err := c.get(b.ctx, path)
 		if err != nil {
 			return err
 		}

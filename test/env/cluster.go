@@ -37,6 +37,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// APIServer is there to be measured or made to hang.
 	APIServer *Process
+	// Etcd is what the API server keeps its objects in.
+	Etcd *Process
 
 	t          T
 	etcdURL    string
@@ -83,7 +85,8 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 	if err := c.writeFiles(); err != nil {
 		t.Fatalf("prepare cluster %q: %v", name, err)
 	}
-	c.etcdURL = runEtcd(t, c.process("etcd"), c.Dir, o.etcdArgs...)
+	c.Etcd = c.process("etcd")
+	c.etcdURL = runEtcd(t, c.Etcd, c.Dir, o.etcdArgs...)
 	c.APIServer = c.process("kube-apiserver")
 	c.StartAPIServer()
 	if !o.apiOnly {

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
+)
+
+// fullHub is a hub of its own with a whole fleet: each location has a space with
+// objects that no other location gets, by a Placement that selects it by its label, as
+// a tenant's Placement does; and one more space has objects that all locations get. All
+// are connected. It is filled step by step, and after each step rests for size.idle.
+type fullHub struct {
+	growth
+	*residents
+	// whole leads to the hub's root path, writers are more of the same.
+	whole   *client
+	writers []*client
+	// editCPU is what the hub took for one edit of an object that one location gets.
+	editCPU time.Duration
+}
+
+// wholeFleet measures such a hub: what it holds, edits at a steady rate, edits of what
+// all have, agents that all connect anew, and a restart.
+func (b *bench) wholeFleet() error {
+	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, cluster: b.cluster, hub: env.StartHub(b.t)}
+	defer own.hub.Kill()
+	own.fleet = newFleet(own)
+	f := &fullHub{growth: growth{bench: own}, residents: &residents{fleet: own.fleet}}
+	defer f.end()
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{"locations", f.addLocations}, {"own objects", f.addOwn}, {"shared objects", f.addShared}, {"state", f.readState},
+		{"edits", f.editSteadily}, {"shared edits", f.editShared}, {"reconnects", f.reconnectAll}, {"restart", f.restart},
+	} {
+		start := time.Now()
+		if err := step.run(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		b.t.Logf("fleet, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	}
+	return nil
+}
+
+// end has all agents leave.
+func (f *fullHub) end() {
+	f.fail(errors.New("the fleet is measured"))
+	f.running.Wait()
+}
+
+// sharedSpace is the space of what all locations get.
+func (f *fullHub) sharedSpace() string { return stateSpace(f.bench.size.sites) }
+
+// sharedObject is the name of one of the objects that all locations get; no other has it.
+func sharedObject(i int) string { return "shared-" + nameOf(i) }
+
+// pairs are the objects at all locations.
+func (f *fullHub) pairs() int {
+	return f.bench.size.sites * (f.bench.size.ownEach + f.bench.size.shared)
+}
+
+// ownObject is the path of one of the objects that one location gets: consecutive ones are of
+// other locations.
+func (f *fullHub) ownObject(i int) string {
+	sites := f.bench.size.sites
+	return "/spaces/" + stateSpace(i%sites) + configMaps("default") + "/" + nameOf(i/sites)
+}
+
+// addLocations makes spaces, locations and Placements, and connects agents.
+func (f *fullHub) addLocations() (err error) {
+	b := f.bench
+	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + f.sharedSpace(), &f.whole: ""} {
+		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
+			return err
+		}
+	}
+	apis, err := servedBy(b.cluster)
+	if err != nil {
+		return err
+	}
+	if err := b.makeSpaces(b.size.sites + 1); err != nil {
+		return err
+	}
+	const writers = 16
+	f.writers = make([]*client, writers)
+	for i := range f.writers {
+		if f.writers[i], err = newClient(b.hub.PathConfig("")); err != nil {
+			return err
+		}
+	}
+	if err := f.join(b.size.sites, apis); err != nil {
+		return err
+	}
+	if err := share(b.ctx, f.writers, b.size.sites, func(ctx context.Context, c *client, i int) error {
+		mine := v1alpha1.LocationSelector{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{siteLabel: simulatedName(i)}}}
+		return c.create(ctx, "/spaces/"+stateSpace(i)+placementsPath, placement(stateName, "default", "configmaps", mine, v1alpha1.ReturnStatusNone))
+	}); err != nil {
+		return err
+	}
+	all := v1alpha1.LocationSelector{Selector: &metav1.LabelSelector{}}
+	if err := b.space.create(b.ctx, placementsPath, placement(stateName, "default", "configmaps", all, v1alpha1.ReturnStatusNone)); err != nil {
+		return err
+	}
+	err = b.calmDown()
+	f.last, f.rest = b.calm.hub.Usage().RSSAnon, time.Now()
+	return err
+}
+
+// addOwn reads what the locations cost, against a hub without any, and makes the
+// objects that one location each gets.
+func (f *fullHub) addOwn() error {
+	b := f.bench
+	each, err := f.grown(b.size.sites)
+	if err != nil {
+		return err
+	}
+	b.report.set("fleet.location.memory", each, "%d locations, hub %s", b.size.sites, megabytes(f.last))
+	defer f.drain()()
+	if err := share(b.ctx, f.writers, b.size.sites*b.size.ownEach, func(ctx context.Context, c *client, i int) error {
+		in := "/spaces/" + stateSpace(i%b.size.sites)
+		return c.create(ctx, in+configMaps("default"), configMap("default", nameOf(i/b.size.sites), 2<<10, "wanted"))
+	}); err != nil {
+		return err
+	}
+	err = f.settledAll()
+	f.rest = time.Now()
+	return err
+}
+
+// settledAll waits until every Placement says that all it has is applied.
+func (f *fullHub) settledAll() error {
+	b := f.bench
+	if err := share(b.ctx, f.writers, b.size.sites, func(_ context.Context, c *client, i int) error {
+		return b.settledAt(c, "/spaces/"+stateSpace(i)+placementsPath+"/"+stateName, b.size.ownEach, b.size.ownEach)
+	}); err != nil {
+		return err
+	}
+	return b.calmDown()
+}
+
+// addShared reads what the own objects cost, and makes those that all locations get.
+func (f *fullHub) addShared() error {
+	b := f.bench
+	each, err := f.grown(b.size.sites * b.size.ownEach)
+	if err != nil {
+		return err
+	}
+	b.report.set("fleet.own.memory", each, "%d objects of 2 KB, hub %s", b.size.sites*b.size.ownEach, megabytes(f.last))
+	defer f.drain()()
+	if err := share(b.ctx, f.writers, b.size.shared, func(ctx context.Context, c *client, i int) error {
+		return c.create(ctx, "/spaces/"+f.sharedSpace()+configMaps("default"), configMap("default", sharedObject(i), 2<<10, "wanted"))
+	}); err != nil {
+		return err
+	}
+	if err := b.settled(stateName, b.size.shared, b.size.shared*b.size.sites); err != nil {
+		return err
+	}
+	err = b.calmDown()
+	f.rest = time.Now()
+	return err
+}
+
+// readState reads what the shared objects cost, and the sum of it all.
+func (f *fullHub) readState() error {
+	b := f.bench
+	each, err := f.grown(b.size.shared * b.size.sites)
+	if err != nil {
+		return err
+	}
+	b.report.set("fleet.pair.memory", each, "%d objects at %d locations", b.size.shared, b.size.sites)
+	b.report.set("fleet.memory", float64(f.last)/1e6, "%d objects of 2 KB, %d reports; RSS %s",
+		b.size.sites*b.size.ownEach+b.size.shared, f.pairs(), megabytes(b.hub.Usage().RSS))
+	database, err := b.database()
+	b.report.set("fleet.disk", float64(database)/1e6, "with its history")
+	return err
+}
+
+// servedBy is what the agent of a cluster tells the hub that the cluster serves, with
+// digests that stand for those of schemas.
+func servedBy(c *env.Cluster) ([]wire.API, error) {
+	asks, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := asks.ServerGroupsAndResources()
+	if err != nil {
+		return nil, fmt.Errorf("ask the cluster what it serves: %w", err)
+	}
+	all := make([]wire.API, 0, len(lists))
+	for _, l := range lists {
+		api := wire.API{GroupVersion: l.GroupVersion, Digest: wire.SumOf([]byte(l.GroupVersion)).String()[:16]}
+		for i := range l.APIResources {
+			api.Resources = append(api.Resources, l.APIResources[i].Name)
+		}
+		all = append(all, api)
+	}
+	return all, nil
+}

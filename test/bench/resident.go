@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// resident is a simulated agent that outlives its sessions: it knows what its
+// location has, and when a session ends it begins another where that one stopped. At
+// the beginning of a session it says and asks what an agent does: its status, with
+// the list of what its cluster serves if the hub has none, and, to a hub that began
+// anew, whether that has its reports. It keeps sums where an agent keeps objects.
+type resident struct {
+	*simulated
+	apis []wire.API
+	home *residents
+
+	mu   sync.Mutex
+	conn net.Conn
+	// dropped says that the connection was closed for it to come back at once.
+	dropped atomic.Bool
+
+	// What the location has, up to a revision of a log, and what was reported, are
+	// for the goroutine of run. agreed is the marker of the hub that has the reports.
+	content, reported map[string]wire.Sum
+	root              wire.Sum
+	revision          int64
+	marker, agreed    string
+}
+
+// residents are what all residents of a hub tell.
+type residents struct {
+	*fleet
+	all []*resident
+	// backs receives a location whenever its agent has what the hub says it is to have
+	// and all that begins a session is done.
+	backs chan back
+	// up and down count the bytes of connections, TLS included, puts the objects that
+	// were sent, and cut the sessions that the hub ended.
+	up, down  atomic.Int64
+	puts, cut atomic.Int64
+}
+
+// back says when a location was in sync again.
+type back struct {
+	location string
+	at       time.Time
+}
+
+// join makes locations, each with an agent that connects, and waits until all are in sync.
+func (r *residents) join(n int, apis []wire.API) error {
+	r.backs, r.all = make(chan back, 2*n), make([]*resident, n)
+	if err := share(r.b.ctx, make([]struct{}, connecting), n, func(ctx context.Context, _ struct{}, i int) error {
+		join, err := addLocation(ctx, r.b.root, simulatedName(i))
+		if err != nil {
+			return err
+		}
+		agent, err := newSimulated(join, r.arrivals, r.answers)
+		if err != nil {
+			return err
+		}
+		k := &resident{simulated: agent, apis: apis, home: r, content: map[string]wire.Sum{}, reported: map[string]wire.Sum{}}
+		k.transport.DialContext = k.dial
+		r.all[i] = k
+		r.running.Go(func() { k.run(r.ctx) })
+		r.running.Go(func() { k.reportOn(r.ctx) })
+		return nil
+	}); err != nil {
+		return err
+	}
+	_, err := r.allBack()
+	return err
+}
+
+// allBack waits until each location has been in sync anew, and returns when the last was.
+func (r *residents) allBack() (last time.Time, err error) {
+	have := map[string]struct{}{}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for len(have) < len(r.all) {
+		select {
+		case b := <-r.backs:
+			have[b.location], last = struct{}{}, b.at
+		case <-timeout.C:
+			return last, fmt.Errorf("%d of %d locations are back after %s", len(have), len(r.all), patience)
+		case <-r.ctx.Done():
+			return last, context.Cause(r.ctx)
+		}
+	}
+	return last, nil
+}
+
+// forgetBacks drops what was told before.
+func (r *residents) forgetBacks() {
+	for len(r.backs) > 0 {
+		<-r.backs
+	}
+}
+
+// dial connects to the hub and counts what is said.
+func (k *resident) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	counted := &countedConn{Conn: conn, in: &k.home.down, out: &k.home.up}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conn = counted
+	return counted, nil
+}
+
+// drop closes the connection.
+func (k *resident) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dropped.Store(true)
+	_ = k.conn.Close() // the session ends by it
+}
+
+// errFar says that the location can't go on from what it has. No step of the
+// bench leads there: an agent would compare its content with the hub's.
+var errFar = errors.New("not in sync with the hub, and the hub does not go on from there")
+
+// run holds one session after the other until ctx ends, and waits in between as an
+// agent does.
+func (k *resident) run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		synced, err := k.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errFar) {
+			k.home.fail(fmt.Errorf("simulated agent %q: %w", k.join.Location, err))
+			return
+		}
+		if synced {
+			failures = 0
+		}
+		if !k.dropped.Swap(false) {
+			wait(ctx, agentBackoff(failures))
+		}
+	}
+}
+
+// agentBackoff is how long agents wait before the next session after so many that
+// failed in a row.
+func agentBackoff(failures int) time.Duration {
+	const first, most = 100 * time.Millisecond, time.Minute
+	d := min(most, first<<min(failures, 20))
+	return d - time.Duration(rand.Int64N(int64(d)/4+1))
+}
+
+// session holds one session; synced says that the location was in sync.
+func (k *resident) session(ctx context.Context) (synced bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	query := url.Values{"after": {strconv.FormatInt(k.revision, 10)}, "marker": {k.marker}}
+	body, err := k.open(ctx, http.MethodGet, route.Desired+"?"+query.Encode(), nil)
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	resumes := false
+	for frames := wire.NewDecoder(body); ; {
+		var f wire.Frame
+		if err := frames.Decode(&f); err != nil {
+			return synced, err
+		}
+		switch now := time.Now(); {
+		case f.Hello != nil:
+			if err := k.greet(ctx, f.Hello); err != nil {
+				return false, err
+			}
+			if resumes = f.Hello.Resumed; !resumes {
+				synced = true
+				k.tell(ctx, f.Hello.Revision, f.Hello.Marker)
+			}
+		case f.Put != nil:
+			k.put(ctx, f.Put, now)
+		case f.Del != nil:
+			k.del(ctx, f.Del)
+		case f.Mark != nil:
+			if f.Mark.Root != k.root {
+				return synced, fmt.Errorf("%w: at the mark of revision %d", errFar, f.Mark.Revision)
+			}
+			k.revision, k.marker = f.Mark.Revision, f.Mark.Marker
+			if resumes && !synced {
+				synced = true
+				k.tell(ctx, f.Mark.Revision, f.Mark.Marker)
+			}
+		case f.Hold != nil, f.Conflict != nil:
+			return synced, fmt.Errorf("%w: nothing is placed that can be held back", errFar)
+		case f.Bye != nil:
+			k.home.cut.Add(1)
+			return synced, fmt.Errorf("the hub ended the session: %s %s", f.Bye.Reason, f.Bye.Message)
+		}
+	}
+}
+
+// leavesOf are leaves in order.
+func leavesOf(sums map[string]wire.Sum) []wire.Leaf {
+	leaves := make([]wire.Leaf, 0, len(sums))
+	for _, k := range slices.Sorted(maps.Keys(sums)) {
+		leaves = append(leaves, wire.Leaf{Key: k, Sum: sums[k]})
+	}
+	return leaves
+}
+
+// greet does what an agent does when the hub has said hello.
+func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
+	if !h.Continuous || !h.Resumed && h.Root != k.root {
+		return fmt.Errorf("%w: at the hello of revision %d", errFar, h.Revision)
+	}
+	if err := k.sayStatus(ctx); err != nil {
+		return err
+	}
+	if k.agreed == h.Marker {
+		return nil
+	}
+	mine, err := wire.NewIndex(leavesOf(k.reported))
+	if err != nil {
+		return err
+	}
+	body, err := k.open(ctx, http.MethodPost, route.ReportsWalk, bytes.NewReader(asked(wire.Walk{}, []wire.Span{mine.Span("", "")})))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for frames := wire.NewDecoder(body); ; {
+		var f wire.Frame
+		if err := frames.Decode(&f); err != nil {
+			return fmt.Errorf("compare reports: %w", err)
+		}
+		if f.Part != nil {
+			return fmt.Errorf("%w: the hub has other reports", errFar)
+		}
+		if f.Mark != nil {
+			k.agreed = h.Marker
+			return nil
+		}
+	}
+}
+
+// sayStatus says what an agent says of itself, and what its cluster serves if it is asked.
+func (k *resident) sayStatus(ctx context.Context) error {
+	status := wire.AgentStatus{Version: "simulated", KubernetesVersion: "simulated", APIsDigest: "simulated", Lineage: wire.Proven}
+	for {
+		body, err := k.open(ctx, http.MethodPost, route.AgentStatus, bytes.NewReader(encoded(status)))
+		if err != nil {
+			return err
+		}
+		var answer wire.StatusAnswer
+		err = json.NewDecoder(body).Decode(&answer)
+		if err := errors.Join(err, body.Close()); err != nil {
+			return fmt.Errorf("say the status: %w", err)
+		}
+		if !answer.SendAPIs || status.APIs != nil {
+			return nil
+		}
+		status.APIs = k.apis
+	}
+}
+
+// tell says that the location is in sync.
+func (k *resident) tell(ctx context.Context, revision int64, marker string) {
+	k.revision, k.marker = revision, marker
+	select {
+	case k.home.backs <- back{k.join.Location, time.Now()}:
+	case <-ctx.Done():
+	}
+}
+
+func (k *resident) put(ctx context.Context, p *wire.Put, now time.Time) {
+	k.home.puts.Add(1)
+	leaf := wire.LeafSum(p.Key, p.UID, p.Digest, p.Policy)
+	k.root = k.root.Sub(k.content[p.Key]).Add(leaf)
+	k.content[p.Key] = leaf
+	select {
+	case k.arrivals <- arrival{k.join.Location, p, now}:
+	case <-ctx.Done():
+	}
+	line := appliedLine(p, now)
+	k.reported[p.Key] = line.Report.Sum()
+	k.queue(ctx, line)
+}
+
+func (k *resident) del(ctx context.Context, d *wire.Del) {
+	k.root = k.root.Sub(k.content[d.Key])
+	delete(k.content, d.Key)
+	delete(k.reported, d.Key)
+	k.queue(ctx, wire.ReportLine{Key: d.Key, Removed: true})
+}
+
+// reportOn sends reports as they come, again if it has to, until ctx ends.
+func (k *resident) reportOn(ctx context.Context) {
+	for {
+		select {
+		case line := <-k.reports:
+			all := k.gather(line)
+			for failures := 0; k.send(ctx, all) != nil && ctx.Err() == nil; failures++ {
+				wait(ctx, agentBackoff(failures))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// countedConn counts what is read and written.
+type countedConn struct {
+	net.Conn
+	in, out *atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.in.Add(int64(n))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.out.Add(int64(n))
+	return n, err
+}
