@@ -92,13 +92,12 @@ func TestFloodOfStatuses(t *testing.T) {
 func TestLongProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+route.Agent("a").Path(route.Desired), nil)
+	req, err := a.New(t.Context(), http.MethodGet, route.Desired, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+a.token)
 	req.Header.Set(wire.Header, strings.Repeat("7", 500<<10))
-	resp, err := a.client.Do(req)
+	resp, err := a.HTTP.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,12 +154,9 @@ func (h *hearer) heard(rev int64, want string) {
 			name := f.Put.Key[strings.LastIndex(f.Put.Key, "/")+1:]
 			h.put[name], names = f.Put, append(names, name)
 		}
-		h.apply(f)
+		h.take(h.r.t, f)
 		if f.Mark == nil {
 			continue
-		}
-		if f.Mark.Root != h.root() {
-			h.r.t.Fatalf("%s has another root than the hub at %d", h.l, f.Mark.Revision)
 		}
 		if h.mark = *f.Mark; h.mark.Revision >= rev {
 			slices.Sort(names)

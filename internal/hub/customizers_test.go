@@ -29,7 +29,7 @@ func TestCustomizersReachAgents(t *testing.T) {
 		if !ok || f.Put == nil || f.Put.Policy != (wire.Policy{Release: release}) || f.Put.Digest != wire.SumOf(f.Put.Object) {
 			t.Fatalf("%s: got %+v", what, f)
 		}
-		have.apply(f)
+		have.take(s.t, f)
 		if f, _ := s.next(); f.Mark == nil || f.Mark.Root != have.root() {
 			t.Fatalf("%s: got %+v, want a mark with the root of what was sent", what, f)
 		}

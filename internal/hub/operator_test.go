@@ -90,21 +90,6 @@ func (r *running) annotate(annotations string) {
 	}
 }
 
-// tell sends what an agent says of itself.
-func (a *agent) tell(s wire.AgentStatus) (answer wire.StatusAnswer) {
-	a.r.t.Helper()
-	body, err := json.Marshal(s)
-	if err != nil {
-		a.r.t.Fatal(err)
-	}
-	resp := a.do(a.r.t.Context(), http.MethodPost, string(a.location)+"/status", strings.NewReader(string(body)))
-	defer func() { _ = resp.Body.Close() }()
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		a.r.t.Fatalf("%s: %v", resp.Status, err)
-	}
-	return answer
-}
-
 // TestAgentStatus shows that a location's status says what its agent says, is
 // written when that changes and only then, and asks for the list of APIs once.
 func TestAgentStatus(t *testing.T) {
@@ -309,55 +294,17 @@ func TestOperatorsWord(t *testing.T) {
 	}
 }
 
-// TestPurge shows that a location that is purged is to have nothing, which an
-// agent hears as a walk's result and never as deletions in a stream.
-func TestPurge(t *testing.T) {
-	r := fixture(t)
-	a := r.join("a")
-	have := holding{}
-	_, mark := a.walk(have)
-	s := a.open(mark.Revision, mark.Marker)
-	s.next()
-	r.annotate(`{"orrery.dev/purge":"true"}`)
-	for {
-		f, ok := s.next()
-		if !ok || f.Del != nil {
-			t.Fatalf("the purge sent %+v", f)
-		}
-		if f.Bye != nil {
-			break
-		}
-	}
-	s = a.open(mark.Revision, mark.Marker)
-	if f, _ := s.next(); f.Hello == nil || !f.Hello.Settings.Purge || f.Hello.Resumed || !f.Hello.Continuous || f.Hello.Count != 0 || !f.Hello.Root.IsZero() {
-		t.Fatalf("hello is %+v", f.Hello)
-	}
-	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
-	a.walk(have)
-	if len(have) != 0 {
-		t.Errorf("the agent has %q", sortedKeys(have))
-	}
-	r.annotate(`{"orrery.dev/purge":null}`)
-	r.eventually(func() string {
-		if a.walk(have); len(have) != 2 {
-			return fmt.Sprintf("after the purge was called off the agent has %q", sortedKeys(have))
-		}
-		return ""
-	})
-}
-
 // TestProtocol shows that an agent of another protocol is turned away, that the
 // location says so, and that another agent makes it good.
 func TestProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+route.Agent("a").Path(route.Desired), nil)
+	req, err := a.New(t.Context(), http.MethodGet, route.Desired, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+a.token)
 	req.Header.Set(wire.Header, "7")
-	resp, err := a.client.Do(req)
+	resp, err := a.HTTP.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -586,7 +533,7 @@ func TestVanishedAgent(t *testing.T) {
 	r.addLocation("a", nil)
 	way := newRelay(t, strings.TrimPrefix(r.url, "https://"))
 	a := r.join("a")
-	a.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	a.HTTP.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, way.address)
 	}
 	a.open(0, "").next()

@@ -29,6 +29,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 const smallQuota = 32 << 20
@@ -197,13 +198,11 @@ func (a *agent) post(ctx context.Context, call string, body string) (*http.Respo
 }
 
 func (a *agent) postFrom(ctx context.Context, call string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.r.url+route.Agent(a.location).Path(call), body)
+	req, err := a.now().New(ctx, http.MethodPost, call, body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+a.token)
-	req.Header.Set(wire.Header, wire.ProtocolVersion)
-	return a.client.Do(req)
+	return a.HTTP.Do(req)
 }
 
 func reportsOf(keys []string, status string) string {
@@ -468,10 +467,9 @@ func TestManyLargeBodies(t *testing.T) {
 					once := sync.OnceFunc(settle)
 					defer once()
 					// A connection of its own: those that are shared bound by themselves.
-					alone := &http.Client{Transport: &http.Transport{TLSClientConfig: a.client.Transport.(*http.Transport).TLSClientConfig.Clone()}}
+					alone := &http.Client{Transport: &http.Transport{TLSClientConfig: a.HTTP.Transport.(*http.Transport).TLSClientConfig.Clone()}}
 					defer alone.CloseIdleConnections()
-					own := *a
-					own.client = alone
+					own := agent{Client: &protocol.Client{Join: a.Join, HTTP: alone}, r: r, location: a.location}
 					resp, err := own.postFrom(t.Context(), call, &slowBody{line: line, left: 7 << 20, hold: hold, sent: once})
 					if err != nil { // refused while it was sent
 						refused.Add(1)

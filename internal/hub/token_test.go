@@ -20,7 +20,7 @@ func TestTokenIsGoodAtOnce(t *testing.T) {
 	connected := r.join(location)
 	for range 100 {
 		next := r.join(location)
-		next.client = connected.client // so that no handshake gives the table time
+		next.HTTP = connected.HTTP // so that no handshake gives the table time
 		resp := next.do(t.Context(), http.MethodPost, string(location)+"/reports", strings.NewReader(""))
 		if err := resp.Body.Close(); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -130,7 +132,7 @@ func (h *center) marker(revision int64) (name string) {
 }
 
 func (h *center) continuous(marker string, revision int64) bool {
-	return marker == "" && revision == 0 || marker != "" && h.marker(revision) == marker
+	return marker == "" && revision == 0 || marker != "" && revision <= h.revision && h.marker(revision) == marker
 }
 
 // content is what the location is to have at a revision, by key.
@@ -219,7 +221,7 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 	case s.mood.refuse != 0:
 		return answerOf(s.mood.refuse, []byte("no")), nil
 	}
-	call := strings.TrimPrefix(r.URL.Path, "/agent/v1/locations/paris/")
+	_, call := route.Of(r.URL.Path)
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{wire.Header: {wire.ProtocolVersion}}}
 	b := &hubBody{spoke: s, ctx: r.Context(), cut: -1, closed: make(chan struct{})}
 	if s.mood.cut > 0 && s.rng.IntN(10) == 0 {
@@ -230,7 +232,7 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 	case s.mood.empty:
 	case s.mood.garbage:
 		b.left = []byte("{\"hello\":{}}\n<html>\n")
-	case call == "desired":
+	case call == route.Desired:
 		b.open(r)
 	default:
 		b.left = s.answer(call, wire.NewDecoder(bytes.NewReader(body)))
@@ -240,11 +242,9 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (h *center) answer(call string, body *wire.Decoder) []byte {
 	switch call {
-	case "walk":
+	case route.Walk, route.ReportsWalk:
 		return h.walk(call, body)
-	case "reports/walk":
-		return h.walk(call, body)
-	case "fetch":
+	case route.Fetch:
 		content := h.content(h.revision)
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
@@ -258,9 +258,9 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			}
 		}
 		return []byte(lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...))
-	case "lineage":
+	case route.Lineage:
 		return h.lineage(body)
-	case "reports/fetch":
+	case route.ReportsFetch:
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
 			l := wire.ReportLine{Key: f.Key, Removed: true}
@@ -270,12 +270,12 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			out = append(out, l)
 		}
 		return []byte(lines(out...))
-	case "reports":
+	case route.Reports:
 		h.reported()
 		answer, content := wire.ReportsAnswer{Revision: h.revision}, h.content(h.revision)
 		for _, l := range restOf[wire.ReportLine](body) {
 			_, known := h.reports[l.Key]
-			if _, assigned := content[l.Key]; l.Report != nil && (h.rejected[l.Key] || !known && !assigned) {
+			if _, assigned := content[l.Key]; l.Report == nil != l.Removed || l.Report != nil && (h.rejected[l.Key] || !known && !assigned) {
 				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
 				continue
 			}
@@ -318,7 +318,7 @@ func (h *center) walk(call string, body *wire.Decoder) []byte {
 	k := h.kept[call]
 	if k.index == nil || k.revision != w.At || h.rng.IntN(8) == 0 {
 		var leaves []wire.Leaf
-		if call == "walk" {
+		if call == route.Walk {
 			for k, f := range h.content(h.revision) {
 				leaves = append(leaves, wire.Leaf{Key: k, Sum: leafOf(f)})
 			}
@@ -364,7 +364,7 @@ type hubBody struct {
 // open begins a stream.
 func (b *hubBody) open(r *http.Request) {
 	q := r.URL.Query()
-	after, err := strconv.ParseInt(q.Get("after"), 10, 64)
+	after, err := strconv.ParseInt(cmp.Or(q.Get("after"), "0"), 10, 64)
 	if err != nil {
 		panic(err)
 	}

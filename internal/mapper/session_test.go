@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -90,7 +91,7 @@ func newScripted(t *testing.T) *scripted {
 }
 
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := strings.TrimPrefix(r.URL.Path, "/agent/v1/locations/paris/")
+	_, call := route.Of(r.URL.Path)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		s.t.Errorf("read the request: %v", err)

@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -75,7 +75,7 @@ func (m *memory) hello() wire.Frame {
 func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	call := strings.TrimPrefix(r.URL.Path, "/agent/v1/locations/paris/")
+	_, call := route.Of(r.URL.Path)
 	m.before(call)
 	asked, err := httputil.DumpRequest(r, true)
 	if err != nil {

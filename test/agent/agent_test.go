@@ -13,15 +13,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // soon is how long anything may take here on a busy machine.
@@ -35,7 +40,8 @@ var label = "orrery.dev/location"
 // site is one location: a hub, an agent's data directory, and the cluster.
 type site struct {
 	t      *testing.T
-	hub    *hub
+	hub    *protocol.Hub
+	join   wire.Join
 	c      *env.Cluster
 	client kubernetes.Interface
 	name   string
@@ -44,8 +50,14 @@ type site struct {
 }
 
 func newSite(t *testing.T, c *env.Cluster, name string) *site {
-	s := &site{t: t, hub: newHub(t, name), c: c, client: c.Client, name: name, dir: t.TempDir() + "/data"}
-	t.Cleanup(func() { s.halt() })
+	hub := protocol.NewHub(key.Location(name))
+	s := &site{t: t, hub: hub, join: hub.Start(t), c: c, client: c.Client, name: name, dir: t.TempDir() + "/data"}
+	t.Cleanup(func() {
+		s.halt()
+		for _, fault := range hub.Faults() {
+			t.Errorf("the agent: %s", fault)
+		}
+	})
 	return s
 }
 
@@ -58,7 +70,7 @@ func (s *site) start() {
 		level = slog.LevelDebug
 	}
 	agent, err := mapper.New(mapper.Config{
-		Join: s.hub.join, Target: config, DataDir: s.dir, Version: s.name, MutatedRetry: mutatedRetry,
+		Join: s.join, Target: config, DataDir: s.dir, Version: s.name, MutatedRetry: mutatedRetry,
 		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
@@ -145,7 +157,7 @@ func (s *site) says(key string, state wire.State, reason string) wire.Report {
 	var r wire.Report
 	env.Eventually(s.t, soon, func() error {
 		var ok bool
-		if r, ok = s.hub.report(key); !ok || r.State != state || r.Reason != reason {
+		if r, ok = s.hub.Report(key); !ok || r.State != state || r.Reason != reason {
 			return fmt.Errorf("report of %s: %+v", key, r)
 		}
 		return nil
@@ -179,7 +191,7 @@ func TestAgent(t *testing.T) {
 
 func lifecycle(s *site) {
 	t := s.t
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "1"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
 	env.Eventually(t, soon, s.has("a", "1"))
 	r := s.says(s.key("a"), wire.Applied, "")
@@ -199,15 +211,15 @@ func lifecycle(s *site) {
 			t.Errorf("annotation %s is %q, want %q", k, m.Annotations[k], v)
 		}
 	}
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "2"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "2"))
 	env.Eventually(t, soon, s.has("a", "2"))
 	if again, err := s.get("a"); err != nil || again.UID != m.UID {
 		t.Errorf("the object was replaced: %v", err)
 	}
-	s.hub.del(s.key("a"), wire.Deleted)
+	s.hub.Del(s.key("a"), wire.Deleted)
 	env.Eventually(t, soon, s.gone("a"))
 	env.Eventually(t, soon, func() error {
-		if keys := s.hub.reported(); len(keys) > 0 {
+		if keys := s.hub.Reported(); len(keys) > 0 {
 			return fmt.Errorf("still reported: %q", keys)
 		}
 		return nil
@@ -242,7 +254,7 @@ func driftIsRepaired(s *site) {
 			t.Fatal(err)
 		}
 	}
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "1"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
 	env.Eventually(t, soon, s.has("a", "1"))
 	s.says(s.key("a"), wire.Applied, "")
@@ -285,14 +297,14 @@ func foreignIsUntouched(s *site) {
 	if _, err := s.client.CoreV1().ConfigMaps(s.name).Create(t.Context(), copied, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "ours"))
-	s.hub.put(s.key("b"), "uid-b", s.configMap("b", "ours"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "ours"))
+	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "ours"))
 	s.start()
 	env.Eventually(t, soon, s.has("b", "ours"))
 	s.says(s.key("a"), wire.InConflict, "Exists")
-	s.hub.del(s.key("a"), wire.Deleted)
+	s.hub.Del(s.key("a"), wire.Deleted)
 	env.Eventually(t, soon, func() error {
-		if _, ok := s.hub.report(s.key("a")); ok {
+		if _, ok := s.hub.Report(s.key("a")); ok {
 			return errors.New("still reported")
 		}
 		return nil
@@ -307,17 +319,16 @@ func foreignIsUntouched(s *site) {
 
 func offline(s *site) {
 	t := s.t
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "1"))
-	s.hub.put(s.key("b"), "uid-b", s.configMap("b", "1"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
+	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "1"))
 	s.start()
 	env.Eventually(t, soon, s.has("a", "1"))
 	s.says(s.key("a"), wire.Applied, "")
 	s.says(s.key("b"), wire.Applied, "")
 	s.halt()
-	s.hub.hangUp()
-	away := s.hub.server
-	away.CloseClientConnections()
-	s.hub.join.Hub = "https://127.0.0.1:1"
+	s.hub.HangUp()
+	away := s.join.Hub
+	s.join.Hub = "https://127.0.0.1:1"
 	maps := s.client.CoreV1().ConfigMaps(s.name)
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -331,15 +342,15 @@ func offline(s *site) {
 	s.halt()
 
 	// The hub is back: the deletion that happened meanwhile is applied.
-	s.hub.join.Hub = away.URL
-	s.hub.del(s.key("a"), wire.Unassigned)
+	s.join.Hub = away
+	s.hub.Del(s.key("a"), wire.Unassigned)
 	s.start()
 	env.Eventually(t, soon, s.gone("a"))
 	if err := s.has("b", "1")(); err != nil {
 		t.Error(err)
 	}
-	if s.hub.walks > 1 {
-		t.Errorf("%d walks: the agent should have resumed", s.hub.walks)
+	if n := s.hub.Asked(route.Walk); n > 1 {
+		t.Errorf("%d walks: the agent should have resumed", n)
 	}
 }
 
@@ -351,17 +362,17 @@ func customResources(s *site) {
 	t := s.t
 	widget := `{"apiVersion":"example.org/v1","kind":"Widget","metadata":{"name":"w","namespace":"custom"},"spec":{"n":1}}`
 	key, crdKey := "team/example.org/widgets/custom/w", "team/apiextensions.k8s.io/customresourcedefinitions/widgets.example.org"
-	s.hub.put(key, "uid-w", widget)
+	s.hub.Put(key, "uid-w", widget)
 	s.start()
 	s.says(key, wire.Unsupported, "NoSuchResource")
-	s.hub.put(crdKey, "uid-crd", crd)
+	s.hub.Put(crdKey, "uid-crd", crd)
 	s.says(key, wire.Applied, "")
 
 	// Both go at once: the definition waits for the resource.
-	s.hub.del(crdKey, wire.Deleted)
-	s.hub.del(key, wire.Deleted)
+	s.hub.Del(crdKey, wire.Deleted)
+	s.hub.Del(key, wire.Deleted)
 	env.Eventually(t, soon, func() error {
-		if keys := s.hub.reported(); len(keys) > 0 {
+		if keys := s.hub.Reported(); len(keys) > 0 {
 			return fmt.Errorf("still reported: %q", keys)
 		}
 		return nil
@@ -371,7 +382,7 @@ func customResources(s *site) {
 func lostStore(s *site) {
 	t := s.t
 	for _, name := range []string{"a", "b", "c"} {
-		s.hub.put(s.key(name), "uid-"+name, s.configMap(name, "1"))
+		s.hub.Put(s.key(name), "uid-"+name, s.configMap(name, "1"))
 	}
 	s.start()
 	for _, name := range []string{"a", "b", "c"} {
@@ -385,19 +396,28 @@ func lostStore(s *site) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	s.hub.del(s.key("b"), wire.Deleted)
-	s.hub.put(s.key("c"), "uid-c", s.configMap("c", "2"))
+	s.hub.Del(s.key("b"), wire.Deleted)
+	s.hub.Put(s.key("c"), "uid-c", s.configMap("c", "2"))
 	s.start()
 	env.Eventually(t, soon, s.has("c", "2"))
 	env.Eventually(t, soon, s.gone("b"))
 	env.Eventually(t, soon, func() error {
-		if keys := s.hub.reported(); len(keys) != 2 {
+		if keys := s.hub.Reported(); len(keys) != 2 {
 			return fmt.Errorf("reported: %q", keys)
 		}
 		return nil
 	})
-	if after, err := s.get("a"); err != nil || after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("an object that did not change was written: %v", err)
+	// Of what did not change only the place in the log is written, as a fetch delivers it.
+	after, err := s.get("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*corev1.ConfigMap{before, after} {
+		delete(m.Annotations, v1alpha1.LogAnnotation)
+		m.ResourceVersion, m.ManagedFields = "", nil
+	}
+	if !equality.Semantic.DeepEqual(before, after) {
+		t.Errorf("an object that did not change was written: it is %+v, was %+v", after, before)
 	}
 }
 
@@ -405,7 +425,7 @@ func pruneGuard(s *site) {
 	const many, free = 60, 50
 	for i := range many {
 		name := fmt.Sprintf("o%d", i)
-		s.hub.put(s.key(name), "uid-"+name, s.configMap(name, "1"))
+		s.hub.Put(s.key(name), "uid-"+name, s.configMap(name, "1"))
 	}
 	s.start()
 	count := func() (n int) {
@@ -428,31 +448,31 @@ func pruneGuard(s *site) {
 		s.says(s.key(fmt.Sprintf("o%d", i)), wire.Applied, "")
 	}
 	for i := range many {
-		s.hub.del(s.key(fmt.Sprintf("o%d", i)), wire.Unassigned)
+		s.hub.Del(s.key(fmt.Sprintf("o%d", i)), wire.Unassigned)
 	}
 	env.Eventually(s.t, soon, is(many-free))
 	env.Throughout(s.t, time.Second, is(many-free))
 	guarded := ""
-	for _, k := range s.hub.reported() {
+	for _, k := range s.hub.Reported() {
 		s.says(k, wire.Removing, "PruneGuard")
 		guarded = k
 	}
 	// A removal that is moot no longer waits.
 	name := guarded[strings.LastIndex(guarded, "/")+1:]
-	s.hub.put(guarded, "uid-"+name, s.configMap(name, "1"))
+	s.hub.Put(guarded, "uid-"+name, s.configMap(name, "1"))
 	s.says(guarded, wire.Applied, "")
 	// A user's own deletion is not guarded.
-	s.hub.del(guarded, wire.Deleted)
+	s.hub.Del(guarded, wire.Deleted)
 	env.Eventually(s.t, soon, is(many-free-1))
 }
 
 func returnedStatus(s *site) {
 	key := "team/core/namespaces/returned"
-	s.hub.putWith(key, "uid-n", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"returned"}}`, wire.Policy{ReturnStatus: true})
+	s.hub.PutWith(key, "uid-n", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"returned"}}`, wire.Policy{ReturnStatus: true})
 	s.start()
 	s.says(key, wire.Applied, "")
 	env.Eventually(s.t, soon, func() error {
-		if r, _ := s.hub.report(key); string(r.Status) != `{"phase":"Active"}` {
+		if r, _ := s.hub.Report(key); string(r.Status) != `{"phase":"Active"}` {
 			return fmt.Errorf("status %s", r.Status)
 		}
 		return nil
@@ -463,39 +483,37 @@ func refusals(s *site) {
 	bad := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","namespace":%q},"spec":{"ports":[{"port":0}]}}`, s.name)
 	unknown := fmt.Sprintf(`{"apiVersion":"v1","bogus":1,"kind":"ConfigMap","metadata":{"name":"u","namespace":%q}}`, s.name)
 	other := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"someone-else"}}`
-	s.hub.put("team/core/services/"+s.name+"/x", "uid-x", bad)
-	s.hub.put(s.key("u"), "uid-u", unknown)
-	s.hub.put(s.key("m"), "uid-m", other)
-	s.hub.put(s.key("good"), "uid-g", s.configMap("good", "1"))
+	s.hub.Put("team/core/services/"+s.name+"/x", "uid-x", bad)
+	s.hub.Put(s.key("u"), "uid-u", unknown)
+	s.hub.Put(s.key("m"), "uid-m", other)
+	s.hub.Put(s.key("good"), "uid-g", s.configMap("good", "1"))
 	s.start()
 	s.says(s.key("good"), wire.Applied, "")
 	s.says("team/core/services/"+s.name+"/x", wire.Failed, "Invalid")
 	s.says(s.key("u"), wire.Failed, "UnknownField")
 	s.says(s.key("m"), wire.Failed, "Malformed")
-	s.hub.put(s.key("u"), "uid-u", s.configMap("u", "1"))
+	s.hub.Put(s.key("u"), "uid-u", s.configMap("u", "1"))
 	s.says(s.key("u"), wire.Applied, "")
 }
 
 func halted(s *site) {
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "1"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
 	s.says(s.key("a"), wire.Applied, "")
-	stop := s.hub.settings
-	stop.Halt = "the mapping is paused"
-	s.hub.set(stop)
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "2"))
+	s.hub.Set(func(now *wire.Settings) { now.Halt = "the mapping is paused" })
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "2"))
 	env.Throughout(s.t, time.Second, s.has("a", "1"))
-	s.hub.set(wire.Settings{HeartbeatSeconds: 1})
+	s.hub.Set(func(now *wire.Settings) { now.Halt = "" })
 	env.Eventually(s.t, soon, s.has("a", "2"))
 }
 
 func targetOutage(s *site) {
-	s.hub.put(s.key("a"), "uid-a", s.configMap("a", "1"))
+	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
 	s.says(s.key("a"), wire.Applied, "")
 	s.c.KillAPIServer()
-	s.hub.put(s.key("b"), "uid-b", s.configMap("b", "1"))
-	s.hub.del(s.key("a"), wire.Deleted)
+	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "1"))
+	s.hub.Del(s.key("a"), wire.Deleted)
 	s.c.StartAPIServer()
 	env.Eventually(s.t, soon, s.has("b", "1"))
 	env.Eventually(s.t, soon, s.gone("a"))

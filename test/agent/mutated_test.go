@@ -60,9 +60,9 @@ func mutated(s *site) {
 	t := s.t
 	removePolicy, removeWebhook := s.addPolicy(), s.addWebhook()
 	for _, changer := range []string{"policy", "webhook", "nobody"} {
-		s.hub.put(s.deploymentKey(changer), "uid-"+changer, s.deployment(changer, changer))
+		s.hub.Put(s.deploymentKey(changer), "uid-"+changer, s.deployment(changer, changer))
 	}
-	s.hub.putWith(s.deploymentKey("left"), "uid-left", s.deployment("left", "policy"), wire.Policy{ReportDrift: true})
+	s.hub.PutWith(s.deploymentKey("left"), "uid-left", s.deployment("left", "policy"), wire.Policy{ReportDrift: true})
 	changed := []string{"policy", "webhook", "left"}
 	are := func(reason string, replicas int32) {
 		t.Helper()
@@ -146,7 +146,7 @@ func mutatedForGood(s *site) {
 		return err
 	})
 	key := "team/core/persistentvolumeclaims/" + s.name + "/c"
-	s.hub.putWith(key, "uid-c", claim("c"), wire.Policy{Recreate: true})
+	s.hub.PutWith(key, "uid-c", claim("c"), wire.Policy{Recreate: true})
 	s.start()
 	s.says(key, wire.Applied, v1alpha1.ReasonMutated)
 	made, err := claims.Get(t.Context(), "c", metav1.GetOptions{})

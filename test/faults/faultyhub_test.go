@@ -6,12 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 )
@@ -80,8 +80,8 @@ func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(wire.Header, wire.ProtocolVersion)
 		enc, dec := wire.NewEncoder(w), wire.NewDecoder(r.Body)
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/desired"):
+		switch _, call := route.Of(r.URL.Path); call {
+		case route.Desired:
 			h := hello(number(r.URL.Query().Get("after")), r.URL.Query().Get("marker"))
 			// Without the outcome: an agent that has gone is another test's.
 			_ = enc.Encode(wire.Frame{Hello: &h})
@@ -90,7 +90,7 @@ func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.
 			case <-r.Context().Done():
 			case <-time.After(look / 2):
 			}
-		case strings.HasSuffix(r.URL.Path, "/walk"):
+		case route.Walk, route.ReportsWalk:
 			var about wire.Walk
 			if dec.Decode(&about) != nil {
 				return

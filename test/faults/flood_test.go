@@ -3,8 +3,6 @@ package faults
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 	"orrery.dev/orrery/test/world"
 )
 
@@ -33,8 +33,7 @@ const (
 // flooder has a location's token, and no agent: it reports what it likes of what the
 // location is assigned.
 type flooder struct {
-	url, token string
-	client     *http.Client
+	*protocol.Client
 	keys       []string
 	sent, took int
 }
@@ -51,13 +50,12 @@ func newFlooder(t *testing.T, w *world.World) *flooder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(join.CA))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	f := &flooder{
-		url: join.Hub + "/agent/v1/locations/" + name + "/reports", token: join.Token, client: &http.Client{Transport: transport, Timeout: editTimeout},
+	f := &flooder{}
+	if f.Client, err = protocol.NewClient(join); err != nil {
+		t.Fatal(err)
 	}
+	f.HTTP.Timeout = editTimeout
+	t.Cleanup(f.Close)
 	for _, space := range spaceNames {
 		for _, namespace := range namespaces(space) {
 			for i := range 6 {
@@ -79,22 +77,13 @@ func (f *flooder) send(ctx context.Context, n int) error {
 		}
 	}
 	f.sent += body.Len()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, &body)
+	answer, err := f.Do(ctx, http.MethodPost, route.Reports, &body)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+f.token)
-	req.Header.Set(wire.Header, wire.ProtocolVersion)
-	resp, err := f.client.Do(req)
-	if err != nil {
+	defer answer.Close()
+	if _, err := io.Copy(io.Discard, answer); err != nil {
 		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("reports: %s", resp.Status)
 	}
 	f.took++
 	return nil

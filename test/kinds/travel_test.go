@@ -3,10 +3,7 @@ package kinds
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -18,8 +15,10 @@ import (
 	"github.com/tidwall/sjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // never says that objects of the kind are kept and never placed.
@@ -130,9 +129,14 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	placed := append(slices.Clone(all), custom)
 
 	agent := newAgent(t, hub, location)
-	frames := agent.open(t)
-	defer frames.close()
-	frames.until(t, func(f wire.Frame) bool { return f.Hello != nil && f.Hello.Count == 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	frames, err := agent.Open(ctx, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frames.Close()
+	until(t, frames, func(f wire.Frame) bool { return f.Hello != nil && f.Hello.Count == 0 })
 	space.must(t, http.MethodPost, placements, asJSON, placeAll(t, placed, location))
 
 	want := map[string]string{}
@@ -153,11 +157,11 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	if view.has(t, placements+"/all") {
 		t.Error("the placement itself travels")
 	}
-	comparePuts(t, "the stream", frames.until(t, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == len(want) }), want)
-	comparePuts(t, "a walk", agent.walk(t), want)
+	comparePuts(t, "the stream", until(t, frames, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == len(want) }), want)
+	comparePuts(t, "a walk", walked(t, agent), want)
 
 	space.must(t, http.MethodDelete, placements+"/all", asJSON, nil)
-	left := frames.until(t, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == 0 })
+	left := until(t, frames, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == 0 })
 	if n := len(left) - 1; n != len(want) {
 		t.Errorf("%d frames take back %d objects", n, len(want))
 	}
@@ -250,13 +254,8 @@ func comparePuts(t *testing.T, how string, frames []wire.Frame, want map[string]
 	}
 }
 
-// agent speaks the protocol as an agent does.
-type agent struct {
-	url, token string
-	client     *http.Client
-}
-
-func newAgent(t *testing.T, hub *env.Hub, location string) agent {
+// newAgent speaks the protocol as an agent of a location does.
+func newAgent(t *testing.T, hub *env.Hub, location string) *protocol.Client {
 	t.Helper()
 	root := newAPI(t, hub.PathConfig("spaces/root"))
 	var token v1alpha1.LocationToken
@@ -268,54 +267,21 @@ func newAgent(t *testing.T, hub *env.Hub, location string) agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(join.CA))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return agent{url: join.Hub + "/agent/v1/locations/" + location, token: join.Token, client: &http.Client{Transport: transport}}
-}
-
-func (a agent) request(ctx context.Context, t *testing.T, method, path, body string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
+	client, err := protocol.NewClient(join)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set(wire.Header, wire.ProtocolVersion)
-	req.Header.Set("Authorization", "Bearer "+a.token)
-	resp, err := a.client.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s is answered with %s", method, path, resp.Status)
-	}
-	return resp
-}
-
-// stream is an open desired stream.
-type stream struct {
-	decoder *wire.Decoder
-	close   func()
-}
-
-func (a agent) open(t *testing.T) *stream {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	resp := a.request(ctx, t, http.MethodGet, "/desired", "") //nolint:bodyclose // closed with the stream
-	return &stream{decoder: wire.NewDecoder(resp.Body), close: func() {
-		cancel()
-		resp.Body.Close()
-	}}
+	t.Cleanup(client.Close)
+	return client
 }
 
 // until reads frames up to the one that is looked for. Pings are left out.
-func (s *stream) until(t *testing.T, last func(wire.Frame) bool) []wire.Frame {
+func until(t *testing.T, s *protocol.Stream, last func(wire.Frame) bool) []wire.Frame {
 	t.Helper()
 	var frames []wire.Frame
 	for {
-		var f wire.Frame
-		if err := s.decoder.Decode(&f); err != nil {
+		f, err := s.Next()
+		if err != nil {
 			t.Fatalf("after %d frames: %v", len(frames), err)
 		}
 		if f.Ping != nil {
@@ -327,25 +293,23 @@ func (s *stream) until(t *testing.T, last func(wire.Frame) bool) []wire.Frame {
 	}
 }
 
-// walk is what an agent that has nothing learns by comparing and fetching.
-func (a agent) walk(t *testing.T) []wire.Frame {
+// walked is what an agent that has nothing learns by comparing and fetching.
+func walked(t *testing.T, agent *protocol.Client) (frames []wire.Frame) {
 	t.Helper()
-	marked := func(f wire.Frame) bool { return f.Mark != nil }
-	var keys strings.Builder
-	for ask := []wire.Span{{}}; len(ask) > 0; ask = ask[1:] {
-		resp := a.request(t.Context(), t, http.MethodPost, "/walk", fmt.Sprintf("{}\n{\"from\":%q,\"to\":%q}\n", ask[0].From, ask[0].To))
-		for _, f := range (&stream{decoder: wire.NewDecoder(resp.Body)}).until(t, marked) {
-			if f.Part == nil {
-				continue
-			}
-			ask = append(ask, f.Part.Split...)
-			for _, leaf := range f.Part.Leaves {
-				fmt.Fprintf(&keys, "{\"key\":%q}\n", leaf.Key)
-			}
-		}
-		resp.Body.Close()
+	have := protocol.Holding{}
+	if _, _, err := agent.Walk(t.Context(), have); err != nil {
+		t.Fatal(err)
 	}
-	resp := a.request(t.Context(), t, http.MethodPost, "/fetch", keys.String())
-	defer resp.Body.Close()
-	return (&stream{decoder: wire.NewDecoder(resp.Body)}).until(t, marked)
+	for keys := range slices.Chunk(have.Keys(), wire.MaxFetch) {
+		var asked []any
+		for _, k := range keys {
+			asked = append(asked, wire.Fetch{Key: k})
+		}
+		answer, err := agent.Exchange(t.Context(), route.Fetch, asked...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, answer...)
+	}
+	return frames
 }

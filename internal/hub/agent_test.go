@@ -1,0 +1,192 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
+)
+
+// agent speaks the protocol as one location, with the hub that it names.
+type agent struct {
+	*protocol.Client
+	r        *running
+	location key.Location
+}
+
+// join makes a token for a location, and who has it.
+func (r *running) join(l key.Location) *agent {
+	r.t.Helper()
+	client, err := rest.HTTPClientFor(r.config(""))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := client.Post(r.url+"/spaces/root/apis/orrery.dev/v1alpha1/locations/"+string(l)+"/token", "application/json", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var token v1alpha1.LocationToken
+	if err := json.NewDecoder(resp.Body).Decode(&token); err != nil || resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("token of %q: %s, %v", l, resp.Status, err)
+	}
+	join, err := wire.ParseJoin(token.Status.Token)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a := &agent{r: r, location: l}
+	if a.Client, err = protocol.NewClient(join); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(a.Close)
+	return a
+}
+
+// now is the client of the hub that runs now.
+func (a *agent) now() *protocol.Client {
+	c := *a.Client
+	c.Join.Hub = a.r.url
+	return &c
+}
+
+// do asks for a path below those of all agents.
+func (a *agent) do(ctx context.Context, method, path string, body io.Reader) *http.Response {
+	a.r.t.Helper()
+	req, err := a.now().New(ctx, method, "", body)
+	if err == nil {
+		req.URL, err = req.URL.Parse(a.r.url + string(route.Agents) + path)
+	}
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	resp, err := a.HTTP.Do(req)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return resp
+}
+
+// exchange posts lines and returns the frames of the answer, which must end with a mark.
+func (a *agent) exchange(call string, lines ...any) []wire.Frame {
+	a.r.t.Helper()
+	frames, err := a.now().Exchange(a.r.t.Context(), call, lines...)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return frames
+}
+
+// report reports as the agent.
+func (a *agent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
+	a.r.t.Helper()
+	answer, err := a.now().Report(a.r.t.Context(), lines...)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return answer
+}
+
+// tell sends what an agent says of itself.
+func (a *agent) tell(s wire.AgentStatus) wire.StatusAnswer {
+	a.r.t.Helper()
+	answer, err := a.now().Tell(a.r.t.Context(), s)
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return answer
+}
+
+// walk makes a holding equal to the hub's, and returns how many pages it took and
+// the revision to go on from.
+func (a *agent) walk(have holding) (pages int, from wire.Mark) {
+	a.r.t.Helper()
+	pages, from, err := a.now().Walk(a.r.t.Context(), protocol.Holding(have))
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return pages, from
+}
+
+// stream is an open desired stream.
+type stream struct {
+	*protocol.Stream
+	t testing.TB
+}
+
+// open opens the desired stream.
+func (a *agent) open(after int64, marker string) *stream {
+	a.r.t.Helper()
+	s, err := a.now().Open(a.r.t.Context(), after, marker)
+	if err != nil {
+		a.r.t.Fatalf("open the stream of %q: %v", a.location, err)
+	}
+	a.r.t.Cleanup(s.Close)
+	return &stream{Stream: s, t: a.r.t}
+}
+
+func (s *stream) close() { s.Close() }
+
+// next returns the next frame that is not a ping; ok is false when the stream has ended.
+func (s *stream) next() (f wire.Frame, ok bool) {
+	s.t.Helper()
+	late := time.AfterFunc(patience, s.Close)
+	defer late.Stop()
+	for {
+		f, err := s.Next()
+		if err != nil && !late.Stop() {
+			s.t.Fatal("no frame came")
+		}
+		if err != nil || f.Ping == nil {
+			return f, err == nil
+		}
+	}
+}
+
+// holding is what an agent has: the leaf of each key.
+type holding protocol.Holding
+
+func (h holding) root() wire.Sum { return protocol.Holding(h).Root() }
+
+// take does what a frame says, and checks what a mark says.
+func (h holding) take(t testing.TB, f wire.Frame) {
+	t.Helper()
+	if err := protocol.Holding(h).Apply(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// toMark applies frames up to a mark at or above a revision, and checks every
+// mark's root and count on the way.
+func (h holding) toMark(s *stream, rev int64) wire.Mark {
+	s.t.Helper()
+	mark, _ := h.causes(s, rev)
+	return mark
+}
+
+// causes is toMark, and lists what goes as "KEY CAUSE".
+func (h holding) causes(s *stream, rev int64) (mark wire.Mark, causes []string) {
+	s.t.Helper()
+	for {
+		f, ok := s.next()
+		if !ok {
+			s.t.Fatal("the stream ended")
+		}
+		h.take(s.t, f)
+		if f.Del != nil {
+			causes = append(causes, f.Del.Key+" "+string(f.Del.Cause))
+		}
+		if f.Mark != nil && f.Mark.Revision >= rev {
+			return *f.Mark, causes
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package protocol
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Agent is an agent of a hub's location. Stop ends it, and Start starts it on what it
+// has kept.
+type Agent interface {
+	Start()
+	Stop()
+}
+
+// agentCase is one thing that every agent does.
+type agentCase struct {
+	name string
+	run  func(*trial)
+}
+
+// TestAgent judges an agent. with makes a hub for each case and one of its agents, which
+// has not started, and hands both to judge. Cases take minutes of an agent's time, so it
+// is to be that of a synctest bubble.
+func TestAgent(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*testing.T, *Hub, Agent))) {
+	t.Helper()
+	cases := slices.Concat(followCases(), hubFaultCases())
+	names := make([]string, len(cases))
+	for i, c := range cases {
+		names[i] = c.name
+	}
+	declared(t, lacks, names)
+	for _, c := range cases {
+		if lacks[c.name] != "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			with(t, func(t *testing.T, h *Hub, a Agent) {
+				c.run(&trial{T: t, hub: h, agent: a})
+				for _, fault := range h.Faults() {
+					t.Errorf("the agent: %s", fault)
+				}
+			})
+		})
+	}
+}
+
+// trial is a case under way.
+type trial struct {
+	*testing.T
+	hub   *Hub
+	agent Agent
+}
+
+// put has the location desire an object of a name, with a value.
+func (e *trial) put(name, value string) {
+	uid := "uid-" + name
+	object := fmt.Sprintf(`{"apiVersion":"v1","data":{"k":%q},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}`, value, name)
+	e.hub.Put(KeyOf(name), uid, object)
+}
+
+func (e *trial) del(name string) { e.hub.Del(KeyOf(name), wire.Deleted) }
+
+// within waits until f says that nothing is wrong.
+func (e *trial) within(d time.Duration, f func() string) {
+	e.Helper()
+	for deadline := time.Now().Add(d); ; <-time.After(50 * time.Millisecond) {
+		wrong := f()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			e.Fatalf("after %s: %s; the agent is at fault: %q", d, wrong, e.hub.Faults())
+		}
+	}
+}
+
+// settled waits until the agent has reported that it has applied what is desired, and
+// nothing of anything else.
+func (e *trial) settled() {
+	e.Helper()
+	e.within(patience, func() string {
+		h := e.hub
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		content := h.content(h.revision)
+		for k, f := range content {
+			if r := h.reports[k]; f.Put != nil && (r.State != wire.Applied || r.Digest != f.Put.Digest || r.UID != f.Put.UID) {
+				return fmt.Sprintf("%q is reported as %+v", k, r)
+			}
+		}
+		for k := range h.reports {
+			if _, desired := content[k]; !desired {
+				return fmt.Sprintf("%q is still reported", k)
+			}
+		}
+		return ""
+	})
+}
+
+// connected waits for another session than those before.
+func (e *trial) connected(than int) {
+	e.Helper()
+	e.within(patience, func() string {
+		if n := e.hub.Asked(route.Desired); n <= than {
+			return fmt.Sprintf("the agent has opened %d sessions", n)
+		}
+		return ""
+	})
+}
+
+// followCases are about what an agent does with a sound hub.
+func followCases() []agentCase {
+	return []agentCase{
+		{"Follows", agentFollows},
+		{"Begins", agentBegins},
+		{"Resumes", agentResumes},
+		{"KeepsWhatItHas", agentKeeps},
+		{"Walks", agentWalks},
+		{"WalksInPages", agentWalksInPages},
+		{"Compares", agentCompares},
+		{"AnotherLog", agentWaitsForProof},
+		{"Halts", agentHalts},
+		{"Announces", agentAnnounces},
+	}
+}
+
+// agentFollows: what a session sends is done, and reported.
+func agentFollows(e *trial) {
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.connected(0)
+	e.put("one", "1")
+	e.put("two", "1")
+	e.settled()
+	e.put("one", "2")
+	e.del("two")
+	e.settled()
+}
+
+// agentBegins: who has nothing compares, and fetches what differs.
+func agentBegins(e *trial) {
+	for i := range 5 {
+		e.put(fmt.Sprint("n", i), "1")
+	}
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	if e.hub.Asked(route.Walk) == 0 || e.hub.Asked(route.Fetch) == 0 {
+		e.Error("the agent has what it never asked for")
+	}
+}
+
+// unasked fails if a call was made since it was made so often.
+func (e *trial) unasked(call string, since int) {
+	e.Helper()
+	if n := e.hub.Asked(call); n != since {
+		e.Errorf("%s was called %d times, for nothing", call, n-since)
+	}
+}
+
+// agentResumes: a session that was cut is gone on with, and nothing compared.
+func agentResumes(e *trial) {
+	e.put("one", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	walks := e.hub.Asked(route.Walk)
+	for i := range 3 {
+		sessions := e.hub.Asked(route.Desired)
+		e.hub.HangUp()
+		e.put(fmt.Sprint("n", i), "1")
+		e.connected(sessions)
+		e.put("one", fmt.Sprint("value-", i))
+		e.settled()
+	}
+	e.unasked(route.Walk, walks)
+}
+
+// agentKeeps: an agent that starts again goes on with what it has.
+func agentKeeps(e *trial) {
+	e.put("one", "1")
+	e.put("two", "1")
+	e.agent.Start()
+	e.settled()
+	e.agent.Stop()
+	walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
+	e.del("one")
+	e.put("three", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	e.unasked(route.Walk, walks)
+	e.unasked(route.Fetch, fetches)
+}
+
+// agentWalks: where a session can't be resumed, and something differs, it is found.
+func agentWalks(e *trial) {
+	for i := range 5 {
+		e.put(fmt.Sprint("n", i), "1")
+	}
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
+	sessions := e.hub.Asked(route.Desired)
+	e.hub.Forget()
+	e.connected(sessions)
+	<-time.After(time.Second) // it has heard that it has all there is
+	e.put("n1", "2")
+	e.settled()
+	e.unasked(route.Walk, walks)
+	e.unasked(route.Fetch, fetches)
+
+	e.agent.Stop()
+	e.put("n2", "2")
+	e.del("n3")
+	e.hub.Forget()
+	e.agent.Start()
+	e.settled()
+	if e.hub.Asked(route.Walk) == walks || e.hub.Asked(route.Fetch) == fetches {
+		e.Error("the agent has what it never asked for")
+	}
+}
+
+// agentWalksInPages: a walk of much keeps to the bounds of each request.
+func agentWalksInPages(e *trial) {
+	for i := range wire.MaxFetch + 100 {
+		e.put(fmt.Sprintf("n%05d", i), "1")
+	}
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	if n := e.hub.Asked(route.Fetch); n < 2 {
+		e.Errorf("%d fetches", n)
+	}
+}
+
+// agentCompares: what a hub has of reports is compared once for each of its starts, as
+// its log may lack some.
+func agentCompares(e *trial) {
+	e.put("one", "1")
+	e.put("two", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	walks, sessions := e.hub.Asked(route.ReportsWalk), e.hub.Asked(route.Desired)
+	e.hub.do(func() { delete(e.hub.reports, KeyOf("one")) })
+	e.hub.Restart()
+	e.settled()
+	if e.hub.Asked(route.ReportsWalk) == walks || e.hub.Asked(route.Desired) == sessions {
+		e.Error("the agent has not compared its reports")
+	}
+}
+
+// agentWaitsForProof: of a log that does not continue the one it knows an agent takes
+// what is new, and removes and changes nothing until that log is accepted.
+func agentWaitsForProof(e *trial) {
+	e.put("kept", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	copied := e.hub.Revision()
+	e.put("lost", "1")
+	e.put("kept", "2")
+	e.settled()
+	edited, _ := e.hub.Report(KeyOf("kept"))
+	e.hub.Restore(copied)
+	e.put("new", "1")
+	marker := e.hub.hello(e.hub.Revision(), place{}).Marker
+	e.within(patience, func() string {
+		if s := e.hub.Told(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
+			return fmt.Sprintf("the agent says %+v, the marker is %q", s, marker)
+		}
+		if r, ok := e.hub.Report(KeyOf("new")); !ok || r.State != wire.Applied {
+			return fmt.Sprintf("what is new is reported as %+v", r)
+		}
+		return ""
+	})
+	if r, ok := e.hub.Report(KeyOf("kept")); ok && r.Digest != edited.Digest {
+		e.Errorf("what is there was changed by a log without proof: %+v", r)
+	}
+	e.hub.Set(func(s *wire.Settings) { s.Accept = marker })
+	e.settled()
+	e.within(patience, func() string {
+		if s := e.hub.Told(); s.Lineage != wire.Proven || s.Deferred != 0 {
+			return fmt.Sprintf("the agent says %+v", s)
+		}
+		return ""
+	})
+}
+
+// agentHalts: an agent that is to change nothing says so, and goes on afterwards.
+func agentHalts(e *trial) {
+	e.put("one", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	e.hub.Set(func(s *wire.Settings) { s.Halt = "for a while" })
+	e.within(patience, func() string {
+		if s := e.hub.Told(); !strings.Contains(s.Halted, "for a while") {
+			return fmt.Sprintf("the agent says %+v", s)
+		}
+		return ""
+	})
+	e.put("two", "1")
+	<-time.After(time.Minute)
+	if r, _ := e.hub.Report(KeyOf("two")); r.State == wire.Applied {
+		e.Error("it was applied meanwhile")
+	}
+	e.hub.Set(func(s *wire.Settings) { s.Halt = "" })
+	e.settled()
+	e.within(patience, func() string {
+		if s := e.hub.Told(); s.Halted != "" {
+			return fmt.Sprintf("the agent says %+v", s)
+		}
+		return ""
+	})
+}
+
+// agentAnnounces: an agent says what it is, and nothing while nothing happens.
+func agentAnnounces(e *trial) {
+	e.put("one", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	e.within(patience, func() string {
+		if s := e.hub.Told(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.Lineage != wire.Proven {
+			return fmt.Sprintf("the agent says %+v", s)
+		}
+		return ""
+	})
+	<-time.After(time.Minute)
+	before := map[string]int{}
+	for _, call := range append(calls, route.Desired) {
+		before[call] = e.hub.Asked(call)
+	}
+	<-time.After(10 * time.Minute)
+	for call, n := range before {
+		e.unasked(call, n)
+	}
+	if e.hub.Told().APIs == nil {
+		e.Error("the list of APIs is gone")
+	}
+}
+
+// refuse answers with a code.
+func refuse(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { refused(code, "no").write(w) }
+}

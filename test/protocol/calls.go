@@ -1,0 +1,288 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// callCases are about what an agent calls beside its session, and how that is refused.
+func callCases() []hubCase {
+	return []hubCase{
+		{"Reports", takesReports},
+		{"ReportsRefused", refusesReports},
+		{"ReportsTooLarge", cutsReports},
+		{"ReportsWalk", walksReports},
+		{"Status", takesStatus},
+		{"UnknownFields", passesOver},
+		{"Refusals", refuses},
+		{"RefusalsOfOthers", refusesOthers},
+	}
+}
+
+func report(name string, r wire.Report) wire.ReportLine {
+	return wire.ReportLine{Key: KeyOf(name), Report: &r}
+}
+
+// kept is what the hub has of the report of a name.
+func (e *exam) kept(name string) *wire.Report {
+	e.Helper()
+	lines, err := e.Client().Reports(e.ctx, KeyOf(name))
+	e.ok(err)
+	if l := lines[0]; l.Key != KeyOf(name) || l.Removed == (l.Report != nil) {
+		e.Errorf("a fetch of reports has %+v", l)
+	}
+	return lines[0].Report
+}
+
+// takesReports: what is reported is kept until something else is.
+func takesReports(e *exam) {
+	e.Desire("one", "1")
+	said := wire.Report{UID: "u", Generation: 3, Digest: wire.SumOf([]byte("x")), State: wire.Failed, Reason: "Refused", Message: "<no>", Since: "2030-01-01T00:00:00Z", Status: json.RawMessage(`{"a":"<b>"}`)}
+	first, err := e.Client().Report(e.ctx, report("one", said))
+	e.ok(err)
+	if first.Revision <= 0 || len(first.Refused) > 0 {
+		e.Errorf("the answer is %+v", first)
+	}
+	if got := e.kept("one"); got == nil || got.Sum() != said.Sum() {
+		e.Fatalf("it is kept as %+v, was %+v", got, said)
+	}
+	again, err := e.Client().Report(e.ctx, report("one", said))
+	e.ok(err)
+	if again.Revision != first.Revision {
+		e.Errorf("the same again is of revision %d, was of %d", again.Revision, first.Revision)
+	}
+	// Also what is not desired any more can be told of, until it is gone.
+	e.Delete("one")
+	said.State = wire.Removing
+	if a, err := e.Client().Report(e.ctx, report("one", said)); err != nil || len(a.Refused) > 0 || a.Revision <= first.Revision {
+		e.Errorf("of what is being removed the answer is %+v, %v", a, err)
+	}
+	_, err = e.Client().Report(e.ctx, wire.ReportLine{Key: KeyOf("one"), Removed: true})
+	e.ok(err)
+	if got := e.kept("one"); got != nil {
+		e.Errorf("removed it is %+v", got)
+	}
+	if _, err = e.Client().Report(e.ctx, wire.ReportLine{Key: KeyOf("one"), Removed: true}); err != nil {
+		e.Errorf("what is not there can't be removed: %v", err)
+	}
+}
+
+// refusesReports: a line that is not taken holds up no other.
+func refusesReports(e *exam) {
+	e.Desire("one", "1")
+	good := wire.Report{UID: "u", State: wire.Applied}
+	answer, err := e.Client().Report(e.ctx,
+		wire.ReportLine{Key: "../../x", Report: &good}, wire.ReportLine{Key: KeyOf("one") + "/more/and/more", Report: &good},
+		report("never-desired", good), wire.ReportLine{Key: KeyOf("one")}, report("one", good))
+	e.ok(err)
+	var refused []string
+	for _, r := range answer.Refused {
+		if r.Message == "" {
+			e.Errorf("%q is refused without a reason", r.Key)
+		}
+		refused = append(refused, r.Key)
+	}
+	if want := []string{"../../x", KeyOf("one") + "/more/and/more", KeyOf("never-desired"), KeyOf("one")}; !slices.Equal(refused, want) || answer.Revision <= 0 {
+		e.Errorf("the answer is %+v, want refused: %q", answer, want)
+	}
+	if got := e.kept("one"); got == nil || got.State != wire.Applied {
+		e.Errorf("the good one is kept as %+v", got)
+	}
+	if e.kept("never-desired") != nil {
+		e.Error("what was refused is kept")
+	}
+}
+
+// cutsReports: of a report that is too large the status is left out, at both sides alike.
+func cutsReports(e *exam) {
+	e.Desire("one", "1")
+	large := wire.Report{UID: "u", State: wire.Applied, Status: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", wire.MaxReport)))}
+	answer, err := e.Client().Report(e.ctx, report("one", large))
+	e.ok(err)
+	if len(answer.Refused) > 0 {
+		e.Errorf("it is refused: %+v", answer.Refused)
+	}
+	if got := e.kept("one"); got == nil || got.Sum() != large.Fit().Sum() || got.StatusBytes != len(large.Status) || got.State != wire.Applied {
+		e.Errorf("it is kept as %+v", got)
+	}
+}
+
+// walksReports: reports are compared as content is.
+func walksReports(e *exam) {
+	mine := Holding{}
+	for i := range 3 {
+		name := fmt.Sprint("n", i)
+		e.Desire(name, "1")
+		said := wire.Report{UID: "u", State: wire.Applied, Message: name}
+		_, err := e.Client().Report(e.ctx, report(name, said))
+		e.ok(err)
+		mine[KeyOf(name)] = said.Sum()
+	}
+	frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
+	e.ok(err)
+	if len(frames) != 2 || frames[0].Hello == nil || frames[1].Mark.Root != mine.Root() || frames[1].Mark.Count != len(mine) {
+		e.Errorf("in sync a walk of the reports has %+v", frames)
+	}
+	mine[KeyOf("n1")], mine[KeyOf("other")] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
+	frames, err = e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
+	e.ok(err)
+	if len(frames) != 3 || frames[1].Part == nil {
+		e.Fatalf("a walk of the reports has %+v", frames)
+	}
+	if d := mine.Index().Compare(*frames[1].Part); !slices.Equal(d.Theirs, []string{KeyOf("n1")}) || !slices.Equal(d.Mine, []string{KeyOf("other")}) {
+		e.Errorf("it finds %+v", d)
+	}
+	lines, err := e.Client().Reports(e.ctx, KeyOf("n2"), KeyOf("other"), "../../e/a", KeyOf("n0"))
+	e.ok(err)
+	if len(lines) != 4 || lines[0].Report == nil || !lines[1].Removed || !lines[2].Removed || lines[3].Report == nil || lines[3].Report.Message != "n0" {
+		e.Errorf("fetched are %+v", lines)
+	}
+}
+
+// takesStatus: the list of APIs is asked for once.
+func takesStatus(e *exam) {
+	e.open()
+	said := wire.AgentStatus{Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Proven}
+	tell := func(asked bool, what string) {
+		e.Helper()
+		answer, err := e.Client().Tell(e.ctx, said)
+		e.ok(err)
+		if answer.SendAPIs != asked {
+			e.Errorf("%s: the list of APIs is asked for: %v", what, answer.SendAPIs)
+		}
+	}
+	tell(true, "a digest that is new")
+	said.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
+	tell(false, "the list")
+	said.APIs = nil
+	tell(false, "a digest that is known")
+	said.APIsDigest = "d2"
+	tell(true, "another digest")
+	said.APIsDigest = ""
+	tell(false, "no digest")
+}
+
+// passesOver: fields of a newer agent are no reason to refuse it.
+func passesOver(e *exam) {
+	e.Desire("one", "1")
+	for call, body := range map[string]string{
+		route.Walk:         `{"newer":{"x":1}}` + "\n" + `{"sum":"","count":0,"newer":[1]}` + "\n",
+		route.Fetch:        `{"key":"` + KeyOf("one") + `","newer":true}` + "\n",
+		route.Lineage:      `{"markers":["x"],"newer":1}` + "\n",
+		route.Reports:      `{"key":"` + KeyOf("one") + `","report":{"uid":"u","state":"Applied","newer":{}},"newer":"x"}` + "\n\n",
+		route.ReportsWalk:  `{"newer":1}` + "\n" + `{"sum":"","count":0}` + "\n",
+		route.ReportsFetch: `{"key":"` + KeyOf("one") + `","newer":true}` + "\n",
+		route.AgentStatus:  `{"version":"v9","newer":{}}` + "\n",
+		route.Desired:      "",
+	} {
+		method, below := http.MethodPost, call
+		if call == route.Desired {
+			method, below = http.MethodGet, call+"?newer=1&shard=1/1"
+		}
+		answer, err := e.Client().Do(e.ctx, method, below, strings.NewReader(body))
+		if err != nil {
+			e.Errorf("%s: %v", call, err)
+			continue
+		}
+		var line map[string]any
+		if err := wire.NewDecoder(answer).Decode(&line); err != nil {
+			e.Errorf("%s: %v", call, err)
+		}
+		_ = answer.Close() // it has been read as far as it matters
+	}
+	if got := e.kept("one"); got == nil || got.State != wire.Applied {
+		e.Errorf("the report is kept as %+v", got)
+	}
+}
+
+// malformed is what of a refusal is not as it is to be; empty: nothing.
+func (r *Refusal) malformed(codes ...int) string {
+	var status metav1.Status
+	switch err := json.Unmarshal(r.Body, &status); {
+	case !slices.Contains(codes, r.Code):
+		return fmt.Sprintf("answered with %d, want %d", r.Code, codes)
+	case err != nil:
+		return err.Error()
+	case status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != r.Code || status.Message == "":
+		return fmt.Sprintf("the status is %+v", status)
+	case r.Code != http.StatusUnauthorized && r.Code != http.StatusForbidden && r.Header.Get(wire.Header) != wire.ProtocolVersion:
+		return fmt.Sprintf("the header is %+v", r.Header)
+	}
+	return ""
+}
+
+// refuses: what makes no sense is refused as a whole, and says why.
+func refuses(e *exam) {
+	e.Desire("one", "1")
+	good, err := json.Marshal(report("one", wire.Report{UID: "u", State: wire.Applied}))
+	e.ok(err)
+	many := func(n int, line any) string { return string(bytes.Repeat(Lines(line), n)) }
+	for _, c := range []struct {
+		method, call, body string
+		code               int
+	}{
+		{http.MethodGet, route.Desired + "?after=x", "", http.StatusBadRequest},
+		{http.MethodGet, route.Desired + "?after=-1", "", http.StatusBadRequest},
+		{http.MethodGet, route.Desired + "?shard=2/3", "", http.StatusBadRequest},
+		{http.MethodPost, route.Desired, "", http.StatusNotFound},
+		{http.MethodGet, route.Walk, "", http.StatusNotFound},
+		{http.MethodPost, route.Walk + "/nothing", "", http.StatusNotFound},
+		{http.MethodPost, route.Walk, "", http.StatusBadRequest},
+		{http.MethodPost, route.Walk, "{}\n]\n", http.StatusBadRequest},
+		{http.MethodPost, route.Walk, "{}\n" + many(wire.MaxSpans+1, wire.Span{}), http.StatusBadRequest},
+		{http.MethodPost, route.ReportsWalk, "{}\n" + many(wire.MaxSpans+1, wire.Span{}), http.StatusBadRequest},
+		{http.MethodPost, route.Fetch, "<html>", http.StatusBadRequest},
+		{http.MethodPost, route.Fetch, many(wire.MaxFetch+1, wire.Fetch{Key: KeyOf("one")}), http.StatusBadRequest},
+		{http.MethodPost, route.ReportsFetch, many(wire.MaxFetch+1, wire.Fetch{Key: KeyOf("one")}), http.StatusBadRequest},
+		{http.MethodPost, route.Reports, string(good) + "\n{\"key\":", http.StatusBadRequest},
+		{http.MethodPost, route.Reports, string(good) + "\n{\"key\":7}\n", http.StatusBadRequest},
+		{http.MethodPost, route.AgentStatus, "[]", http.StatusBadRequest},
+		{http.MethodPost, route.Lineage, "7", http.StatusBadRequest},
+		{http.MethodPost, route.Lineage, many(1, wire.LineageAsk{Markers: make([]string, wire.MaxMarkers+1)}), http.StatusBadRequest},
+	} {
+		_, err := e.Client().Do(e.ctx, c.method, c.call, strings.NewReader(c.body))
+		e.refused(err, c.code)
+	}
+	if e.kept("one") != nil {
+		e.Error("a report of a request that was refused is kept")
+	}
+}
+
+// refusesOthers: a token opens its own location only, for who speaks the protocol.
+func refusesOthers(e *exam) {
+	for what, c := range map[string]struct {
+		header, value, location string
+		code                    int
+	}{
+		"another protocol":   {wire.Header, "7", "", http.StatusBadRequest},
+		"no protocol":        {wire.Header, "", "", http.StatusBadRequest},
+		"no token":           {"Authorization", "", "", http.StatusUnauthorized},
+		"a wrong token":      {"Authorization", "Bearer x.wrong", "", http.StatusUnauthorized},
+		"another's location": {"X-Nothing", "x", "elsewhere", http.StatusForbidden},
+	} {
+		for _, call := range append([]string{route.Desired}, calls...) {
+			method, client := http.MethodPost, *e.Client()
+			if call == route.Desired {
+				method = http.MethodGet
+			}
+			if c.location != "" {
+				client.Join.Location = c.location
+			}
+			r, err := client.New(e.ctx, method, call, strings.NewReader("{}"))
+			e.ok(err)
+			r.Header.Set(c.header, c.value)
+			_, err = client.send(r, call)
+			e.Log(what)
+			e.refused(err, c.code)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package protocol
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Client speaks the protocol as a location's agent does, one call at a time. What it
+// holds is for the caller to keep.
+type Client struct {
+	Join wire.Join
+	HTTP *http.Client
+}
+
+// NewClient makes a client with connections of its own. Close closes them.
+func NewClient(join wire.Join) (*Client, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
+		return nil, errors.New("join token: ca holds no certificate")
+	}
+	return &Client{Join: join, HTTP: &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+	}}}, nil
+}
+
+// Close closes the connections that are idle.
+func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
+
+// Refusal is an answer that is not what was asked for.
+type Refusal struct {
+	Call   string
+	Code   int
+	Header http.Header
+	Body   []byte
+}
+
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("%s: %d %s: %s", r.Call, r.Code, http.StatusText(r.Code), bytes.TrimSpace(r.Body))
+}
+
+// New makes a request of a call, which may have a query.
+func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (*http.Request, error) {
+	url := strings.TrimRight(c.Join.Hub, "/") + route.Agent(key.Location(c.Join.Location)).Path(call)
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.Join.Token)
+	r.Header.Set(wire.Header, wire.ProtocolVersion)
+	return r, nil
+}
+
+// Do sends a request and returns the body of the answer, which the caller closes. An
+// answer other than 200 is a Refusal.
+func (c *Client) Do(ctx context.Context, method, call string, body io.Reader) (io.ReadCloser, error) {
+	r, err := c.New(ctx, method, call, body)
+	if err != nil {
+		return nil, err
+	}
+	return c.send(r, call)
+}
+
+func (c *Client) send(r *http.Request, call string) (io.ReadCloser, error) {
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16)) // what there is of it
+	return nil, &Refusal{Call: call, Code: resp.StatusCode, Header: resp.Header, Body: text}
+}
+
+// Lines are values as a body has them.
+func Lines(values ...any) []byte {
+	var b bytes.Buffer
+	encoder := wire.NewEncoder(&b)
+	for _, v := range values {
+		if err := encoder.Encode(v); err != nil { // to memory
+			panic(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// ask posts lines and decodes each line of the answer until read says that it was the
+// last, or the answer ends.
+func ask[T any](ctx context.Context, c *Client, call string, lines []any, read func(T) (last bool)) error {
+	body, err := c.Do(ctx, http.MethodPost, call, bytes.NewReader(Lines(lines...)))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for decoder := wire.NewDecoder(body); ; {
+		var line T
+		if err := decoder.Decode(&line); err != nil {
+			return fmt.Errorf("%s: %w", call, err)
+		}
+		if read(line) {
+			return nil
+		}
+	}
+}
+
+// Exchange posts lines and returns the frames of the answer, of which the last is a mark.
+func (c *Client) Exchange(ctx context.Context, call string, lines ...any) (frames []wire.Frame, err error) {
+	err = ask(ctx, c, call, lines, func(f wire.Frame) bool {
+		frames = append(frames, f)
+		return f.Mark != nil
+	})
+	return frames, err
+}
+
+// Report reports.
+func (c *Client) Report(ctx context.Context, lines ...wire.ReportLine) (answer wire.ReportsAnswer, err error) {
+	all := make([]any, len(lines))
+	for i, l := range lines {
+		all[i] = l
+	}
+	err = ask(ctx, c, route.Reports, all, func(a wire.ReportsAnswer) bool { answer = a; return true })
+	return answer, err
+}
+
+// Reports fetches reports: as many as the answer has, at least one.
+func (c *Client) Reports(ctx context.Context, keys ...string) (lines []wire.ReportLine, err error) {
+	asked := make([]any, len(keys))
+	for i, k := range keys {
+		asked[i] = wire.Fetch{Key: k}
+	}
+	err = ask(ctx, c, route.ReportsFetch, asked, func(l wire.ReportLine) bool {
+		lines = append(lines, l)
+		return len(lines) == len(keys)
+	})
+	if errors.Is(err, io.EOF) && len(lines) > 0 {
+		err = nil // it has grown large
+	}
+	return lines, err
+}
+
+// Tell says what an agent says of itself.
+func (c *Client) Tell(ctx context.Context, s wire.AgentStatus) (answer wire.StatusAnswer, err error) {
+	err = ask(ctx, c, route.AgentStatus, []any{s}, func(a wire.StatusAnswer) bool { answer = a; return true })
+	return answer, err
+}
+
+// Lineage asks about markers.
+func (c *Client) Lineage(ctx context.Context, markers ...string) (answer wire.LineageAnswer, err error) {
+	err = ask(ctx, c, route.Lineage, []any{wire.LineageAsk{Markers: markers}}, func(a wire.LineageAnswer) bool { answer = a; return true })
+	return answer, err
+}
+
+// Open opens a session, which ends with the context.
+func (c *Client) Open(ctx context.Context, after int64, marker string) (*Stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	body, err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s?after=%d&marker=%s", route.Desired, after, marker), http.NoBody)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &Stream{frames: wire.NewDecoder(body), end: sync.OnceFunc(func() {
+		cancel()
+		_ = body.Close() // nothing is read any more
+	})}, nil
+}
+
+// Stream is an open session. One goroutine reads it; any may close it.
+type Stream struct {
+	frames *wire.Decoder
+	end    func()
+}
+
+// Next waits for the next frame. It returns io.EOF once the hub has ended the session.
+func (s *Stream) Next() (f wire.Frame, err error) { return f, s.frames.Decode(&f) }
+
+// Close ends the session.
+func (s *Stream) Close() { s.end() }

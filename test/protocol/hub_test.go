@@ -1,0 +1,66 @@
+package protocol
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestStandInHub shows that the hub that stands in for the real one does as that does.
+func TestStandInHub(t *testing.T) {
+	TestHub(t, nil, func(t *testing.T, judge func(*testing.T, States)) {
+		synctest.Test(t, func(t *testing.T) { judge(t, &standIn{Hub: NewHub("paris")}) })
+	})
+}
+
+// standIn brings about states of the hub that stands in.
+type standIn struct {
+	*Hub
+	made int
+	copy int64
+}
+
+func (s *standIn) put(name, value string, policy wire.Policy) {
+	k := KeyOf(name)
+	uid, generation := "", int64(1)
+	if f := s.content(s.Revision())[k]; f.Put != nil {
+		uid, generation = f.Put.UID, f.Put.Generation+1
+	} else {
+		s.made++
+		uid = fmt.Sprint("uid-", s.made)
+	}
+	object := fmt.Appendf(nil, `{"apiVersion":"v1","data":{"k":%q},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}`, value, name)
+	s.Write(wire.Frame{Put: &wire.Put{Key: k, UID: uid, Generation: generation, Digest: wire.SumOf(object), Policy: policy, Object: object}})
+}
+
+func (s *standIn) Desire(name, value string) { s.put(name, value, wire.Policy{}) }
+func (s *standIn) Protect(name string)       { s.put(name, "1", wire.Policy{CreateOnly: true}) }
+
+func (s *standIn) Hold(name string) {
+	s.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("hold")), Error: "a rule fails"}})
+}
+
+func (s *standIn) Conflict(name string) {
+	s.Write(wire.Frame{Conflict: &wire.Conflict{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("conflict")), Owner: "t" + KeyOf(name)[1:]}})
+}
+
+func (s *standIn) Delete(name string)   { s.Del(KeyOf(name), wire.Deleted) }
+func (s *standIn) Unassign(name string) { s.Del(KeyOf(name), wire.Unassigned) }
+
+func (s *standIn) Pause(paused bool) {
+	s.Set(func(now *wire.Settings) {
+		if now.Halt = ""; paused {
+			now.Halt = "the location's mapping is Paused"
+		}
+	})
+}
+
+func (s *standIn) Prune(percent int) {
+	s.Set(func(now *wire.Settings) { now.PruneMaxPercent = percent })
+}
+func (s *standIn) Accept(marker string) { s.Set(func(now *wire.Settings) { now.Accept = marker }) }
+func (s *standIn) Purge(purged bool)    { s.Set(func(now *wire.Settings) { now.Purge = purged }) }
+func (s *standIn) Backup()              { s.copy = s.Revision() }
+func (s *standIn) Restore()             { s.Hub.Restore(s.copy) }

@@ -1,0 +1,276 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// hubFaultCases are about what an agent does when its hub is not as it should be.
+func hubFaultCases() []agentCase {
+	return []agentCase{
+		{"Refusals", agentIsRefused},
+		{"Silence", agentHearsNothing},
+		{"Replaced", agentIsReplaced},
+		{"RetryAfter", agentIsAskedToWait},
+		{"ReportsAgain", agentReportsAgain},
+		{"ReportsRefused", agentsReportIsRefused},
+		{"NewerHub", agentOfANewerHub},
+	}
+}
+
+// said answers with lines, as a hub does.
+func said(lines ...any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { answer{lines: lines}.write(w) }
+}
+
+// agentIsRefused: whatever a hub answers, an agent keeps what it has, and asks again
+// without haste.
+func agentIsRefused(e *trial) {
+	e.put("one", "1")
+	e.put("two", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	for what, answer := range map[string]http.HandlerFunc{
+		"401": refuse(http.StatusUnauthorized), "403": refuse(http.StatusForbidden), "404": refuse(http.StatusNotFound),
+		"410": refuse(http.StatusGone), "500": refuse(http.StatusInternalServerError), "503": refuse(http.StatusServiceUnavailable),
+		"nothing": said(), "garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00\xff{]\n{\"hello\":7}\n") },
+		"a page":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>please log in</html>") },
+		"a list":     said(map[string]any{"kind": "List", "apiVersion": "v1", "items": []any{}}),
+		"no hello":   said(wire.Frame{Del: &wire.Del{Key: KeyOf("one"), Cause: wire.Deleted}}),
+		"a location": said(wire.Frame{Bye: &wire.Bye{Reason: wire.ByeRemoved}}),
+		"another protocol": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(wire.Header, "7")
+			w.Write(Lines(wire.Frame{Hello: &wire.Hello{UID: "u", Marker: "m", Revision: 1, Continuous: true}})) //nolint:errcheck // an agent that is gone needs none
+		},
+	} {
+		sessions, walks, fetches := e.hub.Asked(route.Desired), e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
+		e.hub.Instead(func(w http.ResponseWriter, r *http.Request, _ string) bool {
+			answer(w, r)
+			return true
+		})
+		e.hub.HangUp()
+		<-time.After(10 * time.Minute)
+		if n := e.hub.Asked(route.Desired) - sessions; n < 5 || n > 60 {
+			e.Errorf("%s: the agent has asked %d times in ten minutes", what, n)
+		}
+		e.hub.Instead(nil)
+		e.put("two", what)
+		e.settled()
+		if e.hub.Asked(route.Walk) > walks+len(calls)*60 || e.hub.Asked(route.Fetch) > fetches+60 {
+			e.Errorf("%s: the agent asks without end", what)
+		}
+	}
+}
+
+// agentHearsNothing: a session without heartbeats is given up.
+func agentHearsNothing(e *trial) {
+	e.hub.Set(func(s *wire.Settings) { s.HeartbeatSeconds = 10 })
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.put("one", "1")
+	e.settled()
+	var at []time.Time
+	var mu sync.Mutex
+	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
+		if call != route.Desired {
+			return false
+		}
+		mu.Lock()
+		at = append(at, time.Now())
+		mu.Unlock()
+		e.hub.mu.Lock()
+		hello := wire.Frame{Hello: e.hub.hello(e.hub.revision, place{})}
+		e.hub.rules.learn(call, []any{hello})
+		e.hub.mu.Unlock()
+		said(hello)(w, r)
+		<-r.Context().Done()
+		return true
+	})
+	e.hub.HangUp()
+	e.within(patience, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(at) < 3 {
+			return fmt.Sprintf("it has asked %d times", len(at))
+		}
+		// Once it has heard a hello it waits for three heartbeats, and then a little.
+		if d := at[2].Sub(at[1]); d < 30*time.Second || d > 100*time.Second {
+			e.Errorf("it waited for %s", d)
+		}
+		return ""
+	})
+	e.hub.Instead(nil)
+	e.put("one", "2")
+	e.settled()
+}
+
+// agentIsReplaced: who has been replaced gives the other one time.
+func agentIsReplaced(e *trial) {
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.connected(0)
+	e.put("one", "1")
+	e.settled()
+	other, err := e.hub.Client().Open(e.Context(), 0, "")
+	if err != nil {
+		e.Fatal(err)
+	}
+	sessions, begun := e.hub.Asked(route.Desired), time.Now()
+	e.connected(sessions)
+	if d := time.Since(begun); d < 10*time.Second {
+		e.Errorf("it is back after %s", d)
+	}
+	other.Close()
+	e.put("one", "2")
+	e.settled()
+}
+
+// agentIsAskedToWait: an agent does not ask again before the time that it is asked to wait.
+func agentIsAskedToWait(e *trial) {
+	for _, call := range []string{route.Desired, route.Reports} {
+		var last atomic.Int64
+		var early atomic.Bool
+		times := 3
+		e.hub.Instead(func(w http.ResponseWriter, _ *http.Request, called string) bool {
+			if called != call || times == 0 {
+				return false
+			}
+			times--
+			if now := time.Now().UnixNano(); now-last.Swap(now) < int64(7*time.Second) {
+				early.Store(true)
+			}
+			w.Header().Set("Retry-After", "7")
+			refused(http.StatusTooManyRequests, "later").write(w)
+			return true
+		})
+		e.agent.Start()
+		e.put(call[:3], "1")
+		e.settled()
+		e.agent.Stop()
+		if early.Load() {
+			e.Errorf("%s: it asked again too early", call)
+		}
+	}
+}
+
+// agentReportsAgain: a report is sent until a hub says in which revision it is.
+func agentReportsAgain(e *trial) {
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.connected(0)
+	answers := []http.HandlerFunc{
+		refuse(http.StatusServiceUnavailable), refuse(http.StatusConflict), refuse(http.StatusInsufficientStorage),
+		said(), said(wire.ReportsAnswer{}), said("x"),
+	}
+	var mu sync.Mutex
+	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if call != route.Reports || len(answers) == 0 {
+			return false
+		}
+		answers[0](w, r)
+		answers = answers[1:]
+		return true
+	})
+	e.put("one", "1")
+	e.settled()
+	if len(answers) > 0 {
+		e.Errorf("%d answers were not asked for", len(answers))
+	}
+}
+
+// agentsReportIsRefused: a report that is refused holds up no other, and is sent again
+// while what it is about is desired.
+func agentsReportIsRefused(e *trial) {
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.connected(0)
+	var refusing atomic.Int64
+	refusing.Store(3)
+	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
+		if call != route.Reports {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		lines, bad := bodyOf[wire.ReportLine](body, nil)
+		if err != nil || bad != nil {
+			return true
+		}
+		var refused []wire.RefusedReport
+		var rest []any
+		for _, l := range lines {
+			if l.Key == KeyOf("one") && refusing.Add(-1) >= 0 {
+				refused = append(refused, wire.RefusedReport{Key: l.Key, Message: "not yet"})
+				continue
+			}
+			rest = append(rest, l)
+		}
+		e.hub.mu.Lock()
+		a := e.hub.serveReports(r, Lines(rest...))
+		e.hub.mu.Unlock()
+		answered := a.lines[0].(wire.ReportsAnswer)
+		answered.Refused = append(answered.Refused, refused...)
+		said(answered)(w, r)
+		return true
+	})
+	e.put("one", "1")
+	e.put("two", "1")
+	e.settled()
+	if refusing.Load() > 0 {
+		e.Error("the report was not sent again")
+	}
+}
+
+// agentOfANewerHub: frames and fields that an agent does not know are passed over.
+func agentOfANewerHub(e *trial) {
+	for i := range 3 {
+		e.put(fmt.Sprint("n", i), "1")
+	}
+	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
+		if _, newer := w.(*newerWriter); newer || call != route.Desired && call != route.Walk && call != route.Fetch {
+			return false
+		}
+		e.hub.mu.Lock()
+		e.hub.asked[call]-- // it is counted once more
+		e.hub.mu.Unlock()
+		e.hub.ServeHTTP(&newerWriter{w}, r)
+		return true
+	})
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	e.put("n0", "2")
+	e.del("n1")
+	e.settled()
+	walks := e.hub.Asked(route.Walk)
+	e.hub.HangUp()
+	e.put("n2", "3")
+	e.settled()
+	e.unasked(route.Walk, walks)
+}
+
+// newerWriter adds frames and fields to each line.
+type newerWriter struct{ http.ResponseWriter }
+
+var firstField = regexp.MustCompile(`(?m)^\{"([a-z]+)":\{"`)
+
+func (w *newerWriter) Write(b []byte) (int, error) {
+	said := firstField.ReplaceAll(b, []byte(`{"$1":{"newer":[1],"`))
+	said = bytes.ReplaceAll(said, []byte("\n"), []byte("\n\n{\"newer\":{\"x\":1}}\n"))
+	_, err := w.ResponseWriter.Write(said)
+	return len(b), err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *newerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
