@@ -2,15 +2,11 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -27,20 +23,7 @@ type agent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *agent {
 	r.t.Helper()
-	client, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := client.Post(r.url+"/spaces/root/apis/orrery.dev/v1alpha1/locations/"+string(l)+"/token", "application/json", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var token v1alpha1.LocationToken
-	if err := json.NewDecoder(resp.Body).Decode(&token); err != nil || resp.StatusCode != http.StatusOK {
-		r.t.Fatalf("token of %q: %s, %v", l, resp.Status, err)
-	}
-	join, err := wire.ParseJoin(token.Status.Token)
+	join, err := protocol.Enrol(r.t.Context(), r.config(""), string(l))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package kinds
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"regexp"
@@ -257,13 +256,7 @@ func comparePuts(t *testing.T, how string, frames []wire.Frame, want map[string]
 // newAgent speaks the protocol as an agent of a location does.
 func newAgent(t *testing.T, hub *env.Hub, location string) *protocol.Client {
 	t.Helper()
-	root := newAPI(t, hub.PathConfig("spaces/root"))
-	var token v1alpha1.LocationToken
-	answer := root.raw(t, http.MethodPost, "/apis/orrery.dev/v1alpha1/locations/"+location+"/token", asJSON, asJSON, nil)
-	if err := json.Unmarshal(answer, &token); err != nil {
-		t.Fatal(err)
-	}
-	join, err := wire.ParseJoin(token.Status.Token)
+	join, err := protocol.Enrol(t.Context(), hub.PathConfig(""), location)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@
 package world
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // Soon is how long a change may take to arrive on a busy machine. It bounds
@@ -94,19 +94,11 @@ func (w *World) Join(name string, link *env.Link, options ...env.ClusterOption) 
 // Token makes a join token as the command line does.
 func (w *World) Token(location string) string {
 	w.T.Helper()
-	client, err := rest.UnversionedRESTClientFor(Unversioned(w.Hub.PathConfig("")))
+	join, err := protocol.Enrol(w.T.Context(), w.Hub.PathConfig(""), location)
 	if err != nil {
-		w.T.Fatalf("make a token for %q: %v", location, err)
+		w.T.Fatalf("%v", err)
 	}
-	answer, err := client.Post().AbsPath("/spaces/root/apis/orrery.dev/v1alpha1/locations", location, "token").Do(w.T.Context()).Raw()
-	if err != nil {
-		w.T.Fatalf("make a token for %q: %v", location, err)
-	}
-	var token v1alpha1.LocationToken
-	if err := json.Unmarshal(answer, &token); err != nil {
-		w.T.Fatalf("make a token for %q: %v", location, err)
-	}
-	return token.Status.Token
+	return join.Encode()
 }
 
 // Through is the join token with a link in the place of the hub.
