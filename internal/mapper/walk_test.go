@@ -113,12 +113,16 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		for k, f := range m.content {
 			sums[k] = rootOf(f)
 		}
-		return append(m.parts(sums, body), mark)
+		return m.parts(sums, body)
 	case "fetch":
 		for _, f := range restOf[wire.Fetch](body) {
 			frame, ok := m.content[f.Key]
 			if !ok {
 				frame = del(f.Key, wire.Walked)
+			} else {
+				p := *frame.Put
+				p.Revision, p.Marker = m.revision, m.marker
+				frame.Put = &p
 			}
 			if out = append(out, frame); len(out) == 300 {
 				break // an answer that has grown large
@@ -130,7 +134,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		for k, r := range m.reports {
 			sums[k] = r.Sum()
 		}
-		return append(m.parts(sums, body), mark)
+		return m.parts(sums, body)
 	case "reports/fetch":
 		for _, f := range restOf[wire.Fetch](body) {
 			line := wire.ReportLine{Key: f.Key, Removed: true}
@@ -140,6 +144,9 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 			out = append(out, line)
 		}
 		return out
+	case route.Lineage:
+		spans := map[string][]wire.Revisions{m.marker: {{First: 1, Last: m.revision}}}
+		return []any{wire.LineageAnswer{Marker: m.marker, Revision: m.revision, Spans: spans}}
 	default: // reports
 		for _, l := range restOf[wire.ReportLine](body) {
 			if delete(m.reports, l.Key); l.Report != nil {
@@ -160,11 +167,13 @@ func (m *memory) parts(sums map[string]wire.Sum, body *wire.Decoder) []any {
 	if err := errors.Join(err, body.Decode(&walk)); err != nil {
 		m.t.Error(err)
 	}
-	out := []any{m.hello()}
+	hello, all := m.hello(), index.Span("", "")
+	hello.Hello.Root, hello.Hello.Count = all.Sum, all.Count
+	out := []any{hello}
 	for _, part := range index.Answer(restOf[wire.Span](body)) {
 		out = append(out, wire.Frame{Part: &part})
 	}
-	return out
+	return append(out, wire.Frame{Mark: &wire.Mark{Revision: m.revision, Root: all.Sum, Count: all.Count, Marker: m.marker}})
 }
 
 func restOf[T any](dec *wire.Decoder) (all []T) {
@@ -249,7 +258,7 @@ func TestWalkCut(t *testing.T) {
 			}
 			m.left = max(400, budget+budget/3+rng.IntN(200)) // a little further each time
 			if cut > 100 {
-				t.Fatal("the walk does not come to its end")
+				t.Fatalf("the walk does not come to its end: %v", err)
 			}
 		}
 		m.left = -1
