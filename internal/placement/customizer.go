@@ -70,7 +70,12 @@ func newEffect(text string) effect {
 
 // matches says whether the customizer is about an object.
 func (c *customizer) matches(s subject) bool {
-	return slices.ContainsFunc(c.tests, func(t objectTest) bool { return t.fails(s) == "" })
+	for i := range c.tests {
+		if c.tests[i].fit(s) {
+			return true
+		}
+	}
+	return false
 }
 
 // effectsOn are what the Customizers of an object's space release of it, each once

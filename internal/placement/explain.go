@@ -178,73 +178,26 @@ func (p *scope) fit(s subject, location string, l table.Labels) Fit {
 	e := Fit{Matched: -1, Selects: p.selects(location, l)}
 	if !e.Selects {
 		for i := range p.locations {
-			e.Locations = append(e.Locations, p.locations[i].find(location, l))
+			f, _ := p.locations[i].find(site{location, l})
+			e.Locations = append(e.Locations, f)
 		}
 	}
+	nearest := 0
 	for i := range p.tests {
-		f := p.tests[i].find(s)
+		f, rank := p.tests[i].find(s)
 		if f.Field == "" {
 			e.Matched, e.Tests, e.Nearest = i, nil, 0
 			break
 		}
 		e.Tests = append(e.Tests, f)
-		if slices.Index(testedInOrder, f.Field) > slices.Index(testedInOrder, e.Tests[e.Nearest].Field) {
-			e.Nearest = i
+		if rank > nearest {
+			e.Nearest, nearest = i, rank
 		}
 	}
 	if len(p.problems) > 0 && len(p.locations)+len(p.tests) == 0 { // no part of the spec could be read
 		e.Tests = append(e.Tests, Finding{fieldInvalid, p.problems[0]})
 	}
 	return e
-}
-
-// testedInOrder are the fields of an object test in the order of objectTest.fails.
-var testedInOrder = []string{
-	fieldInvalid, "apiGroup", "resources", "namespaces", "namespaceSelectors", "names", "labelSelectors",
-}
-
-// find is fails with a reason.
-func (t *locationTest) find(name string, l table.Labels) Finding {
-	f := Finding{Field: t.fails(name, l)}
-	switch f.Field {
-	case fieldInvalid:
-		f.Reason = t.problem
-	case "names":
-		f.Reason = fmt.Sprintf("location %q is not among the names", name)
-	case "selector":
-		f.Reason = fmt.Sprintf("%s does not match the location's labels %s", t.selector, format(l))
-	}
-	return f
-}
-
-// find is fails with a reason.
-func (t *objectTest) find(s subject) Finding {
-	f := Finding{Field: t.fails(s)}
-	switch f.Field {
-	case fieldInvalid:
-		f.Reason = t.problem
-	case "apiGroup":
-		f.Reason = fmt.Sprintf("the object's is %q, not %q", s.APIGroup(), key.Resource{Group: *t.group}.APIGroup())
-	case "resources":
-		f.Reason = fmt.Sprintf("%q is not among them", s.Resource.Resource)
-	case "namespaces":
-		f.Reason = fmt.Sprintf("%q is not among them", s.Namespace)
-	case "namespaceSelectors":
-		l, ok := s.namespaceLabels()
-		if !ok {
-			f.Reason = fmt.Sprintf("namespace %q does not exist", s.Namespace)
-		} else {
-			f.Reason = fmt.Sprintf("none matches the labels %s of namespace %q", format(l), s.Namespace)
-		}
-	case "names":
-		f.Reason = fmt.Sprintf("%q is not among them", s.Name)
-	case "labelSelectors":
-		f.Reason = fmt.Sprintf("none matches the object's labels %s", format(s.row.Meta.Labels))
-	}
-	if strings.HasPrefix(f.Field, "namespace") && s.Namespace == "" {
-		f.Reason = "the object is cluster-scoped"
-	}
-	return f
 }
 
 func format(l table.Labels) string {

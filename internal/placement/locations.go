@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/table"
@@ -123,14 +122,17 @@ func union(of []*locationSet) []string {
 	return all
 }
 
-// locationTest is one compiled entry of a policy's locations.
-type locationTest struct {
-	names    sets.Set[string] // nil: any
-	selector labels.Selector  // nil: any
-	// problem is why the entry can't be used; it then selects nothing.
-	problem string
+// site is a location as tests see it.
+type site struct {
+	name   string
+	labels table.Labels
 }
 
+// locationTest is one compiled entry of a policy's locations.
+type locationTest struct{ criteria[site] }
+
+// compileLocations has each field of a location selector once, in the order in which
+// they are tested.
 func compileLocations(field string, entries []v1alpha1.LocationSelector) []locationTest {
 	tests := make([]locationTest, len(entries))
 	for i, entry := range entries {
@@ -139,28 +141,19 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 			t.problem = fmt.Sprintf("%s[%d]: neither selector nor names", field, i)
 			continue
 		}
-		if len(entry.Names) > 0 {
-			t.names = sets.New(entry.Names...)
-		}
+		names, selector := given(entry.Names), labels.Everything()
 		if entry.Selector != nil {
 			var err error
-			if t.selector, err = metav1.LabelSelectorAsSelector(entry.Selector); err != nil {
+			if selector, err = metav1.LabelSelectorAsSelector(entry.Selector); err != nil {
 				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
 			}
 		}
+		t.add("names", names != nil, func(s site) bool { return names.Has(s.name) },
+			func(s site) string { return fmt.Sprintf("location %q is not among the names", s.name) })
+		t.add("selector", entry.Selector != nil, func(s site) bool { return selector.Matches(s.labels) },
+			func(s site) string {
+				return fmt.Sprintf("%s does not match the location's labels %s", selector, format(s.labels))
+			})
 	}
 	return tests
-}
-
-// fails names the first field that keeps a location out; "" if none does.
-func (t *locationTest) fails(name string, l table.Labels) string {
-	switch {
-	case t.problem != "":
-		return fieldInvalid
-	case t.names != nil && !t.names.Has(name):
-		return "names"
-	case t.selector != nil && !t.selector.Matches(l):
-		return "selector"
-	}
-	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -14,25 +15,20 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// fieldInvalid stands for the failing field of an entry that can't be used.
-const fieldInvalid = "invalid"
-
 // wildcard in apiGroup and resources matches everything.
 const wildcard = "*"
 
-// objectTest is one compiled entry of a Placement's downsync or a Customizer's
-// match. A nil field was not given.
+// objectTest is one compiled entry of a Placement's downsync or a Customizer's match.
 type objectTest struct {
-	group              *string // as in keys
-	resources          sets.Set[string]
-	namespaces         sets.Set[string]
-	namespaceSelectors []labels.Selector
-	names              sets.Set[string]
-	labelSelectors     []labels.Selector
-	returnStatus       bool
-	createOnly         bool
-	// problem is why the entry can't be used; it then matches nothing.
-	problem string
+	criteria[subject]
+	// group, as in keys, resources and namespaces say which keys can match; nil: any.
+	group      *string
+	resources  sets.Set[string]
+	namespaces sets.Set[string]
+	// byNamespace says that the labels of namespaces matter.
+	byNamespace  bool
+	returnStatus bool
+	createOnly   bool
 }
 
 // subject is an object as tests see it.
@@ -69,24 +65,60 @@ func (t *objectTest) policy(of *placement) wire.Policy {
 	return policy
 }
 
+// compileTest has each field of an object test once, in the order in which they are
+// tested.
 func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 	var t objectTest
-	if test.APIGroup == nil && len(test.Resources) == 0 && len(test.Namespaces) == 0 &&
-		len(test.NamespaceSelectors) == 0 && len(test.Names) == 0 && len(test.LabelSelectors) == 0 {
+	if equality.Semantic.DeepEqual(test, v1alpha1.ObjectTest{}) {
 		t.problem = field + ": no field is given"
 		return t
 	}
+	var group *string
 	if g := test.APIGroup; g != nil && *g != wildcard {
-		group := key.NewResource(*g, "").Group
-		t.group = &group
+		group = new(key.NewResource(*g, "").Group)
 	}
+	var resources sets.Set[string]
 	if !slices.Contains(test.Resources, wildcard) {
-		t.resources = given(test.Resources)
+		resources = given(test.Resources)
 	}
-	t.namespaces, t.names = given(test.Namespaces), given(test.Names)
-	t.namespaceSelectors = t.selectors(field+".namespaceSelectors", test.NamespaceSelectors)
-	t.labelSelectors = t.selectors(field+".labelSelectors", test.LabelSelectors)
+	namespaces, names := given(test.Namespaces), given(test.Names)
+	namespaceSelectors := t.selectors(field+".namespaceSelectors", test.NamespaceSelectors)
+	labelSelectors := t.selectors(field+".labelSelectors", test.LabelSelectors)
+
+	t.add("apiGroup", group != nil, func(s subject) bool { return *group == s.Group },
+		func(s subject) string {
+			return fmt.Sprintf("the object's is %q, not %q", s.APIGroup(), key.Resource{Group: *group}.APIGroup())
+		})
+	t.add("resources", resources != nil, func(s subject) bool { return resources.Has(s.Resource.Resource) },
+		func(s subject) string { return notAmong(s.Resource.Resource) })
+	t.add("namespaces", namespaces != nil, func(s subject) bool { return s.Namespace != "" && namespaces.Has(s.Namespace) },
+		func(s subject) string { return s.ofNamespace(notAmong(s.Namespace)) })
+	t.add("namespaceSelectors", namespaceSelectors != nil, func(s subject) bool { return s.inSelectedNamespace(namespaceSelectors) },
+		func(s subject) string {
+			l, ok := s.namespaceLabels()
+			if !ok {
+				return s.ofNamespace(fmt.Sprintf("namespace %q does not exist", s.Namespace))
+			}
+			return s.ofNamespace(fmt.Sprintf("none matches the labels %s of namespace %q", format(l), s.Namespace))
+		})
+	t.add("names", names != nil, func(s subject) bool { return names.Has(s.Name) },
+		func(s subject) string { return notAmong(s.Name) })
+	t.add("labelSelectors", labelSelectors != nil, func(s subject) bool { return anyMatches(labelSelectors, s.row.Meta.Labels) },
+		func(s subject) string {
+			return fmt.Sprintf("none matches the object's labels %s", format(s.row.Meta.Labels))
+		})
+	t.group, t.resources, t.namespaces, t.byNamespace = group, resources, namespaces, namespaceSelectors != nil
 	return t
+}
+
+func notAmong(name string) string { return fmt.Sprintf("%q is not among them", name) }
+
+// ofNamespace is why an object does not fit, if it has a namespace.
+func (s subject) ofNamespace(why string) string {
+	if s.Namespace == "" {
+		return "the object is cluster-scoped"
+	}
+	return why
 }
 
 func given(list []string) sets.Set[string] {
@@ -109,34 +141,12 @@ func (t *objectTest) selectors(field string, list []metav1.LabelSelector) []labe
 	return compiled
 }
 
-// fails names the first field that an object does not satisfy; "" if it
-// satisfies all.
-func (t *objectTest) fails(s subject) string {
-	switch {
-	case t.problem != "":
-		return fieldInvalid
-	case t.group != nil && *t.group != s.Group:
-		return "apiGroup"
-	case t.resources != nil && !t.resources.Has(s.Resource.Resource):
-		return "resources"
-	case t.namespaces != nil && (s.Namespace == "" || !t.namespaces.Has(s.Namespace)):
-		return "namespaces"
-	case t.namespaceSelectors != nil && !t.inSelectedNamespace(s):
-		return "namespaceSelectors"
-	case t.names != nil && !t.names.Has(s.Name):
-		return "names"
-	case t.labelSelectors != nil && !anyMatches(t.labelSelectors, s.row.Meta.Labels):
-		return "labelSelectors"
-	}
-	return ""
-}
-
-func (t *objectTest) inSelectedNamespace(s subject) bool {
+func (s subject) inSelectedNamespace(selectors []labels.Selector) bool {
 	if s.Namespace == "" {
 		return false
 	}
 	l, ok := s.namespaceLabels()
-	return ok && anyMatches(t.namespaceSelectors, l)
+	return ok && anyMatches(selectors, l)
 }
 
 func anyMatches(selectors []labels.Selector, l table.Labels) bool {

@@ -42,7 +42,7 @@ func compile(name string, row *table.Row) *placement {
 func (p *placement) matches(s subject) (matched bool, policy wire.Policy) {
 	for i := range p.tests {
 		t := &p.tests[i]
-		if matched && combine(policy, t.policy(p)) == policy || t.fails(s) != "" {
+		if matched && combine(policy, t.policy(p)) == policy || !t.fit(s) {
 			continue
 		}
 		if !matched {

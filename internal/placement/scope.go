@@ -51,7 +51,12 @@ func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Ra
 
 // selects says whether a location is one of the policy's.
 func (p *scope) selects(name string, l table.Labels) bool {
-	return p.everywhere || slices.ContainsFunc(p.locations, func(t locationTest) bool { return t.fails(name, l) == "" })
+	for i := range p.locations {
+		if p.locations[i].fit(site{name, l}) {
+			return true
+		}
+	}
+	return p.everywhere
 }
 
 // reach calls fn for the parts of a space that hold all objects the policy may
@@ -66,7 +71,7 @@ func (p *scope) reach(space key.Space, fn func(reach)) {
 // labels of a namespace.
 func (p *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
 	for i := range p.tests {
-		if p.tests[i].namespaceSelectors != nil {
+		if p.tests[i].byNamespace {
 			p.tests[i].reach(space, namespace, fn)
 		}
 	}

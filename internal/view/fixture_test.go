@@ -66,7 +66,6 @@ var (
 	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	scalersV1  = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
 	widgetsV1  = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	widgetsV2  = schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
 )
 
 func widgets() *apiextensionsv1.CustomResourceDefinition {
