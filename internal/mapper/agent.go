@@ -15,14 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
 const (
-	// infoTimeout is how long a session waits for what it can do without.
-	infoTimeout = 3 * time.Second
 	// statusEvery is how often the status file is written while something changes.
 	statusEvery = time.Second
 )
@@ -71,21 +72,21 @@ func (c *Config) Validate() error {
 type Agent struct {
 	config  Config
 	log     *slog.Logger
-	hub     *hubClient
-	target  *target
+	hub     *hub.Client
+	target  *target.Client
 	metrics *metrics
 	ready   chan struct{}
 
-	store     *store
+	store     *store.Store
 	engine    *engine
 	gate      *gate
-	reporter  *reporter
-	announcer *announcer
+	reporter  *hub.Reporter
+	announcer *hub.Announcer
 	purge     *purge
 	survey    *survey
 	watchers  *observers
-	prover    *prover
-	progress  progress
+	prover    *hub.Prover
+	state     *hub.State
 }
 
 // New makes an agent; it does nothing before Run. Any number may run in one
@@ -95,7 +96,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	if c.Workers == 0 {
-		c.Workers = mostPace
+		c.Workers = target.MostPace
 	}
 	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine()}
 	if a.log == nil {
@@ -104,13 +105,12 @@ func New(c Config) (*Agent, error) {
 	a.log = a.log.With("location", c.Join.Location)
 	name := "orrery-agent/" + c.Version
 	var err error
-	if a.hub, err = newHubClient(c.Join, name); err != nil {
+	if a.hub, err = hub.New(c.Join, name); err != nil {
 		return nil, err
 	}
-	if a.target, err = newTarget(c.Target, name, a.metrics.request); err != nil {
+	if a.target, err = target.New(c.Target, name, c.Workers, a.metrics.request); err != nil {
 		return nil, err
 	}
-	a.target.pace = newPace(c.Workers)
 	return a, nil
 }
 
@@ -124,7 +124,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.store.close()) }()
+	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if a.config.Metrics != nil {
 		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
@@ -138,49 +138,36 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // looked through once more, and set aside if it is damaged.
 func (a *Agent) open() (err error) {
 	for range 2 {
-		if a.store, err = openStore(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
+		if a.store, err = store.Open(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
 			return err
 		}
 		a.engine = newEngine()
 		a.build()
-		if err = guarded(a.load); err == nil {
+		if err = a.store.Load(a.load); err == nil {
 			return nil
 		}
-		a.store.unsound.Store(true)
-		err = errors.Join(err, a.store.close())
+		err = errors.Join(err, a.store.Close())
 	}
 	return err
 }
 
-// build makes the parts and wires them.
+// build makes the parts.
 func (a *Agent) build() {
+	a.state = hub.NewState()
+	link := a.link()
 	a.gate = newGate(a.engine, a.target, a.log)
-	a.watchers = &observers{
-		engine: a.engine, store: a.store, target: a.target, log: a.log,
-		trouble: a.gate.trouble, changed: make(chan struct{}, 1), served: func() { a.announcer.servedChanged() },
-	}
-	a.engine.kindsChanged = a.watchers.kindsChanged
-	a.store.recovered = a.watchers.recovered
-	a.reporter = &reporter{
-		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		signal: make(chan struct{}, 1), open: a.progress.known, proven: a.progress.proves, landed: a.engine.touch,
-	}
-	a.announcer = &announcer{
-		hub: a.hub, target: a.target, log: a.log, session: a.progress.session, compose: a.announcement,
-		served: make(chan struct{}, 1), began: make(chan struct{}, 1),
-	}
-	a.prover = &prover{hub: a.hub, engine: a.engine, log: a.log, state: &a.progress, wake: make(chan struct{}, 1)}
-	a.progress.turned = a.prover.again
+	a.watchers = newObservers(a.engine, a.store, a.target, a.gate, a.log)
+	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.touch)
+	a.prover = hub.NewProver(link, a.engine.again)
+	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.served)
 	finder := finder{engine: a.engine, target: a.target}
-	a.purge = &purge{finder: finder, store: a.store, log: a.log}
-	a.survey = &survey{finder: finder, store: a.store, state: &a.progress, stopped: a.gate.why, log: a.log}
-	a.purge.reset()
-	a.progress.opened = func() {
-		a.engine.pushStrays()
-		a.reporter.changed()
-		a.announcer.sessionBegan()
-	}
-	a.progress.since = time.Now()
+	a.purge = newPurge(finder, a.store, a.log)
+	a.survey = &survey{finder: finder, store: a.store, state: a.state, stopped: a.gate.why, log: a.log}
+}
+
+// link is what each part that speaks to the hub needs.
+func (a *Agent) link() hub.Link {
+	return hub.Link{Client: a.hub, Store: a.store, State: a.state, Log: a.log}
 }
 
 // work runs all parts until ctx ends. What is in the store's queue then is
@@ -188,80 +175,101 @@ func (a *Agent) build() {
 func (a *Agent) work(ctx context.Context) {
 	var parts, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
-	disk.Go(func() { a.store.run(diskCtx) })
+	disk.Go(func() { a.store.Run(diskCtx) })
 	defer disk.Wait()
 	defer stopDisk()
 	defer a.engine.stop()
 	defer parts.Wait()
 
-	r := &reconciler{
-		store: a.store, engine: a.engine, target: a.target, log: a.log, trouble: a.gate.trouble,
-		changed: a.reporter.changed, proven: a.progress.proves, prover: a.prover, metrics: a.metrics, namespaces: map[string]struct{}{},
-		insists: insistence{first: cmp.Or(a.config.MutatedRetry, firstMutatedRetry), started: time.Now()},
-	}
+	r := a.reconciler()
 	for range a.config.Workers {
 		parts.Go(func() { r.work(ctx) })
 	}
-	s := &session{
-		store: a.store, hub: a.hub, log: a.log, metrics: a.metrics,
-		greeted: a.greeted, landed: a.landed, recall: a.reporter.recall, accepted: a.accepted, state: &a.progress,
-	}
+	s := hub.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
 	parts.Go(func() { a.gate.run(ctx) })
 	parts.Go(func() { a.watchers.run(ctx) })
-	parts.Go(func() { a.reporter.run(ctx) })
-	parts.Go(func() { s.run(ctx) })
+	parts.Go(func() { a.reporter.Run(ctx) })
+	parts.Go(func() { s.Run(ctx) })
 	parts.Go(func() { a.keepStatus(ctx) })
-	parts.Go(func() { a.announcer.run(ctx) })
+	parts.Go(func() { a.announcer.Run(ctx) })
 	parts.Go(func() { a.purge.run(ctx) })
 	parts.Go(func() { a.survey.run(ctx) })
-	parts.Go(func() { a.prover.run(ctx) })
+	parts.Go(func() { a.prover.Run(ctx) })
 	parts.Go(func() {
-		(&trust{store: a.store, engine: a.engine, state: &a.progress, log: a.log, landed: a.landed}).run(ctx)
+		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
 	})
 	close(a.ready)
 }
 
-// greeted takes over what a hello says of the location.
-func (a *Agent) greeted(wire.Hello) {
-	a.gate.setHalt(a.store.meta.Load().halt())
-	a.identify()
+// reconciler is what the workers go by.
+func (a *Agent) reconciler() *reconciler {
+	writer := &writer{store: a.store, target: a.target}
+	refusals := refusals{trouble: a.gate.trouble}
+	return &reconciler{
+		store: a.store, engine: a.engine, target: a.target, log: a.log, metrics: a.metrics, prover: a.prover,
+		changed: a.reporter.Changed, proven: a.state.Proves,
+		insists:    insistence{first: cmp.Or(a.config.MutatedRetry, firstMutatedRetry), started: time.Now()},
+		namespaces: newNamespaces(a.target, a.engine), writer: writer, refusals: refusals,
+		remover: &remover{
+			engine: a.engine, target: a.target, users: &users{engine: a.engine, target: a.target},
+			writer: writer, refusals: refusals, log: a.log,
+		},
+	}
 }
 
-// accepted takes over that another log is followed, perhaps of a location that was made
-// again: before anything is written of that log, it is as that location.
-func (a *Agent) accepted() {
+// follower has the agent's parts go by what the hub says.
+type follower struct{ *Agent }
+
+// Greeted takes over what a hello says of the location. Of another log, which was
+// accepted, all is written anew; before anything is, it is as the location of that log.
+func (a follower) Greeted(anew bool) {
+	if !anew {
+		a.gate.setHalt(a.store.Meta().Halt())
+	}
 	a.identify()
-	a.engine.pushWanted()
+	if anew {
+		a.engine.push((*item).desired) // the objects at the target do not say so
+	}
+}
+
+// Opened has those looked at again who waited for a session, or for what is desired.
+func (a follower) Opened(known bool) {
+	if !known {
+		a.prover.Again()
+		return
+	}
+	a.engine.push((*item).stray)
+	a.reporter.Changed()
+	a.announcer.SessionBegan()
+}
+
+// Landed takes note of what frames changed in the store.
+func (a follower) Landed(all []store.Touched) {
+	if a.store.Meta().Unsent > 0 { // also without a turn that changes a report
+		a.reporter.Changed()
+	}
+	a.gate.setHalt(a.store.Meta().Halt())
+	a.engine.touch(all)
 }
 
 // identify tells all parts who the location is to the target, once that is known.
 func (a *Agent) identify() {
-	uid := a.store.meta.Load().LocationUID // that of the hello, once it is accepted
-	if uid != "" && a.engine.identify(marks.NewOwner(a.config.Join.Location, uid)) {
-		a.watchers.kindsChanged()
+	if uid := a.store.Meta().LocationUID; uid != "" { // that of the hello, once it is accepted
+		a.engine.identify(marks.NewOwner(a.config.Join.Location, uid))
 	}
-}
-
-// landed takes note of what frames changed in the store.
-func (a *Agent) landed(all []touched) {
-	if a.store.meta.Load().Unsent > 0 { // also without a turn that changes a report
-		a.reporter.changed()
-	}
-	a.gate.setHalt(a.store.meta.Load().halt())
-	a.engine.touch(all)
 }
 
 // announcement is what the hub is told of the agent.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
-	now, m := a.Status(), a.store.meta.Load()
+	now, m := a.Status(), a.store.Meta()
 	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
 	if !now.Proven || now.unproven {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
 	var err error
 	if len(m.Guarded) > 0 {
-		err = a.store.view(func(t *tx) error {
-			s.Prune, err = t.pending()
+		err = a.store.View(func(t *store.Tx) error {
+			s.Prune, err = t.Pending()
 			return err
 		})
 	}
@@ -272,27 +280,28 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 // Status is how the agent is now. It may be called from any goroutine, at any
 // time after Ready.
 func (a *Agent) Status() Status {
-	m := a.store.meta.Load()
+	m := a.store.Meta()
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
 		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 		States: map[wire.State]int{},
 	}
-	if g := m.Guarded.total(); g.Count > 0 {
-		s.Guarded, s.PruneDigest = g.Count, g.digest()
+	if g := m.Guarded.Total(); g.Count > 0 {
+		s.Guarded, s.PruneDigest = g.Count, g.Digest()
 	}
-	s.Pace = a.target.pace.now()
-	if why := a.store.failing.Load(); why != nil {
-		s.StoreError = wire.Brief((*why).Error())
+	s.Pace = a.target.Pace.Now()
+	if why := a.store.Failing(); why != nil {
+		s.StoreError = wire.Brief(why.Error())
 	}
 	s.Leftovers = a.leftovers()
-	a.progress.fill(&s)
+	now := a.state.Now()
+	s.fill(now)
 	a.engine.mu.Lock()
 	defer a.engine.mu.Unlock()
-	if n := a.engine.proofs[proofMissing]; n > 0 {
+	if n := a.engine.proofs[marks.Missing]; n > 0 {
 		s.Deferred, s.unproven = s.Deferred+n, true
-		_, s.Awaits, _ = a.progress.log()
+		s.Awaits = now.Marker
 	}
 	s.Queued = a.engine.queue.count
 	for state, n := range a.engine.states {

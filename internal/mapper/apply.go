@@ -1,44 +1,40 @@
 package mapper
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // apply applies the object to follow, with marks, as one request, and sees to what
 // is released of it before or after.
 func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
-	object, err := r.rendering(t)
+	object, err := r.writer.rendering(t)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := r.needNamespace(ctx, t.id.Namespace, t.view.as); err != nil {
+	if err := r.namespaces.need(ctx, t.id.Namespace, t.view.as); err != nil {
 		return outcome{}, err
 	}
 	rest, fresh := object, d.uid == ""
 	if !fresh && t.releases(f) {
-		if rest, fresh, err = r.withoutReleased(ctx, t, object, d.uid); err != nil {
+		if rest, fresh, err = r.writer.withoutReleased(ctx, t, object, d.uid); err != nil {
 			return outcome{}, err
 		}
 	}
-	body, err := r.dressed(t, rest, t.source(), d.uid)
+	body, err := r.writer.dressed(t, rest, t.source(), d.uid)
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.target.apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
+	answer, err := r.target.Apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	m := answer.Metadata
-	if err == nil && d.uid != "" && m.Orphan() && !t.want().object().Policy.Orphan {
-		m, err = r.putMarks(ctx, t, body) // another write of ours has set it
+	if err == nil && d.uid != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
+		m, err = r.writer.putMarks(ctx, t, body) // another write of ours has set it
 	}
 	if err != nil {
 		return outcome{}, err
@@ -50,7 +46,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 		}
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
-	if p := t.want().object().Policy; fresh && p.Release != "" && !p.CreateOnly { // which is not applied again
+	if p := t.want().Object().Policy; fresh && p.Release != "" && !p.CreateOnly { // which is not applied again
 		return r.afterMaking(ctx, t, d, object, answer)
 	}
 	return r.compared(t, r.done(t, d, m), body, answer), nil
@@ -59,11 +55,11 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 // mark gives an object that is not to be changed, whoever made it, the marks by
 // which it is observed.
 func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, error) {
-	body, err := r.body(t, d.uid)
+	body, err := r.writer.body(t, d.uid)
 	if err != nil {
 		return outcome{}, err
 	}
-	m, err := r.putMarks(ctx, t, body)
+	m, err := r.writer.putMarks(ctx, t, body)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -76,33 +72,15 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, er
 	return r.done(t, d, m), nil
 }
 
-// putMarks writes the marks of the body of an apply, and nothing else of it.
-func (r *reconciler) putMarks(ctx context.Context, t *turn, body []byte) (marks.Meta, error) {
-	only, err := marks.Only(body)
-	if err != nil {
-		return marks.Meta{}, err
-	}
-	return r.target.merge(ctx, "mark", t.view.at, t.id, t.view.as.Manager(), only)
-}
-
-// patch merges a patch into the object of the turn, if that is as the patch says.
-func (r *reconciler) patch(ctx context.Context, t *turn, verb string, patch any) (marks.Meta, error) {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return marks.Meta{}, fmt.Errorf("encode a patch: %w", err)
-	}
-	return r.target.merge(ctx, verb, t.view.at, t.id, t.view.as.Manager(), body)
-}
-
 // done is the outcome of a write that made the object at the target m.
 func (r *reconciler) done(t *turn, d decision, m marks.Meta) outcome {
 	if d.adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	source := *t.source()
-	rec := &record{
+	rec := &store.Record{
 		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.as, Generation: m.Generation, Fields: m.Fields(t.view.as),
-		Version: t.view.at.version, Kind: t.view.kind,
+		Version: t.view.at.Version, Kind: t.view.kind,
 	}
 	return outcome{
 		decision: applied(source), record: rec, changed: true, drifted: d.drift,
@@ -130,36 +108,10 @@ func (t *turn) unobserved(o outcome) outcome {
 	return o
 }
 
-// rendering is the object to follow, as it was written.
-func (r *reconciler) rendering(t *turn) (object []byte, err error) {
-	err = r.store.view(func(x *tx) error {
-		object = bytes.Clone(x.object(t.object().Path()))
-		return nil
-	})
-	return object, err
-}
-
-// body is all of the object to follow, dressed for the target.
-func (r *reconciler) body(t *turn, uid string) ([]byte, error) {
-	object, err := r.rendering(t)
-	if err != nil {
-		return nil, err
-	}
-	return r.dressed(t, object, t.source(), uid)
-}
-
-func (r *reconciler) dressed(t *turn, object []byte, of *source, uid string) ([]byte, error) {
-	body, err := marks.Dress(object, t.view.as, t.object(), marks.Origin{Uid: of.UID, Log: of.Log, Orphan: of.Policy.Orphan}, uid)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)
-	}
-	return body, nil
-}
-
 // look finds out what is at the target under the identity.
 func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
-	if missingObject(err, t.id) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
+	if target.MissingObject(err, t.id) {
 		return observed{presence: absent, revision: t.view.seen.revision}, nil
 	}
 	if err != nil {
@@ -171,7 +123,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	}
 	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.as)
 	if implied || t.record != nil && t.record.UID == m.UID {
-		if m, err = r.takeOver(ctx, t, m); err != nil {
+		if m, err = r.writer.takeOver(ctx, t, m); err != nil {
 			return observed{}, err
 		}
 		o = *observedOf(&m, t.view.as)
@@ -183,57 +135,11 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 	return o, nil
 }
 
-// needNamespace makes a namespace that nobody has placed, if it is missing.
-func (r *reconciler) needNamespace(ctx context.Context, name string, l marks.Owner) error {
-	if name == "" || r.knowsNamespace(name) {
-		return nil
-	}
-	if r.engine.awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
-		return errDependency
-	}
-	_, err, _ := r.making.Do(name, func() (any, error) { return nil, r.makeNamespace(ctx, name, l) })
-	return err
-}
-
-func (r *reconciler) makeNamespace(ctx context.Context, name string, l marks.Owner) error {
-	if r.knowsNamespace(name) { // another worker was faster
-		return nil
-	}
-	id := key.Identity{Resource: key.Namespaces, Name: name}
-	_, err := r.target.get(ctx, namespacesPlace, id)
-	if missingObject(err, id) {
-		err = r.target.createNamespace(ctx, name, l)
-	}
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil // the apply tells
-	case err != nil && !apierrors.IsAlreadyExists(err):
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.namespaces[name] = struct{}{}
-	return nil
-}
-
-func (r *reconciler) knowsNamespace(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.namespaces[name]
-	return ok
-}
-
-func (r *reconciler) forgetNamespace(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.namespaces, name)
-}
-
 // claim records an object that proves to be ours and that nothing explains, so
 // that it is removed like any other that is not desired.
 func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
-	if missingObject(err, t.id) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
+	if target.MissingObject(err, t.id) {
 		return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
 	}
 	if err != nil {
@@ -259,13 +165,13 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
-		record: &record{
+		record: &store.Record{
 			Space: space, UID: m.UID, As: t.view.as,
-			Source: source{
+			Source: store.Source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
 				Policy: wire.Policy{Orphan: orphan}, Log: m.Log(),
 			},
-			Version: t.view.at.version, Kind: t.view.kind,
+			Version: t.view.at.Version, Kind: t.view.kind,
 		},
 		changed: true, claim: true, waits: waits, keep: true, decision: decision{retry: 1},
 	}, nil
@@ -279,9 +185,9 @@ func (r *reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
 		return true, nil
 	}
 	others, is := r.engine.namesakes(t.id, m.UID)
-	err = r.store.view(func(x *tx) error {
+	err = r.store.View(func(x *store.Tx) error {
 		for _, id := range others {
-			rec, err := x.record(id)
+			rec, err := x.Record(id)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
 )
@@ -161,7 +162,7 @@ func (c *contracted) Start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a.hub.client = c.hub.Client().HTTP
+	a.hub = hub.Over(c.hub.Client().HTTP.Transport, join, "orrery-agent/v9")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -179,50 +180,4 @@ func (c *contracted) Stop() {
 		c.stop()
 		c.stop = nil
 	}
-}
-
-// TestMemoryKeepsTheContract shows that the hub with which walks are tested answers them
-// as the real one does.
-func TestMemoryKeepsTheContract(t *testing.T) {
-	lacks := protocol.Lacks{}
-	for why, names := range map[string][]string{
-		"a session of it ends after its hello": {
-			"FromNothing", "Changes", "Causes", "Policies", "Holds", "Conflicts", "Resume", "ResumeRefused", "HistoryForgotten",
-			"Heartbeat", "NewestWins", "Settings", "Accept", "Purge", "TokenReplaced", "LocationGone", "Restart", "Restore",
-			"Lineage", "LineageOfRestored", "Status", "UnknownFields",
-		},
-		"it takes all that is reported":     {"Reports", "ReportsRefused", "ReportsTooLarge"},
-		"it is asked only what makes sense": {"Refusals", "RefusalsOfOthers"},
-	} {
-		for _, name := range names {
-			lacks[name] = why
-		}
-	}
-	protocol.TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, protocol.States)) {
-		judge(t, memoryStates{memory: newMemory(t)})
-	})
-}
-
-// memoryStates brings about states of that hub: what it desires.
-type memoryStates struct {
-	protocol.States
-	memory *memory
-}
-
-func (m memoryStates) Client() *protocol.Client {
-	return &protocol.Client{
-		Join: wire.Join{Hub: "https://hub", Location: "paris"}, HTTP: &http.Client{Transport: protocol.Memory{Handler: m.memory}},
-	}
-}
-
-func (m memoryStates) Desire(name, value string) {
-	object := canonical(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}, "data": map[string]any{"k": value},
-	})
-	m.memory.put(wire.Frame{Put: &wire.Put{Key: protocol.KeyOf(name), UID: "u", Digest: wire.SumOf(object), Object: object}})
-}
-
-func (m memoryStates) Delete(name string) {
-	m.memory.revision++
-	delete(m.memory.content, protocol.KeyOf(name))
 }

@@ -6,6 +6,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -108,7 +109,7 @@ type decision struct {
 	// retry is when to look again without an event; zero: never.
 	retry time.Duration
 	// proof is what it waits for, if it does.
-	proof proof
+	proof marks.Proof
 }
 
 // facts are what a decision is made from.
@@ -116,8 +117,8 @@ type facts struct {
 	// space is that of the source object, and want its desired entry; nil: the
 	// location is not to have it.
 	space  key.Space
-	want   *want
-	record *record
+	want   *store.Want
+	record *store.Record
 	seen   observed
 	// former says that the object was marked by the location as it was before it was made
 	// again, so that no list shows it; looked that the target was asked for it.
@@ -137,7 +138,7 @@ type facts struct {
 	// lingers is how long the report of what was let go is yet to stay.
 	lingers time.Duration
 	// proof is what is known of the log by which the object that was seen was written.
-	proof proof
+	proof marks.Proof
 	// pods says that the object at the target may own Pods, overdue that it has been
 	// going for longer than those may take.
 	pods, overdue bool
@@ -151,15 +152,15 @@ func decide(f facts) decision {
 	switch {
 	case f.want == nil:
 		return decideRemoval(f)
-	case f.want.Kind == wantConflict:
+	case f.want.Kind == store.WantConflict:
 		return decision{state: wire.InConflict, reason: v1alpha1.ReasonOtherSpace, message: wire.OtherSpace(f.want.Note)}
-	case f.want.object() == nil:
+	case f.want.Object() == nil:
 		return decision{state: wire.Held, reason: v1alpha1.ReasonNothingToKeep, message: f.want.Note}
 	}
-	return decideObject(f, *f.want.object())
+	return decideObject(f, *f.want.Object())
 }
 
-func decideObject(f facts, s source) decision {
+func decideObject(f facts, s store.Source) decision {
 	seen, rec := f.seen, f.record
 	changed := f.changed(s)
 	switch seen.presence {
@@ -169,7 +170,7 @@ func decideObject(f facts, s source) decision {
 		return decision{state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchResource, message: "the location does not serve this resource"}
 	case present:
 		switch {
-		case !seen.terminating && f.proof.waits():
+		case !seen.terminating && f.proof.Waits():
 			return unprovenWait(f.proof)
 		case !seen.terminating:
 			return decidePresent(f, s, changed)
@@ -189,7 +190,7 @@ func decideObject(f facts, s source) decision {
 			state: wire.Waiting, reason: v1alpha1.ReasonTerminating, retry: terminatingRetry,
 			message: "the object at the location is being deleted; it is made again when it is gone",
 		}
-	case seen.presence == foreign && s.Policy.Adopt && !seen.owned && f.proof.waits():
+	case seen.presence == foreign && s.Policy.Adopt && !seen.owned && f.proof.Waits():
 		return unprovenWait(f.proof)
 	case seen.presence == foreign:
 		return decideForeign(seen, s)
@@ -210,13 +211,13 @@ func decideObject(f facts, s source) decision {
 }
 
 // replaced says that what is recorded is of another source object.
-func (f facts) replaced(s source) bool {
+func (f facts) replaced(s store.Source) bool {
 	return f.record != nil && (f.record.Space != f.space || f.record.Source.UID != s.UID)
 }
 
 // changed says that what was applied last is not what is desired now. What was
 // left alone as long as it was CreateOnly, or released, may be anything.
-func (f facts) changed(s source) bool {
+func (f facts) changed(s store.Source) bool {
 	was := f.record
 	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
 		return true
@@ -226,12 +227,12 @@ func (f facts) changed(s source) bool {
 }
 
 // unsaid says that the mark of what is to stay at the target is not, or no more, true.
-func (f facts) unsaid(s source) bool {
+func (f facts) unsaid(s store.Source) bool {
 	return f.record != nil && f.record.Source.Policy.Orphan != s.Policy.Orphan
 }
 
 // decidePresent is about an object at the target that is ours.
-func decidePresent(f facts, s source, changed bool) decision {
+func decidePresent(f facts, s store.Source, changed bool) decision {
 	seen, rec := f.seen, f.record
 	known := rec != nil && seen.uid == rec.UID
 	asLeft := known && seen.fields == rec.Fields // whoever the location was then
@@ -266,7 +267,7 @@ func decidePresent(f facts, s source, changed bool) decision {
 }
 
 // decideForeign is about an object at the target that is not ours.
-func decideForeign(seen observed, s source) decision {
+func decideForeign(seen observed, s store.Source) decision {
 	switch {
 	case s.Policy.Adopt && !seen.owned && s.Policy.CreateOnly:
 		return decision{do: doMark, uid: seen.uid, adopt: true}
@@ -286,7 +287,7 @@ func decideForeign(seen observed, s source) decision {
 }
 
 // applied is what to say of an object that is as it should be.
-func applied(s source) decision {
+func applied(s store.Source) decision {
 	if s.Policy.CreateOnly {
 		return decision{state: wire.Applied, reason: v1alpha1.ReasonCreateOnly, message: "it was made and is not changed afterwards"}
 	}
@@ -298,7 +299,7 @@ func decideRemoval(f facts) decision {
 	switch {
 	case rec == nil && f.lingers > 0:
 		return decision{retry: f.lingers}
-	case rec == nil && seen.presence == present && f.settled && f.proof.waits():
+	case rec == nil && seen.presence == present && f.settled && f.proof.Waits():
 		return unprovenWait(f.proof)
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
@@ -340,14 +341,14 @@ func terminating(pods bool) decision {
 // spaceWant is one space's desired entry of an identity.
 type spaceWant struct {
 	space key.Space
-	want  *want
+	want  *store.Want
 }
 
 // choose finds the entry that an identity at the target is to follow, of
 // those that spaces have for it: what has an object before what has none, then
 // the space that the object there came from, then the first by name. It returns
 // -1 if there is none.
-func choose(wants []spaceWant, rec *record) int {
+func choose(wants []spaceWant, rec *store.Record) int {
 	best := -1
 	for i, w := range wants {
 		if w.want == nil {
@@ -360,8 +361,8 @@ func choose(wants []spaceWant, rec *record) int {
 	return best
 }
 
-func precedes(a, b spaceWant, rec *record) bool {
-	if has, had := a.want.object() != nil, b.want.object() != nil; has != had {
+func precedes(a, b spaceWant, rec *store.Record) bool {
+	if has, had := a.want.Object() != nil, b.want.Object() != nil; has != had {
 		return has
 	}
 	if rec != nil && (a.space == rec.Space) != (b.space == rec.Space) {
@@ -372,9 +373,9 @@ func precedes(a, b spaceWant, rec *record) bool {
 
 // compose is the report of one key, given the newest one before it. Since is
 // kept for as long as state and reason are.
-func compose(w *want, rec *record, d decision, status []byte, before *wire.Report, now time.Time) wire.Report {
+func compose(w *store.Want, rec *store.Record, d decision, status []byte, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{State: d.state, Reason: d.reason, Message: d.message}
-	if d.proof == proofMissing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
+	if d.proof == marks.Missing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
 		// Nothing has changed of what was applied last.
 		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan
 	}
@@ -384,7 +385,7 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 	}
 	if w != nil {
 		r.UID = w.Leaf.UID
-		if o := w.object(); o != nil {
+		if o := w.Object(); o != nil {
 			r.Generation, r.Orphan = o.Generation, o.Policy.Orphan
 			if d.completed != "" {
 				r.Completed, r.Digest = d.completed, o.Digest
@@ -397,7 +398,7 @@ func compose(w *want, rec *record, d decision, status []byte, before *wire.Repor
 		case w.Deferred:
 			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
-		case w.Kind == wantHold:
+		case w.Kind == store.WantHold:
 			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note
 		}
 	}

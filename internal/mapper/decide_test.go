@@ -9,305 +9,30 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
 func digest(s string) wire.Sum { return wire.SumOf([]byte(s)) }
 
-func putWant(uid, content string) *want {
-	return &want{Kind: wantPut, Leaf: source{UID: uid, Digest: digest(content)}, Version: "v1", ObjectKind: "ConfigMap"}
+func putWant(uid, content string) *store.Want {
+	return &store.Want{Kind: store.WantPut, Leaf: store.Source{UID: uid, Digest: digest(content)}, Version: "v1", ObjectKind: "ConfigMap"}
 }
 
-func recordOf(space key.Space, uid, content string) *record {
-	return &record{Space: space, Source: source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
+func recordOf(space key.Space, uid, content string) *store.Record {
+	return &store.Record{Space: space, Source: store.Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
 }
 
-func treated(content string, p wire.Policy) *want {
+func treated(content string, p wire.Policy) *store.Want {
 	w := putWant("u", content)
 	w.Leaf.Policy = p
 	return w
 }
 
-func recordWith(p wire.Policy) *record {
+func recordWith(p wire.Policy) *store.Record {
 	r := recordOf("s", "u", "a")
 	r.Source.Policy = p
 	return r
-}
-
-func TestDecide(t *testing.T) {
-	here := observed{presence: present, uid: "target-uid", fields: 7, revision: 3}
-	released := here
-	released.released = true
-	releases := wire.Policy{Release: "$.data.a"}
-	with := func(f func(*observed)) observed {
-		o := here
-		f(&o)
-		return o
-	}
-	wanted, applied := putWant("u", "a"), recordOf("s", "u", "a")
-	held := &want{Kind: wantHold, Leaf: source{UID: "u", Digest: digest("hold")}, Kept: &source{UID: "u", Digest: digest("a")}, Note: "rule 1"}
-	for _, c := range []struct {
-		name   string
-		facts  facts
-		do     action
-		uid    string
-		drift  bool
-		state  wire.State
-		reason string
-	}{
-		{name: "not listed yet", facts: facts{want: wanted}},
-		{name: "new", facts: facts{want: wanted, seen: observed{presence: absent}}, do: doApply},
-		{name: "in sync", facts: facts{want: wanted, record: applied, seen: here}, state: wire.Applied},
-		{
-			name:  "edited",
-			facts: facts{want: putWant("u", "b"), record: applied, seen: here}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "deleted and made again at the source",
-			facts: facts{want: putWant("u2", "a"), record: applied, seen: here}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "another space takes over",
-			facts: facts{want: wanted, record: recordOf("other", "u", "a"), seen: here}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "a field was taken away",
-			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.fields = 8 })},
-			do:    doApply, uid: "target-uid", drift: true,
-		},
-		{
-			name:  "marks were stripped",
-			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.unmarked = true })},
-			do:    doApply, uid: "target-uid", drift: true,
-		},
-		{
-			name:  "deleted at the target",
-			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}}, do: doApply, drift: true,
-		},
-		{
-			name:  "made again at the target with our marks",
-			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.uid = "new" })},
-			do:    doApply, uid: "new", drift: true,
-		},
-		{
-			name:  "marked by the former location",
-			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}, former: true}, do: doLook,
-		},
-		{
-			name:  "marked by the former location and not observed",
-			facts: facts{want: wanted, record: applied, seen: observed{presence: blind}, former: true}, do: doLook,
-		},
-		{
-			name:  "marked by the former location and gone",
-			facts: facts{want: wanted, record: applied, seen: observed{presence: absent}, former: true, looked: true}, do: doApply, drift: true,
-		},
-		{
-			name:  "marked by the former location and found",
-			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.unmarked = true }), former: true, looked: true},
-			do:    doApply, uid: "target-uid",
-		},
-		{
-			name: "marked by the former location and drifted",
-			facts: facts{
-				want: treated("a", wire.Policy{ReportDrift: true}), record: recordWith(wire.Policy{ReportDrift: true}),
-				seen: with(func(o *observed) { o.unmarked, o.fields = true, 8 }), former: true, looked: true,
-			},
-			do: doMark, uid: "target-uid",
-		},
-		{name: "lost store", facts: facts{want: wanted, seen: here}, do: doApply, uid: "target-uid"},
-		{
-			name:  "being deleted at the target",
-			facts: facts{want: wanted, record: applied, seen: with(func(o *observed) { o.terminating = true })},
-			state: wire.Waiting, reason: "Terminating",
-		},
-		{
-			name: "foreign", facts: facts{want: wanted, seen: observed{presence: foreign}},
-			state: wire.InConflict, reason: "Exists",
-		},
-		{name: "foreign the last time", facts: facts{want: wanted, seen: observed{presence: absent, taken: true}}, do: doLook},
-		{
-			name: "not served", facts: facts{want: wanted, seen: observed{presence: unserved}},
-			state: wire.Unsupported, reason: "NoSuchResource",
-		},
-		{name: "blind, new", facts: facts{want: wanted, seen: observed{presence: blind}}, do: doApply},
-		{name: "blind, in sync", facts: facts{want: wanted, record: applied, seen: observed{presence: blind}}, state: wire.Applied},
-		{
-			name:  "blind, edited",
-			facts: facts{want: putWant("u", "b"), record: applied, seen: observed{presence: blind}}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "blind, to stay from now on",
-			facts: facts{want: treated("a", wire.Policy{Orphan: true}), record: applied, seen: observed{presence: blind}},
-			do:    doApply, uid: "target-uid",
-		},
-		{
-			name:  "to stay from now on",
-			facts: facts{want: treated("a", wire.Policy{Orphan: true}), record: applied, seen: here}, do: doApply, uid: "target-uid",
-		},
-		{
-			name: "to stay from now on, created only",
-			facts: facts{
-				want:   treated("a", wire.Policy{CreateOnly: true, Orphan: true}),
-				record: recordWith(wire.Policy{CreateOnly: true}), seen: here,
-			},
-			do: doMark, uid: "target-uid",
-		},
-		{
-			name: "to stay no more, reported drift",
-			facts: facts{
-				want:   treated("a", wire.Policy{ReportDrift: true}),
-				record: recordWith(wire.Policy{ReportDrift: true, Orphan: true}), seen: with(func(o *observed) { o.fields++ }),
-			},
-			do: doInspect, uid: "target-uid",
-		},
-		{name: "held, applied before", facts: facts{want: held, record: applied, seen: here}, state: wire.Applied},
-		{name: "held, repaired", facts: facts{want: held, record: applied, seen: observed{presence: absent}}, do: doApply, drift: true},
-		{
-			name: "held, never had it", facts: facts{want: &want{Kind: wantHold, Note: "rule 1"}, seen: observed{presence: absent}},
-			state: wire.Held, reason: "NothingToKeep",
-		},
-		{
-			name:  "another space has it",
-			facts: facts{want: &want{Kind: wantConflict, Kept: &source{}, Note: "x/core/configmaps/n/a"}, record: applied, seen: here},
-			state: wire.InConflict, reason: "OtherSpace",
-		},
-		{name: "removed", facts: facts{record: applied, seen: here}, do: doRemove, uid: "target-uid"},
-		{name: "removed, not listed yet", facts: facts{record: applied}},
-		{name: "removed, gone", facts: facts{record: applied, seen: observed{presence: absent}}, do: doRemove, uid: "target-uid"},
-		{name: "removed, guarded", facts: facts{record: applied, guarded: true, seen: here}, state: wire.Removing, reason: "PruneGuard"},
-		{
-			name:  "removed, on its way",
-			facts: facts{record: applied, seen: with(func(o *observed) { o.terminating = true })},
-			state: wire.Removing, reason: "Terminating",
-		},
-		{
-			name:  "removed, on its way without marks, so that nobody sees it go",
-			facts: facts{record: applied, seen: with(func(o *observed) { o.terminating, o.unmarked = true, true })},
-			do:    doRemove, uid: "target-uid",
-		},
-		{name: "removed, not served", facts: facts{record: applied, seen: observed{presence: unserved}}, do: doVerifyKind},
-		{name: "nothing left", facts: facts{seen: observed{presence: absent}}, do: doForget},
-		{name: "a stray", facts: facts{settled: true, seen: here}, do: doClaim, uid: "target-uid"},
-		{name: "a stray, content not known", facts: facts{seen: here}},
-		{
-			name:  "create-only, tampered",
-			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
-			state: wire.Applied, reason: "CreateOnly",
-		},
-		{
-			name:  "create-only, edited",
-			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: here}, do: doNote, uid: "target-uid",
-		},
-		{
-			name:  "create-only, lost store",
-			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), seen: here}, do: doNote, uid: "target-uid",
-		},
-		{
-			name:  "create-only, missing",
-			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: observed{presence: absent}}, do: doApply,
-		},
-		{
-			name:  "create-only, another source",
-			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: recordOf("s", "u0", "a"), seen: here},
-			do:    doApply, uid: "target-uid",
-		},
-		{
-			name:  "create-only, blind, edited",
-			facts: facts{want: treated("b", wire.Policy{CreateOnly: true}), record: applied, seen: observed{presence: blind}},
-			do:    doNote, uid: "target-uid",
-		},
-		{
-			name:  "no longer create-only",
-			facts: facts{want: wanted, record: recordWith(wire.Policy{CreateOnly: true}), seen: here}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "foreign, adopted",
-			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f"}}, do: doApply, uid: "f",
-		},
-		{
-			name:  "foreign, adopted and never changed",
-			facts: facts{want: treated("a", wire.Policy{Adopt: true, CreateOnly: true}), seen: observed{presence: foreign, uid: "f"}}, do: doMark, uid: "f",
-		},
-		{
-			name:  "create-only, without marks",
-			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: applied, seen: with(func(o *observed) { o.unmarked = true })},
-			do:    doMark, uid: "target-uid", drift: true,
-		},
-		{
-			name:  "foreign, of a controller",
-			facts: facts{want: treated("a", wire.Policy{Adopt: true}), seen: observed{presence: foreign, uid: "f", owned: true}},
-			state: wire.InConflict, reason: "Exists",
-		},
-		{
-			name:  "drift is reported",
-			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
-			do:    doInspect, uid: "target-uid",
-		},
-		{
-			name:  "drift is reported, edited",
-			facts: facts{want: treated("b", wire.Policy{ReportDrift: true}), record: applied, seen: with(func(o *observed) { o.fields = 8 })},
-			do:    doApply, uid: "target-uid",
-		},
-		{
-			name:  "drift is reported, deleted",
-			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), record: applied, seen: observed{presence: absent}},
-			do:    doApply, drift: true,
-		},
-		{
-			name:  "drift is reported, lost store",
-			facts: facts{want: treated("a", wire.Policy{ReportDrift: true}), reported: true, seen: here}, do: doInspect, uid: "target-uid",
-		},
-		{
-			name: "ran, gone", state: wire.Applied, reason: "Completed",
-			facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}, looked: true},
-		},
-		{
-			name: "ran, gone or without its marks", do: doLook,
-			facts: facts{want: wanted, record: applied, completed: "Complete", seen: observed{presence: absent}},
-		},
-		{
-			name:  "released, written by another",
-			facts: facts{want: treated("a", releases), record: recordWith(releases), seen: here}, state: wire.Applied,
-		},
-		{name: "released now", facts: facts{want: treated("a", releases), record: applied, seen: here}, do: doApply, uid: "target-uid"},
-		{name: "released no more", facts: facts{want: wanted, record: recordWith(releases), seen: here}, do: doApply, uid: "target-uid"},
-		{
-			name:  "released before, by its fields",
-			facts: facts{want: wanted, record: applied, seen: released}, do: doApply, uid: "target-uid",
-		},
-		{
-			name:  "released before, created only",
-			facts: facts{want: treated("a", wire.Policy{CreateOnly: true}), record: recordWith(wire.Policy{CreateOnly: true}), seen: released},
-			state: wire.Applied, reason: v1alpha1.ReasonCreateOnly,
-		},
-		{
-			name: "ran, lost store", facts: facts{want: wanted, completed: "Complete", seen: observed{presence: absent}},
-			state: wire.Applied, reason: "Completed",
-		},
-		{
-			name:  "ran, going",
-			facts: facts{want: wanted, record: applied, completed: "Complete", seen: with(func(o *observed) { o.terminating = true })},
-			state: wire.Applied, reason: "Completed",
-		},
-		{name: "ran, there", facts: facts{want: wanted, record: applied, completed: "Complete", seen: here}, state: wire.Applied, reason: "Completed"},
-		{name: "a trace, not listed yet", facts: facts{traced: true, settled: true}},
-		{name: "a trace, gone", facts: facts{traced: true, settled: true, seen: observed{presence: absent}}, do: doForget},
-		{name: "a trace, there", facts: facts{traced: true, settled: true, seen: here}, do: doClaim, uid: "target-uid"},
-		{name: "orphaned before", facts: facts{lingers: time.Second, settled: true, seen: observed{presence: absent}}},
-		{name: "orphaned", facts: facts{record: recordWith(wire.Policy{Orphan: true}), seen: here}, do: doLetGo, uid: "target-uid"},
-		{
-			name:  "orphaned, guarded",
-			facts: facts{record: recordWith(wire.Policy{Orphan: true}), guarded: true, seen: here}, do: doLetGo, uid: "target-uid",
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.facts.space = "s"
-			d := decide(c.facts)
-			if d.do != c.do || d.uid != c.uid || d.drift != c.drift || d.state != c.state || d.reason != c.reason {
-				t.Errorf("got %+v", d)
-			}
-		})
-	}
 }
 
 var anyPolicy = rapid.Custom(func(t *rapid.T) wire.Policy {
@@ -341,12 +66,12 @@ var anyFacts = rapid.Custom(func(t *rapid.T) facts {
 		f.record.UID, f.record.Fields = uid.Draw(t, "recorded uid"), marks.FieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
 		f.record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
 	} else if f.seen.presence == present || f.seen.presence == foreign {
-		f.proof = rapid.SampledFrom([]proof{proofUnneeded, proofGiven, proofUnasked, proofMissing}).Draw(t, "proof")
+		f.proof = rapid.SampledFrom([]marks.Proof{marks.Unneeded, marks.Given, marks.Unasked, marks.Missing}).Draw(t, "proof")
 	}
-	if kind := rapid.SampledFrom([]wantKind{"", wantPut, wantHold, wantConflict}).Draw(t, "kind"); kind != "" {
-		f.want = &want{Kind: kind, Leaf: source{UID: "u", Digest: digest(content.Draw(t, "want")), Policy: anyPolicy.Draw(t, "policy")}}
-		if kind != wantPut && rapid.Bool().Draw(t, "kept") {
-			f.want.Kept = &source{UID: "u", Digest: digest(content.Draw(t, "kept content")), Policy: anyPolicy.Draw(t, "kept policy")}
+	if kind := rapid.SampledFrom([]store.WantKind{"", store.WantPut, store.WantHold, store.WantConflict}).Draw(t, "kind"); kind != "" {
+		f.want = &store.Want{Kind: kind, Leaf: store.Source{UID: "u", Digest: digest(content.Draw(t, "want")), Policy: anyPolicy.Draw(t, "policy")}}
+		if kind != store.WantPut && rapid.Bool().Draw(t, "kept") {
+			f.want.Kept = &store.Source{UID: "u", Digest: digest(content.Draw(t, "kept content")), Policy: anyPolicy.Draw(t, "kept policy")}
 		}
 	}
 	return f
@@ -370,20 +95,20 @@ func TestDecideNever(t *testing.T) {
 		if d.do == doClaim && !f.settled {
 			t.Errorf("a claim without knowing what is desired: %+v", d)
 		}
-		if f.proof.waits() && f.seen.presence == present && d.do != doNothing {
+		if f.proof.Waits() && f.seen.presence == present && d.do != doNothing {
 			t.Errorf("what is not proven is changed: %+v", d)
 		}
-		if f.proof.waits() && d.adopt {
+		if f.proof.Waits() && d.adopt {
 			t.Errorf("what is not proven is adopted: %+v", d)
 		}
-		if f.proof == proofMissing && f.seen.presence == present && !f.seen.terminating && f.want != nil && f.want.object() != nil &&
+		if f.proof == marks.Missing && f.seen.presence == present && !f.seen.terminating && f.want != nil && f.want.Object() != nil &&
 			(d.state != wire.Waiting || d.reason != v1alpha1.ReasonLineageUnproven) {
 			t.Errorf("what is not proven is not said to wait: %+v", d)
 		}
 		if f.seen.presence == foreign && !d.adopt && d.do != doLetGo && d.do != doNothing && d.do != doForget && d.do != doRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
-		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) && f.proof != proofUnasked {
+		if d.do == doNothing && d.state == "" && f.seen.presence != unseen && !(f.want == nil && f.record == nil && !f.settled) && f.proof != marks.Unasked {
 			t.Errorf("nothing is done and nothing said: %+v", d)
 		}
 	})
@@ -394,10 +119,10 @@ func checkPolicies(t *rapid.T, f facts, d decision) {
 	if d.do == doRemove && f.record.Source.Policy.Orphan || d.do == doLetGo && !f.record.Source.Policy.Orphan {
 		t.Errorf("what is recorded says otherwise: %+v", d)
 	}
-	if f.want == nil || f.want.object() == nil {
+	if f.want == nil || f.want.Object() == nil {
 		return
 	}
-	p, s := f.want.object().Policy, f.want.object()
+	p, s := f.want.Object().Policy, f.want.Object()
 	if d.adopt && (!p.Adopt || f.seen.owned || f.seen.presence != foreign) {
 		t.Errorf("what is not ours is adopted: %+v", d)
 	}
@@ -419,7 +144,7 @@ func TestDecideSettles(t *testing.T) {
 		if decide(f).do != doApply {
 			return
 		}
-		f.record = &record{Space: f.space, Source: *f.want.object(), UID: "t9", Fields: 9}
+		f.record = &store.Record{Space: f.space, Source: *f.want.Object(), UID: "t9", Fields: 9}
 		f.seen = observed{presence: present, uid: "t9", fields: 9}
 		if d := decide(f); d.do != doNothing || d.state != wire.Applied {
 			t.Errorf("after the apply: %+v", d)
@@ -428,11 +153,11 @@ func TestDecideSettles(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	object, conflict := putWant("u", "a"), &want{Kind: wantConflict}
+	object, conflict := putWant("u", "a"), &store.Want{Kind: store.WantConflict}
 	for _, c := range []struct {
 		name  string
 		wants []spaceWant
-		rec   *record
+		rec   *store.Record
 		want  int
 	}{
 		{"nobody", []spaceWant{{space: "a"}}, nil, -1},

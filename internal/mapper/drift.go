@@ -2,26 +2,25 @@ package mapper
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // note records the object at the target as it is.
-func (r *reconciler) note(t *turn, f facts, d decision) outcome {
-	source := *t.want().object()
+func (t *turn) note(f facts, d decision) outcome {
+	source := *t.want().Object()
 	stands := source
 	if stands.Log = f.seen.log; f.seen.presence == blind {
 		stands.Log = t.record.Source.Log
 	}
-	rec := &record{
+	rec := &store.Record{
 		Space: t.object().Space, Source: stands, UID: d.uid, As: t.view.as, Fields: f.seen.fields,
-		Version: t.view.at.version, Kind: t.view.kind,
+		Version: t.view.at.Version, Kind: t.view.kind,
 	}
 	o := outcome{decision: applied(source), record: rec, changed: true}
 	if (facts{record: rec}).stale(source) {
@@ -36,8 +35,8 @@ func (r *reconciler) note(t *turn, f facts, d decision) outcome {
 // inspect finds out which fields of an object are no longer as we left them, and
 // reports them. It changes nothing: the API server is asked what an apply would do.
 func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
-	there, err := r.target.getAnswered(ctx, t.view.at, t.id)
-	if missingObject(err, t.id) || err == nil && there.Metadata.UID != d.uid {
+	there, err := r.target.GetAll(ctx, t.view.at, t.id)
+	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.uid {
 		return outcome{}, errLook
 	}
 	if err != nil {
@@ -48,7 +47,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if err != nil {
 		return outcome{}, err
 	}
-	then, err := r.target.tryApply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
+	then, err := r.target.TryApply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -57,7 +56,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 		return outcome{}, err
 	}
 	f.seen.fields, f.seen.log = now.Fields(t.view.as), now.Log()
-	o := r.note(t, f, d)
+	o := t.note(f, d)
 	if f.unsaid(o.record.Source) { // and can be said when there is no drift
 		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
 	}
@@ -83,12 +82,12 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 
 // inspected is what an apply would apply to the object that m was read from.
 func (r *reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]byte, error) {
-	object, err := r.rendering(t)
+	object, err := r.writer.rendering(t)
 	if err != nil {
 		return nil, err
 	}
-	if t.want().object().Policy.Release != "" {
-		x, err := r.lease(ctx, t, object, m)
+	if t.want().Object().Policy.Release != "" {
+		x, err := r.writer.lease(ctx, t, object, m)
 		if err != nil {
 			return nil, err
 		}
@@ -96,35 +95,14 @@ func (r *reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]b
 			return nil, err
 		}
 	}
-	of := *t.want().object()
+	of := *t.want().Object()
 	of.Log = m.Log() // which is no drift, whatever it says
 	if t.record != nil {
 		of.Policy.Orphan = t.record.Source.Policy.Orphan // whose mark nobody has changed
 	}
-	return r.dressed(t, object, &of, m.UID)
+	return r.writer.dressed(t, object, &of, m.UID)
 }
 
 func driftMessage(lost []string) string {
 	return wire.Brief("changed at the location, and left so until the object in the space changes: " + fields.Listing(lost))
-}
-
-// tryApply is apply without effect.
-func (t *target) tryApply(ctx context.Context, p place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
-	var o marks.Observation
-	err := t.do(ctx, request{
-		verb: "try", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
-		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
-	}, &o)
-	return o.Metadata, err
-}
-
-// merge merges a patch into an object that is as the patch says. The verb names what
-// that is for.
-func (t *target) merge(ctx context.Context, verb string, p place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
-	var o marks.Observation
-	err := t.do(ctx, request{
-		verb: verb, method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
-		query: url.Values{"fieldManager": {manager}},
-	}, &o)
-	return o.Metadata, err
 }

@@ -9,61 +9,10 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
-
-const (
-	// failingKind is how many failures in a row make a kind one that fails, and
-	// failingShare how many of its items may then be worked on at once.
-	failingKind  = 5
-	failingShare = 2
-)
-
-// item is what the agent keeps in memory of one identity at the target. It is
-// guarded by the engine's lock.
-type item struct {
-	id   string // key.Identity as a string
-	kind *kind
-	// spaces are those that have, or had and still report, a source for it.
-	spaces []key.Space
-	// wanted says that some space has a desired entry, status that one asks for status.
-	wanted, status bool
-	// slotted says that it waited for its turn to have its pair refreshed.
-	slotted    bool
-	proof      proof
-	seen       observed
-	statusHash uint64
-	state      wire.State // as last reported, for the winner
-
-	queue    queueState
-	due      time.Time
-	failures uint8
-	repairs  uint8
-	repaired time.Time
-	// doomed is since when, as far as this process knows, the object there is being
-	// deleted, by the engine's open time; zero: it is not.
-	doomed time.Duration
-	leave  *leave // nil: it is not on its way out
-}
-
-func (it *item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
-
-// kind is one resource in use at the target. It is guarded by the engine's lock.
-type kind struct {
-	resource      key.Resource
-	rank          rank
-	version, name string // of the objects: v1, ConfigMap
-	items, status int    // how many items there are, and how many ask for status
-	sight         presence
-	cause         string // why it is blind
-	// running counts items with a worker, or whose outcome is being written;
-	// failures are those in a row, of whichever items.
-	running, failures int
-}
-
-// mayRun says whether one more item of the kind may have a worker: all may, but
-// of a kind that fails, perhaps after a long time each, only a few at once.
-func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
 // engine knows the identities that concern the agent and hands them to the
 // workers. It never blocks and never does I/O.
@@ -76,28 +25,32 @@ type engine struct {
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
 	// proofs counts items by what is known of the logs of their objects.
-	proofs [proofs]int
+	proofs [marks.Proofs]int
 	queue  queue
 	// inside are the items in a namespace or of a definition, by the identity of that.
 	inside map[string]map[*item]struct{}
 	// endings are how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
-	leaves  leaves
+	leaves  *leaves
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
 	open   openTime
 	timer  *time.Timer
-	// kindsChanged is called, without the lock, after the set of kinds in use, or
-	// whether their status is asked for, has changed.
-	kindsChanged func()
+	// news is raised after the set of kinds in use, whether their status is asked for, or
+	// who the location is to the target has changed.
+	news retry.Signal
 }
 
 func newEngine() *engine {
 	e := &engine{
 		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
-		inside: map[string]map[*item]struct{}{}, leaves: newLeaves(), open: newOpenTime(time.Now()),
+		inside: map[string]map[*item]struct{}{}, open: newOpenTime(time.Now()), news: retry.NewSignal(),
 	}
 	e.wake.L = &e.mu
+	e.leaves = newLeaves(func(it *item) {
+		e.queue.push(it)
+		e.wake.Broadcast()
+	})
 	return e
 }
 
@@ -126,12 +79,12 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 	return nil, false
 }
 
-// pushStrays queues what is at the target and is not desired.
-func (e *engine) pushStrays() {
+// push gives a turn to all items of which something holds.
+func (e *engine) push(which func(*item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
-		if !it.wanted && it.seen.presence == present {
+		if which(it) {
 			e.queue.push(it)
 		}
 	}
@@ -176,22 +129,22 @@ func (e *engine) setClosed(why string) {
 }
 
 // touch takes note of desired entries that may have changed, and queues them.
-func (e *engine) touch(all []touched) {
+func (e *engine) touch(all []store.Touched) {
 	e.mu.Lock()
 	changed := false
 	for _, t := range all {
-		it, more := e.item(t.object)
+		it, more := e.item(t.Object)
 		changed = changed || more
-		if !slices.Contains(it.spaces, t.object.Space) {
-			it.spaces = append(it.spaces, t.object.Space)
+		if !slices.Contains(it.spaces, t.Object.Space) {
+			it.spaces = append(it.spaces, t.Object.Space)
 		}
-		if w := t.want; w != nil {
+		if w := t.Want; w != nil {
 			it.wanted = true
-			e.stays(it)
+			e.leaves.stays(it)
 			changed = e.learn(it, w) || changed
 		} else if len(it.spaces) == 1 {
 			it.wanted = false
-			e.leaving(it, t.object.Space)
+			e.leaves.leaving(it, t.Object.Space)
 		}
 		it.failures = 0
 		it.seen.taken = false
@@ -200,7 +153,7 @@ func (e *engine) touch(all []touched) {
 	e.wake.Broadcast()
 	e.mu.Unlock()
 	if changed {
-		e.kindsChanged()
+		e.news.Raise()
 	}
 }
 
@@ -231,16 +184,16 @@ func (e *engine) item(o key.Object) (*item, bool) {
 }
 
 // learn takes from an entry what its kind needs to be observed; true: that changed.
-func (e *engine) learn(it *item, w *want) bool {
+func (e *engine) learn(it *item, w *store.Want) bool {
 	k, changed := it.kind, false
 	// One version shows all objects; another is tried only if that is not served.
 	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
-	if w.object() == nil { // another space's entry, which has one, says
+	if w.Object() == nil { // another space's entry, which has one, says
 		return changed
 	}
-	asks := w.object().Policy.ReturnStatus || runsOnce(k.resource)
+	asks := w.Object().Policy.ReturnStatus || runsOnce(k.resource)
 	if asks == it.status {
 		return changed
 	}
@@ -260,7 +213,7 @@ type view struct {
 	as       marks.Owner
 	seen     observed
 	spaces   []key.Space
-	at       place
+	at       target.Place
 	cause    string // why objects of the kind cannot be observed
 	shown    string // the version in which objects of the kind are observed; empty: they are not
 	kind     string
@@ -282,7 +235,7 @@ func (e *engine) view(it *item) view {
 	now := time.Now()
 	v := view{
 		as: e.as, seen: it.seen, spaces: slices.Clone(it.spaces), state: it.state, failures: it.failures, slotted: it.slotted,
-		at: place{Resource: it.kind.resource, version: it.kind.version}, kind: it.kind.name,
+		at: target.Place{Resource: it.kind.resource, Version: it.kind.version}, kind: it.kind.name,
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 		overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= podsPatience,
 	}
@@ -334,22 +287,6 @@ func (e *engine) within(id key.Identity) (wanted, leaving int) {
 	return wanted, leaving
 }
 
-// missing says that nothing is at the target under the identity, that it was tried
-// to change that, and that nobody is trying just now.
-func (it *item) missing() bool {
-	nothing := it.kind.sight == unserved || it.kind.sight == absent && it.seen.presence == absent && !it.seen.taken
-	return nothing && it.state != "" && it.queue != running && it.queue != again
-}
-
-// parseIdentity takes apart what key.Identity.String made.
-func parseIdentity(id string) key.Identity {
-	parsed, err := key.ParseIdentity(id)
-	if err != nil { // items are made of identities only
-		panic(err)
-	}
-	return parsed
-}
-
 // result is what a worker made of an item.
 type result struct {
 	// seen replaces what was observed, unless something newer was in the meantime; as is
@@ -365,7 +302,7 @@ type result struct {
 	failed  bool
 	drifted bool
 	slotted bool
-	proof   proof
+	proof   marks.Proof
 	// judged says that the proof is known, even if the turn failed.
 	judged bool
 	// leaving says that the item is on its way out, held that it waits for others.
@@ -389,7 +326,7 @@ func (e *engine) finish(it *item, r result) {
 	if it.queue != again { // or else what was not desired may be by now
 		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
 		it.wanted = r.wanted
-		r.retry = e.left(it, r, e.open.at(now))
+		r.retry = e.leaves.left(it, r, e.open.at(now))
 	}
 	if r.failed {
 		it.failures = min(it.failures+1, retry.MaxFailures)
@@ -423,7 +360,7 @@ func (e *engine) finish(it *item, r result) {
 	e.wake.Signal()
 	e.mu.Unlock()
 	if unused {
-		e.kindsChanged()
+		e.news.Raise()
 	}
 }
 
@@ -440,8 +377,8 @@ func (e *engine) count(it *item, s wire.State) {
 // drop forgets an item; true: its kind is not in use any more.
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
-	e.prove(it, proofUnneeded)
-	e.stays(it)
+	e.prove(it, marks.Unneeded)
+	e.leaves.stays(it)
 	delete(e.items, it.id)
 	for _, in := range containers(parseIdentity(it.id)) {
 		if delete(e.inside[in], it); len(e.inside[in]) > 0 {

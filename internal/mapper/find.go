@@ -2,22 +2,21 @@ package mapper
 
 import (
 	"context"
-	"net/url"
 	"slices"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/target"
 )
 
 // finder finds objects of ours at the target, of whatever kind. It changes nothing
 // there: what it finds is observed from then on, and judged like anything observed.
 type finder struct {
 	engine *engine
-	target *target
+	target *target.Client
 }
 
 // all makes items of all objects of a resource that prove to be ours.
-func (f *finder) all(ctx context.Context, of served) error {
+func (f *finder) all(ctx context.Context, of target.Served) error {
 	return f.find(ctx, of, func(ours []key.Object) bool {
 		f.engine.adopt(of, ours)
 		return true
@@ -26,7 +25,7 @@ func (f *finder) all(ctx context.Context, of served) error {
 
 // one makes an item of the first object of a resource that proves to be ours: its kind
 // is observed then, which shows the others.
-func (f *finder) one(ctx context.Context, of served) error {
+func (f *finder) one(ctx context.Context, of target.Served) error {
 	return f.find(ctx, of, func(ours []key.Object) bool {
 		f.engine.adopt(of, ours[:min(1, len(ours))])
 		return len(ours) == 0
@@ -35,14 +34,13 @@ func (f *finder) one(ctx context.Context, of served) error {
 
 // find shows, page by page, the objects of a resource that prove to be ours and were
 // written as its group, until it is told that this is enough.
-func (f *finder) find(ctx context.Context, of served, show func(ours []key.Object) (more bool)) error {
+func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Object) (more bool)) error {
 	self := f.engine.self()
-	query := url.Values{"labelSelector": {v1alpha1.LocationLabel + "=" + string(self)}}
-	_, err := f.target.pages(ctx, of.place, "", query, false, func(l *page) (more bool, err error) {
+	_, err := f.target.Pages(ctx, of.Place, "", selector(self), false, func(l *target.Page) (more bool, err error) {
 		var ours []key.Object
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
-			if space, ok := m.ProvesOurs(self, of.kind); ok && m.WrittenAs(self, of.Resource) {
+			if space, ok := m.ProvesOurs(self, of.Kind); ok && m.WrittenAs(self, of.Resource) {
 				ours = append(ours, key.Object{
 					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
 				})
@@ -50,7 +48,7 @@ func (f *finder) find(ctx context.Context, of served, show func(ours []key.Objec
 		}
 		return show(ours), nil
 	})
-	if missingKind(err) {
+	if target.MissingKind(err) {
 		return nil // it went meanwhile, with its objects
 	}
 	return err
@@ -58,7 +56,7 @@ func (f *finder) find(ctx context.Context, of served, show func(ours []key.Objec
 
 // adopt makes items of objects that nothing else explains, so that their kind is
 // observed and they are removed.
-func (e *engine) adopt(of served, ours []key.Object) {
+func (e *engine) adopt(of target.Served, ours []key.Object) {
 	if len(ours) == 0 {
 		return
 	}
@@ -69,14 +67,14 @@ func (e *engine) adopt(of served, ours []key.Object) {
 			it.spaces = append(it.spaces, o.Space)
 		}
 		if k := it.kind; k.version == "" {
-			k.version, k.name = of.version, of.kind
+			k.version, k.name = of.Version, of.Kind
 		}
 		if !it.wanted {
-			e.leaving(it, o.Space)
+			e.leaves.leaving(it, o.Space)
 		}
 		e.queue.push(it)
 	}
 	e.wake.Broadcast()
 	e.mu.Unlock()
-	e.kindsChanged()
+	e.news.Raise()
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -14,17 +15,17 @@ import (
 // the target does not answer or its discovery is broken.
 type gate struct {
 	engine *engine
-	target *target
+	target *target.Client
 	log    *slog.Logger
-	signal chan struct{} // one slot
+	signal retry.Signal
 
 	mu     sync.Mutex
 	halt   string // what the hub says
 	broken string // what is wrong with the target
 }
 
-func newGate(e *engine, t *target, log *slog.Logger) *gate {
-	g := &gate{engine: e, target: t, log: log, signal: make(chan struct{}, 1), broken: "the target has not been reached yet"}
+func newGate(e *engine, t *target.Client, log *slog.Logger) *gate {
+	g := &gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
 	e.setClosed(g.broken)
 	return g
 }
@@ -73,31 +74,28 @@ func (g *gate) why() string {
 // that discovery is broken, a probe finds out. One that is only busy is a matter
 // of the pace: a probe would be one request more. It does not wait.
 func (g *gate) trouble(err error) {
-	if err == nil || busy(err) || !unavailable(err) && !missingKind(err) && !errors.Is(err, errAnswer) {
+	if err == nil || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
 		return
 	}
-	if unavailable(err) && retryAfter(err) == 0 {
+	if target.Unavailable(err) && target.RetryAfter(err) == 0 {
 		g.setBroken(wire.Brief(err.Error()))
 	}
-	select {
-	case g.signal <- struct{}{}:
-	default:
-	}
+	g.signal.Raise()
 }
 
 // run probes the target at the start and after each trouble, until ctx ends.
 func (g *gate) run(ctx context.Context) {
 	for {
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-			err := g.target.probe(ctx)
+			err := g.target.Probe(ctx)
 			if err == nil {
 				g.setBroken("")
 				break
 			}
-			if ctx.Err() == nil && !busy(err) { // or else nothing is known that was not before
+			if ctx.Err() == nil && !target.Busy(err) { // or else nothing is known that was not before
 				g.setBroken(wire.Brief(err.Error()))
 			}
-			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), retryAfter(err)))
+			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), target.RetryAfter(err)))
 		}
 		select {
 		case <-g.signal:

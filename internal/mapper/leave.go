@@ -3,7 +3,6 @@ package mapper
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -12,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -27,7 +27,7 @@ func (t *turn) leaves(o outcome) bool {
 
 // inOrder says whether the object has to wait until others have left, and what
 // that leaves to write.
-func (r *reconciler) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
+func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	id := t.id.String()
 	first, waits := r.engine.ahead(id, false)
 	if !waits && t.id.Resource == clusterRoles {
@@ -69,10 +69,10 @@ func waitedFor(r rank) (what, reason string) {
 
 // aggregates says whether the target's object is a ClusterRole that we made of
 // others.
-func (r *reconciler) aggregates(ctx context.Context, t *turn) (bool, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
+func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if err != nil {
-		if missingObject(err, t.id) || missingKind(err) {
+		if target.MissingObject(err, t.id) || target.MissingKind(err) {
 			err = nil // the removal finds out
 		}
 		return false, err
@@ -98,18 +98,17 @@ func ownsPods(r key.Resource) bool {
 // propagation is how to delete an object. One that has Pods stays until those have
 // ended, which takes no right to see them. One that no controller has looked at yet
 // has none, and at a target without controllers it would stay for ever.
-func (r *reconciler) propagation(ctx context.Context, t *turn) (metav1.DeletionPropagation, error) {
+func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionPropagation, error) {
 	if !ownsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
 	}
-	var o marks.Observation
-	err := r.target.do(ctx, request{verb: "get", method: http.MethodGet, path: t.view.at.object(t.id), accept: fullAnswer}, &o)
+	there, err := r.target.GetAll(ctx, t.view.at, t.id)
 	switch {
-	case missingObject(err, t.id), missingNamespace(err, t.id), missingKind(err): // the removal finds out
+	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), target.MissingKind(err): // the removal finds out
 		return metav1.DeletePropagationBackground, nil
 	case err != nil:
 		return "", err
-	case says(gjson.ParseBytes(o.Status)):
+	case says(gjson.ParseBytes(there.Status)):
 		return metav1.DeletePropagationForeground, nil
 	}
 	return metav1.DeletePropagationBackground, nil
@@ -132,10 +131,10 @@ func says(status gjson.Result) bool {
 
 // hurry has what is being deleted wait for its Pods no longer, as they take longer
 // than they may, or will never end, as on a node that is lost.
-func (r *reconciler) hurry(ctx context.Context, t *turn, d decision) (outcome, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
+func (r *remover) hurry(ctx context.Context, t *turn, d decision) (outcome, error) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
 	switch {
-	case missingObject(err, t.id), missingNamespace(err, t.id), err == nil && m.UID != d.uid:
+	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), err == nil && m.UID != d.uid:
 		return outcome{}, errLook
 	case err != nil:
 		return outcome{}, err
@@ -148,9 +147,9 @@ func (r *reconciler) hurry(ctx context.Context, t *turn, d decision) (outcome, e
 	if !slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) {
 		return o, nil
 	}
-	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
 	switch {
-	case missingObject(err, t.id), preconditionFailed(err):
+	case target.MissingObject(err, t.id), target.PreconditionFailed(err):
 		return outcome{}, errLook
 	case err != nil:
 		return outcome{}, err

@@ -111,14 +111,16 @@ type leave struct {
 type leaves struct {
 	// there hold up others, waiting are held up.
 	there, waiting map[scope]map[*item]struct{}
+	// push gives an item a turn.
+	push func(*item)
 }
 
-func newLeaves() leaves {
-	return leaves{there: map[scope]map[*item]struct{}{}, waiting: map[scope]map[*item]struct{}{}}
+func newLeaves(push func(*item)) *leaves {
+	return &leaves{there: map[scope]map[*item]struct{}{}, waiting: map[scope]map[*item]struct{}{}, push: push}
 }
 
 // leaving takes note that an item is on its way out, which a space had.
-func (e *engine) leaving(it *item, s key.Space) {
+func (all *leaves) leaving(it *item, s key.Space) {
 	if it.leave != nil {
 		return
 	}
@@ -131,47 +133,46 @@ func (e *engine) leaving(it *item, s key.Space) {
 		it.leave.scopes = []scope{{s, rank, id.Namespace}, {s, rank, anywhere}}
 	}
 	for _, s := range it.leave.scopes {
-		if e.leaves.there[s] == nil {
-			e.leaves.there[s] = map[*item]struct{}{}
+		if all.there[s] == nil {
+			all.there[s] = map[*item]struct{}{}
 		}
-		e.leaves.there[s][it] = struct{}{}
+		all.there[s][it] = struct{}{}
 	}
 }
 
 // stays takes note that an item is not on its way out: it is gone, wanted, or
 // does not go for now.
-func (e *engine) stays(it *item) {
+func (all *leaves) stays(it *item) {
 	if it.leave == nil {
 		return
 	}
-	e.passes(it)
-	e.proceeds(it)
+	all.passes(it)
+	all.proceeds(it)
 	it.leave = nil
 }
 
 // passes takes note that an item holds up nobody any more.
-func (e *engine) passes(it *item) {
+func (all *leaves) passes(it *item) {
 	for _, s := range it.leave.scopes {
-		delete(e.leaves.there[s], it)
-		if len(e.leaves.there[s]) > 0 {
+		delete(all.there[s], it)
+		if len(all.there[s]) > 0 {
 			continue
 		}
-		delete(e.leaves.there, s)
-		for w := range e.leaves.waiting[s] {
-			e.queue.push(w)
+		delete(all.there, s)
+		for w := range all.waiting[s] {
+			all.push(w)
 		}
-		delete(e.leaves.waiting, s)
-		e.wake.Broadcast()
+		delete(all.waiting, s)
 	}
 	it.leave.scopes = nil
 }
 
 // proceeds takes note that an item does not wait any more.
-func (e *engine) proceeds(it *item) {
+func (all *leaves) proceeds(it *item) {
 	l := it.leave
-	if waiting := e.leaves.waiting[l.awaits]; waiting != nil {
+	if waiting := all.waiting[l.awaits]; waiting != nil {
 		if delete(waiting, it); len(waiting) == 0 {
-			delete(e.leaves.waiting, l.awaits)
+			delete(all.waiting, l.awaits)
 		}
 	}
 	l.held, l.awaits, l.named = never, scope{}, nil
@@ -179,17 +180,17 @@ func (e *engine) proceeds(it *item) {
 
 // left takes an item back that a worker tried to remove, and returns when to look
 // at it again. now is of open time.
-func (e *engine) left(it *item, r result, now time.Duration) time.Duration {
+func (all *leaves) left(it *item, r result, now time.Duration) time.Duration {
 	if !r.leaving {
-		e.stays(it)
+		all.stays(it)
 		return r.retry
 	}
-	e.leaving(it, r.space)
+	all.leaving(it, r.space)
 	l := it.leave
 	if r.held {
 		return r.retry
 	}
-	e.proceeds(it)
+	all.proceeds(it)
 	if l.began == never {
 		l.began = now
 	}
@@ -198,7 +199,7 @@ func (e *engine) left(it *item, r result, now time.Duration) time.Duration {
 	case len(l.scopes) == 0:
 		return r.retry
 	case rest <= 0:
-		e.passes(it)
+		all.passes(it)
 		return r.retry
 	case r.retry == 0:
 		return rest
@@ -219,17 +220,21 @@ type ahead struct {
 func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.open.at(time.Now())
 	it := e.items[id]
 	if it == nil || it.leave == nil {
 		return ahead{}, false
 	}
+	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
+}
+
+// ahead finds what is to leave before an item. now is of open time.
+func (all *leaves) ahead(it *item, aggregates bool, now time.Duration) (ahead, bool) {
 	l, most := it.leave, hooksPatience+customPatience+podsPatience
 	if aggregates {
 		most = rolesPatience
 		if l.scopes != nil {
-			e.passes(it) // it holds up what aggregates other roles no more than those do it
-			e.proceeds(it)
+			all.passes(it) // it holds up what aggregates other roles no more than those do it
+			all.proceeds(it)
 		}
 	}
 	held := time.Duration(0)
@@ -237,12 +242,12 @@ func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 		held = now - l.held
 	}
 	for s := range it.after(aggregates) {
-		there := e.leaves.there[s]
+		there := all.there[s]
 		if len(there) == 0 || held >= most {
 			continue
 		}
 		if _, still := there[l.named]; !still || l.awaits != s {
-			e.await(it, s, now)
+			all.await(it, s, now)
 		}
 		return ahead{id: l.named.id, rank: s.rank, held: held, rest: most - held}, true
 	}
@@ -259,21 +264,21 @@ func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 }
 
 // await has an item wait for what leaves in a scope.
-func (e *engine) await(it *item, s scope, now time.Duration) {
+func (all *leaves) await(it *item, s scope, now time.Duration) {
 	since := it.leave.held
-	e.proceeds(it)
+	all.proceeds(it)
 	l := it.leave
 	l.held, l.awaits = since, s
 	if since == never {
 		l.held = now
 	}
-	for l.named = range e.leaves.there[s] {
+	for l.named = range all.there[s] {
 		break
 	}
-	if e.leaves.waiting[s] == nil {
-		e.leaves.waiting[s] = map[*item]struct{}{}
+	if all.waiting[s] == nil {
+		all.waiting[s] = map[*item]struct{}{}
 	}
-	e.leaves.waiting[s][it] = struct{}{}
+	all.waiting[s][it] = struct{}{}
 }
 
 // after are the scopes that an item leaves after. What lives in a namespace waits

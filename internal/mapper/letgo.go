@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -15,22 +16,22 @@ const (
 	letGoFor = 5 * time.Second
 )
 
-// letGo takes our marks and our managed fields from an object and leaves it to
+// LetGo takes our marks and our managed fields from an object and leaves it to
 // itself. What has its name and our marks, but another UID, is let go, too.
-func (r *reconciler) letGo(ctx context.Context, t *turn, d decision) (outcome, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
+func (r *remover) letGo(ctx context.Context, t *turn, d decision) (outcome, error) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if err == nil && m.UID != d.uid {
 		if _, ours := m.ProvesOurs(t.view.as, t.view.kind); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		}
 	}
 	if err == nil {
-		m, err = r.patch(ctx, t, "let go", marks.LetGo(&m, t.view.as))
+		m, err = r.writer.patch(ctx, t, "let go", marks.LetGo(&m, t.view.as))
 	}
 	switch {
-	case missingObject(err, t.id), missingNamespace(err, t.id):
+	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id):
 		return outcome{forget: true, seen: r.gone(t)}, nil
-	case missingKind(err):
+	case target.MissingKind(err):
 		return r.verifyKind(ctx, t)
 	case err != nil:
 		return outcome{}, err
@@ -57,20 +58,4 @@ func (t *turn) lingers(now time.Time) time.Duration {
 		return 0
 	}
 	return min(letGoFor-now.Sub(since), letGoFor)
-}
-
-// remember keeps in what is recorded of an object the policy that was the last
-// before it ceased to be desired.
-func (t *tx) remember(id string, rec *record, was *want) error {
-	o := was.object()
-	if o == nil {
-		return nil
-	}
-	policy := o.Policy
-	policy.Release = rec.Source.Policy.Release // what was released, not what would have been
-	if policy == rec.Source.Policy {
-		return nil
-	}
-	rec.Source.Policy = policy
-	return t.setRecord(id, rec)
 }

@@ -1,11 +1,11 @@
 package mapper
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -13,59 +13,39 @@ import (
 // queued only when its kind has been listed at the target.
 func (a *Agent) load() error {
 	a.identify()
-	a.gate.setHalt(a.store.meta.Load().halt())
-	if err := a.store.scan(desiredBucket, a.loadWants); err != nil {
+	a.gate.setHalt(a.store.Meta().Halt())
+	if err := a.store.EachWant(a.loadWant); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}
-	if err := a.store.scan(recordBucket, a.loadRecords); err != nil {
+	if err := a.store.EachRecord(a.loadRecord); err != nil {
 		return fmt.Errorf("load records: %w", err)
 	}
-	if err := a.store.scan(reportBucket, a.loadReports); err != nil {
+	if err := a.store.EachReport(a.loadReport); err != nil {
 		return fmt.Errorf("load reports: %w", err)
 	}
-	a.engine.pushUnobservable()
+	a.engine.push((*item).unobservable)
 	return nil
 }
 
-func (a *Agent) loadWants(_ *tx, k string, v []byte) error {
-	w, _, err := decodeWant(v)
-	if err != nil {
-		return err
-	}
-	o, err := key.ParsePath(k)
-	if err != nil {
-		return err
-	}
+func (a *Agent) loadWant(o key.Object, w *store.Want) error {
 	it := a.engine.loadItem(o)
 	it.wanted = true
-	a.engine.learn(it, &w)
+	a.engine.learn(it, w)
 	return nil
 }
 
-func (a *Agent) loadRecords(_ *tx, k string, v []byte) error {
-	var r record
-	if err := json.Unmarshal(v, &r); err != nil {
-		return err
-	}
-	it := a.engine.loadItem(key.Object{Space: r.Space, Identity: parseIdentity(k)})
+func (a *Agent) loadRecord(id key.Identity, r *store.Record) error {
+	it := a.engine.loadItem(key.Object{Space: r.Space, Identity: id})
 	if k := it.kind; k.version == "" {
 		k.version, k.name = r.Version, r.Kind
 	}
 	if !it.wanted {
-		a.engine.leaving(it, r.Space)
+		a.engine.leaves.leaving(it, r.Space)
 	}
 	return nil
 }
 
-func (a *Agent) loadReports(_ *tx, k string, v []byte) error {
-	var r wire.Report
-	if err := json.Unmarshal(v, &r); err != nil {
-		return err
-	}
-	o, err := key.ParsePath(k)
-	if err != nil {
-		return err
-	}
+func (a *Agent) loadReport(o key.Object, r *wire.Report) error {
 	a.engine.count(a.engine.loadItem(o), r.State)
 	return nil
 }
@@ -77,15 +57,4 @@ func (e *engine) loadItem(o key.Object) *item {
 		it.spaces = append(it.spaces, o.Space)
 	}
 	return it
-}
-
-// pushUnobservable queues items of which only a report is left.
-func (e *engine) pushUnobservable() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, it := range e.items {
-		if it.kind.version == "" {
-			e.queue.push(it)
-		}
-	}
 }

@@ -2,12 +2,10 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -142,7 +143,7 @@ type world struct {
 	frozen  bool
 	bad     []string
 	// believed is the desired content at the last settled time.
-	believed map[string]want
+	believed map[string]store.Want
 	// forgot says that the memory of what is to be orphaned may be lost.
 	forgot bool
 	// lost says that the store was lost once, and with it perhaps what neither
@@ -161,7 +162,7 @@ func newWorld(t *testing.T, seed int, dir string) *world {
 		hub:     newCenter(rand.New(rand.NewPCG(uint64(seed), 2))),
 		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
 		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
-		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]want{},
+		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]store.Want{},
 	}
 	w.cluster.judge = w.judge
 	w.start(filepath.Join(dir, "0"))
@@ -184,21 +185,17 @@ func (w *world) start(dir string) {
 	if os.Getenv("ORRERY_TRACE") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	target, err := newTarget(&rest.Config{Host: "http://cluster", Transport: w.line}, "test", func(string, int) {})
+	target, err := target.New(&rest.Config{Host: "http://cluster", Transport: w.line}, "test", 3, func(string, int) {})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	target.pace = newPace(3)
 	a := &Agent{
 		config: Config{Join: wire.Join{Hub: "https://hub", Location: "paris"}, Target: &rest.Config{}, DataDir: dir, Workers: 3},
 		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine(), target: target,
-		hub: &hubClient{
-			join: wire.Join{Hub: "https://hub", Location: "paris"}, agent: "test", connections: &connections{},
-			client: &http.Client{Transport: spoke{center: w.hub, dead: &w.line.dead}},
-		},
+		hub: hub.Over(spoke{center: w.hub, dead: &w.line.dead}, wire.Join{Hub: "https://hub", Location: "paris"}, "test"),
 	}
-	if a.store, err = openStoreWith(bolt.Options{
-		NoSync: true, NoGrowSync: true, Timeout: lockWait, FreelistType: bolt.FreelistMapType,
+	if a.store, err = store.OpenWith(bolt.Options{
+		NoSync: true, NoGrowSync: true, Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			w.file, err = os.OpenFile(name, flag, mode)
 			return w.file, err
@@ -206,7 +203,7 @@ func (w *world) start(dir string) {
 	}, dir, "paris", log); err != nil {
 		w.t.Fatal(err)
 	}
-	if set := asides(w.t, dir); len(set) > 0 {
+	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt-*")); err != nil || len(aside) > 0 {
 		w.bad = append(w.bad, "a store that nothing has harmed was set aside")
 	}
 	w.full = false
@@ -220,7 +217,7 @@ func (w *world) start(dir string) {
 		defer close(w.ended)
 		a.work(ctx)
 		<-ctx.Done()
-		if err := a.store.close(); err != nil {
+		if err := a.store.Close(); err != nil {
 			w.t.Error(err)
 		}
 	}()
@@ -234,7 +231,7 @@ func (w *world) snapshot() string {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.agent.store.db.View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, storeFile), 0o600) }); err != nil {
+	if err := w.agent.store.Copy(filepath.Join(dir, store.File)); err != nil {
 		w.t.Fatal(err)
 	}
 	return dir
@@ -243,7 +240,7 @@ func (w *world) snapshot() string {
 // stop ends the agent: as it should be, or by kill -9.
 func (w *world) stop(clean bool) (dir string) {
 	w.cluster.mu.Lock()
-	dir = w.agent.store.dir
+	dir = w.agent.config.DataDir
 	switch {
 	case w.line.dead.Load():
 		dir = w.corpse
@@ -358,7 +355,7 @@ func (w *world) settle(long bool) error {
 		<-time.After(wait)
 	}
 	w.tell("settled after %s", time.Since(start))
-	if err := w.agent.store.inspect(); err != nil { // as after a kill
+	if err := w.agent.store.Inspect(); err != nil { // as after a kill
 		return err
 	}
 	<-time.After(2 * time.Second)
@@ -394,12 +391,11 @@ func (w *world) settle(long bool) error {
 func (w *world) heard() bool { return !w.full && w.hub.mood == mood{slow: w.hub.mood.slow} }
 
 // contentOf are the desired entries that the agent's store holds.
-func (w *world) contentOf() map[string]want {
-	all := map[string]want{}
-	if err := w.agent.store.scan(desiredBucket, func(_ *tx, k string, v []byte) error {
-		x, _, err := decodeWant(v)
-		all[k] = x
-		return err
+func (w *world) contentOf() map[string]store.Want {
+	all := map[string]store.Want{}
+	if err := w.agent.store.EachWant(func(o key.Object, x *store.Want) error {
+		all[o.Path()] = *x
+		return nil
 	}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -408,11 +404,9 @@ func (w *world) contentOf() map[string]want {
 
 func (w *world) reportsOf() map[string]wire.Report {
 	all := map[string]wire.Report{}
-	if err := w.agent.store.scan(reportBucket, func(_ *tx, k string, v []byte) error {
-		var r wire.Report
-		err := json.Unmarshal(v, &r)
-		all[k] = r
-		return err
+	if err := w.agent.store.EachReport(func(o key.Object, r *wire.Report) error {
+		all[o.Path()] = *r
+		return nil
 	}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -422,7 +416,7 @@ func (w *world) reportsOf() map[string]wire.Report {
 // broken says that the hub's log does not continue what the agent knows, and
 // nobody has said that it does.
 func (w *world) broken() bool {
-	m := w.agent.store.meta.Load()
+	m := w.agent.store.Meta()
 	if w.hub.settings.Accept == w.hub.marker(w.hub.revision) {
 		return false
 	}
@@ -466,7 +460,7 @@ func (w *world) rest() (heard bool) {
 	heard = w.heard()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
-	w.frozen = w.agent.store.meta.Load().Settings.Halt != ""
+	w.frozen = w.agent.store.Meta().Settings.Halt != ""
 	if !heard {
 		return false // it may yet hear of what happened before
 	}
@@ -481,8 +475,8 @@ func (w *world) rest() (heard bool) {
 		if w.allowed[k] == nil {
 			w.allowed[k] = map[wire.Sum]bool{}
 		}
-		w.allowed[k][x.sum(k)] = true
-		if o := x.object(); o != nil {
+		w.allowed[k][x.Sum(k)] = true
+		if o := x.Object(); o != nil {
 			w.allowed[k][wire.LeafSum(k, o.UID, o.Digest, o.Policy)] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -138,14 +139,14 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 
 // forgetMarker makes records those of an agent that did not keep who had marked.
 func (p *proofModel) forgetMarker(ids []key.Identity) {
-	if err := p.agent.store.write(context.Background(), func(x *tx) error {
+	if err := p.agent.store.Write(context.Background(), func(x *store.Tx) error {
 		for _, id := range ids {
-			r, err := x.record(id.String())
+			r, err := x.Record(id.String())
 			if err != nil {
 				return err
 			}
 			r.As = ""
-			if err := x.setRecord(id.String(), r); err != nil {
+			if err := x.Keep(id.String(), r); err != nil {
 				return err
 			}
 		}

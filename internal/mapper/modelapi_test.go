@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,7 +93,7 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 	hang = hang || l.hangs != "" && strings.HasPrefix(r.URL.Path, "/apis/"+l.hangs+"/")
 	l.mu.Unlock()
 	if hang {
-		wait = 2 * requestTimeout
+		wait = 2 * time.Minute
 	}
 	if wait > 0 {
 		select {
@@ -129,7 +130,7 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	case p[0] == "openapi":
 		return reply(map[string]any{"paths": map[string]any{}})
 	case p[0] == "api" && len(p) <= 2, p[0] == "apis" && (len(p) == 1 || len(p) == 3):
-		return l.discover(p, strings.HasPrefix(r.Header.Get("Accept"), aggregated))
+		return l.discover(p, strings.HasPrefix(r.Header.Get("Accept"), "application/json;g=apidiscovery.k8s.io"))
 	}
 	prefix := 2
 	group := ""
@@ -181,22 +182,21 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 	}
 	switch {
 	case all:
-		var items []groupDiscovery
+		var items []apidiscovery.APIGroupDiscovery
 		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
 			if (g == "") != (p[0] == "api") {
 				continue
 			}
-			d := groupDiscovery{Versions: []versionDiscovery{{Version: l.versionsOf(g)[0], Freshness: current}}}
+			d := apidiscovery.APIGroupDiscovery{Versions: []apidiscovery.APIVersionDiscovery{{Version: l.versionsOf(g)[0], Freshness: apidiscovery.DiscoveryFreshnessCurrent}}}
 			if g != "" && g == l.stale {
 				d.Versions[0].Freshness = "Stale"
 			}
-			d.Metadata.Name = g
+			d.Name = g
 			for _, s := range byGroup[g] {
-				r := resourceDiscovery{Resource: s.Resource.Resource, Verbs: verbs}
+				r := apidiscovery.APIResourceDiscovery{Resource: s.Resource.Resource, Verbs: verbs, ResponseKind: &metav1.GroupVersionKind{Kind: s.kind}}
 				if s.namespaced {
-					r.Scope = namespacedScope
+					r.Scope = apidiscovery.ScopeNamespace
 				}
-				r.ResponseKind.Kind = s.kind
 				d.Versions[0].Resources = append(d.Versions[0].Resources, r)
 			}
 			items = append(items, d)
@@ -235,14 +235,14 @@ func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.R
 	case r.Method == http.MethodGet && q.Get("watch") != "":
 		return l.openWatch(r, id.Resource)
 	case r.Method == http.MethodGet && id.Name == "":
-		return l.list(id, q, r.Header.Get("Accept") == fullAnswer)
+		return l.list(id, q, r.Header.Get("Accept") == "application/json")
 	case r.Method == http.MethodPost:
 		return l.create(id, q, body)
-	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == applyPatch:
+	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == "application/apply-patch+yaml":
 		return l.patchApply(id, q, body)
 	case now == nil:
 		return failed(apierrors.NewNotFound(gr, id.Name))
-	case r.Method == http.MethodGet && r.Header.Get("Accept") == fullAnswer:
+	case r.Method == http.MethodGet && r.Header.Get("Accept") == "application/json":
 		return answerOf(http.StatusOK, now.whole())
 	case r.Method == http.MethodGet:
 		return answerOf(http.StatusOK, now.json)

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -135,7 +136,7 @@ func TestModelAlias(t *testing.T) {
 		<-time.After(30 * time.Second)
 		before := w.there(id)
 		alias := key.Object{Space: "s", Identity: key.Identity{Resource: aliasMaps, Namespace: id.Namespace, Name: id.Name}}
-		w.agent.engine.adopt(served{place: place{aliasMaps, "v1"}, kind: "ConfigMap"}, []key.Object{alias})
+		w.agent.engine.adopt(target.Served{Place: target.Place{Resource: aliasMaps, Version: "v1"}, Kind: "ConfigMap"}, []key.Object{alias})
 		<-time.After(5 * time.Minute)
 		if now := w.there(id); before == "" || now != before {
 			t.Errorf("%q became %q", before, now)
@@ -238,7 +239,7 @@ func TestModelGuardLost(t *testing.T) {
 			}
 		}
 		g.hub.mu.Lock()
-		g.hub.settings.Confirm = []wire.Confirmation{{Digest: g.agent.store.meta.Load().Guarded.total().digest()}}
+		g.hub.settings.Confirm = []wire.Confirmation{{Digest: g.agent.store.Meta().Guarded.Total().Digest()}}
 		g.hub.say()
 		g.hub.mu.Unlock()
 		clear(g.held)

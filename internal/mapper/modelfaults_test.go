@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -93,7 +94,7 @@ func (w *world) lose(meanwhile func()) {
 			o.foreign = true // nothing proves it to be ours any more
 		}
 	}
-	w.forgot, w.lost, w.believed = true, true, map[string]want{}
+	w.forgot, w.lost, w.believed = true, true, map[string]store.Want{}
 	w.cluster.mu.Unlock()
 	w.hub.mu.Lock()
 	meanwhile()
@@ -126,7 +127,7 @@ func (w *world) relog(b, c int) {
 		w.hub.mu.Lock()
 		w.cluster.mu.Lock()
 		for k, x := range believed {
-			if was, known := w.believed[k]; !w.allowed[k][x.sum(k)] && !(known && was.sum(k) == x.sum(k)) {
+			if was, known := w.believed[k]; !w.allowed[k][x.Sum(k)] && !(known && was.Sum(k) == x.Sum(k)) {
 				w.bad = append(w.bad, k+" is what no hub ever said")
 			}
 		}
@@ -175,7 +176,7 @@ func TestModelFullDisk(t *testing.T) {
 				w.tamper(id, 0, n)
 				settled(fmt.Sprintf("deleted for the %d. time", n+1))
 			}
-			if w.agent.store.failing.Load() == nil {
+			if w.agent.store.Failing() == nil {
 				t.Fatal("the disk is not full")
 			}
 			if !again {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -93,11 +94,11 @@ func (g *guardModel) play() {
 			what = "made the space again"
 		case 7:
 			placement := placements[g.rng.IntN(len(placements))]
-			g.confirm(wire.Confirmation{Space: "s", Digest: g.agent.store.meta.Load().Guarded[guardGroup("s/"+placement)].digest()})
+			g.confirm(wire.Confirmation{Space: "s", Digest: g.agent.store.Meta().Guarded[store.GuardGroup("s/"+placement)].Digest()})
 			maps.DeleteFunc(g.held, func(k string, _ bool) bool { return placedBy(k) == placement })
 			what = "confirmed those of Placement " + placement
 		default:
-			g.confirm(wire.Confirmation{Digest: g.agent.store.meta.Load().Guarded.total().digest()})
+			g.confirm(wire.Confirmation{Digest: g.agent.store.Meta().Guarded.Total().Digest()})
 			clear(g.held)
 			what = "confirmed"
 		}
@@ -231,7 +232,7 @@ func TestModelConfirmedOnce(t *testing.T) {
 				unassign("60 more unassigned", all[50:])
 
 				g.at(func(c *cluster) { c.weather = weather{dark: true} })
-				g.confirm(wire.Confirmation{Space: space, Digest: g.agent.store.meta.Load().Guarded.total().digest()})
+				g.confirm(wire.Confirmation{Space: space, Digest: g.agent.store.Meta().Guarded.Total().Digest()})
 				<-time.After(time.Minute)
 				if n := g.agent.Status().Guarded; n > 0 {
 					t.Fatalf("%d removals wait that are confirmed", n)

@@ -142,7 +142,7 @@ func (h *center) content(at int64) map[string]wire.Frame {
 		if l.revision > at {
 			break
 		}
-		k, _ := subject(l.frame)
+		k := subject(l.frame)
 		if all[k] = l.frame; l.frame.Del != nil {
 			delete(all, k)
 		}
@@ -471,3 +471,43 @@ func canonical(v map[string]any) []byte {
 
 // keysIn are the keys of a content, in order.
 func keysIn(content map[string]wire.Frame) []string { return slices.Sorted(maps.Keys(content)) }
+
+func lines(frames ...any) string {
+	var b bytes.Buffer
+	enc := wire.NewEncoder(&b)
+	for _, f := range frames {
+		if raw, ok := f.(string); ok {
+			b.WriteString(raw)
+			continue
+		}
+		if err := enc.Encode(f); err != nil {
+			panic(err)
+		}
+	}
+	return b.String()
+}
+
+func restOf[T any](dec *wire.Decoder) (all []T) {
+	for {
+		var line T
+		if dec.Decode(&line) != nil {
+			return all
+		}
+		all = append(all, line)
+	}
+}
+
+// subject is the key that a frame is about.
+func subject(f wire.Frame) string {
+	switch {
+	case f.Put != nil:
+		return f.Put.Key
+	case f.Hold != nil:
+		return f.Hold.Key
+	case f.Conflict != nil:
+		return f.Conflict.Key
+	case f.Del != nil:
+		return f.Del.Key
+	}
+	return ""
+}

@@ -311,7 +311,7 @@ func TestLeaveAlone(t *testing.T) {
 // confirmation, what is left to itself, and what is of another space.
 func TestLeaveNotHeld(t *testing.T) {
 	many := []key.Identity{leavingMap, leavingJob}
-	for i := range pruneFree {
+	for i := range 50 {
 		many = append(many, key.Identity{Resource: leavingMap.Resource, Namespace: "b", Name: fmt.Sprint("n", i)})
 	}
 	leaveTogether(t, many, func(m *leaveModel) {

@@ -9,6 +9,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 )
 
 // timeline is a hub's log as the model knows it: which places are in it, and whether
@@ -54,13 +55,13 @@ func (w *world) continues(o *thing) bool {
 		return true
 	}
 	known := false
-	if err := w.agent.store.view(func(x *tx) error {
+	if err := w.agent.store.View(func(x *store.Tx) error {
 		for _, k := range spaceKeys(o.id) {
-			entry, _, err := x.want(k)
+			entry, _, err := x.Want(k)
 			if err != nil {
 				return err
 			}
-			known = known || entry != nil && entry.object() != nil && !p.IsZero() && entry.object().Log == p
+			known = known || entry != nil && entry.Object() != nil && !p.IsZero() && entry.Object().Log == p
 		}
 		return nil
 	}); err != nil {
@@ -106,7 +107,7 @@ func (w *world) waiting() (all []key.Identity) {
 
 // pauseWaits says that the end of a pause waits for the acceptance of the log.
 func (w *world) pauseWaits() bool {
-	m := w.agent.store.meta.Load()
+	m := w.agent.store.Meta()
 	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
 }
 

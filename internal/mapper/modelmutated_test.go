@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -43,7 +44,7 @@ func TestModelMutated(t *testing.T) {
 					}
 					w.hub.mu.Lock()
 					defer w.hub.mu.Unlock()
-					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == v1alpha1.ReasonMutated && r.Message != (&mutation{Fields: ".data.v"}).decision(0).message {
+					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == v1alpha1.ReasonMutated && r.Message != mutatedBy(&store.Mutation{Fields: ".data.v"}, 0).message {
 						t.Errorf("%s: the report is %+v", what, r)
 					}
 				}

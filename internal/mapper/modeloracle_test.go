@@ -11,15 +11,16 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // check compares everything with what was promised.
 func (w *world) check() error {
-	if !w.full && w.agent.store.failing.Load() != nil {
+	if !w.full && w.agent.store.Failing() != nil {
 		return errors.New("the store fails")
 	}
-	desired, reports, m := w.contentOf(), w.reportsOf(), w.agent.store.meta.Load()
+	desired, reports, m := w.contentOf(), w.reportsOf(), w.agent.store.Meta()
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
@@ -81,22 +82,22 @@ func (w *world) check() error {
 }
 
 // checkContent compares the desired content with the hub's, or with what it was.
-func (w *world) checkContent(desired map[string]want, heard bool) error {
+func (w *world) checkContent(desired map[string]store.Want, heard bool) error {
 	content := w.hub.content(w.hub.revision)
 	broken := w.broken()
 	for k, x := range desired {
 		was, known := w.believed[k]
 		switch f, ok := content[k]; {
 		case broken && known:
-			if was.sum(k) != x.sum(k) {
+			if was.Sum(k) != x.Sum(k) {
 				return fmt.Errorf("%s changed without proof of lineage", k)
 			}
-			if heard && x.Deferred != (!ok || leafOf(f) != x.sum(k)) {
+			if heard && x.Deferred != (!ok || leafOf(f) != x.Sum(k)) {
 				return fmt.Errorf("%s: a change of it is deferred: %v", k, x.Deferred)
 			}
-		case heard && !broken && (!ok || leafOf(f) != x.sum(k)):
+		case heard && !broken && (!ok || leafOf(f) != x.Sum(k)):
 			return fmt.Errorf("%s is not what the hub says", k)
-		case !w.allowed[k][x.sum(k)] && !(known && was.sum(k) == x.sum(k)):
+		case !w.allowed[k][x.Sum(k)] && !(known && was.Sum(k) == x.Sum(k)):
 			return fmt.Errorf("%s is what no hub ever said", k)
 		}
 	}
@@ -114,11 +115,11 @@ func (w *world) checkContent(desired map[string]want, heard bool) error {
 }
 
 // winner is the entry to follow of an identity, and its key.
-func (w *world) winner(id key.Identity, desired map[string]want) (k string, x *want) {
+func (w *world) winner(id key.Identity, desired map[string]store.Want) (k string, x *store.Want) {
 	o := w.cluster.objects[id.String()]
 	for _, candidate := range spaceKeys(id) {
 		y, ok := desired[candidate]
-		if !ok || y.object() == nil {
+		if !ok || y.Object() == nil {
 			continue
 		}
 		space, _, _ := strings.Cut(candidate, "/")
@@ -131,7 +132,7 @@ func (w *world) winner(id key.Identity, desired map[string]want) (k string, x *w
 
 // expectation is what is promised of an identity: a state of its report, with
 // perhaps a reason, or an error that says what is wrong at the cluster.
-func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports map[string]wire.Report) error {
+func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, reports map[string]wire.Report) error {
 	o := w.cluster.objects[id.String()]
 	k, x := w.winner(id, desired)
 	if x == nil {
@@ -141,12 +142,12 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 		return w.checkUnwanted(id, o, desired, reports)
 	}
 	for _, other := range spaceKeys(id) {
-		if y, ok := desired[other]; ok && other != k && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != wantHold {
+		if y, ok := desired[other]; ok && other != k && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != store.WantHold {
 			return fmt.Errorf("the report of %s, which does not win, is %+v", other, reports[other])
 		}
 	}
 	if w.waits(o) {
-		if r := reports[k]; w.heard() && !w.full && x.Kind == wantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
+		if r := reports[k]; w.heard() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
 			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
 		}
 		return nil
@@ -162,16 +163,16 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 	switch {
 	case x.Deferred:
 		state, reason = wire.Waiting, "LineageUnproven"
-	case x.Kind == wantHold:
+	case x.Kind == store.WantHold:
 		state, reason = wire.Held, "RuleFailed"
 	}
 	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != v1alpha1.ReasonContested {
 		return fmt.Errorf("the report says %s/%s (%s), not %s/%s", r.State, r.Reason, r.Message, state, reason)
 	}
-	if s := x.object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
+	if s := x.Object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
 		return fmt.Errorf("the report is of another object: %+v", r)
 	}
-	if o != nil && !o.foreign && x.Kind == wantPut && x.Leaf.Policy.ReturnStatus {
+	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus {
 		if now, said := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != said {
 			return fmt.Errorf("the report's status says %q, not %q", said, now)
 		}
@@ -179,8 +180,8 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]want, reports 
 	return nil
 }
 
-func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.State, string, error) {
-	s := x.object()
+func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) (wire.State, string, error) {
+	s := x.Object()
 	rest, v := w.enforced(s.Digest, s.Policy), fieldPath("data", "v")
 	bad := w.sources[s.Digest][v] == `"bad"`
 	if bad && o != nil && rest[v] == "" && !differs(o, rest) {
@@ -227,7 +228,7 @@ func (w *world) expect(id key.Identity, o *thing, x *want, r wire.Report) (wire.
 // equals says that an object has our marks and what is desired, and nothing that
 // is left of what was desired before. What is released of it may be anything, and
 // is not ours.
-func (w *world) equals(o *thing, s *source) bool {
+func (w *world) equals(o *thing, s *store.Source) bool {
 	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
 	if o.meta("labels", v1alpha1.LocationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
 		return false
@@ -257,13 +258,13 @@ func (w *world) equals(o *thing, s *source) bool {
 
 // checkUnwanted is about an identity that nobody wants, or of which nobody has
 // an object.
-func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want, reports map[string]wire.Report) error {
+func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
 	for _, k := range spaceKeys(id) {
 		x, ok := desired[k]
 		if !ok {
 			continue
 		}
-		state := map[wantKind]wire.State{wantHold: wire.Held, wantConflict: wire.InConflict}[x.Kind]
+		state := map[store.WantKind]wire.State{store.WantHold: wire.Held, store.WantConflict: wire.InConflict}[x.Kind]
 		if x.Deferred {
 			state = wire.Waiting
 		}
@@ -291,7 +292,7 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]want
 				continue
 			}
 			used = used || w.cluster.objects[x.Identity.String()] != nil
-			perhaps = perhaps || entry.object() == nil
+			perhaps = perhaps || entry.Object() == nil
 		}
 		state := wire.State("")
 		for _, k := range spaceKeys(id) {

@@ -9,6 +9,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -167,9 +168,10 @@ func TestModelSeenAndRestored(t *testing.T) {
 			p.offer(id, "2", wire.Policy{})
 		}
 		<-time.After(30 * time.Second)
-		if err := p.agent.store.write(t.Context(), func(x *tx) error { // as if no mark had come yet
-			x.meta.Seen = marks.NewPair(x.meta.Marker, x.meta.Revision)
-			x.meta.Marker, x.meta.Revision = "", 0
+		if err := p.agent.store.Write(t.Context(), func(x *store.Tx) error { // as if no mark had come yet
+			m := x.Meta()
+			m.Seen = marks.NewPair(m.Marker, m.Revision)
+			m.Marker, m.Revision = "", 0
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func TestModelRefusedAndLost(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		p.has("lost", map[key.Identity]string{refused: "1", stray: ""})
 		p.waits("lost", 0)
-		if p.agent.store.meta.Load().Fresh {
+		if p.agent.store.Meta().Fresh {
 			t.Error("it is not proven what was found at the cluster")
 		}
 	})

@@ -77,7 +77,7 @@ func TestModelRejectedReports(t *testing.T) {
 		if r := w.hub.reports[path(ids[1])]; r.State != wire.Applied {
 			t.Errorf("the report of the other one is %+v", r)
 		}
-		if requests > maxRefusals+4 {
+		if requests > 12 {
 			t.Errorf("%d requests", requests)
 		}
 	})

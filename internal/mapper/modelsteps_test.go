@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -294,9 +295,9 @@ func (w *world) recorded(o *thing) bool {
 }
 
 // recordOf is what the agent's store has on record of an identity.
-func (w *world) recordOf(id key.Identity) (r *record) {
-	if err := w.agent.store.view(func(x *tx) (err error) {
-		r, err = x.record(id.String())
+func (w *world) recordOf(id key.Identity) (r *store.Record) {
+	if err := w.agent.store.View(func(x *store.Tx) (err error) {
+		r, err = x.Record(id.String())
 		return err
 	}); err != nil {
 		w.t.Fatal(err)

@@ -21,7 +21,7 @@ func (w *world) lists(r key.Resource) (n int) {
 // a start costs no list of a resource that is not in use, and an hour none either.
 func (p *proofModel) surveyed(what string, want bool, unused key.Resource) {
 	p.t.Helper()
-	if over := !p.agent.store.meta.Load().Survey; over != want {
+	if over := !p.agent.store.Meta().Survey; over != want {
 		p.t.Errorf("%s: the survey is over: %v", what, over)
 	}
 	if !want {
@@ -133,7 +133,7 @@ func TestModelSurvey(t *testing.T) {
 			before: func(w *world) { w.cluster.closed[job.Resource] = true }, lists: surveyRounds,
 			after: func(w *world) { <-time.After(24 * time.Hour) }, lost: true,
 		},
-		"large": {before: func(w *world) { w.crowd(job.Resource, 3*listPage) }},
+		"large": {before: func(w *world) { w.crowd(job.Resource, 3*500) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func (w *world) crowd(r key.Resource, n int) {
 
 // pages is how many pages the largest list has.
 func (w *world) pages() (n int) {
-	w.at(func(c *cluster) { n = len(c.objects) / listPage })
+	w.at(func(c *cluster) { n = len(c.objects) / 500 })
 	return n
 }
 

@@ -14,6 +14,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -160,7 +162,7 @@ func TestModelUseUnknown(t *testing.T) {
 		}
 		w.at(func(cl *cluster) { cl.stale = "batch" })
 		<-time.After(5 * time.Minute)
-		if r := w.reportsOf()["s/"+identities[0].String()]; w.there(identities[0]) == "" || !strings.Contains(r.Message, errStale.Error()) {
+		if r := w.reportsOf()["s/"+identities[0].String()]; w.there(identities[0]) == "" || !strings.Contains(r.Message, target.ErrStale.Error()) {
 			t.Errorf("%+v", r)
 		}
 		w.at(func(cl *cluster) { cl.stale = "" })
@@ -193,15 +195,14 @@ func TestModelUseUnknown(t *testing.T) {
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := newEngine()
-		e.kindsChanged = func() {}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			id := rapid.SampledFrom(identities).Draw(t, "identity")
 			o := key.Object{Space: rapid.SampledFrom([]key.Space{"s", "t"}).Draw(t, "space"), Identity: id}
 			switch it := e.items[id.String()]; rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0, 1:
-				e.touch([]touched{{object: o, want: &want{Kind: wantPut, Version: "v1", ObjectKind: "K"}}})
+				e.touch([]store.Touched{{Object: o, Want: &store.Want{Kind: store.WantPut, Version: "v1", ObjectKind: "K"}}})
 			case 2:
-				e.touch([]touched{{object: o}})
+				e.touch([]store.Touched{{Object: o}})
 			case 3:
 				e.synced("", id.Resource, map[string]struct{}{}, 1)
 			default:
@@ -241,11 +242,10 @@ func TestWithin(t *testing.T) {
 // BenchmarkWithin asks for each of many namespaces what is in it.
 func BenchmarkWithin(b *testing.B) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	for n := range 1000 {
 		for i := range 50 {
 			id := key.Identity{Resource: identities[2].Resource, Namespace: fmt.Sprint("n", n), Name: fmt.Sprint(i)}
-			e.touch([]touched{{object: key.Object{Space: "s", Identity: id}, want: &want{Kind: wantPut, Version: "v1", ObjectKind: "ConfigMap"}}})
+			e.touch([]store.Touched{{Object: key.Object{Space: "s", Identity: id}, Want: &store.Want{Kind: store.WantPut, Version: "v1", ObjectKind: "ConfigMap"}}})
 		}
 	}
 	for b.Loop() {

@@ -44,7 +44,7 @@ func (l *lifeline) openWatch(r *http.Request, kind key.Resource) *http.Response 
 		panic(err)
 	}
 	w := &watchBody{
-		line: l, ctx: r.Context(), kind: kind, matches: selected(q.Get("labelSelector")), full: r.Header.Get("Accept") == fullAnswer,
+		line: l, ctx: r.Context(), kind: kind, matches: selected(q.Get("labelSelector")), full: r.Header.Get("Accept") == "application/json",
 		epoch: l.epoch, after: after, closed: make(chan struct{}), ends: time.Now().Add(time.Duration(seconds) * time.Second),
 	}
 	if l.weather.lag > 0 {

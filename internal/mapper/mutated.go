@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -29,16 +30,6 @@ const (
 	mostMutatedRetry  = 10 * time.Minute
 )
 
-// mutation is what admission at the target made of the last apply.
-type mutation struct {
-	// Fields are those that are not as they were applied, as a message names them.
-	Fields string `json:"fields"`
-	// Tries is how often it was applied again to no avail, and Due when it is to be
-	// the next time.
-	Tries uint8     `json:"tries,omitempty"`
-	Due   time.Time `json:"due"`
-}
-
 // insistence says when to apply again what admission changes.
 type insistence struct {
 	first time.Duration
@@ -48,8 +39,8 @@ type insistence struct {
 }
 
 // after is the mutation of an apply at a time, given the one before of the same object.
-func (i insistence) after(before *mutation, fields string, now time.Time) *mutation {
-	m := &mutation{Fields: fields}
+func (i insistence) after(before *store.Mutation, fields string, now time.Time) *store.Mutation {
+	m := &store.Mutation{Fields: fields}
 	if before != nil {
 		m.Tries = min(before.Tries+1, retry.MaxFailures)
 	}
@@ -59,7 +50,7 @@ func (i insistence) after(before *mutation, fields string, now time.Time) *mutat
 
 // wait is how long it takes until an object is applied again; nothing if its clock
 // was set back meanwhile.
-func (i insistence) wait(m *mutation, id string, now time.Time) time.Duration {
+func (i insistence) wait(m *store.Mutation, id string, now time.Time) time.Duration {
 	if m == nil {
 		return 0
 	}
@@ -79,7 +70,7 @@ func (i insistence) wait(m *mutation, id string, now time.Time) time.Duration {
 
 // standing is what to say and do about an object at the target that is as our last
 // apply left it.
-func (f facts) standing(s source, uid string) decision {
+func (f facts) standing(s store.Source, uid string) decision {
 	d, m := applied(s), f.record.Mutated
 	switch {
 	case m == nil || s.Policy.CreateOnly:
@@ -87,13 +78,14 @@ func (f facts) standing(s source, uid string) decision {
 	case f.again <= 0:
 		return decision{do: doApply, uid: uid, again: true}
 	}
-	return m.decision(f.again)
+	return mutatedBy(m, f.again)
 }
 
 // saysMutated is what a report says before it names the fields.
 const saysMutated = "admission at the location sets other values than were applied; it is tried again: "
 
-func (m *mutation) decision(retry time.Duration) decision {
+// mutatedBy is the decision about an object that admission at the target has changed.
+func mutatedBy(m *store.Mutation, retry time.Duration) decision {
 	return decision{
 		state: wire.Applied, reason: v1alpha1.ReasonMutated, retry: retry,
 		message: wire.Brief(saysMutated + m.Fields),
@@ -114,7 +106,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 	if len(changed) == 0 {
 		return o
 	}
-	var before *mutation
+	var before *store.Mutation
 	if was := t.record; was != nil && was.UID == o.record.UID && was.Source.Digest == o.record.Source.Digest {
 		before = was.Mutated
 	}
@@ -127,7 +119,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 	if o.retry > 0 {
 		retry = min(retry, o.retry)
 	}
-	o.record.Mutated, o.decision = m, m.decision(retry)
+	o.record.Mutated, o.decision = m, mutatedBy(m, retry)
 	return o
 }
 
@@ -135,28 +127,28 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 // desired was applied, and changed by admission.
 func (t *turn) mutatedBefore() bool {
 	said, w := t.before[t.object().Space], t.want()
-	if t.record != nil || said == nil || w == nil || w.object() == nil {
+	if t.record != nil || said == nil || w == nil || w.Object() == nil {
 		return false
 	}
-	o := w.object()
+	o := w.Object()
 	return said.Reason == v1alpha1.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
 }
 
 // regains records an object that can't be changed to what admission had changed when
 // it was made, after a loss of the store: it remains as it was before.
 func (r *reconciler) regains(ctx context.Context, t *turn, d decision) outcome {
-	m, err := r.getSame(ctx, t, d.uid)
+	m, err := r.writer.getSame(ctx, t, d.uid)
 	if errors.Is(err, errLook) {
 		return outcome{keep: true, failed: true, decision: decision{retry: refusedRetry}}
 	}
 	if err != nil {
-		return r.refused(t, err)
+		return r.refusals.of(t, err)
 	}
 	now, o := time.Now(), r.done(t, d, m)
 	fields, _ := strings.CutPrefix(t.before[t.object().Space].Message, saysMutated)
 	o.record.Source.Log = m.Log()
 	o.record.Mutated = r.insists.after(nil, fields, now)
-	o.decision = o.record.Mutated.decision(o.record.Mutated.Due.Sub(now))
+	o.decision = mutatedBy(o.record.Mutated, o.record.Mutated.Due.Sub(now))
 	return o
 }
 
@@ -166,5 +158,5 @@ func (r *reconciler) regains(ctx context.Context, t *turn, d decision) outcome {
 func (r *reconciler) remains(t *turn) outcome {
 	now, rec := time.Now(), *t.record
 	rec.Mutated = r.insists.after(rec.Mutated, rec.Mutated.Fields, now)
-	return outcome{decision: rec.Mutated.decision(rec.Mutated.Due.Sub(now)), record: &rec, changed: true}
+	return outcome{decision: mutatedBy(rec.Mutated, rec.Mutated.Due.Sub(now)), record: &rec, changed: true}
 }

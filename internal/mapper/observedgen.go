@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	"orrery.dev/orrery/internal/mapper/store"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 // is about the source's generation; anything else is about an earlier one. That
 // goes for the status and for each of its conditions; what is deeper may be about
 // anything.
-func sourceStatus(status []byte, rec *record) []byte {
+func sourceStatus(status []byte, rec *store.Record) []byte {
 	if rec.Source.Generation == 0 || !bytes.Contains(status, []byte(`"`+observedGeneration+`"`)) {
 		return status
 	}
@@ -25,12 +27,12 @@ func sourceStatus(status []byte, rec *record) []byte {
 	if json.Unmarshal(status, &fields) != nil {
 		return status // whatever it is
 	}
-	changed := rec.sourceGeneration(fields)
+	changed := sourceGeneration(rec, fields)
 	var conditions []map[string]json.RawMessage
 	if json.Unmarshal(fields[conditionsField], &conditions) == nil {
 		some := false
 		for _, c := range conditions {
-			some = rec.sourceGeneration(c) || some
+			some = sourceGeneration(rec, c) || some
 		}
 		if b, err := json.Marshal(conditions); some && err == nil {
 			fields[conditionsField], changed = b, true
@@ -47,7 +49,7 @@ func sourceStatus(status []byte, rec *record) []byte {
 }
 
 // sourceGeneration replaces an observed generation among fields; false: there is none.
-func (r *record) sourceGeneration(fields map[string]json.RawMessage) bool {
+func sourceGeneration(r *store.Record, fields map[string]json.RawMessage) bool {
 	var observed *int64
 	if json.Unmarshal(fields[observedGeneration], &observed) != nil || observed == nil {
 		return false // none, or not a number

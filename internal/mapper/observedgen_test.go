@@ -1,6 +1,10 @@
 package mapper
 
-import "testing"
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/mapper/store"
+)
 
 func TestSourceStatus(t *testing.T) {
 	for _, c := range []struct {
@@ -22,7 +26,7 @@ func TestSourceStatus(t *testing.T) {
 		{"a source without generations", `{"observedGeneration":2}`, `{"observedGeneration":2}`, 4, 0},
 		{"empty", ``, ``, 4, 7},
 	} {
-		rec := &record{Source: source{Generation: c.source}, Generation: c.applied}
+		rec := &store.Record{Source: store.Source{Generation: c.source}, Generation: c.applied}
 		if got := string(sourceStatus([]byte(c.status), rec)); got != c.want {
 			t.Errorf("%s: %s became %s, want %s", c.name, c.status, got, c.want)
 		}

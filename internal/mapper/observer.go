@@ -2,32 +2,25 @@ package mapper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"math/rand/v2"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
 const (
-	// watchLength is how long a watch lasts, give or take a quarter.
-	watchLength = time.Hour
 	// maxListRetry and blindRetry are the longest waits before a kind that is not
 	// served, and one that may not be read, are tried again.
 	maxListRetry = 15 * time.Second
@@ -40,19 +33,22 @@ const (
 // observers keeps one list and watch per kind in use.
 type observers struct {
 	engine  *engine
-	store   *store
-	target  *target
+	store   *store.Store
+	target  *target.Client
 	log     *slog.Logger
 	trouble func(error)
-	// served is called when a kind turned out to be served, or not any more.
-	served func()
+	// served is raised when a kind turned out to be served, or not any more.
+	served retry.Signal
 
-	changed chan struct{} // one slot
 	running map[key.Resource]*observer
 
 	mu sync.Mutex
 	// missed are kinds of which the store could not keep what was seen.
 	missed map[key.Resource]struct{}
+}
+
+func newObservers(e *engine, st *store.Store, t *target.Client, g *gate, log *slog.Logger) *observers {
+	return &observers{engine: e, store: st, target: t, log: log, trouble: g.trouble, served: retry.NewSignal()}
 }
 
 // observer observes one kind.
@@ -75,35 +71,17 @@ func (o *observers) miss(r key.Resource, ids []string) {
 	o.missed[r] = struct{}{}
 }
 
-// recovered has kinds listed again of which something was missed.
-func (o *observers) recovered() {
-	o.mu.Lock()
-	some := len(o.missed) > 0
-	o.mu.Unlock()
-	if some {
-		o.kindsChanged()
-	}
-}
-
 // takeMissed returns what was missed since it was called last, unless the store
 // cannot keep it still.
 func (o *observers) takeMissed() map[key.Resource]struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.store.failing.Load() != nil {
+	if o.store.Failing() != nil {
 		return nil
 	}
 	missed := o.missed
 	o.missed = nil
 	return missed
-}
-
-// kindsChanged has run look at what the engine needs. It does not wait.
-func (o *observers) kindsChanged() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
 }
 
 // run keeps the observers that the engine needs until ctx ends, and waits for them.
@@ -112,7 +90,8 @@ func (o *observers) run(ctx context.Context) {
 	for {
 		o.sync(ctx)
 		select {
-		case <-o.changed:
+		case <-o.engine.news:
+		case <-o.store.Recovered(): // kinds are listed again of which something was missed
 		case <-ctx.Done():
 			for _, w := range o.running {
 				w.stop()
@@ -164,13 +143,13 @@ func (w *observer) run(ctx context.Context) {
 			revision, err = w.list(ctx)
 		}
 		shown := err == nil
-		if missing != missingKind(err) {
+		if missing != target.MissingKind(err) {
 			missing = !missing
-			w.served()
+			w.served.Raise()
 		}
 		if err == nil {
 			listed := revision
-			if revision, err = w.follow(ctx, revision); revision != listed {
+			if revision, err = w.target.Follow(ctx, w.Place, selector(w.as), revision, w.status, w.change(ctx)); revision != listed {
 				failures = 0 // it did show something
 			}
 		}
@@ -181,20 +160,20 @@ func (w *observer) run(ctx context.Context) {
 		failures = min(failures+1, retry.MaxFailures)
 		switch {
 		case err == nil: // it begins anew
-		case missingKind(err):
+		case target.MissingKind(err):
 			revision = ""
-			if broken := w.target.probe(ctx); broken != nil {
+			if broken := w.target.Probe(ctx); broken != nil {
 				w.trouble(broken) // nothing is known of any kind
 				break
 			}
 			w.elsewhere(ctx)
-		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, errAnswer):
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, target.ErrAnswer):
 			revision = ""
 			if !shown { // or else it is listed again and again
 				w.blinded(err)
 			}
 			wait = retry.Backoff(failures, retry.First, blindRetry) // a permission may be granted at once, or never
-		case expired(err):
+		case target.Expired(err):
 			revision = ""
 		default:
 			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
@@ -203,11 +182,11 @@ func (w *observer) run(ctx context.Context) {
 			case failures < blindAfter:
 			case shown:
 				revision = "" // a list shows what watches do not
-			case w.target.probe(ctx) == nil:
+			case w.target.Probe(ctx) == nil:
 				w.blinded(err) // it is this kind that fails, for longer than anything restarts
 			}
 		}
-		retry.Pause(ctx, max(wait, retryAfter(err)))
+		retry.Pause(ctx, max(wait, target.RetryAfter(err)))
 	}
 }
 
@@ -221,34 +200,26 @@ func (w *observer) blinded(err error) {
 // elsewhere has a kind observed in another version that the target serves; without one
 // it is not served at all. An object is the same in each.
 func (w *observer) elsewhere(ctx context.Context) {
-	now, err := w.target.find(ctx, w.Resource)
+	now, err := w.target.Find(ctx, w.Resource)
 	switch {
 	case err != nil:
 		w.trouble(err)
-	case now.version == "" || now.version == w.version:
+	case now.Version == "" || now.Version == w.Version:
 		w.engine.lost(w.Resource, unserved)
 		w.engine.lost(w.Resource, unserved)
 	default:
-		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.version, "now", now.version)
+		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.Version, "now", now.Version)
 		w.engine.move(w.use, now)
 	}
 }
 
-// expired says that a watch cannot go on from its revision.
-func expired(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
-// selector finds what has our label.
-func (w *observer) selector() url.Values {
-	return url.Values{"labelSelector": {v1alpha1.LocationLabel + "=" + string(w.as)}}
-}
+// selector finds what has the label of a location.
+func selector(as marks.Owner) string { return v1alpha1.LocationLabel + "=" + string(as) }
 
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
 	shown := map[string]struct{}{}
-	revision, err := w.target.pages(ctx, w.place, "", w.selector(), w.status, func(p *page) (more bool, err error) {
+	revision, err := w.target.Pages(ctx, w.Place, "", selector(w.as), w.status, func(p *target.Page) (more bool, err error) {
 		seen := make([]sighting, 0, len(p.Items))
 		for i := range p.Items {
 			s := w.sight(&p.Items[i], false)
@@ -275,81 +246,10 @@ func listRevision(text string) uint64 {
 	return n
 }
 
-// follow watches from a revision on, again and again, until that fails. It
-// returns the last revision it has seen.
-func (w *observer) follow(ctx context.Context, revision string) (string, error) {
-	for {
-		next, err := w.watch(ctx, revision)
-		if err != nil || next == "" { // without a revision nothing says what came in between
-			return next, err
-		}
-		if next == revision { // a watch that shows nothing may end at once
-			retry.Pause(ctx, retry.Backoff(0, retry.First, time.Second))
-		}
-		revision = next
-	}
-}
-
-// watchEvent is one line of a watch.
-type watchEvent struct {
-	Type   string
-	Object marks.Observation
-	// Error is the Status that an event of that type has instead of an object.
-	Error json.RawMessage
-}
-
-// UnmarshalJSON decodes the object in place.
-func (e *watchEvent) UnmarshalJSON(b []byte) error {
-	e.Type = strings.Clone(gjson.GetBytes(b, "type").String())
-	object := gjson.GetBytes(b, "object").Raw
-	if e.Type == "ERROR" || object == "" {
-		e.Error = json.RawMessage(object)
-		return nil
-	}
-	return e.Object.UnmarshalJSON([]byte(object))
-}
-
-// watch shows changes until the watch ends, and returns the last revision.
-func (w *observer) watch(ctx context.Context, revision string) (string, error) {
-	query := w.selector()
-	length := watchLength - watchLength/4 + rand.N(watchLength/2)
-	query.Set("watch", "true")
-	query.Set("allowWatchBookmarks", "true")
-	query.Set("resourceVersion", revision)
-	query.Set("timeoutSeconds", strconv.Itoa(int(length/time.Second)))
-	body, err := w.target.watch(ctx, w.place, query, w.status)
-	if err != nil {
-		return revision, err
-	}
-	defer body.Close()
-	dec := json.NewDecoder(body)
-	for {
-		var e watchEvent
-		if err := dec.Decode(&e); err != nil {
-			if ctx.Err() != nil {
-				return revision, ctx.Err()
-			}
-			w.log.Debug("watch ended", "resource", w.Resource.String(), "error", err)
-			return revision, nil // the next one finds out what is wrong, if anything is
-		}
-		if e.Type == "ERROR" {
-			s := apierrors.StatusError{}
-			if err := json.Unmarshal(e.Error, &s.ErrStatus); err != nil {
-				return revision, fmt.Errorf("watch %s: decode error event: %w", w.Resource, err)
-			}
-			return revision, &s
-		}
-		o := e.Object
-		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
-			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", w.Resource, errAnswer, e.Type)
-		}
-		revision = o.Metadata.ResourceVersion // none: the next list begins anew
-		if e.Type == "BOOKMARK" {
-			continue
-		}
-		if err := w.show(ctx, []sighting{w.sight(&o, e.Type == "DELETED")}, []marks.Observation{o}); err != nil {
-			return revision, err
-		}
+// change shows what a watch has shown.
+func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone bool) error {
+	return func(o *marks.Observation, gone bool) error {
+		return w.show(ctx, []sighting{w.sight(o, gone)}, []marks.Observation{*o})
 	}
 }
 
@@ -384,16 +284,16 @@ func (w *observer) show(ctx context.Context, seen []sighting, objects []marks.Ob
 	for _, i := range changed {
 		ids = append(ids, seen[i].object.Identity.String())
 	}
-	return w.store.submit(ctx, &commit{
-		do: func(t *tx) error {
+	return w.store.Submit(ctx, &store.Commit{
+		Do: func(t *store.Tx) error {
 			for n, i := range changed {
-				if err := t.put(statusBucket, ids[n], objects[i].Status); err != nil {
+				if err := t.SetStatus(ids[n], objects[i].Status); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
-		done:   func() { w.engine.again(ids) },
-		failed: func(error) { w.miss(w.Resource, ids) },
+		Done:   func() { w.engine.again(ids) },
+		Failed: func(error) { w.miss(w.Resource, ids) },
 	})
 }

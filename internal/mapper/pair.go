@@ -8,6 +8,8 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -16,74 +18,33 @@ const (
 	refreshEvery = 5 * time.Millisecond
 )
 
-// inherit keeps the pair of an entry that is still about the same object: what has
-// been desired all the time since then is so in each log that goes back as far. What
-// has come to be protected is so only in a log that says that, too. What is made and
-// left alone is not written for what changes of its source.
-func (s *source) inherit(old *want) {
-	if old == nil {
-		return
-	}
-	o := old.object()
-	if o == nil || o.UID != s.UID || o.Policy.CreateOnly != s.Policy.CreateOnly {
-		return
-	}
-	if (o.Digest == s.Digest || s.Policy.CreateOnly) && !protects(s.Policy, o.Policy) {
-		s.Log, s.Epoch = o.Log, o.Epoch
-	}
-}
-
-// protects says that by a policy something at the target is left alone, or left
-// there, that was not by the one before.
-func protects(p, before wire.Policy) bool {
-	return p.CreateOnly && !before.CreateOnly || p.Orphan && !before.Orphan || p.ReportDrift && !before.ReportDrift ||
-		before.Recreate && !p.Recreate || p.Release != "" && p.Release != before.Release
-}
-
-// rebase gives an entry from before the last acceptance the pair of that: its own is
-// of a log that is not followed any more.
-func (w *want) rebase(m *meta) {
-	for _, s := range []*source{&w.Leaf, w.Kept} {
-		if s != nil && s.Epoch < m.Epoch {
-			s.Log, s.Epoch = m.Accepted, m.Epoch
-		}
-	}
-}
-
-// saw takes note of the place of a put.
-func (m *meta) saw(p marks.Pair) {
-	if p.Revision > m.Seen.Revision {
-		m.Seen = p
-	}
-}
-
 // deliver takes note of the pair by which an entry arrived, before it is given
 // another.
-func (t *turn) deliver(w *want, m *meta) {
-	if o := w.object(); o != nil {
+func (t *turn) deliver(w *store.Want, m *store.Meta) {
+	if o := w.Object(); o != nil {
 		t.delivered = append(t.delivered, o.Log)
 	}
-	w.rebase(m)
+	w.Rebase(m)
 }
 
 // log is the pair to write with the object to follow. What a hub told that says none
 // has that of the last mark, if all that is desired is known to be as of that.
 func (t *turn) log() marks.Pair {
-	if p := t.want().object().Log; !p.IsZero() || !t.settled {
+	if p := t.want().Object().Log; !p.IsZero() || !t.settled {
 		return p
 	}
 	return t.mark
 }
 
 // source is the object to follow, with the pair to write.
-func (t *turn) source() *source {
-	s := *t.want().object()
+func (t *turn) source() *store.Source {
+	s := *t.want().Object()
 	s.Log = t.log()
 	return &s
 }
 
 // stale says that another pair stands at the target than that of what is desired.
-func (f facts) stale(s source) bool {
+func (f facts) stale(s store.Source) bool {
 	return f.record != nil && !s.Log.IsZero() && f.record.Source.Log != s.Log
 }
 
@@ -95,14 +56,14 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 	}
 	fields, version := f.seen.fields, strconv.FormatUint(f.seen.revision, 10)
 	if f.seen.presence != present || f.seen.revision == 0 {
-		m, err := r.getSame(ctx, t, d.uid)
+		m, err := r.writer.getSame(ctx, t, d.uid)
 		if err != nil {
 			return outcome{}, err
 		}
 		fields, version = m.Fields(t.view.as), m.ResourceVersion
 	}
-	m, err := r.patch(ctx, t, "refresh", marks.SetPair(d.uid, version, t.log()))
-	if missingObject(err, t.id) {
+	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(d.uid, version, t.log()))
+	if target.MissingObject(err, t.id) {
 		return outcome{}, errLook
 	}
 	if err != nil {
@@ -132,12 +93,12 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 		return
 	case seen.presence != present || seen.unmarked || seen.terminating || seen.revision == 0:
 		return
-	case rec != nil && rec.UID != seen.uid, rec == nil && r.prove(t, seen) != proofGiven:
+	case rec != nil && rec.UID != seen.uid, rec == nil && r.prove(t, seen) != marks.Given:
 		return
-	case !t.settled || t.mark.IsZero() || !r.prover.lacks(seen.log, time.Now()):
+	case !t.settled || t.mark.IsZero() || !r.prover.Lacks(seen.log, time.Now()):
 		return
 	}
-	m, err := r.patch(ctx, t, "refresh", marks.SetPair(seen.uid, strconv.FormatUint(seen.revision, 10), t.mark))
+	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(seen.uid, strconv.FormatUint(seen.revision, 10), t.mark))
 	if err != nil {
 		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
 		return
@@ -151,19 +112,6 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	if seen.fields == rec.Fields {
 		now.Fields = o.seen.fields
 	}
-}
-
-// pushWanted queues all that is desired: the log is another by acceptance, and the
-// objects at the target do not say so.
-func (e *engine) pushWanted() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, it := range e.items {
-		if it.wanted {
-			e.queue.push(it)
-		}
-	}
-	e.wake.Broadcast()
 }
 
 // slots are the times at which pairs are refreshed, one after the other: an

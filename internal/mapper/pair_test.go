@@ -11,61 +11,6 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestPairOfAnEntry shows which frames give an entry another pair: those that make it
-// another object, or desired anew.
-func TestPairOfAnEntry(t *testing.T) {
-	at := func(f wire.Frame, revision int64, marker string) wire.Frame {
-		p := *f.Put
-		p.Revision, p.Marker = revision, marker
-		return wire.Frame{Put: &p}
-	}
-	policy := func(f wire.Frame) wire.Frame {
-		p := *f.Put
-		p.Policy.ReturnStatus = true
-		return wire.Frame{Put: &p}
-	}
-	protect := func(f wire.Frame) wire.Frame {
-		p := *f.Put
-		p.Policy.Orphan = true
-		return wire.Frame{Put: &p}
-	}
-	hold := wire.Frame{Hold: &wire.Hold{Key: keyA, UID: "1", Digest: digest("hold"), Error: "rule"}}
-	conflict := wire.Frame{Conflict: &wire.Conflict{Key: keyA, UID: "1", Digest: digest("conflict"), Owner: "t/x"}}
-	a := put(keyA, "1", "a")
-	for name, c := range map[string]struct {
-		between []wire.Frame
-		next    wire.Frame
-		want    marks.Pair
-	}{
-		"the same":        {nil, at(a, 9, "n"), marks.NewPair("m", 5)},
-		"another policy":  {nil, at(policy(a), 9, "n"), marks.NewPair("m", 5)},
-		"protected":       {nil, at(protect(a), 9, "n"), marks.NewPair("n", 9)},
-		"not any more":    {[]wire.Frame{at(protect(a), 7, "n")}, at(a, 9, "n"), marks.NewPair("n", 7)},
-		"held in between": {[]wire.Frame{hold}, at(a, 9, "n"), marks.NewPair("m", 5)},
-		"edited":          {nil, at(put(keyA, "1", "b"), 9, "n"), marks.NewPair("n", 9)},
-		"made anew":       {nil, at(put(keyA, "2", "a"), 9, "n"), marks.NewPair("n", 9)},
-		"assigned anew":   {[]wire.Frame{del(keyA, wire.Unassigned)}, at(a, 9, "n"), marks.NewPair("n", 9)},
-		"yielded":         {[]wire.Frame{conflict}, at(a, 9, "n"), marks.NewPair("n", 9)},
-		"of an older hub": {nil, put(keyA, "1", "b"), marks.Pair{}},
-		"by the hello":    {nil, at(put(keyA, "1", "b"), 9, ""), marks.NewPair("m", 9)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScripted(t)
-			frames := []any{hello(4, wire.Sum{}, nil), at(a, 5, "")}
-			for _, f := range append(c.between, c.next) {
-				frames = append(frames, f)
-			}
-			s.on("desired", answer{body: lines(append(frames, bye)...)})
-			if err := s.once(); err == nil {
-				t.Fatal("the session goes on")
-			}
-			if got := s.content()[keyA].Leaf.Log; got != c.want {
-				t.Errorf("the pair is %s, want %s", got, c.want)
-			}
-		})
-	}
-}
-
 // pairOf is the pair that stands at an object, and how many writes there were.
 func (w *world) pairOf(id key.Identity) (p marks.Pair, writes int) {
 	w.at(func(c *cluster) {

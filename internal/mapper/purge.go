@@ -12,15 +12,19 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
+
+// purgeLook is how often it is looked whether a purge is asked for.
+const purgeLook = time.Second
 
 // purge sees to it that, when everything is to go by the operator's word, the
 // agent knows everything it made: also what neither store nor hub remember. The
 // removal itself is like any other: the hub's content is empty.
 type purge struct {
 	finder
-	store *store
+	store *store.Store
 	log   *slog.Logger
 
 	swept atomic.Bool // since the purge was asked for
@@ -31,10 +35,16 @@ type purge struct {
 	failures       uint8
 }
 
+func newPurge(f finder, st *store.Store, log *slog.Logger) *purge {
+	p := &purge{finder: f, store: st, log: log}
+	p.reset()
+	return p
+}
+
 // asked says whether everything is to go and the hub has said so: its content
 // is known to be empty.
 func (p *purge) asked() bool {
-	m := p.store.meta.Load()
+	m := p.store.Meta()
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
 }
 
@@ -57,17 +67,17 @@ func (p *purge) run(ctx context.Context) {
 			} else {
 				p.swept.Store(true)
 			}
-			p.again = time.Now().Add(retry.Backoff(p.failures, announceEvery, blindRetry))
+			p.again = time.Now().Add(retry.Backoff(p.failures, purgeLook, blindRetry))
 			p.failures = min(p.failures+1, retry.MaxFailures)
 		}
-		retry.Pause(ctx, announceEvery)
+		retry.Pause(ctx, purgeLook)
 	}
 }
 
 // sweep finds all objects at the target that have our label, of whatever kind. What
 // can't be listed now does not keep it from finding the rest.
 func (p *purge) sweep(ctx context.Context) error {
-	all, err := p.target.removable(ctx)
+	all, err := p.target.Removable(ctx)
 	for _, of := range all {
 		if _, done := p.listed[of.Resource]; done {
 			continue
@@ -104,6 +114,6 @@ func (p *purge) status() *wire.PurgeStatus {
 		}
 	}
 	slices.Sort(s.Objects)
-	s.Objects = s.Objects[:min(maxExamples, len(s.Objects))]
+	s.Objects = s.Objects[:min(store.MaxExamples, len(s.Objects))]
 	return s
 }

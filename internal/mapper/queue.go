@@ -43,14 +43,6 @@ func (q *queue) push(it *item) {
 	}
 }
 
-// home is the space whose turn is used for the item.
-func (it *item) home() key.Space {
-	if len(it.spaces) == 0 {
-		return ""
-	}
-	return it.spaces[0]
-}
-
 // pushAt makes an item ready at a time, unless something else does so earlier.
 func (q *queue) pushAt(it *item, due time.Time) {
 	if it.queue != idle || !it.due.IsZero() && it.due.Before(due) {

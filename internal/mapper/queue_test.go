@@ -2,7 +2,9 @@ package mapper
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,8 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // TestQueueModel compares the queue with a naive one: every item that was pushed
@@ -93,9 +97,8 @@ func TestNextWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine()
 		defer e.stop()
-		e.kindsChanged = func() {}
 		o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-		e.touch([]touched{{object: o, want: putWant("1", "a")}})
+		e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 		it, ok := e.next(t.Context())
 		if !ok || it.id != o.Identity.String() {
 			t.Fatalf("got %v", it)
@@ -128,14 +131,13 @@ func TestNextWaits(t *testing.T) {
 // under way is not forgotten when that ends.
 func TestDesiredAgainMeanwhile(t *testing.T) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]touched{{object: o}})
+	e.touch([]store.Touched{{Object: o}})
 	it, ok := e.next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
 	it, ok = e.next(t.Context())
 	if !ok || !slices.Equal(e.view(it).spaces, []key.Space{"s"}) || !it.wanted {
@@ -147,9 +149,8 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 // after it began.
 func TestSeenMeanwhile(t *testing.T) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 	it, ok := e.next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
@@ -165,9 +166,8 @@ func TestSeenMeanwhile(t *testing.T) {
 // one which is gone and forgotten: it may be what a killed agent made last.
 func TestAnotherOfOurs(t *testing.T) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]touched{{object: o}})
+	e.touch([]store.Touched{{Object: o}})
 	e.synced("", o.Resource, map[string]struct{}{}, 6)
 	e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "another", revision: 7}}})
 	it, ok := e.next(t.Context())
@@ -184,18 +184,17 @@ func TestAnotherOfOurs(t *testing.T) {
 // taken for one that is observed already.
 func TestKindUsedAgain(t *testing.T) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 	before := e.uses()[o.Resource]
-	e.touch([]touched{{object: o}})
+	e.touch([]store.Touched{{Object: o}})
 	it, ok := e.next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
 	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
-	e.touch([]touched{{object: o, want: putWant("1", "a")}})
-	if after := e.uses()[o.Resource]; after == before || after.place != before.place {
+	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	if after := e.uses()[o.Resource]; after == before || after.Place != before.Place {
 		t.Errorf("it is to be observed as %+v, was %+v", after, before)
 	}
 }
@@ -210,4 +209,93 @@ func TestRepairsSlowDown(t *testing.T) {
 	if d := repairDelay(12, now, now); d < maxRetry/2 || d > maxRetry {
 		t.Errorf("in a standing fight a repair waits %s", d)
 	}
+}
+
+func objectOf(space key.Space, resource string, i int) key.Object {
+	return key.Object{Space: space, Identity: parseIdentity(fmt.Sprintf("%s/%s-%d", resource, space, i))}
+}
+
+// TestSpacesTakeTurns shows that a space with much to do does not keep others
+// waiting.
+func TestSpacesTakeTurns(t *testing.T) {
+	e := newEngine()
+	var all []store.Touched
+	for i := range 1000 {
+		all = append(all, store.Touched{Object: objectOf("big", "core/configmaps/n", i), Want: putWant("1", "a")})
+	}
+	for i := range 5 {
+		all = append(all, store.Touched{Object: objectOf("small", "core/configmaps/n", i), Want: putWant("1", "a")})
+	}
+	e.touch(all)
+	small := 0
+	for range 10 {
+		if it, _ := e.next(t.Context()); it.home() == "small" {
+			small++
+		}
+	}
+	if small != 5 {
+		t.Errorf("%d of the first 10 were of the small space", small)
+	}
+	e.queue.later = nil
+}
+
+// TestNothingStarves works on a kind whose every object fails after a long time,
+// on an object that changes without end, and on others. The others are all done
+// as if they were alone.
+func TestNothingStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine()
+		defer e.stop()
+		hot := objectOf("s", "core/configmaps/hot", 0)
+		all := []store.Touched{{Object: hot, Want: putWant("1", "a")}}
+		for i := range 200 {
+			all = append(all,
+				store.Touched{Object: objectOf("s", "core/secrets/n", i), Want: putWant("1", "a")},     // fail
+				store.Touched{Object: objectOf("s", "apps/deployments/n", i), Want: putWant("1", "a")}) // are well
+		}
+		e.touch(all)
+		ctx, cancel := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		var mu sync.Mutex
+		well, hots := 0, 0
+		var lastWell time.Duration
+		start := time.Now()
+		for range 8 {
+			workers.Go(func() {
+				for {
+					it, ok := e.next(ctx)
+					if !ok {
+						return
+					}
+					r := result{wanted: true, state: wire.Applied}
+					switch it.kind.resource.Resource {
+					case "secrets":
+						retry.Pause(ctx, 10*time.Second)
+						r = result{wanted: true, failed: true, retry: time.Second}
+					case "deployments":
+						retry.Pause(ctx, 10*time.Millisecond)
+						mu.Lock()
+						well, lastWell = well+1, time.Since(start)
+						mu.Unlock()
+					default:
+						retry.Pause(ctx, 10*time.Millisecond)
+						mu.Lock()
+						hots++
+						mu.Unlock()
+						e.touch(all[:1]) // it has changed already
+					}
+					e.finish(it, r)
+				}
+			})
+		}
+		retry.Pause(ctx, 5*time.Minute)
+		cancel()
+		workers.Wait()
+		if well != 200 || lastWell > 15*time.Second {
+			t.Errorf("%d were done, the last one after %s", well, lastWell)
+		}
+		if hots < 1000 {
+			t.Errorf("the one that changes was done %d times", hots)
+		}
+	})
 }

@@ -1,20 +1,18 @@
 package mapper
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -38,33 +36,33 @@ var (
 
 // reconciler brings one identity at a time to what decide says.
 type reconciler struct {
-	store   *store
+	store   *store.Store
 	engine  *engine
-	target  *target
+	target  *target.Client
 	log     *slog.Logger
-	trouble func(error)
 	changed func() // there are reports to send
 	// proven says that the desired content is known to be what the hub has.
 	proven  func() bool
-	prover  *prover
+	prover  *hub.Prover
 	metrics *metrics
 	insists insistence
 
 	slots      slots
-	making     singleflight.Group // of namespaces
-	mu         sync.Mutex
-	namespaces map[string]struct{} // that exist, as far as is known
+	namespaces *namespaces
+	writer     *writer
+	remover    *remover
+	refusals   refusals
 }
 
 // work reconciles items, at the target's pace, until ctx ends.
 func (r *reconciler) work(ctx context.Context) {
-	for r.target.pace.acquire(ctx) {
+	for r.target.Pace.Acquire(ctx) {
 		if it, ok := r.engine.next(ctx); ok {
-			r.target.pace.begin(ctx)
+			r.target.Pace.Begin(ctx)
 			r.reconcile(ctx, it)
-			r.target.pace.end()
+			r.target.Pace.End()
 		}
-		r.target.pace.release()
+		r.target.Pace.Release()
 	}
 }
 
@@ -80,7 +78,7 @@ type turn struct {
 	// arrived.
 	mark      marks.Pair
 	delivered []marks.Pair
-	record    *record
+	record    *store.Record
 	status    []byte
 	// completed is how what is desired ran to its end; empty: it has not.
 	completed string
@@ -92,7 +90,7 @@ type turn struct {
 // outcome is what a turn leaves to write.
 type outcome struct {
 	decision
-	record  *record
+	record  *store.Record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
 	letGo   bool // what is recorded is no longer ours
@@ -111,7 +109,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	t, err := r.read(it)
 	if err != nil {
 		r.log.Error("the store cannot be read", "object", it.id, "error", err)
-		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: storeRetry, leaving: !it.wanted, space: it.home()})
+		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: store.Retry, leaving: !it.wanted, space: it.home()})
 		return
 	}
 	o := r.act(ctx, t)
@@ -132,16 +130,16 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 		r.engine.finish(it, res)
 		return
 	}
-	if err := r.store.submit(ctx, &commit{
-		do: func(x *tx) error { return o.write(x, it.id, reports, time.Now()) },
-		done: func() {
+	if err := r.store.Submit(ctx, &store.Commit{
+		Do: func(x *store.Tx) error { return o.write(x, it.id, reports, time.Now()) },
+		Done: func() {
 			r.engine.finish(it, res)
 			if len(reports) > 0 {
 				r.changed()
 			}
 		},
-		failed: func(error) { r.unwritten(it, t, o) },
-		urgent: completes(reports),
+		Failed: func(error) { r.unwritten(it, t, o) },
+		Urgent: completes(reports),
 	}); err != nil {
 		r.engine.finish(it, res) // the agent stops; what was not written is found again
 	}
@@ -164,51 +162,50 @@ func completes(reports map[string]*wire.Report) bool {
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
 		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
-		retry: max(o.retry, retry.Backoff(t.view.failures, storeRetry, maxRetry)),
+		retry: max(o.retry, retry.Backoff(t.view.failures, store.Retry, maxRetry)),
 	})
 }
 
 // read collects what there is to know of an item.
 func (r *reconciler) read(it *item) (*turn, error) {
 	t := &turn{id: parseIdentity(it.id), view: r.engine.view(it), before: map[key.Space]*wire.Report{}}
-	err := r.store.view(func(x *tx) error {
+	err := r.store.View(func(x *store.Tx) error {
 		var err error
-		if t.record, err = x.record(it.id); err != nil {
+		if t.record, err = x.Record(it.id); err != nil {
 			return err
 		}
 		for _, s := range t.view.spaces {
 			path := key.Object{Space: s, Identity: t.id}.Path()
-			w, _, err := x.want(path)
+			w, _, err := x.Want(path)
 			if err != nil {
 				return err
 			}
 			if w != nil {
-				t.deliver(w, x.meta)
+				t.deliver(w, x.Meta())
 			}
 			t.wants = append(t.wants, spaceWant{space: s, want: w})
-			if t.before[s], err = x.report(path); err != nil {
+			if t.before[s], err = x.Report(path); err != nil {
 				return err
 			}
 		}
-		t.guarded = x.guarded(it.id)
-		t.mark = marks.NewPair(x.meta.Marker, x.meta.Revision)
-		t.settled = x.meta.Revision > 0 && !x.meta.Fresh && x.meta.Deferred == 0 && r.proven()
-		status, _ := x.get(statusBucket, it.id)
-		t.status = bytes.Clone(status)
+		t.guarded = x.Guarded(it.id)
+		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
+		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.proven()
+		t.status = x.Status(it.id)
 		return nil
 	})
 	t.winner = choose(t.wants, t.record)
-	if t.record != nil && t.view.at.version == "" {
-		t.view.at.version, t.view.kind = t.record.Version, t.record.Kind
+	if t.record != nil && t.view.at.Version == "" {
+		t.view.at.Version, t.view.kind = t.record.Version, t.record.Kind
 	}
 	if w := t.want(); w != nil && w.Version != "" {
-		t.view.at.version, t.view.kind = w.Version, w.ObjectKind
+		t.view.at.Version, t.view.kind = w.Version, w.ObjectKind
 	}
 	return t, err
 }
 
 // want is the entry to follow; nil if nobody wants the object.
-func (t *turn) want() *want {
+func (t *turn) want() *store.Want {
 	if t.winner < 0 {
 		return nil
 	}
@@ -245,10 +242,10 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	if t.traced() {
 		var err error
 		if f.traced, err = r.trace(ctx, t); err != nil {
-			return r.refused(t, err)
+			return r.refusals.of(t, err)
 		}
 	}
-	if t.winner < 0 && t.record == nil && t.view.at.version != "" {
+	if t.winner < 0 && t.record == nil && t.view.at.Version != "" {
 		f.traced = true // the list will show what was made last before a kill
 	}
 	for range maxSteps {
@@ -259,25 +256,25 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		switch {
 		case err == nil:
 			return t.unobserved(t.contested(o))
-		case errors.Is(err, errLook), preconditionFailed(err):
+		case errors.Is(err, errLook), target.PreconditionFailed(err):
 			t.judged = false
 			if f.seen, err = r.look(ctx, t); err != nil {
-				return r.refused(t, err)
+				return r.refusals.of(t, err)
 			}
 			f.looked = true
-		case missingNamespace(err, t.id):
-			r.forgetNamespace(t.id.Namespace)
-		case d.again && immutable(err):
+		case target.MissingNamespace(err, t.id):
+			r.namespaces.forget(t.id.Namespace)
+		case d.again && target.Immutable(err):
 			return r.remains(t)
-		case d.do == doApply && d.uid != "" && !d.adopt && immutable(err) && t.mutatedBefore():
+		case d.do == doApply && d.uid != "" && !d.adopt && target.Immutable(err) && t.mutatedBefore():
 			return r.regains(ctx, t, d)
-		case d.do == doApply && d.uid != "" && immutable(err):
+		case d.do == doApply && d.uid != "" && target.Immutable(err):
 			return r.recreate(ctx, t, d, err)
 		default:
-			return r.refused(t, err)
+			return r.refusals.of(t, err)
 		}
 	}
-	return r.refused(t, errors.New("the object at the location changes faster than it can be looked at"))
+	return r.refusals.of(t, errors.New("the object at the location changes faster than it can be looked at"))
 }
 
 // step does what was decided. Errors about an object that is not the one it was
@@ -290,7 +287,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	case doApply:
 		return r.apply(ctx, t, f, d)
 	case doNote:
-		return r.note(t, f, d), nil
+		return t.note(f, d), nil
 	case doMark:
 		return r.mark(ctx, t, d)
 	case doInspect:
@@ -298,16 +295,16 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	case doRefresh:
 		return r.refresh(ctx, t, f, d)
 	case doRemove:
-		if o, waits, err := r.inOrder(ctx, t); waits || err != nil {
+		if o, waits, err := r.remover.inOrder(ctx, t); waits || err != nil {
 			return o, err
 		}
-		return r.remove(ctx, t, d)
+		return r.remover.remove(ctx, t, d)
 	case doHurry:
-		return r.hurry(ctx, t, d)
+		return r.remover.hurry(ctx, t, d)
 	case doLetGo:
-		return r.letGo(ctx, t, d)
+		return r.remover.letGo(ctx, t, d)
 	case doVerifyKind:
-		return r.verifyKind(ctx, t)
+		return r.remover.verifyKind(ctx, t)
 	case doClaim:
 		return r.claim(ctx, t)
 	case doLook:
@@ -315,7 +312,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	case doForget:
 		return outcome{forget: true}, nil
 	default:
-		o := outcome{decision: d, record: t.record, keep: d.state == "" || d.proof == proofMissing && t.guardedBefore()}
+		o := outcome{decision: d, record: t.record, keep: d.state == "" || d.proof == marks.Missing && t.guardedBefore()}
 		if f.seen != t.view.seen {
 			o.seen = &f.seen
 			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // what becomes of it the watch can't show
@@ -324,38 +321,6 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		}
 		return o, nil
 	}
-}
-
-// refused is the outcome of an error of the target. An error that is not about
-// the object changes nothing of its report.
-func (r *reconciler) refused(t *turn, err error) outcome {
-	o := outcome{record: t.record, failed: true}
-	switch {
-	case errors.Is(err, errDependency):
-		o.keep, o.failed, o.retry = true, false, dependencyRetry
-		return o
-	case errors.Is(err, fields.ErrMalformed):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
-		return o
-	case errors.Is(err, fields.ErrCannotRelease):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
-		o.retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
-		return o
-	}
-	if t.endedVersion(err) {
-		return t.withoutVersion()
-	}
-	r.trouble(err)
-	if unavailable(err) && t.view.seen.presence != blind { // or else it is the kind that fails
-		o.keep, o.retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), retryAfter(err))
-		return o
-	}
-	o.state, o.reason, o.message = refusal(err)
-	if t.winner < 0 {
-		o.state = wire.Removing
-	}
-	o.retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), retryAfter(err))
-	return o
 }
 
 // reports is what the outcome changes in what is reported: for each path the new
@@ -390,39 +355,32 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 }
 
 // loses is what to say of an entry that is not the one to follow.
-func loses(w *want, winner key.Object) decision {
+func loses(w *store.Want, winner key.Object) decision {
 	owner := winner.Path()
-	if w.Kind == wantConflict {
+	if w.Kind == store.WantConflict {
 		owner = w.Note
 	}
 	return decision{state: wire.InConflict, reason: v1alpha1.ReasonOtherSpace, message: wire.OtherSpace(owner)}
 }
 
 // write puts the outcome into the store.
-func (o *outcome) write(x *tx, id string, reports map[string]*wire.Report, now time.Time) error {
+func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report, now time.Time) error {
+	var err error
 	switch {
 	case o.forget:
-		if err := errors.Join(
-			x.setRecord(id, nil), x.unguard(id), x.remove(statusBucket, id),
-		); err != nil {
-			return err
-		}
+		err = x.Forget(id)
 	case o.letGo:
-		if err := errors.Join(x.setRecord(id, nil), x.unguard(id)); err != nil {
-			return err
-		}
+		err = x.LetGo(id)
+	case o.claim:
+		err = x.Claim(id, o.record, o.waits, now)
 	case o.changed:
-		if err := errors.Join(x.setRecord(id, o.record), x.unguard(id)); err != nil {
-			return err
-		}
-		if o.claim && !o.record.Source.Policy.Orphan && (o.waits && !x.meta.Settings.Purge || !x.mayRemove(now)) {
-			if err := x.guard(id, wire.Walked, ""); err != nil {
-				return err
-			}
-		}
+		err = x.Keep(id, o.record)
+	}
+	if err != nil {
+		return err
 	}
 	for path, r := range reports {
-		if err := x.setReport(path, r); err != nil {
+		if err := x.SetReport(path, r); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,18 @@
 package mapper
 
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
+)
+
 // Values that a policy releases are written once, when the object is made, and
 // then left to whoever changes them at the location. What follows from that:
 //
@@ -30,33 +43,20 @@ package mapper
 // an element is new is seen in the object itself.) An object of which something
 // cannot be released is not changed.
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/fields"
-	"orrery.dev/orrery/internal/mapper/marks"
-)
-
 // releases says whether something of the object is released, or was.
 func (t *turn) releases(f facts) bool {
-	return t.want().object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.seen.released
+	return t.want().Object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.seen.released
 }
 
 // withoutReleased hands over what is released of the object that has the UID, or
 // takes it back, and returns what to apply to it. fresh says that this has released
 // values in it, which are to be handed over afterwards.
-func (r *reconciler) withoutReleased(ctx context.Context, t *turn, object []byte, uid string) (rest []byte, fresh bool, err error) {
-	m, err := r.getSame(ctx, t, uid)
+func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, uid string) (rest []byte, fresh bool, err error) {
+	m, err := w.getSame(ctx, t, uid)
 	if err != nil {
 		return nil, false, err
 	}
-	x, _, err := r.handOver(ctx, t, object, m)
+	x, _, err := w.handOver(ctx, t, object, m)
 	if err != nil {
 		return nil, false, err
 	}
@@ -67,9 +67,9 @@ func (r *reconciler) withoutReleased(ctx context.Context, t *turn, object []byte
 // afterMaking hands over what is released of what an apply has made. Should that
 // be impossible, it is recorded as an object of which nothing is released.
 func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, answer *marks.Answer) (outcome, error) {
-	x, after, err := r.handOver(ctx, t, object, answer.Metadata)
+	x, after, err := r.writer.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, fields.ErrCannotRelease) {
-		refused, o := r.refused(t, err), r.done(t, d, answer.Metadata)
+		refused, o := r.refusals.of(t, err), r.done(t, d, answer.Metadata)
 		o.decision, o.failed, o.record.Source.Policy.Release = refused.decision, true, ""
 		return o, nil
 	}
@@ -86,9 +86,9 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, objec
 // handOver moves fields of the object that m was read from between the location's
 // manager and that of released values, as the policy says, and returns what the
 // object is then. It makes no request if they are where they belong.
-func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m marks.Meta) (*fields.Lease, marks.Meta, error) {
+func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m marks.Meta) (*fields.Lease, marks.Meta, error) {
 	for range maxSteps {
-		x, err := r.lease(ctx, t, object, &m)
+		x, err := w.lease(ctx, t, object, &m)
 		if err != nil {
 			return nil, m, err
 		}
@@ -96,15 +96,15 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m mar
 		if err != nil || !changed {
 			return x, m, err
 		}
-		after, err := r.patch(ctx, t, "hand over", marks.SetFields(&m, entries))
+		after, err := w.patch(ctx, t, "hand over", marks.SetFields(&m, entries))
 		if err == nil {
 			return x, after, nil
 		}
-		if !apierrors.IsConflict(err) && !missingObject(err, t.id) {
+		if !apierrors.IsConflict(err) && !target.MissingObject(err, t.id) {
 			return nil, m, err
 		}
 		// Controllers write to what is new at once.
-		if m, err = r.getSame(ctx, t, m.UID); err != nil {
+		if m, err = w.getSame(ctx, t, m.UID); err != nil {
 			return nil, m, err
 		}
 	}
@@ -113,45 +113,40 @@ func (r *reconciler) handOver(ctx context.Context, t *turn, object []byte, m mar
 
 // lease finds what is released of an object that m was read from, and asks the
 // target for as much as that takes: mostly nothing.
-func (r *reconciler) lease(ctx context.Context, t *turn, object []byte, m *marks.Meta) (*fields.Lease, error) {
-	return fields.NewLease(ctx, t.want().object().Policy.Release, object, m, t.view.as, &lookup{reconciler: r, turn: t, uid: m.UID})
+func (w *writer) lease(ctx context.Context, t *turn, object []byte, m *marks.Meta) (*fields.Lease, error) {
+	return fields.NewLease(ctx, t.want().Object().Policy.Release, object, m, t.view.as, &lookup{writer: w, turn: t, uid: m.UID})
 }
 
 // lookup asks the target about the object of a turn that has a UID. It is for one lease.
 type lookup struct {
-	*reconciler
+	*writer
 	*turn
 	uid string
 }
 
 // Object implements asker.
 func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
-	object, err := l.target.getAll(ctx, l.turn.view.at, l.id)
-	if missingObject(err, l.id) {
+	there, err := l.target.GetAll(ctx, l.turn.view.at, l.id)
+	if target.MissingObject(err, l.id) || err == nil && there.Metadata.UID != l.uid {
 		return nil, errLook
 	}
 	if err != nil {
 		return nil, err
 	}
-	if metadata, _ := object["metadata"].(map[string]any); metadata["uid"] != l.uid {
-		return nil, errLook
+	var object map[string]any
+	if err := json.Unmarshal([]byte(there.JSON), &object); err != nil {
+		return nil, fmt.Errorf("decode the object: %w", err)
 	}
 	return object, nil
 }
 
 // getSame reads the object that has the UID.
-func (r *reconciler) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
-	if missingObject(err, t.id) || err == nil && m.UID != uid {
+func (w *writer) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, error) {
+	m, err := w.target.Get(ctx, t.view.at, t.id)
+	if target.MissingObject(err, t.id) || err == nil && m.UID != uid {
 		return m, errLook
 	}
 	return m, err
-}
-
-// getAll reads all of an object.
-func (t *target) getAll(ctx context.Context, p place, id key.Identity) (object map[string]any, err error) {
-	err = t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, &object)
-	return object, err
 }
 
 // Whole implements asker by a dry run.
@@ -160,12 +155,22 @@ func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.target.tryApply(ctx, l.turn.view.at, l.id, l.turn.view.as.Manager(), body)
+	m, err := l.target.TryApply(ctx, l.turn.view.at, l.id, l.turn.view.as.Manager(), body)
 	switch {
-	case missingObject(err, l.id):
+	case target.MissingObject(err, l.id):
 		return nil, errLook
-	case apierrors.IsInvalid(err) && !preconditionFailed(err): // it says nothing of what would be applied
-		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", fields.ErrCannotRelease, statusOf(err).Message)
+	case apierrors.IsInvalid(err) && !target.PreconditionFailed(err): // it says nothing of what would be applied
+		return nil, fmt.Errorf("%w: the location does not say how it keeps the object: %s", fields.ErrCannotRelease, target.StatusOf(err).Message)
 	}
 	return &m, err
+}
+
+// marks.TakeOver makes the fields of an object, which is recorded as ours, this
+// location's that were those of one of its name before.
+func (w *writer) takeOver(ctx context.Context, t *turn, m marks.Meta) (marks.Meta, error) {
+	fields, moved := marks.TakeOver(m.ManagedFields, t.view.as)
+	if !moved {
+		return m, nil
+	}
+	return w.patch(ctx, t, "hand over", marks.SetFields(&m, fields))
 }

@@ -2,11 +2,13 @@ package mapper
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -21,10 +23,20 @@ const (
 // wayOut is how to have something go that others use.
 const wayOut = "; it goes when that is gone, or with it when it has the annotation " + v1alpha1.CascadeAnnotation + ": \"true\" at the location"
 
+// remover removes what is not desired any more.
+type remover struct {
+	engine   *engine
+	target   *target.Client
+	users    *users
+	writer   *writer
+	refusals refusals
+	log      *slog.Logger
+}
+
 // remove deletes the object that has the UID, unless others still use it.
-func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, error) {
+func (r *remover) remove(ctx context.Context, t *turn, d decision) (outcome, error) {
 	o := outcome{record: t.record}
-	use, err := r.useOf(ctx, t)
+	use, err := r.users.of(ctx, t)
 	if err != nil {
 		return o, err
 	}
@@ -34,9 +46,9 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 		o.retry = retry.Backoff(t.view.failures, retry.First, emptyingRetry)
 		return o, nil
 	case use.by != "":
-		m, err := r.target.get(ctx, t.view.at, t.id)
+		m, err := r.target.Get(ctx, t.view.at, t.id)
 		switch {
-		case missingObject(err, t.id), err == nil && m.UID != d.uid:
+		case target.MissingObject(err, t.id), err == nil && m.UID != d.uid:
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		case err != nil:
 			return o, err
@@ -53,7 +65,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 	if err != nil {
 		return o, err
 	}
-	gone, err := r.target.remove(ctx, t.view.at, t.id, d.uid, how)
+	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.uid, how)
 	switch {
 	case err == nil && !gone:
 		o.decision = terminating(ownsPods(t.id.Resource))
@@ -63,11 +75,11 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 			o.seen = &seen
 		}
 		return o, nil
-	case preconditionFailed(err):
+	case target.PreconditionFailed(err):
 		return r.removalRefused(ctx, t, d, err)
-	case missingKind(err):
+	case target.MissingKind(err):
 		return r.verifyKind(ctx, t)
-	case err != nil && !missingObject(err, t.id) && !missingNamespace(err, t.id):
+	case err != nil && !target.MissingObject(err, t.id) && !target.MissingNamespace(err, t.id):
 		return o, err
 	}
 	r.log.Debug("removed", "object", t.object().Path())
@@ -75,7 +87,7 @@ func (r *reconciler) remove(ctx context.Context, t *turn, d decision) (outcome, 
 }
 
 // gone is what is seen of an object that is known to be deleted.
-func (r *reconciler) gone(t *turn) *observed {
+func (r *remover) gone(t *turn) *observed {
 	if t.record != nil && t.view.seen.presence == present && t.view.seen.uid != t.record.UID {
 		return nil // another one has its name, and proves to be ours too
 	}
@@ -84,15 +96,15 @@ func (r *reconciler) gone(t *turn) *observed {
 
 // removalRefused finds out whether another object has the name by now, or
 // whether ours is still there and being deleted.
-func (r *reconciler) removalRefused(ctx context.Context, t *turn, d decision, refused error) (outcome, error) {
-	m, err := r.target.get(ctx, t.view.at, t.id)
+func (r *remover) removalRefused(ctx context.Context, t *turn, d decision, refused error) (outcome, error) {
+	m, err := r.target.Get(ctx, t.view.at, t.id)
 	switch {
-	case missingObject(err, t.id), err == nil && m.UID != d.uid:
+	case target.MissingObject(err, t.id), err == nil && m.UID != d.uid:
 		return outcome{forget: true, seen: r.gone(t)}, nil
 	case err != nil:
 		return outcome{}, err
 	case m.DeletionTimestamp == "":
-		return r.refused(t, refused), nil
+		return r.refusals.of(t, refused), nil
 	}
 	return outcome{record: t.record, decision: terminating(ownsPods(t.id.Resource))}, nil
 }
@@ -100,17 +112,17 @@ func (r *reconciler) removalRefused(ctx context.Context, t *turn, d decision, re
 // verifyKind finds out whether the resource is gone, and all its objects with it,
 // or whether the target only fails to serve it, or serves it again by now.
 // Objects of Kubernetes' own kinds do not go when a target stops serving them.
-func (r *reconciler) verifyKind(ctx context.Context, t *turn) (outcome, error) {
+func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
-	_, err := r.target.get(ctx, crdPlace, crd)
-	if err != nil && !missingKind(err) && !missingObject(err, crd) {
+	_, err := r.target.Get(ctx, target.CRDs, crd)
+	if err != nil && !target.MissingKind(err) && !target.MissingObject(err, crd) {
 		return outcome{}, err
 	}
-	if missingObject(err, crd) && !t.id.Builtin() {
-		switch now, err := r.target.find(ctx, t.id.Resource); {
+	if target.MissingObject(err, crd) && !t.id.Builtin() {
+		switch now, err := r.target.Find(ctx, t.id.Resource); {
 		case err != nil:
 			return outcome{}, err
-		case now.version == "":
+		case now.Version == "":
 			return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
 		}
 	}

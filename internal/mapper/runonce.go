@@ -58,10 +58,10 @@ func howEnded(r key.Resource, status []byte) string {
 // that the report is of what is desired, as it is.
 func (t *turn) ended() (how string, reported bool) {
 	w := t.want()
-	if w == nil || w.object() == nil {
+	if w == nil || w.Object() == nil {
 		return "", false
 	}
-	space, s := t.object().Space, w.object()
+	space, s := t.object().Space, w.Object()
 	if r := t.before[space]; r != nil && r.UID == s.UID && r.Digest == s.Digest {
 		how, reported = r.Completed, true
 	}

@@ -1,7 +1,6 @@
 package mapper
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,51 +8,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
-
-// TestHear shows which settings are followed at once, and which wait for a proof.
-func TestHear(t *testing.T) {
-	confirm := []wire.Confirmation{{Digest: "d"}}
-	for name, c := range map[string]struct {
-		had, heard, want wire.Settings
-		proven, fresh    bool
-		waits            bool
-	}{
-		"proven": {
-			had: wire.Settings{Halt: "h", PruneMaxPercent: 1}, heard: wire.Settings{Purge: true, PruneMaxPercent: 9, Confirm: confirm},
-			want: wire.Settings{Purge: true, PruneMaxPercent: 9, Confirm: confirm}, proven: true,
-		},
-		"loosened": {
-			had: wire.Settings{Halt: "h", PruneMaxPercent: 1}, heard: wire.Settings{Purge: true, PruneMaxPercent: 9, Confirm: confirm, Accept: "m"},
-			want: wire.Settings{Halt: "h", PruneMaxPercent: 1, Accept: "m"}, waits: true,
-		},
-		"tightened": {
-			had: wire.Settings{Purge: true, PruneMaxPercent: 9}, heard: wire.Settings{Halt: "h", PruneMaxPercent: 1, HeartbeatSeconds: 3},
-			want: wire.Settings{Halt: "h", PruneMaxPercent: 1, HeartbeatSeconds: 3},
-		},
-		"a purge goes on": {
-			had: wire.Settings{Purge: true}, heard: wire.Settings{Purge: true}, want: wire.Settings{Purge: true},
-		},
-		"a new store": {
-			had: wire.Settings{Halt: "h", PruneMaxPercent: 30}, heard: wire.Settings{Purge: true, PruneMaxPercent: 90, Confirm: confirm},
-			want: wire.Settings{PruneMaxPercent: 30}, proven: true, fresh: true, waits: true,
-		},
-	} {
-		m := meta{Settings: c.had, Fresh: c.fresh}
-		for range 2 { // saying it again changes nothing
-			m.hear(c.heard, c.proven)
-			if !m.Settings.Equal(c.want) || (m.Heard != nil) != c.waits {
-				t.Errorf("%s: %+v is followed, and %v waits", name, m.Settings, m.Heard)
-			}
-		}
-		if c.want.Halt == "h" && c.heard.Halt == "" != strings.Contains(m.halt(), "accepted") {
-			t.Errorf("%s: it says %q", name, m.halt())
-		}
-		m.Fresh = false
-		if m.hear(c.heard, true); !m.Settings.Equal(c.heard) || m.Heard != nil {
-			t.Errorf("%s: once it is proven, %+v is followed", name, m.Settings)
-		}
-	}
-}
 
 // TestModelSettingsWait restores a hub from a copy in which the location is not paused
 // and everything is to go. The agent neither works on nor purges until that is accepted.
@@ -91,14 +45,14 @@ func TestModelSettingsWait(t *testing.T) {
 				}
 				<-time.After(5 * time.Minute)
 				p.has("restored", map[key.Identity]string{before: "1", after: "2"})
-				m := p.agent.store.meta.Load()
+				m := p.agent.store.Meta()
 				if m.Settings.Purge || m.Settings.PruneMaxPercent > 30 || !lost && m.Settings.Halt == "" {
 					t.Errorf("%+v is followed", m.Settings)
 				}
 				p.accept()
 				<-time.After(20 * time.Minute)
 				p.has("accepted", map[key.Identity]string{before: "", after: ""})
-				if m := p.agent.store.meta.Load(); !m.Settings.Purge || m.Settings.Halt != "" || m.Fresh {
+				if m := p.agent.store.Meta(); !m.Settings.Purge || m.Settings.Halt != "" || m.Fresh {
 					t.Errorf("%+v is followed after the acceptance", m.Settings)
 				}
 			})

@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
 )
 
 // sighting is one object as a list or a watch showed it.
@@ -28,12 +29,11 @@ func (e *engine) self() marks.Owner {
 // identify says who the location is to the target. If it was another, nothing is known
 // of what is there until it is listed anew: lists, watches and turns that are under way
 // go by the marks of the former one, and what they come to see does not count any more.
-// It returns whether that is news.
-func (e *engine) identify(as marks.Owner) bool {
+func (e *engine) identify(as marks.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.as == as {
-		return false
+		return
 	}
 	e.as = as
 	for _, k := range e.kinds {
@@ -42,7 +42,7 @@ func (e *engine) identify(as marks.Owner) bool {
 	for _, it := range e.items {
 		e.sees(it, observed{})
 	}
-	return true
+	e.news.Raise()
 }
 
 // observe takes note of objects at the target, as the location that saw them, and
@@ -193,22 +193,22 @@ func (e *engine) lost(r key.Resource, why presence) {
 }
 
 // move has a kind observed in another version than that of a use.
-func (e *engine) move(from use, to served) {
+func (e *engine) move(from use, to target.Served) {
 	e.mu.Lock()
 	k := e.kinds[from.Resource]
-	news := k == from.of && k.version == from.version
+	news := k == from.of && k.version == from.Version
 	if news {
-		k.version, k.name = to.version, to.kind
+		k.version, k.name = to.Version, to.Kind
 	}
 	e.mu.Unlock()
 	if news {
-		e.kindsChanged()
+		e.news.Raise()
 	}
 }
 
 // use is what is to be observed of a kind.
 type use struct {
-	place
+	target.Place
 	kind   string
 	status bool
 	// of tells it from one that was forgotten in between, and with it what was seen.
@@ -222,7 +222,7 @@ func (e *engine) uses() map[key.Resource]use {
 	all := make(map[key.Resource]use, len(e.kinds))
 	for r, k := range e.kinds {
 		if k.version != "" {
-			all[r] = use{place: place{Resource: r, version: k.version}, kind: k.name, status: k.status > 0, of: k}
+			all[r] = use{Place: target.Place{Resource: r, Version: k.version}, kind: k.name, status: k.status > 0, of: k}
 		}
 	}
 	return all

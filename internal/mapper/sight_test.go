@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -11,9 +12,8 @@ import (
 // when the watch shows it, while what somebody did meanwhile does.
 func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := newEngine()
-	e.kindsChanged = func() {}
 	o := objectOf("s", "core/configmaps/n", 0)
-	e.touch([]touched{{object: o, want: putWant("1", "a")}})
+	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 	if e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 1}}}); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
@@ -53,10 +53,9 @@ func TestAnotherIdentity(t *testing.T) {
 	const former, now = marks.Owner("edge.11111111"), marks.Owner("edge.22222222")
 	for _, late := range []bool{false, true} {
 		e := newEngine()
-		e.kindsChanged = func() {}
 		e.identify(former)
 		o := objectOf("s", "core/configmaps/n", 0)
-		e.touch([]touched{{object: o, want: putWant("1", "a")}})
+		e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
 		shown := []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 5, fields: 7}}}
 		e.observe(former, shown)
 		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
@@ -66,8 +65,18 @@ func TestAnotherIdentity(t *testing.T) {
 			e.saw(it, former, answer)
 			e.finish(it, result{wanted: true, state: wire.Applied, as: former, seen: &answer})
 		}
-		if e.identify(former) || !e.identify(now) {
-			t.Fatal("which identity is news")
+		<-e.news // of the kind, and of the identity
+		e.identify(former)
+		select {
+		case <-e.news:
+			t.Fatal("the same identity is news")
+		default:
+		}
+		e.identify(now)
+		select {
+		case <-e.news:
+		default:
+			t.Fatal("another identity is no news")
 		}
 		if v := e.view(it); v.as != now || v.seen != (observed{}) {
 			t.Errorf("what was known is %+v", v.seen)

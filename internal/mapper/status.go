@@ -8,10 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -79,8 +80,8 @@ func (a *Agent) leftovers() []Leftover {
 	var all []Leftover
 	for _, path := range a.engine.staying() {
 		var r *wire.Report
-		if err := a.store.view(func(t *tx) (err error) {
-			r, err = t.report(path)
+		if err := a.store.View(func(t *store.Tx) (err error) {
+			r, err = t.Report(path)
 			return err
 		}); err != nil || r == nil { // it has just gone
 			continue
@@ -104,7 +105,7 @@ func (e *engine) staying() []string {
 		}
 	}
 	slices.Sort(all)
-	return all[:min(maxExamples, len(all))]
+	return all[:min(store.MaxExamples, len(all))]
 }
 
 // ReadStatus reads what the agent on a data directory last said of itself.
@@ -139,111 +140,13 @@ func writeStatus(dataDir string, s Status) error {
 	return nil
 }
 
-// progress is how the session with the hub is.
-type progress struct {
-	mu     sync.Mutex
-	open   bool
-	number int // of the session
-	proven bool
-	marker string // of the hub's log
-	// accepted says that an operator has accepted that log.
-	accepted bool
-	ready    bool // the desired content is known
-	since    time.Time
-	err      error
-	// opened is called, without the lock, when a session is open and the desired
-	// content is known.
-	opened func()
-	// turned is called, without the lock, when a session has begun or its log is
-	// accepted.
-	turned func()
-}
-
-func (p *progress) connected(proven bool, marker string, accepted bool) {
-	p.mu.Lock()
-	p.open, p.proven, p.marker, p.accepted, p.since, p.err = true, proven, marker, accepted, time.Now(), nil
-	p.number++
-	p.mu.Unlock()
-	p.turned()
-}
-
-// accept takes note of whether the log of the session that is open is accepted.
-func (p *progress) accept(accepted bool) {
-	p.mu.Lock()
-	was := p.accepted
-	p.accepted = accepted
-	p.mu.Unlock()
-	if was != accepted {
-		p.turned()
+// fill says how the session with the hub is.
+func (s *Status) fill(now hub.Now) {
+	s.Connected, s.Proven, s.Since = now.Open, now.Proven, now.Since
+	if now.Open && !now.Proven {
+		s.Awaits = now.Marker
 	}
-}
-
-// log is the number of the session that is open, zero if none is, and the marker of
-// its log, and whether that is accepted.
-func (p *progress) log() (session int, marker string, accepted bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.open {
-		return 0, "", false
-	}
-	return p.number, p.marker, p.accepted
-}
-
-// session is the number of the session that is open; zero: none is.
-func (p *progress) session() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.open {
-		return 0
-	}
-	return p.number
-}
-
-func (p *progress) marked() {
-	p.mu.Lock()
-	was := p.ready
-	p.ready = true
-	p.mu.Unlock()
-	if !was {
-		p.opened()
-	}
-}
-
-func (p *progress) ended(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open {
-		p.since = time.Now()
-	}
-	p.open, p.ready = false, false
-	if !errors.Is(err, errWalked) {
-		p.err = err
-	}
-}
-
-// known says that a session is open and that the desired content is known.
-func (p *progress) known() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ready
-}
-
-// proves says that a session is open whose hub's log continues the one before, and
-// that the desired content is known.
-func (p *progress) proves() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ready && p.proven
-}
-
-func (p *progress) fill(s *Status) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Connected, s.Proven, s.Since = p.open, p.proven, p.since
-	if p.open && !p.proven {
-		s.Awaits = p.marker
-	}
-	if p.err != nil {
-		s.LastError = wire.Brief(p.err.Error())
+	if now.Err != nil {
+		s.LastError = wire.Brief(now.Err.Error())
 	}
 }

@@ -1,5 +1,21 @@
 package mapper
 
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
+	"orrery.dev/orrery/internal/wire"
+)
+
 // A store that is new knows nothing of what an older one has made. Most of it the hub
 // tells: what is desired or was reported says which kinds to observe, and a list of a
 // kind shows all that is ours. What nobody tells of, a hub that was restored from an
@@ -12,19 +28,6 @@ package mapper
 // proven to be of the hub's log, if it is no other object's alias, and if the guard of
 // removals lets it go. Nobody waits for the search. It goes on after a restart, until
 // all that it found is on record or gone; what has to wait is found again.
-
-import (
-	"context"
-	"log/slog"
-	"maps"
-	"slices"
-	"strings"
-	"time"
-
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/retry"
-	"orrery.dev/orrery/internal/wire"
-)
 
 const (
 	// surveyLook is how often a search that waits looks whether it may go on, and
@@ -45,8 +48,8 @@ const (
 // survey finds the kinds of ours that a new store knows nothing of.
 type survey struct {
 	finder
-	store *store
-	state *progress
+	store *store.Store
+	state *hub.State
 	log   *slog.Logger
 	// stopped says why nothing is asked of the target now; empty: it is.
 	stopped func() string
@@ -58,7 +61,7 @@ type survey struct {
 
 // run searches if the store is new, until that is done or ctx ends.
 func (s *survey) run(ctx context.Context) {
-	if !s.store.meta.Load().Survey {
+	if !s.store.Meta().Survey {
 		return
 	}
 	s.looked, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
@@ -93,7 +96,7 @@ func firstMissed(missed []string) string {
 func (s *survey) turn(ctx context.Context) {
 	var known time.Time
 	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
-		if !s.state.known() || s.stopped() != "" {
+		if !s.state.Known() || s.stopped() != "" {
 			continue
 		}
 		if known.IsZero() {
@@ -109,11 +112,11 @@ func (s *survey) turn(ctx context.Context) {
 // could not list. What failed is the last to be tried, and of a group that does not
 // answer nothing else is: each request may take its whole time.
 func (s *survey) round(ctx context.Context) (missed []string) {
-	all, err := s.target.removable(ctx)
+	all, err := s.target.Removable(ctx)
 	if err != nil {
 		missed = append(missed, wire.Brief(err.Error()))
 	}
-	slices.SortStableFunc(all, func(a, b served) int { return s.tried[a.Resource] - s.tried[b.Resource] })
+	slices.SortStableFunc(all, func(a, b target.Served) int { return s.tried[a.Resource] - s.tried[b.Resource] })
 	silent := map[string]struct{}{}
 	for _, of := range all {
 		_, done := s.looked[of.Resource]
@@ -135,7 +138,7 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 		s.log.Debug("a resource cannot be searched now", "resource", of.String(), "error", err)
 		missed = append(missed, of.String())
 		s.tried[of.Resource]++
-		if unavailable(err) {
+		if target.Unavailable(err) {
 			silent[of.APIGroup()] = struct{}{}
 		}
 	}
@@ -154,8 +157,8 @@ func (s *survey) conclude(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
 		if err == nil && !open {
-			err = s.store.write(ctx, func(t *tx) error {
-				t.meta.Survey = false
+			err = s.store.Write(ctx, func(t *store.Tx) error {
+				t.Surveyed()
 				return nil
 			})
 			if err == nil {
@@ -171,13 +174,13 @@ func (s *survey) conclude(ctx context.Context) {
 
 // open says that something may be at the target that is neither desired nor on record.
 func (s *survey) open() (open bool, err error) {
-	m := s.store.meta.Load()
-	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.proves() || !s.engine.judged() {
+	m := s.store.Meta()
+	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.judged() {
 		return true, nil
 	}
 	strays := s.engine.strays()
-	err = s.store.view(func(t *tx) error {
-		open = slices.ContainsFunc(strays, func(id string) bool { return !t.has(recordBucket, id) })
+	err = s.store.View(func(t *store.Tx) error {
+		open = slices.ContainsFunc(strays, func(id string) bool { return !t.HasRecord(id) })
 		return nil
 	})
 	return open, err
@@ -204,7 +207,7 @@ func (e *engine) strays() (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, it := range e.items {
-		if !it.wanted && it.seen.presence == present {
+		if it.stray() {
 			all = append(all, id)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +27,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
 )
 
 const (
@@ -61,27 +61,33 @@ func containers(id key.Identity) (in []string) {
 	return in
 }
 
-// useOf finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
-func (r *reconciler) useOf(ctx context.Context, t *turn) (usage, error) {
+// users finds out who uses what is to be deleted.
+type users struct {
+	engine *engine
+	target *target.Client
+}
+
+// of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
+func (u *users) of(ctx context.Context, t *turn) (usage, error) {
 	id, looks := t.id, t.view.failures
 	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
 		return usage{}, nil
 	}
-	wanted, leaving := r.engine.within(id)
+	wanted, leaving := u.engine.within(id)
 	if wanted > 0 {
 		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
 	}
 	if leaving > 0 {
 		return usage{ours: true}, nil
 	}
-	kinds, by, err := r.kindsIn(ctx, id)
-	if errors.Is(err, errStale) {
+	kinds, by, err := u.kindsIn(ctx, id)
+	if errors.Is(err, target.ErrStale) {
 		return awaited(looks, err.Error()), nil
 	}
 	if by != "" || err != nil {
 		return usage{by: by}, err
 	}
-	s := &search{reconciler: r, as: t.view.as, inside: map[string]bool{}}
+	s := &search{users: u, as: t.view.as, inside: map[string]bool{}}
 	if id.Resource == key.Namespaces {
 		s.namespace = id.Name
 	}
@@ -94,16 +100,16 @@ func (r *reconciler) useOf(ctx context.Context, t *turn) (usage, error) {
 }
 
 // kindsIn are the kinds of which objects may be inside; by says why that can't be told.
-func (r *reconciler) kindsIn(ctx context.Context, id key.Identity) (kinds []served, by string, err error) {
+func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []target.Served, by string, err error) {
 	if id.Resource == key.CRDs {
-		return r.kindOf(ctx, id)
+		return u.kindOf(ctx, id)
 	}
-	all, err := r.target.removable(ctx)
+	all, err := u.target.Removable(ctx)
 	if err != nil { // there may be more
 		return nil, "", err
 	}
 	for _, k := range all {
-		if k.namespaced && !notices[k.Resource] {
+		if k.Namespaced && !notices[k.Resource] {
 			kinds = append(kinds, k)
 		}
 	}
@@ -112,27 +118,27 @@ func (r *reconciler) kindsIn(ctx context.Context, id key.Identity) (kinds []serv
 
 // kindOf is the kind that a CustomResourceDefinition defines, in a version that shows
 // its objects. There is none if it never came into force: nor is there an object.
-func (r *reconciler) kindOf(ctx context.Context, id key.Identity) (kinds []served, by string, err error) {
-	d, err := r.target.definition(ctx, id)
-	if missingObject(err, id) {
+func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []target.Served, by string, err error) {
+	d, err := u.target.Definition(ctx, id)
+	if target.MissingObject(err, id) {
 		return nil, "", nil
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	switch {
-	case !d.established:
+	case !d.Established:
 		return nil, "", nil
-	case len(d.served) == 0:
+	case len(d.Served) == 0:
 		return nil, "it serves no version, so what there is of " + id.Name + " can't be seen", nil
 	}
 	resource, group, _ := strings.Cut(id.Name, ".")
-	return []served{{place: place{Resource: key.NewResource(group, resource), version: d.served[0]}, kind: d.kind}}, "", nil
+	return []target.Served{{Place: target.Place{Resource: key.NewResource(group, resource), Version: d.Served[0]}, Kind: d.Kind}}, "", nil
 }
 
 // search looks for what is in a container and not ours.
 type search struct {
-	*reconciler
+	*users
 	as        marks.Owner
 	namespace string // empty: all
 	ours      bool   // something is, and was not known
@@ -151,9 +157,9 @@ type dependent struct {
 }
 
 // kind looks at all objects of a kind. It returns what is foreign.
-func (s *search) kind(ctx context.Context, k served) (by string, err error) {
+func (s *search) kind(ctx context.Context, k target.Served) (by string, err error) {
 	pages := 0
-	_, err = s.target.pages(ctx, k.place, s.namespace, url.Values{}, false, func(p *page) (more bool, err error) {
+	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *target.Page) (more bool, err error) {
 		pages++
 		var ours []key.Object
 		var seen []sighting
@@ -167,7 +173,7 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 			case inEveryNamespace(k.Resource, m):
 			default:
 				var proven bool
-				if o.Space, proven = m.ProvesOurs(s.as, k.kind); !proven || !m.Written(s.as) {
+				if o.Space, proven = m.ProvesOurs(s.as, k.Kind); !proven || !m.Written(s.as) {
 					by = "there is " + o.Identity.String()
 					return false, nil
 				}
@@ -183,18 +189,18 @@ func (s *search) kind(ctx context.Context, k served) (by string, err error) {
 			s.engine.adopt(k, ours)
 			s.engine.observe(s.as, seen)
 		}
-		if pages == maxPages && p.Metadata.Continue != "" {
+		if pages == maxPages && p.More() {
 			by = "there are very many " + k.String()
 			return false, nil
 		}
 		return true, nil
 	})
-	if status := statusOf(err); status != nil && status.Code >= http.StatusInternalServerError { // its server, or its conversion, fails
+	if status := target.StatusOf(err); status != nil && status.Code >= http.StatusInternalServerError { // its server, or its conversion, fails
 		s.unknown = fmt.Sprintf("whether there are %s can't be found out now: %s", k, status.Message)
 		return "", nil
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
-		return fmt.Sprintf("whether there are %s can't be found out: %s", k, statusOf(err).Message), nil
+		return fmt.Sprintf("whether there are %s can't be found out: %s", k, target.StatusOf(err).Message), nil
 	}
 	return by, err
 }
@@ -248,27 +254,27 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	if strings.Contains(d.owner.APIVersion, "..") || strings.Count(d.owner.APIVersion, "/") > 1 {
 		return true, nil // which is no version, and would be another path
 	}
-	all, err := s.target.resources(ctx, d.owner.APIVersion)
-	if missingKind(err) {
+	all, err := s.target.Resources(ctx, d.owner.APIVersion)
+	if target.MissingKind(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	for _, k := range all {
-		if k.kind != d.owner.Kind {
+		if k.Kind != d.owner.Kind {
 			continue
 		}
 		id := key.Identity{Resource: k.Resource, Name: d.owner.Name}
-		if k.namespaced { // where the owner must be, or is none
+		if k.Namespaced { // where the owner must be, or is none
 			id.Namespace = d.namespace
 		}
 		if err := id.Validate(); err != nil {
 			return true, nil //nolint:nilerr // an owner that can't exist does not
 		}
-		m, err := s.target.get(ctx, k.place, id)
+		m, err := s.target.Get(ctx, k.Place, id)
 		switch {
-		case missingObject(err, id), missingNamespace(err, id):
+		case target.MissingObject(err, id), target.MissingNamespace(err, id):
 			return false, nil
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 			return true, nil

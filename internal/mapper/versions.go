@@ -7,6 +7,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -19,7 +21,7 @@ import (
 // endedVersion says that the target refused a version, and shows objects of the kind in
 // another one.
 func (t *turn) endedVersion(err error) bool {
-	return missingKind(err) && t.winner >= 0 && t.view.shown != "" && t.view.shown != t.view.at.version
+	return target.MissingKind(err) && t.winner >= 0 && t.view.shown != "" && t.view.shown != t.view.at.Version
 }
 
 // withoutVersion is the outcome of what can't be applied in the version it is desired in.
@@ -28,15 +30,15 @@ func (t *turn) endedVersion(err error) bool {
 func (t *turn) withoutVersion() outcome {
 	o := outcome{record: t.record, failed: true, decision: decision{
 		state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchVersion, retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
-		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.version),
+		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.Version),
 	}}
-	seen, s := t.view.seen, t.want().object()
+	seen, s := t.view.seen, t.want().Object()
 	if t.record != nil || seen.presence != present || seen.terminating || s == nil {
 		return o
 	}
-	rec := &record{
+	rec := &store.Record{
 		Space: t.object().Space, UID: seen.uid, Fields: ^seen.fields, Version: t.view.shown, Kind: t.view.kind,
-		Source: source{UID: s.UID, Policy: s.Policy},
+		Source: store.Source{UID: s.UID, Policy: s.Policy},
 	}
 	if said := t.before[rec.Space]; said != nil && said.UID == s.UID {
 		rec.Source.Digest, rec.Source.Generation = said.Digest, said.Generation

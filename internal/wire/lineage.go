@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // A pair is a place in a log: the newest marker at or below a revision, and that
 // revision. Each put says at which it was delivered, and what an agent applies says
 // so at the target: an agent that has lost its store can then ask, object by object,
@@ -21,6 +23,16 @@ type LineageAnswer struct {
 	Marker   string                 `json:"marker"`
 	Revision int64                  `json:"revision"`
 	Spans    map[string][]Revisions `json:"spans,omitempty"`
+}
+
+// Has says whether a revision of a marker is of the hub's log.
+func (a LineageAnswer) Has(marker string, revision int64) bool {
+	return Among(a.Spans[marker], revision)
+}
+
+// Among says whether a revision is among some.
+func Among(all []Revisions, revision int64) bool {
+	return slices.ContainsFunc(all, func(r Revisions) bool { return r.Has(revision) })
 }
 
 // Revisions are those from the first to the last, both included.

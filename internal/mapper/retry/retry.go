@@ -1,4 +1,5 @@
-// Package retry is how long the agent waits before it tries again.
+// Package retry is how the agent waits: for a time, longer after each failure, or until
+// it is told that there is something to do.
 package retry
 
 import (
@@ -32,5 +33,20 @@ func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// Signal tells one who waits that there is something to do. It has one slot: what has
+// been told more than once, and not been heard yet, is heard once.
+type Signal chan struct{}
+
+// NewSignal is a signal that nobody has raised yet.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Raise tells it. It does not wait.
+func (s Signal) Raise() {
+	select {
+	case s <- struct{}{}:
+	default:
 	}
 }

@@ -1,0 +1,146 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// comparison finds out, by pages of bounded size, in which keys a set of ours
+// differs from the hub's.
+type comparison struct {
+	hub  *Client
+	call string // route.Walk or route.ReportsWalk
+	mine *wire.Index
+	// about is the first line of each request.
+	about wire.Walk
+	// heard is called whenever something arrives, be it a line without content.
+	heard func()
+	// greeted is called with the first hello; its error ends the comparison.
+	greeted func(wire.Hello) error
+
+	// first is the first hello, steady says that all answers were about its revision.
+	first  *wire.Hello
+	steady bool
+	// theirs are keys of which the hub has another leaf or one that we lack, ours
+	// those that only we have.
+	theirs, ours []string
+}
+
+// run compares until the difference is known. After an error nothing of what was
+// found may be believed.
+func (c *comparison) run(ctx context.Context) error {
+	c.steady = true
+	for ask := []wire.Span{c.mine.Span("", "")}; len(ask) > 0; {
+		n := min(len(ask), wire.MaxSpans)
+		more, err := c.page(ctx, ask[:n])
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.call, err)
+		}
+		ask = append(ask[n:], more...)
+	}
+	return nil
+}
+
+// page asks for some spans and returns those to ask for next.
+func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Span, err error) {
+	asked := make(map[[2]string]bool, len(ask))
+	for _, s := range ask {
+		asked[[2]string{s.From, s.To}] = true
+	}
+	lines := func(enc *wire.Encoder) error {
+		if err := enc.Encode(c.about); err != nil {
+			return err
+		}
+		return encodeAll(enc, ask)
+	}
+	err = c.hub.frames(ctx, c.call, lines, c.heard, func(f wire.Frame) error {
+		switch {
+		case f.Hello != nil:
+			return c.hello(*f.Hello)
+		case c.first == nil:
+			return errors.New("the first frame is no hello")
+		case f.Mark != nil:
+			return c.same(f.Mark.Revision, f.Mark.Marker)
+		case f.Part == nil:
+			return nil
+		}
+		span := [2]string{f.Part.From, f.Part.To}
+		if !asked[span] {
+			return fmt.Errorf("the answer is about keys from %q to %q, which were not asked for", f.Part.From, f.Part.To)
+		}
+		delete(asked, span)
+		d := c.mine.Compare(*f.Part)
+		more = append(more, d.Ask...)
+		c.theirs, c.ours = append(c.theirs, d.Theirs...), append(c.ours, d.Mine...)
+		return nil
+	})
+	return more, err
+}
+
+// hello takes the first hello, and holds the later ones against it.
+func (c *comparison) hello(h wire.Hello) error {
+	if c.first != nil {
+		if h.UID != c.first.UID || h.Continuous != c.first.Continuous {
+			return errors.New("another hub answers than the one before")
+		}
+		return c.same(h.Revision, h.Marker)
+	}
+	c.first, c.about.At = &h, h.Revision
+	return c.greeted(h)
+}
+
+// same checks that an answer is of the log that the first one was of.
+func (c *comparison) same(revision int64, marker string) error {
+	if marker != c.first.Marker || revision < c.first.Revision {
+		return errors.New("the hub has started anew meanwhile")
+	}
+	c.steady = c.steady && revision == c.first.Revision
+	return nil
+}
+
+// heardBody says of an answer that something has arrived.
+type heardBody struct {
+	io.ReadCloser
+	heard func()
+}
+
+// Read implements io.Reader.
+func (b heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.heard()
+	return n, err
+}
+
+// frames posts lines and passes the frames of the answer on, which must end with a mark.
+func (h *Client) frames(ctx context.Context, call string, write func(*wire.Encoder) error, heard func(), each func(wire.Frame) error) error {
+	answer, err := h.send(ctx, call, write)
+	if err != nil {
+		return err
+	}
+	body := heardBody{answer, heard}
+	defer body.Close()
+	for dec := wire.NewDecoder(body); ; {
+		var f wire.Frame
+		if err := dec.Decode(&f); errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF // the mark is missing
+		} else if err != nil {
+			return err
+		}
+		if err := each(f); err != nil || f.Mark != nil {
+			return err
+		}
+	}
+}
+
+func encodeAll[T any](enc *wire.Encoder, lines []T) error {
+	for i := range lines {
+		if err := enc.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

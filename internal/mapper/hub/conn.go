@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialTimeout is how long the hub may take to accept a connection.
+const dialTimeout = 20 * time.Second
+
+// connections are those that are open to the hub. They are kept so that all can be
+// given up at once: over HTTP/2 requests share one, and one that has gone silent
+// would be used for new requests until those time out.
+type connections struct {
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	k := &connection{Conn: conn, of: c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[k] = struct{}{}
+	return k, nil
+}
+
+// Close implements net.Conn.
+func (k *connection) Close() error {
+	k.of.mu.Lock()
+	delete(k.of.open, k)
+	k.of.mu.Unlock()
+	return k.Conn.Close()
+}
+
+// drop closes all connections; requests over them fail.
+func (c *connections) drop() {
+	c.mu.Lock()
+	open := c.open
+	c.open = map[*connection]struct{}{}
+	c.mu.Unlock()
+	for k := range open {
+		_ = k.Conn.Close() // it is given up in any case
+	}
+}

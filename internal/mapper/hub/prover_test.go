@@ -1,0 +1,102 @@
+package hub
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestProver shows what the hub is asked, how often, and what is made of its answers.
+func TestProver(t *testing.T) {
+	s := newScripted(t)
+	p := NewProver(s.session.Link, func([]string) {})
+	state := p.State
+	at := func(marker string, revision int64) marks.Proof {
+		return p.Judge("core/configmaps/n/a", marks.NewPair(marker, revision), time.Now())
+	}
+	ask := func(answers ...answer) {
+		t.Helper()
+		s.on("lineage", answers...)
+		if err := p.inquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at("m", 5) != marks.Unasked {
+		t.Error("without a session something is proven or not")
+	}
+	state.connected(true, "m", false)
+	if p.Judge("x", marks.Pair{}, time.Now()) != marks.Missing {
+		t.Error("an object without a pair is proven")
+	}
+	if at("m", 5) != marks.Unasked || at("old", 5) != marks.Unasked || at("foreign", 5) != marks.Unasked {
+		t.Error("something is known that was not asked")
+	}
+	ask(answer{body: lines(wire.LineageAnswer{Marker: "m", Revision: 20, Spans: map[string][]wire.Revisions{
+		"m": {{First: 11, Last: 20}}, "old": {{First: 1, Last: 5}, {First: 7, Last: 8}},
+	}})})
+	for text, want := range map[string]marks.Proof{
+		"m.11": marks.Given, "m.20": marks.Given, "m.5": marks.Missing, "old.5": marks.Given, "old.6": marks.Missing, "old.8": marks.Given,
+		"foreign.5": marks.Missing, "m.21": marks.Missing,
+	} {
+		if l := marks.ParsePair(text); at(l.Marker(), l.Revision) != want {
+			t.Errorf("%s: %d, want %d", text, at(l.Marker(), l.Revision), want)
+		}
+	}
+	if len(s.asked) != 1 {
+		t.Errorf("it was asked %d times", len(s.asked))
+	}
+	if p.Judge("y", marks.NewPair("m", 21), time.Now().Add(2*askAgain)) != marks.Unasked {
+		t.Error("what the hub had not come to is not asked about again")
+	}
+	if state.accept(true); at("foreign", 5) != marks.Given {
+		t.Error("it is accepted, and not proven")
+	}
+	if state.accept(false); at("foreign", 5) != marks.Missing {
+		t.Error("it is not accepted any more, and proven")
+	}
+	state.ended(nil)
+	if at("old", 5) != marks.Unasked {
+		t.Error("what one session was told counts without one")
+	}
+	state.connected(true, "m2", false)
+	if at("old", 5) != marks.Unasked {
+		t.Error("what one session was told counts in another")
+	}
+	s.on("lineage", answer{body: lines(wire.LineageAnswer{Marker: "m3", Revision: 5, Spans: map[string][]wire.Revisions{"old": {{First: 1, Last: 5}}}})})
+	if err := p.inquire(t.Context()); err == nil || at("old", 5) != marks.Unasked {
+		t.Errorf("the answer of another hub is believed: %v", err)
+	}
+	ask(answer{status: http.StatusNotFound})
+	if at("old", 5) != marks.Missing {
+		t.Error("a hub that is older than the question proves something")
+	}
+}
+
+// TestProverIsBounded has a target full of markers that somebody made up.
+func TestProverIsBounded(t *testing.T) {
+	s := newScripted(t)
+	p := NewProver(s.session.Link, func([]string) {})
+	p.State.connected(true, "m", false)
+	for i := range maxLogs + 10 {
+		want := marks.Unasked
+		if i >= maxLogs {
+			want = marks.Missing
+		}
+		if got := p.Judge("x", marks.NewPair(fmt.Sprint("made", i), 1), now); got != want {
+			t.Fatalf("marker %d: %d", i, got)
+		}
+	}
+	for range maxLogs/(wire.MaxMarkers-1) + 1 {
+		s.on("lineage", answer{body: lines(wire.LineageAnswer{Spans: map[string][]wire.Revisions{"m": {{First: 1, Last: 9}}}})})
+	}
+	if err := p.inquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.asked); n > maxLogs/(wire.MaxMarkers-1)+1 {
+		t.Errorf("%d requests", n)
+	}
+}

@@ -1,0 +1,149 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxReports and maxReportBytes bound one request. Each takes its turn among the
+	// store's commits.
+	maxReports     = 500
+	maxReportBytes = 900 << 10
+	// reportDelay is how long changes are gathered after one that was not alone.
+	reportDelay = 30 * time.Millisecond
+	// maxRefusals is how often in a row what is desired may be refused before the hub is
+	// believed: it tells of what has ceased to be desired long before that.
+	maxRefusals = 8
+	// agreeTimeout bounds a comparison of all reports.
+	agreeTimeout = 10 * time.Minute
+)
+
+// Reporter sends reports that the hub does not have yet, newest of each key only.
+type Reporter struct {
+	Link
+	// sent counts the lines that the hub has taken.
+	sent   prometheus.Counter
+	signal retry.Signal
+	// refusals counts, in a row, requests of which something desired was refused.
+	refusals int
+	// left is told of keys of which nothing but a report is left.
+	left func([]store.Touched)
+}
+
+// NewReporter tells left of keys of which nothing but a report is left.
+func NewReporter(l Link, sent prometheus.Counter, left func([]store.Touched)) *Reporter {
+	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), left: left}
+}
+
+// Changed says that there is something to send. It does not wait.
+func (r *Reporter) Changed() {
+	r.signal.Raise()
+}
+
+// Run sends until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	var failures uint8
+	var last time.Time
+	for {
+		select {
+		case <-r.signal:
+		case <-ctx.Done():
+			return
+		}
+		if wait := reportDelay - time.Since(last); wait > 0 {
+			retry.Pause(ctx, wait)
+		}
+		for ctx.Err() == nil && r.State.Known() {
+			more, err := r.round(ctx)
+			last = time.Now()
+			if err == nil {
+				failures = 0
+				if !more {
+					break
+				}
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
+			failures = min(failures+1, retry.MaxFailures)
+			r.Log.Info("reports could not be sent", "error", err, "retry", wait)
+			retry.Pause(ctx, wait)
+		}
+	}
+}
+
+// round sends one request; more says that there is more to send.
+func (r *Reporter) round(ctx context.Context) (more bool, err error) {
+	if !r.Store.Meta().ReportsAgreed {
+		if err := r.agree(ctx); err != nil {
+			return false, err
+		}
+	}
+	batch, more, err := r.Store.Unsent(maxReports, maxReportBytes)
+	if err != nil || len(batch) == 0 {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	body, err := r.Client.send(ctx, route.Reports, func(enc *wire.Encoder) error {
+		for i := range batch {
+			if err := enc.Encode(&batch[i].Line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	var answer wire.ReportsAnswer
+	if err := json.NewDecoder(io.LimitReader(body, wire.MaxLine)).Decode(&answer); err != nil {
+		return false, fmt.Errorf("reports: decode answer: %w", err)
+	}
+	if answer.Revision == 0 { // whoever says so has not taken them
+		return false, errors.New("reports: the answer names no revision")
+	}
+	refused := map[string]bool{}
+	for _, f := range answer.Refused {
+		refused[f.Key] = true
+		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
+	}
+	r.sent.Add(float64(len(batch)))
+	kept := 0
+	err = r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
+		kept = 0
+		for _, u := range batch {
+			if refused[u.Line.Key] && r.refusals < maxRefusals && r.State.Proves() && t.HasWant(u.Line.Key) {
+				kept++
+				continue
+			}
+			if err := t.Sent(u); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.refusals++
+	if kept == 0 {
+		r.refusals = 0
+	}
+	if err == nil && kept > 0 {
+		err = fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
+	}
+	return more, err
+}

@@ -1,0 +1,397 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// maxBatch and maxBatchBytes bound the frames that go into the store at once.
+	maxBatch      = 256
+	maxBatchBytes = 1 << 20
+	// heartbeat is the time between two pings until the hub has named one.
+	heartbeat = 30 * time.Second
+	// silence is how many heartbeats a hub may miss.
+	silence = 3
+	// sessionRetry caps the wait before the next session; replacedRetry is the
+	// wait after another agent of this location took over.
+	sessionRetry  = time.Minute
+	replacedRetry = 30 * time.Second
+)
+
+// Ends of a session that are no failure.
+var (
+	errWalked   = errors.New("walked: connect again")
+	errReplaced = errors.New("another agent of this location has connected")
+	errBye      = errors.New("the hub ended the session")
+)
+
+// Session keeps the desired content equal to the hub's.
+type Session struct {
+	Link
+	follower Follower
+	recall   recaller
+	// frames counts those that were taken, sessions those that were opened.
+	frames, sessions prometheus.Counter
+}
+
+// NewSession is a session that the follower goes by. What a new store lacks of reports
+// comes from the reporter.
+func NewSession(l Link, f Follower, r *Reporter, frames, sessions prometheus.Counter) *Session {
+	return &Session{Link: l, follower: f, recall: r.recall, frames: frames, sessions: sessions}
+}
+
+// Run holds one session after the other until ctx ends.
+func (s *Session) Run(ctx context.Context) {
+	var failures uint8
+	walked := false
+	for ctx.Err() == nil {
+		advanced, err := s.once(ctx)
+		s.State.ended(err)
+		if ctx.Err() != nil {
+			return
+		}
+		if advanced || errors.Is(err, errAccepted) {
+			failures, walked = 0, false
+		}
+		if errors.Is(err, errWalked) && !walked {
+			walked = true // another has to wait until a mark shows that this one was right
+			continue
+		}
+		wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
+		failures = min(failures+1, retry.MaxFailures)
+		if errors.Is(err, errReplaced) {
+			wait = retry.Backoff(retry.MaxFailures, retry.First, replacedRetry)
+		}
+		s.Log.Info("the session with the hub ended", "error", err, "retry", wait)
+		s.Client.drop()
+		retry.Pause(ctx, wait)
+	}
+}
+
+// once holds one session. advanced says that it came to a mark that held.
+func (s *Session) once(ctx context.Context) (advanced bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m := s.Store.Meta()
+	body, err := s.Client.do(ctx, http.MethodGet, route.Desired, url.Values{
+		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker},
+	}, http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel)}
+	defer st.dog.stop()
+	err = st.run(ctx)
+	st.land(nil, true, true)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	return st.advanced, err
+}
+
+// stream is one answer of the hub that consists of frames.
+type stream struct {
+	*Session
+	dec   *wire.Decoder
+	dog   *watchdog
+	hello *wire.Hello
+	in    store.Intake
+	// advanced says that a mark held: what was sent was taken over as it was meant.
+	advanced bool
+	// departed is what ceased to be desired since the last mark, by path.
+	departed map[string]store.Touched
+}
+
+// next reads a frame.
+func (st *stream) next() (wire.Frame, error) {
+	var f wire.Frame
+	if err := st.dec.Decode(&f); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // a hub says bye
+		}
+		return f, fmt.Errorf("read frames: %w", err)
+	}
+	st.dog.reset()
+	return f, nil
+}
+
+// greet reads the hello.
+func (st *stream) greet(ctx context.Context) error {
+	f, err := st.next()
+	if err != nil {
+		return err
+	}
+	if f.Hello == nil {
+		return errors.New("read frames: the first one is no hello")
+	}
+	return st.welcome(ctx, *f.Hello)
+}
+
+// welcome finds out whether the hub that said hello continues what we know.
+func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
+	if h.UID == "" {
+		return errors.New("the hello names no location")
+	}
+	m := st.Store.Meta()
+	st.in.Proven, st.in.Marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
+	if st.in.Proven && !m.Seen.IsZero() { // after the last mark, and perhaps not in this log
+		answer, err := st.Client.lineage(ctx, h.Marker, []string{m.Seen.Marker()})
+		if err != nil {
+			return err
+		}
+		// A hub that is older than the question names no marker.
+		st.in.Proven = answer.Marker == "" || answer.Has(m.Seen.Marker(), m.Seen.Revision)
+	}
+	if !st.in.Proven && accepts(h.Settings, h) {
+		return st.accept(ctx, h)
+	}
+	if !st.in.Proven {
+		st.Log.Warn("the hub's log does not continue the one before: new objects are made, changes and removals wait until it is accepted",
+			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
+	}
+	if err := st.Store.Write(ctx, func(t *store.Tx) error {
+		t.Welcome(h, st.in.Proven)
+		return nil
+	}); err != nil {
+		return err
+	}
+	st.dog.every(h.Settings)
+	st.hello = &h
+	st.follower.Greeted(false)
+	return nil
+}
+
+// run follows the stream until it ends.
+func (st *stream) run(ctx context.Context) error {
+	if err := st.greet(ctx); err != nil {
+		return err
+	}
+	st.sessions.Inc()
+	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
+	st.follower.Opened(false)
+	st.Log.Info("connected to the hub", "hub", st.Client.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
+	m := st.Store.Meta()
+	if m.Revision == 0 {
+		// A new store: what ran once at this location is in the hub's reports.
+		if err := st.recall(ctx, st.dog.reset); err != nil {
+			return err
+		}
+	}
+	switch {
+	case st.hello.Resumed && st.in.Proven:
+	case !st.in.Proven:
+		// Nothing of this log is taken over but what is new, so the stream has to go
+		// on from before the walk.
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+	case m.Root != st.hello.Root:
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+		return errWalked
+	default:
+		if err := st.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	if !st.hello.Resumed {
+		st.known()
+	}
+	for {
+		if err := st.batch(ctx); err != nil {
+			return err
+		}
+		if st.in.Marked {
+			st.known()
+		}
+		if st.in.Marked && st.in.Proven && !st.in.Agrees {
+			if !st.in.Forward {
+				return errors.New("the hub's revision went back within a session")
+			}
+			st.Log.Warn("our content is not what the hub says it is; comparing all of it")
+			if err := st.walk(ctx); err != nil {
+				return err
+			}
+			return errWalked
+		}
+	}
+}
+
+// known takes note that what is desired is known.
+func (st *stream) known() {
+	if st.State.marked() {
+		st.follower.Opened(true)
+	}
+}
+
+// adopt takes over the hello's revision: our content is the hub's as it is.
+func (st *stream) adopt(ctx context.Context) error {
+	return st.take(ctx, []wire.Frame{{Mark: &wire.Mark{
+		Revision: st.hello.Revision, Root: st.hello.Root, Count: st.hello.Count, Marker: st.hello.Marker,
+	}}})
+}
+
+// batch reads what has arrived, at least one frame and at most up to a mark, and
+// puts it into the store.
+func (st *stream) batch(ctx context.Context) error {
+	var frames []wire.Frame
+	for size := 0; ; {
+		f, err := st.next()
+		if err != nil {
+			return errors.Join(err, st.take(ctx, frames))
+		}
+		if f.Bye != nil {
+			return errors.Join(byeError(f.Bye), st.take(ctx, frames))
+		}
+		if f.Ping == nil {
+			frames = append(frames, f)
+		}
+		if f.Put != nil {
+			size += len(f.Put.Object)
+		}
+		if f.Mark != nil || len(frames) >= maxBatch || size >= maxBatchBytes || st.dec.Buffered() == 0 {
+			return st.take(ctx, frames)
+		}
+	}
+}
+
+// take puts frames into the store and tells what they touched.
+func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
+	st.in.Marked = false
+	if len(frames) == 0 {
+		return nil
+	}
+	arrivals := make([]store.Arrival, 0, len(frames))
+	for _, f := range frames {
+		a, err := store.Admit(f)
+		if err != nil {
+			// The next mark shows that something is missing; all else goes on.
+			st.Log.Error("the hub sent a frame that makes no sense", "error", err)
+			continue
+		}
+		arrivals = append(arrivals, a)
+	}
+	var all []store.Touched
+	var next store.Intake
+	if err := st.Store.Write(ctx, func(t *store.Tx) (err error) {
+		all, next, err = st.in.Apply(t, arrivals, time.Now())
+		return err
+	}); err != nil {
+		return err
+	}
+	st.in = next
+	st.advanced = st.advanced || next.Marked && (next.Agrees || !next.Proven)
+	st.frames.Add(float64(len(frames)))
+	for _, f := range frames {
+		if f.Settings != nil {
+			st.dog.every(*f.Settings)
+		}
+	}
+	dels := slices.ContainsFunc(frames, func(f wire.Frame) bool { return f.Del != nil })
+	st.land(all, next.Marked || !dels, next.Marked)
+	if st.hello == nil {
+		return nil
+	}
+	accepted := accepts(st.Store.Meta().Settings, *st.hello)
+	if accepted && !next.Proven {
+		return st.accept(ctx, *st.hello)
+	}
+	if st.State.accept(accepted) {
+		st.follower.Opened(false)
+	}
+	return nil
+}
+
+// land tells what frames touched. What ceases to be desired is told with the mark
+// that follows: only then is it known what else leaves with it. complete says that
+// all of this is known, ended that all before it is, too.
+func (st *stream) land(all []store.Touched, complete, ended bool) {
+	var now []store.Touched
+	for _, t := range all {
+		path := t.Object.Path()
+		delete(st.departed, path)
+		if t.Want != nil || complete {
+			now = append(now, t)
+			continue
+		}
+		if st.departed == nil {
+			st.departed = map[string]store.Touched{}
+		}
+		st.departed[path] = t
+	}
+	if ended {
+		now = slices.AppendSeq(now, maps.Values(st.departed))
+		st.departed = nil
+	}
+	st.follower.Landed(now)
+}
+
+func byeError(b *wire.Bye) error {
+	if b.Reason == wire.ByeReplaced {
+		return errReplaced
+	}
+	return fmt.Errorf("%w: %s %s", errBye, b.Reason, b.Message)
+}
+
+// watchdog ends a stream on which nothing arrives for too long.
+type watchdog struct {
+	timer *time.Timer
+	wait  time.Duration
+}
+
+func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
+	w := &watchdog{wait: silence * heartbeat}
+	w.timer = time.AfterFunc(w.wait, func() { cancel(errors.New("nothing heard from the hub for too long")) })
+	return w
+}
+
+// every takes the time between two pings from the settings.
+func (w *watchdog) every(s wire.Settings) {
+	if s.HeartbeatSeconds > 0 {
+		w.wait = silence * time.Duration(s.HeartbeatSeconds) * time.Second
+	}
+	w.reset()
+}
+
+func (w *watchdog) reset() { w.timer.Reset(w.wait) }
+func (w *watchdog) stop()  { w.timer.Stop() }
+
+// errAccepted ends a session in which the operator has accepted the hub's log.
+var errAccepted = errors.New("the hub's log was accepted as the continuation of the one before: connect again")
+
+// accepts says whether the operator has accepted the log whose hello this is.
+func accepts(s wire.Settings, h wire.Hello) bool { return s.Accept != "" && s.Accept == h.Marker }
+
+// accept takes the hub's log for the continuation of the one before: from now
+// on its marker proves it. Our content is not the hub's yet; the next session
+// finds that out by the root, and compares. A location that was made again
+// under its name is followed, too.
+func (st *stream) accept(ctx context.Context, h wire.Hello) error {
+	st.Log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
+	if err := st.Store.Write(ctx, func(t *store.Tx) error {
+		t.Accept(h)
+		return nil
+	}); err != nil {
+		return err
+	}
+	st.follower.Greeted(true)
+	return errAccepted
+}

@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// State is how the session with the hub is. It is safe for concurrent use.
+type State struct {
+	mu     sync.Mutex
+	open   bool
+	number int // of the session
+	proven bool
+	marker string // of the hub's log
+	// accepted says that an operator has accepted that log.
+	accepted bool
+	ready    bool // the desired content is known
+	since    time.Time
+	err      error
+}
+
+// NewState is the state before the first session.
+func NewState() *State { return &State{since: time.Now()} }
+
+func (s *State) connected(proven bool, marker string, accepted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open, s.proven, s.marker, s.accepted, s.since, s.err = true, proven, marker, accepted, time.Now(), nil
+	s.number++
+}
+
+// accept takes note of whether the log of the session that is open is accepted, and
+// returns whether that is news.
+func (s *State) accept(accepted bool) (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news = s.accepted != accepted
+	s.accepted = accepted
+	return news
+}
+
+// marked takes note that the desired content is known, and returns whether that is news.
+func (s *State) marked() (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news = !s.ready
+	s.ready = true
+	return news
+}
+
+func (s *State) ended(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open {
+		s.since = time.Now()
+	}
+	s.open, s.ready = false, false
+	if !errors.Is(err, errWalked) {
+		s.err = err
+	}
+}
+
+// log is the number of the session that is open, zero if none is, and the marker of
+// its log, and whether that is accepted.
+func (s *State) log() (session int, marker string, accepted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open {
+		return 0, "", false
+	}
+	return s.number, s.marker, s.accepted
+}
+
+// session is the number of the session that is open; zero: none is.
+func (s *State) session() int {
+	number, _, _ := s.log()
+	return number
+}
+
+// Known says that a session is open and that the desired content is known.
+func (s *State) Known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
+// Proves says that a session is open whose hub's log continues the one before, and
+// that the desired content is known.
+func (s *State) Proves() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready && s.proven
+}
+
+// Now is what there is to say of it.
+type Now struct {
+	// Open says that a session is, since Since; else that none has been since then.
+	Open  bool
+	Since time.Time
+	// Proven says that the log of the session continues the one before, Marker is its marker.
+	Proven bool
+	Marker string
+	// Err is why the last session ended.
+	Err error
+}
+
+// Now is how it is now.
+func (s *State) Now() Now {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := Now{Open: s.open, Since: s.since, Proven: s.proven, Err: s.err}
+	if s.open {
+		n.Marker = s.marker
+	}
+	return n
+}

@@ -1,0 +1,126 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// walk compares our content with the hub's and takes over the difference. What
+// is new or changed lands as it arrives; removals are believed at the end only,
+// when all of the comparison and all that was fetched has been answered.
+func (st *stream) walk(ctx context.Context) error {
+	m := st.Store.Meta()
+	mine, err := st.Store.WantIndex()
+	if err != nil {
+		return fmt.Errorf("walk: %w", err)
+	}
+	w := &walker{stream: stream{Session: st.Session, dog: st.dog, in: store.Intake{Walking: true}}}
+	w.comparison = comparison{
+		hub: st.Client, call: route.Walk, mine: mine, about: wire.Walk{After: m.Revision, Marker: m.Marker}, heard: st.dog.reset,
+		greeted: func(h wire.Hello) error {
+			if err := w.welcome(ctx, h); err != nil {
+				return err
+			}
+			if w.in.Proven && h.Revision < m.Revision {
+				return errors.New("the hub's revision is before the last one")
+			}
+			return nil
+		},
+	}
+	if err := w.comparison.run(ctx); err != nil {
+		return err
+	}
+	if err := w.fetch(ctx); err != nil {
+		return fmt.Errorf("fetch: %w", err)
+	}
+	return w.finish(ctx)
+}
+
+// walker is one walk of the desired content.
+type walker struct {
+	stream
+	comparison
+}
+
+// fetch asks for what differs, page by page. A key that the hub has no more joins
+// those that only we have.
+func (w *walker) fetch(ctx context.Context) error {
+	for left := w.theirs; len(left) > 0; {
+		page := make([]wire.Fetch, 0, min(len(left), wire.MaxFetch))
+		for _, k := range left[:cap(page)] {
+			page = append(page, wire.Fetch{Key: k})
+		}
+		got := 0
+		var frames []wire.Frame
+		size := 0
+		err := w.comparison.hub.frames(ctx, route.Fetch, func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.heard, func(f wire.Frame) error {
+			if f.Mark != nil {
+				return w.same(f.Mark.Revision, f.Mark.Marker)
+			}
+			k, n := subject(f)
+			if k == "" {
+				return nil // of a newer hub
+			}
+			if got == len(page) || k != page[got].Key {
+				return fmt.Errorf("the answer has %q, which is not next", k)
+			}
+			got++
+			if f.Del != nil {
+				w.ours = append(w.ours, k)
+				return nil
+			}
+			frames, size = append(frames, f), size+n
+			if len(frames) < maxBatch && size < maxBatchBytes {
+				return nil
+			}
+			err := w.take(ctx, frames)
+			frames, size = nil, 0
+			return err
+		})
+		if err := errors.Join(err, w.take(ctx, frames)); err != nil {
+			return err
+		}
+		if got == 0 {
+			return errors.New("the answer has nothing of what was asked for")
+		}
+		left = left[got:]
+	}
+	return nil
+}
+
+// subject is the key that a frame is about, and how many bytes it brings.
+func subject(f wire.Frame) (k string, size int) {
+	switch {
+	case f.Put != nil:
+		return f.Put.Key, len(f.Put.Object)
+	case f.Hold != nil:
+		return f.Hold.Key, len(f.Hold.Error)
+	case f.Conflict != nil:
+		return f.Conflict.Key, len(f.Conflict.Owner)
+	case f.Del != nil:
+		return f.Del.Key, 0
+	}
+	return "", 0
+}
+
+// finish takes over the removals and the revision of the first answer, from which
+// the stream goes on: what changed at the hub after that comes once more.
+func (w *walker) finish(ctx context.Context) error {
+	var frames []wire.Frame
+	root := w.Store.Meta().Root
+	for _, k := range w.ours {
+		frames = append(frames, wire.Frame{Del: &wire.Del{Key: k, Cause: wire.Walked}})
+		root = root.Sub(w.mine.Span(k, k+"\x00").Sum)
+	}
+	if w.in.Proven && w.steady && root != w.first.Root {
+		return errors.New("walk: our content would not be the hub's after it either")
+	}
+	return w.take(ctx, append(frames, wire.Frame{Mark: &wire.Mark{
+		Revision: w.first.Revision, Root: root, Count: w.first.Count, Marker: w.first.Marker,
+	}}))
+}

@@ -1,0 +1,49 @@
+package mapper
+
+import (
+	"errors"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/mapper/target"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// refusals are what errors of the target come to.
+type refusals struct {
+	// trouble is told of those that may be about the target as a whole.
+	trouble func(error)
+}
+
+// of is the outcome of an error of the target. An error that is not about
+// the object changes nothing of its report.
+func (r refusals) of(t *turn, err error) outcome {
+	o := outcome{record: t.record, failed: true}
+	switch {
+	case errors.Is(err, errDependency):
+		o.keep, o.failed, o.retry = true, false, dependencyRetry
+		return o
+	case errors.Is(err, fields.ErrMalformed):
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
+		return o
+	case errors.Is(err, fields.ErrCannotRelease):
+		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
+		o.retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
+		return o
+	}
+	if t.endedVersion(err) {
+		return t.withoutVersion()
+	}
+	r.trouble(err)
+	if target.Unavailable(err) && t.view.seen.presence != blind { // or else it is the kind that fails
+		o.keep, o.retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), target.RetryAfter(err))
+		return o
+	}
+	o.state, o.reason, o.message = target.Refusal(err)
+	if t.winner < 0 {
+		o.state = wire.Removing
+	}
+	o.retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), target.RetryAfter(err))
+	return o
+}

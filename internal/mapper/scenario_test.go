@@ -1,0 +1,257 @@
+package mapper
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+var update = flag.Bool("update", false, "write what is decided into the scenarios")
+
+// given are the facts of a scenario, as a reader writes them. The object at the target
+// has the UID live, unless it says otherwise.
+type given struct {
+	// Desired is the entry of the location's content; none: it is not desired.
+	Desired *givenEntry `json:"desired,omitempty"`
+	// Applied is what was applied last, as it is recorded; none: nothing is.
+	Applied *givenApplied `json:"applied,omitempty"`
+	Live    givenLive     `json:"live"`
+	// Known are facts of which only whether they hold matters.
+	Known []string `json:"known,omitempty"`
+	// Completed is how what is desired ran to its end.
+	Completed string `json:"completed,omitempty"`
+	// Proof is what is known of the log by which the live object was written.
+	Proof string `json:"proof,omitempty"`
+	// Again is how long what admission changes is yet to wait, Lingers the report of
+	// what was let go.
+	Again   string `json:"again,omitempty"`
+	Lingers string `json:"lingers,omitempty"`
+}
+
+type givenEntry struct {
+	UID     string `json:"uid,omitempty"`
+	Content string `json:"content,omitempty"`
+	Log     string `json:"log,omitempty"`
+	wire.Policy
+	// Held and Conflict say that the hub gives no object: by which rule, or whose it is;
+	// what is written besides is what is kept.
+	Held     string `json:"held,omitempty"`
+	Conflict string `json:"conflict,omitempty"`
+}
+
+type givenApplied struct {
+	Space   key.Space `json:"space,omitempty"`
+	UID     string    `json:"uid"`
+	Content string    `json:"content"`
+	Log     string    `json:"log,omitempty"`
+	// Mutated are the fields that admission changed.
+	Mutated string `json:"mutated,omitempty"`
+	wire.Policy
+}
+
+type givenLive struct {
+	// Is says what observation says of it: unseen, unserved, blind, absent, present, foreign.
+	Is  string `json:"is"`
+	UID string `json:"uid,omitempty"`
+	// Changed says that our fields are not as the last apply left them.
+	Changed     bool   `json:"changed,omitempty"`
+	Terminating bool   `json:"terminating,omitempty"`
+	Unmarked    bool   `json:"unmarked,omitempty"`
+	Taken       bool   `json:"taken,omitempty"`
+	Owned       bool   `json:"owned,omitempty"`
+	Released    bool   `json:"released,omitempty"`
+	Log         string `json:"log,omitempty"`
+}
+
+const (
+	liveUID    = "live"
+	leftFields = 7
+)
+
+var (
+	presences = []string{"unseen", "unserved", "blind", "absent", "present", "foreign"}
+	proofs    = []string{"unneeded", "given", "unasked", "missing"}
+	actions   = []string{
+		"do nothing", "apply", "look", "note", "mark", "inspect", "refresh", "remove", "let go", "forget", "hurry", "verify the kind", "claim",
+	}
+)
+
+// TestDecide runs testdata/decide/*.txtar. The files of an archive are pairs: the facts of
+// a case, under its name, and the decision: what is done, to which object, and what is
+// said of it.
+func TestDecide(t *testing.T) {
+	files, err := filepath.Glob("testdata/decide/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scenarios: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { decideAll(t, file) })
+	}
+}
+
+func decideAll(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files)%2 != 0 {
+		t.Fatal("a case has no decision")
+	}
+	for i := 0; i < len(archive.Files); i += 2 {
+		about, want := archive.Files[i], &archive.Files[i+1]
+		if want.Name != "decision" {
+			t.Fatalf("%s: %q follows it", about.Name, want.Name)
+		}
+		var g given
+		if err := yaml.UnmarshalStrict(about.Data, &g); err != nil {
+			t.Fatalf("%s: %v", about.Name, err)
+		}
+		got := decide(g.facts(t)).text()
+		if *update {
+			want.Data = []byte(got)
+		} else if got != string(want.Data) {
+			t.Errorf("%s:\n got\n%swant\n%s", about.Name, got, want.Data)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// index finds a word among those that there are.
+func index(t *testing.T, all []string, word string) int {
+	t.Helper()
+	for i, w := range all {
+		if w == word {
+			return i
+		}
+	}
+	t.Fatalf("%q is none of %q", word, all)
+	return 0
+}
+
+func waits(t *testing.T, text string) time.Duration {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (g given) facts(t *testing.T) facts {
+	t.Helper()
+	f := facts{
+		space: "s", completed: g.Completed, again: waits(t, g.Again), lingers: waits(t, g.Lingers),
+		seen: observed{
+			presence: presence(index(t, presences, g.Live.Is)), uid: g.Live.UID, terminating: g.Live.Terminating, unmarked: g.Live.Unmarked,
+			taken: g.Live.Taken, owned: g.Live.Owned, released: g.Live.Released, log: marks.ParsePair(g.Live.Log),
+		},
+	}
+	if f.seen.presence == present {
+		f.seen.fields = leftFields
+		if g.Live.Changed {
+			f.seen.fields++
+		}
+	}
+	if f.seen.uid == "" && (f.seen.presence == present || f.seen.presence == foreign) {
+		f.seen.uid = liveUID
+	}
+	if g.Proof != "" {
+		f.proof = marks.Proof(index(t, proofs, g.Proof))
+	}
+	if g.Desired != nil {
+		f.want = g.Desired.want()
+	}
+	if a := g.Applied; a != nil {
+		f.record = &store.Record{
+			Space: "s", UID: liveUID, Fields: leftFields, Version: "v1", Kind: "ConfigMap",
+			Source: store.Source{UID: a.UID, Digest: digest(a.Content), Policy: a.Policy, Log: marks.ParsePair(a.Log)},
+		}
+		if a.Space != "" {
+			f.record.Space = a.Space
+		}
+		if a.Mutated != "" {
+			f.record.Mutated = &store.Mutation{Fields: a.Mutated}
+		}
+	}
+	words := map[string]*bool{
+		"former": &f.former, "looked": &f.looked, "guarded": &f.guarded, "settled": &f.settled, "reported": &f.reported, "traced": &f.traced,
+		"pods": &f.pods, "overdue": &f.overdue,
+	}
+	for _, word := range g.Known {
+		if words[word] == nil {
+			t.Fatalf("%q is no fact", word)
+		}
+		*words[word] = true
+	}
+	return f
+}
+
+// want is the entry. One that is held or in conflict keeps what is written of it.
+func (e *givenEntry) want() *store.Want {
+	source := store.Source{UID: e.UID, Digest: digest(e.Content), Policy: e.Policy, Log: marks.ParsePair(e.Log)}
+	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap"}
+	switch {
+	case e.Held != "":
+		w.Kind, w.Note = store.WantHold, e.Held
+	case e.Conflict != "":
+		w.Kind, w.Note = store.WantConflict, e.Conflict
+	default:
+		return w
+	}
+	w.Leaf = store.Source{UID: e.UID}
+	if e.Content != "" {
+		w.Kept = &source
+	}
+	return w
+}
+
+// text is a decision as the scenarios have it.
+func (d decision) text() string {
+	var b strings.Builder
+	b.WriteString(actions[d.do])
+	if d.uid != "" {
+		b.WriteString(" " + d.uid)
+	}
+	for _, flag := range []struct {
+		name string
+		on   bool
+	}{{"as drift", d.drift}, {"adopted", d.adopt}, {"again", d.again}, {"what has drifted stays", d.left}} {
+		if flag.on {
+			b.WriteString(", " + flag.name)
+		}
+	}
+	if d.proof.Waits() {
+		b.WriteString(", it waits for proof")
+	}
+	if d.retry > 0 {
+		fmt.Fprintf(&b, ", look again in %s", d.retry)
+	}
+	b.WriteString("\n")
+	if d.state != "" || d.reason != "" {
+		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s %s", d.state, d.reason)))
+		if d.message != "" {
+			b.WriteString(": " + d.message)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,266 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Intake decides what of a hub's frames is believed, and puts it into the
+// store. It is the only way by which something ceases to be desired.
+type Intake struct {
+	// Proven says that the hub's log continues the one we know. Without it new
+	// objects are accepted, while changes and removals of what we have wait.
+	Proven bool
+	// Walking says that the frames answer a walk, whose removals are believed
+	// only when its mark has arrived.
+	Walking bool
+	// Marker is that of the hello.
+	Marker string
+
+	// dels are the walk's removals that wait for the mark.
+	dels []wire.Del
+	// Outcome of the last mark: whether one has arrived, whether its revision was
+	// not before the last one's, and whether our content then added up to it.
+	Marked, Forward, Agrees bool
+}
+
+// Arrival is a frame that was found to be well formed.
+type Arrival struct {
+	wire.Frame
+	object        key.Object
+	version, kind string
+}
+
+// Admit refuses a frame that does not make sense by itself, so that what
+// reaches the store can fail only as the store does.
+func Admit(f wire.Frame) (Arrival, error) {
+	a := Arrival{Frame: f}
+	var k string
+	var err error
+	switch {
+	case f.Put != nil:
+		k = f.Put.Key
+		if wire.SumOf(f.Put.Object) != f.Put.Digest {
+			return a, fmt.Errorf("put of %q: the object does not have its digest", k)
+		}
+		if a.version, a.kind, err = typeOf(f.Put.Object); err != nil {
+			return a, fmt.Errorf("put of %q: %w", k, err)
+		}
+	case f.Hold != nil:
+		k = f.Hold.Key
+	case f.Conflict != nil:
+		k = f.Conflict.Key
+	case f.Del != nil:
+		k = f.Del.Key
+	default:
+		return a, nil
+	}
+	if a.object, err = key.ParsePath(k); err != nil {
+		return a, err
+	}
+	return a, a.object.Identity.Validate()
+}
+
+// Touched is one key whose desired entry may have changed.
+type Touched struct {
+	Object key.Object
+	Want   *Want // nil: there is none now
+}
+
+// Apply takes frames into the store, in their order, and returns what they
+// touched and what the intake is then. It does not change the intake, so that it
+// can run again; its errors are the store's.
+func (in Intake) Apply(t *Tx, frames []Arrival, now time.Time) ([]Touched, Intake, error) {
+	in.dels = slices.Clone(in.dels)
+	var all []Touched
+	for i := range frames {
+		more, err := in.frame(t, &frames[i], now)
+		if err != nil {
+			return nil, in, err
+		}
+		all = append(all, more...)
+	}
+	more, err := t.confirm()
+	return append(all, more...), in, err
+}
+
+func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
+	switch {
+	case f.Put != nil:
+		p := f.Put
+		if in.Proven {
+			t.meta.saw(marks.NewPair(cmp.Or(p.Marker, in.Marker), p.Revision))
+		}
+		leaf := Source{
+			UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy,
+			Log: marks.NewPair(cmp.Or(p.Marker, in.Marker), p.Revision), Epoch: t.meta.Epoch,
+		}
+		return in.replace(t, f.object, Want{Kind: WantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
+	case f.Hold != nil:
+		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
+		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Note: f.Hold.Error}, nil)
+	case f.Conflict != nil:
+		leaf := Source{UID: f.Conflict.UID, Digest: f.Conflict.Digest}
+		return in.replace(t, f.object, Want{Kind: WantConflict, Leaf: leaf, Note: f.Conflict.Owner}, nil)
+	case f.Del != nil && in.Walking:
+		in.dels = append(in.dels, wire.Del{Key: f.Del.Key, UID: f.Del.UID, Cause: wire.Walked})
+	case f.Del != nil:
+		return in.del(t, f.object, f.Del, now)
+	case f.Mark != nil:
+		return in.mark(t, f.Mark, now)
+	case f.Settings != nil:
+		t.meta.hear(*f.Settings, in.Proven)
+	}
+	return nil, nil // a ping, or a frame of a newer hub
+}
+
+// replace sets the desired entry of a key. A hold or a conflict keeps the last
+// good object.
+func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched, error) {
+	k := o.Path()
+	old, oldObject, err := t.Want(k)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && !in.Proven && old.Sum(k) != w.Sum(k) {
+		return in.deferChange(t, o, old, oldObject)
+	}
+	if w.Kind == WantPut {
+		w.Leaf.inherit(old)
+	}
+	if old != nil && w.Kind != WantPut {
+		w.Kept, w.Version, w.ObjectKind = old.Kept, old.Version, old.ObjectKind
+		if old.Kind == WantPut {
+			kept := old.Leaf
+			w.Kept = &kept
+		}
+		object = bytes.Clone(oldObject) // bbolt may move what is being replaced
+	}
+	if err := t.setWant(k, old, w, object); err != nil {
+		return nil, err
+	}
+	if old == nil && t.has(reportBucket, k) {
+		// While it was not desired the hub may have refused what is reported of it.
+		if err := t.MarkUnsent(k); err != nil {
+			return nil, err
+		}
+	}
+	if w.Object() != nil { // or else nothing says that what waits to go is to stay
+		if err := t.unguard(o.Identity.String()); err != nil {
+			return nil, err
+		}
+	}
+	return []Touched{{Object: o, Want: &w}}, nil
+}
+
+// deferChange notes that the hub would change or remove what we have, which
+// waits until its log is proven to continue ours.
+func (in *Intake) deferChange(t *Tx, o key.Object, old *Want, object []byte) ([]Touched, error) {
+	if old.Deferred {
+		return nil, nil
+	}
+	w := *old
+	w.Deferred = true
+	if err := t.setWant(o.Path(), old, w, bytes.Clone(object)); err != nil {
+		return nil, err
+	}
+	return []Touched{{Object: o, Want: &w}}, nil
+}
+
+func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touched, error) {
+	k := o.Path()
+	old, object, err := t.Want(k)
+	if err != nil || old == nil {
+		return nil, err
+	}
+	if !in.Proven {
+		return in.deferChange(t, o, old, object)
+	}
+	if err := t.dropWant(k, old); err != nil {
+		return nil, err
+	}
+	id := o.Identity.String()
+	rec, err := t.Record(id)
+	if err != nil {
+		return nil, err
+	}
+	if rec != nil && rec.Space == o.Space {
+		if err := t.remember(id, rec, old); err != nil {
+			return nil, err
+		}
+	}
+	if d.Cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
+		!t.mayRemove(now) {
+		if err := t.guard(id, d.Cause, d.Placement); err != nil {
+			return nil, err
+		}
+	}
+	return []Touched{{Object: o}}, nil
+}
+
+func (in *Intake) mark(t *Tx, m *wire.Mark, now time.Time) ([]Touched, error) {
+	in.Marked, in.Forward = true, m.Revision >= t.meta.Revision
+	if !in.Forward && in.Proven {
+		return nil, nil
+	}
+	var all []Touched
+	for _, d := range in.dels {
+		o, err := key.ParsePath(d.Key)
+		if err != nil {
+			return nil, err
+		}
+		more, err := in.del(t, o, &d, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	in.dels = nil
+	if !in.Proven {
+		return all, nil // the dels were deferred
+	}
+	if in.Agrees = t.meta.Root == m.Root; !in.Agrees {
+		return all, nil
+	}
+	t.meta.Revision, t.meta.Marker, t.meta.Seen = m.Revision, m.Marker, marks.Pair{}
+	more, err := in.settle(t)
+	return append(all, more...), err
+}
+
+// settle ends the waiting of changes that proved moot: our content is the hub's.
+func (in *Intake) settle(t *Tx) ([]Touched, error) {
+	if t.meta.Deferred == 0 {
+		return nil, nil
+	}
+	var all []Touched
+	c := t.bucket(desiredBucket).Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		w, object, err := decodeWant(v)
+		if err != nil {
+			return nil, fmt.Errorf("%w of %q", err, k)
+		}
+		if !w.Deferred {
+			continue
+		}
+		o, err := key.ParsePath(string(k))
+		if err != nil {
+			return nil, err
+		}
+		old := w
+		w.Deferred = false
+		k = bytes.Clone(k) // it is the bucket's, which changes now
+		if err := t.setWant(string(k), &old, w, bytes.Clone(object)); err != nil {
+			return nil, err
+		}
+		all = append(all, Touched{Object: o, Want: &w})
+		c.Seek(k)
+	}
+	return all, nil
+}

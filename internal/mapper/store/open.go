@@ -1,0 +1,299 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// cleanFile is beside a store that was closed as it should be. It is missing
+// while one is open, so a store that was not closed is looked through.
+const cleanFile = File + ".clean"
+
+// errCorrupt says that the store is damaged.
+var errCorrupt = errors.New("the store is damaged")
+
+// Open opens or creates the store in dir for a location. A damaged one is
+// set aside, and what was in it comes back from the hub: a new store holds
+// nothing that could be removed.
+func Open(dir, location string, log *slog.Logger) (*Store, error) {
+	return OpenWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
+}
+
+// OpenWith is Open with options of the file.
+func OpenWith(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("close data directory to others: %w", err)
+	}
+	s, err := tryStore(o, dir, location, log)
+	if errors.Is(err, errCorrupt) {
+		if err := setAside(dir, log, err); err != nil {
+			return nil, err
+		}
+		s, err = tryStore(o, dir, location, log)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store in %q: %w", dir, err)
+	}
+	return s, nil
+}
+
+// setAside renames a damaged store, so that somebody may look at it.
+func setAside(dir string, log *slog.Logger, why error) error {
+	from := filepath.Join(dir, File)
+	to := from + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000")
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("set damaged store aside: %w", err)
+	}
+	log.Error("the store is damaged and was set aside; nothing is removed until all has come from the hub again", "error", why, "file", to)
+	return nil
+}
+
+// tryStore opens the store, and looks through one that was not closed.
+func tryStore(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
+	file := filepath.Join(dir, File)
+	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal()}
+	err := guarded(func() (err error) {
+		if s.db, err = bolt.Open(file, 0o600, &o); err != nil {
+			return damage(err)
+		}
+		if err := os.Chmod(file, 0o600); err != nil {
+			return err
+		}
+		err = os.Remove(filepath.Join(dir, cleanFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return s.Inspect()
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, errors.New("another agent is running on it")
+	case err == nil:
+		err = s.prepare(location)
+	}
+	if err != nil && s.db != nil {
+		return nil, errors.Join(err, guarded(s.db.Close))
+	}
+	return s, err
+}
+
+// damage tells an error of the file's content from one of the system.
+func damage(err error) error {
+	var system syscall.Errno
+	if errors.Is(err, berrors.ErrTimeout) || errors.As(err, &system) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errCorrupt, err)
+}
+
+// guarded runs what reads a file that may hold anything: that it makes no sense
+// shows as a panic, or as a fault at an address that a damaged page names.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", errCorrupt, r)
+		}
+	}()
+	return f()
+}
+
+// Load runs what reads all that the store holds. If that fails, the store counts as
+// damaged: it is looked through when it is opened again.
+func (s *Store) Load(f func() error) error {
+	err := guarded(f)
+	if err != nil {
+		s.unsound.Store(true)
+	}
+	return err
+}
+
+// Copy writes what the store holds now to a file.
+func (s *Store) Copy(file string) error {
+	return s.db.View(func(b *bolt.Tx) error { return b.CopyFile(file, 0o600) })
+}
+
+// Inspect reads everything in the store and finds out whether it makes sense.
+func (s *Store) Inspect() error {
+	return s.db.View(func(b *bolt.Tx) error {
+		info, err := os.Stat(s.db.Path())
+		if err != nil {
+			return err
+		}
+		if info.Size() < b.Size() {
+			return fmt.Errorf("%w: %d bytes of %d", errCorrupt, info.Size(), b.Size())
+		}
+		if b.Bucket(metaBucket) == nil {
+			return nil // it is new
+		}
+		if err := inspectValues(b); err != nil {
+			return fmt.Errorf("%w: %w", errCorrupt, err)
+		}
+		// The pages that can be reached have been read, so this does not fault.
+		var first error
+		for err := range b.Check() {
+			if first == nil {
+				first = fmt.Errorf("%w: %w", errCorrupt, err)
+			}
+		}
+		return first
+	})
+}
+
+// inspectValues decodes all values and compares meta with them.
+func inspectValues(b *bolt.Tx) error {
+	m, err := readMeta(b)
+	if err != nil {
+		return err
+	}
+	var root, written wire.Sum
+	count, deferred, unsent := 0, 0, 0
+	for name, check := range map[string]func(k, v []byte) error{
+		string(desiredBucket): func(k, v []byte) error {
+			w, err := inspectWant(string(k), v)
+			root, count = root.Add(w.Sum(string(k))), count+1
+			if w.Deferred {
+				deferred++
+			}
+			return err
+		},
+		string(recordBucket): func(k, v []byte) error {
+			if _, err := key.ParseIdentity(string(k)); err != nil {
+				return err
+			}
+			return json.Unmarshal(v, &Record{})
+		},
+		string(reportBucket): func(k, v []byte) error {
+			if _, err := key.ParsePath(string(k)); err != nil {
+				return err
+			}
+			return json.Unmarshal(v, &wire.Report{})
+		},
+		string(unsentBucket): func(_, _ []byte) error { unsent++; return nil },
+		string(guardBucket):  func(_, _ []byte) error { return nil },
+		string(statusBucket): func(_, _ []byte) error { return nil },
+	} {
+		bucket := b.Bucket([]byte(name))
+		if bucket == nil {
+			return fmt.Errorf("%s is missing", name)
+		}
+		if err := bucket.ForEach(func(k, v []byte) error {
+			if err := check(k, v); err != nil {
+				return fmt.Errorf("%s of %q: %w", name, k, err)
+			}
+			written = written.Add(writtenSum([]byte(name), string(k), v))
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if m.Root != root || m.Count != count || m.Deferred != deferred || m.Unsent != unsent {
+		return fmt.Errorf("meta says %d entries with sum %s, there are %d with %s", m.Count, m.Root, count, root)
+	}
+	if m.Written != written {
+		return fmt.Errorf("meta says that the sum of what was written is %s, it is %s", m.Written, written)
+	}
+	return nil
+}
+
+// inspectWant decodes a desired entry, whose object has to have its digest.
+func inspectWant(k string, v []byte) (Want, error) {
+	w, object, err := decodeWant(v)
+	if err != nil {
+		return w, err
+	}
+	if _, err := key.ParsePath(k); err != nil {
+		return w, err
+	}
+	if o := w.Object(); o != nil && wire.SumOf(object) != o.Digest {
+		return w, errors.New("the object does not have its digest")
+	}
+	return w, nil
+}
+
+// sumValues makes the sum of what is written, of all values.
+func sumValues(b *bolt.Tx, m *Meta) error {
+	for _, name := range valueBuckets() {
+		bucket := b.Bucket(name)
+		if bucket == nil {
+			return fmt.Errorf("%s is missing", name)
+		}
+		if err := bucket.ForEach(func(k, v []byte) error {
+			m.Written = m.Written.Add(writtenSum(name, string(k), v))
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueBuckets are all buckets but that of meta.
+func valueBuckets() [][]byte {
+	return [][]byte{desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket}
+}
+
+// prepare makes what a new store lacks. It writes nothing to one that is
+// complete, so that a full disk does not keep an agent from starting.
+func (s *Store) prepare(location string) error {
+	var m *Meta
+	if err := s.db.View(func(b *bolt.Tx) (err error) {
+		if b.Bucket(metaBucket) != nil {
+			m, err = readMeta(b)
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	if m == nil {
+		m = &Meta{Location: location, Fresh: true, Survey: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
+		if err := s.db.Update(func(b *bolt.Tx) error {
+			for _, name := range append(valueBuckets(), metaBucket) {
+				if _, err := b.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			return newTx(b, m).putMeta()
+		}); err != nil {
+			return err
+		}
+	}
+	if m.Location != location {
+		return fmt.Errorf("it belongs to location %q, not to %q", m.Location, location)
+	}
+	m.Prune = m.Prune.loaded(time.Now())
+	s.current.Store(m)
+	return nil
+}
+
+// Close ends the use of the store. Nothing may be under way.
+func (s *Store) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	if s.unsound.Load() {
+		return nil // it is looked through when it is opened again
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, cleanFile), nil, 0o600); err != nil {
+		s.log.Warn("the store is looked through at the next start", "error", err)
+	}
+	return nil
+}

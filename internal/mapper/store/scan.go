@@ -1,0 +1,168 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// scanPage is how many entries are read from the store at once, so that no read
+// keeps old pages from being reused for long.
+const scanPage = 1000
+
+// index makes the index of a bucket.
+func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, error)) (*wire.Index, error) {
+	var leaves []wire.Leaf
+	if err := s.scan(bucket, func(_ *Tx, k string, v []byte) error {
+		x, err := sum(k, v)
+		if err != nil {
+			return fmt.Errorf("read %s of %q: %w", bucket, k, err)
+		}
+		leaves = append(leaves, wire.Leaf{Key: k, Sum: x})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return wire.NewIndex(leaves)
+}
+
+// scan reads a bucket page by page; what changes in between may be missed. The
+// value is the store's own, and valid during the call only.
+func (s *Store) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
+	var after []byte
+	for more := true; more; {
+		if err := s.db.View(func(b *bolt.Tx) error {
+			t := newTx(b, s.Meta())
+			c := b.Bucket(bucket).Cursor()
+			k, v := c.Seek(after)
+			if k != nil && bytes.Equal(k, after) {
+				k, v = c.Next()
+			}
+			for n := 0; k != nil && n < scanPage; n++ {
+				if err := f(t, string(k), v); err != nil {
+					return err
+				}
+				after = bytes.Clone(k)
+				k, v = c.Next()
+			}
+			more = k != nil
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WantIndex is the index of the desired content.
+func (s *Store) WantIndex() (*wire.Index, error) {
+	return s.index(desiredBucket, func(k string, v []byte) (wire.Sum, error) {
+		w, _, err := decodeWant(v)
+		return w.Sum(k), err
+	})
+}
+
+// ReportIndex is the index of the reports.
+func (s *Store) ReportIndex() (*wire.Index, error) {
+	// A report is kept as the bytes of which its sum is made.
+	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
+}
+
+// EachWant shows the desired content, entry by entry.
+func (s *Store) EachWant(f func(key.Object, *Want) error) error {
+	return s.scan(desiredBucket, func(_ *Tx, k string, v []byte) error {
+		w, _, err := decodeWant(v)
+		if err != nil {
+			return err
+		}
+		o, err := key.ParsePath(k)
+		if err != nil {
+			return err
+		}
+		return f(o, &w)
+	})
+}
+
+// EachRecord shows what is recorded, identity by identity.
+func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
+	return s.scan(recordBucket, func(_ *Tx, k string, v []byte) error {
+		var r Record
+		if err := json.Unmarshal(v, &r); err != nil {
+			return err
+		}
+		id, err := key.ParseIdentity(k)
+		if err != nil {
+			return err
+		}
+		return f(id, &r)
+	})
+}
+
+// EachReport shows the newest reports, object by object.
+func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
+	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
+		var r wire.Report
+		if err := json.Unmarshal(v, &r); err != nil {
+			return err
+		}
+		o, err := key.ParsePath(k)
+		if err != nil {
+			return err
+		}
+		return f(o, &r)
+	})
+}
+
+// OnlyReported are the objects of which nothing but a report is left.
+func (s *Store) OnlyReported() (left []key.Object, err error) {
+	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
+		o, err := key.ParsePath(k)
+		if err != nil {
+			return err
+		}
+		if !t.HasWant(k) && !t.HasRecord(o.Identity.String()) {
+			left = append(left, o)
+		}
+		return nil
+	})
+	return left, err
+}
+
+// Unsent is a line that the hub does not have yet, and the number it has to have still
+// for the hub's acknowledgement to count.
+type Unsent struct {
+	Line wire.ReportLine
+	seq  []byte
+}
+
+// Unsent collects some of what the hub does not have yet: so many lines at most, and
+// of so many bytes, give or take one; more says that there is more.
+func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err error) {
+	err = s.View(func(t *Tx) error {
+		c := t.bucket(unsentBucket).Cursor()
+		size := 0
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			if len(batch) == most || size >= bytesMost {
+				more = true
+				return nil
+			}
+			report, err := t.Report(string(k))
+			if err != nil {
+				return err
+			}
+			if report != nil {
+				size += len(report.Status) + len(report.Message)
+			}
+			batch = append(batch, Unsent{
+				Line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(v),
+			})
+		}
+		return nil
+	})
+	return batch, more, err
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Tx is one transaction of the store. The functions that change desired
+// content keep meta.Root and meta.Count equal to it.
+type Tx struct {
+	values
+}
+
+func newTx(b *bolt.Tx, m *Meta) *Tx { return &Tx{values{tx: b, meta: m}} }
+
+// Want returns the desired entry of a key and the object's bytes, which are
+// valid until the transaction ends; nil if there is none.
+func (t *Tx) Want(k string) (*Want, []byte, error) {
+	b, ok := t.get(desiredBucket, k)
+	if !ok {
+		return nil, nil, nil
+	}
+	w, object, err := decodeWant(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w of %q", err, k)
+	}
+	return &w, object, nil
+}
+
+// HasWant says whether a key has a desired entry.
+func (t *Tx) HasWant(k string) bool { return t.has(desiredBucket, k) }
+
+// HasRecord says whether something is recorded of an identity.
+func (t *Tx) HasRecord(id string) bool { return t.has(recordBucket, id) }
+
+// HasReport says whether there is a report of a key.
+func (t *Tx) HasReport(k string) bool { return t.has(reportBucket, k) }
+
+// Meta is what the store knows of itself, as of the transaction. It must not be changed.
+func (t *Tx) Meta() *Meta { return t.meta }
+
+// Object returns the object's bytes of a desired entry, without decoding the
+// entry, which is a twentieth of a full sync. They are valid until the transaction
+// ends.
+func (t *Tx) Object(k string) []byte {
+	entry, _ := t.get(desiredBucket, k)
+	_, object, _ := bytes.Cut(entry, []byte("\n"))
+	return object
+}
+
+// setWant replaces the desired entry of a key, old being the present one.
+func (t *Tx) setWant(k string, old *Want, w Want, object []byte) error {
+	if old != nil {
+		t.forgetSum(k, old)
+	}
+	t.meta.Root = t.meta.Root.Add(w.Sum(k))
+	t.meta.Count++
+	if w.Deferred {
+		t.meta.Deferred++
+	}
+	b, err := encodeWant(w, object)
+	if err != nil {
+		return err
+	}
+	return t.put(desiredBucket, k, b)
+}
+
+// dropWant removes the desired entry of a key, old being the present one.
+func (t *Tx) dropWant(k string, old *Want) error {
+	t.forgetSum(k, old)
+	return t.remove(desiredBucket, k)
+}
+
+func (t *Tx) forgetSum(k string, old *Want) {
+	t.meta.Root = t.meta.Root.Sub(old.Sum(k))
+	t.meta.Count--
+	if old.Deferred {
+		t.meta.Deferred--
+	}
+}
+
+// Record returns what is recorded of an identity; nil if nothing is.
+func (t *Tx) Record(id string) (*Record, error) {
+	var r Record
+	ok, err := t.getJSON(recordBucket, id, &r)
+	if !ok {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// Keep records an object at the target, whose removal then does not wait any more.
+func (t *Tx) Keep(id string, r *Record) error { return errors.Join(t.setRecord(id, r), t.unguard(id)) }
+
+// Claim is keep for an object that nothing explains: its removal is counted, or waits.
+// waits says that it did before the record of that was lost.
+func (t *Tx) Claim(id string, r *Record, waits bool, now time.Time) error {
+	if err := t.Keep(id, r); err != nil {
+		return err
+	}
+	if !r.Source.Policy.Orphan && (waits && !t.meta.Settings.Purge || !t.mayRemove(now)) {
+		return t.guard(id, wire.Walked, "")
+	}
+	return nil
+}
+
+// LetGo forgets what is recorded of an object that is left to itself.
+func (t *Tx) LetGo(id string) error { return errors.Join(t.setRecord(id, nil), t.unguard(id)) }
+
+// Forget forgets all of an object of which nothing is left at the target.
+func (t *Tx) Forget(id string) error { return errors.Join(t.LetGo(id), t.remove(statusBucket, id)) }
+
+// Status returns the status at the target of an identity; nil if there is none.
+func (t *Tx) Status(id string) []byte {
+	status, _ := t.get(statusBucket, id)
+	return bytes.Clone(status)
+}
+
+// SetStatus replaces the status at the target of an identity.
+func (t *Tx) SetStatus(id string, status []byte) error { return t.put(statusBucket, id, status) }
+
+// setRecord replaces what is recorded of an identity; nil removes it.
+func (t *Tx) setRecord(id string, r *Record) error {
+	if r == nil {
+		return t.remove(recordBucket, id)
+	}
+	return t.putJSON(recordBucket, id, r)
+}
+
+// Report returns the newest report of a key; nil if there is none.
+func (t *Tx) Report(k string) (*wire.Report, error) {
+	var r wire.Report
+	ok, err := t.getJSON(reportBucket, k, &r)
+	if !ok {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// SetReport replaces the report of a key, or removes it, and notes that the hub
+// does not have it yet.
+func (t *Tx) SetReport(k string, r *wire.Report) error {
+	if r == nil {
+		if !t.has(reportBucket, k) {
+			return nil
+		}
+		if err := t.remove(reportBucket, k); err != nil {
+			return err
+		}
+	} else if err := t.putJSON(reportBucket, k, r); err != nil {
+		return err
+	}
+	return t.MarkUnsent(k)
+}
+
+// Recall takes over the hub's report of a key, unless there is one.
+func (t *Tx) Recall(k string, r *wire.Report) error {
+	if t.HasReport(k) {
+		return nil
+	}
+	return t.putJSON(reportBucket, k, r)
+}
+
+// MarkUnsent notes that the hub is to be told the report of a key, or its absence.
+func (t *Tx) MarkUnsent(k string) error {
+	if !t.has(unsentBucket, k) {
+		t.meta.Unsent++
+	}
+	seq, err := t.bucket(unsentBucket).NextSequence()
+	if err != nil {
+		return err
+	}
+	return t.put(unsentBucket, k, binary.BigEndian.AppendUint64(nil, seq))
+}
+
+// Sent notes that the hub has the line; there may be a newer one.
+func (t *Tx) Sent(u Unsent) error {
+	k := u.Line.Key
+	if now, ok := t.get(unsentBucket, k); !ok || !bytes.Equal(now, u.seq) {
+		return nil
+	}
+	t.meta.Unsent--
+	return t.remove(unsentBucket, k)
+}
+
+// remember keeps in what is recorded of an object the policy that was the last
+// before it ceased to be desired.
+func (t *Tx) remember(id string, rec *Record, was *Want) error {
+	o := was.Object()
+	if o == nil {
+		return nil
+	}
+	policy := o.Policy
+	policy.Release = rec.Source.Policy.Release // what was released, not what would have been
+	if policy == rec.Source.Policy {
+		return nil
+	}
+	rec.Source.Policy = policy
+	return t.setRecord(id, rec)
+}

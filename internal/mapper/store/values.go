@@ -1,0 +1,84 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// values are those of a transaction, by bucket and key, and what describes them.
+type values struct {
+	tx   *bolt.Tx
+	meta *Meta
+}
+
+func (t values) bucket(name []byte) *bolt.Bucket { return t.tx.Bucket(name) }
+
+// get returns the value of a key, which is valid until the transaction ends, and
+// whether there is one. It is the only way by which values are looked up: of one that
+// is empty and was put in this transaction bbolt's Get returns nil, as of none.
+func (t values) get(in []byte, k string) (v []byte, ok bool) {
+	found, v := t.bucket(in).Cursor().Seek([]byte(k))
+	if found == nil || string(found) != k {
+		return nil, false
+	}
+	return v, true
+}
+
+// has says whether a key has a value.
+func (t values) has(in []byte, k string) bool {
+	_, ok := t.get(in, k)
+	return ok
+}
+
+func (t values) putJSON(in []byte, k string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", in, err)
+	}
+	return t.put(in, k, b)
+}
+
+// put sets a value. With remove it is the only way by which values change: together
+// they keep meta.Written equal to the sum of what is there.
+func (t values) put(in []byte, k string, v []byte) error {
+	t.unwrite(in, k)
+	t.meta.Written = t.meta.Written.Add(writtenSum(in, k, v))
+	return t.bucket(in).Put([]byte(k), v)
+}
+
+// remove deletes a value, if there is one.
+func (t values) remove(in []byte, k string) error {
+	t.unwrite(in, k)
+	return t.bucket(in).Delete([]byte(k))
+}
+
+func (t values) unwrite(in []byte, k string) {
+	if old, ok := t.get(in, k); ok {
+		t.meta.Written = t.meta.Written.Sub(writtenSum(in, k, old))
+	}
+}
+
+// writtenSum is a value's part of meta.Written.
+func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
+	b := make([]byte, 0, len(bucket)+len(k)+len(v)+binary.MaxVarintLen64+1)
+	b = append(append(b, bucket...), '/')
+	b = append(binary.AppendUvarint(b, uint64(len(k))), k...)
+	return wire.SumOf(append(b, v...))
+}
+
+// getJSON reads a value into v; false if there is none.
+func (t values) getJSON(in []byte, k string, v any) (bool, error) {
+	b, ok := t.get(in, k)
+	if !ok {
+		return false, nil
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decode %s of %q: %w", in, k, err)
+	}
+	return true, nil
+}

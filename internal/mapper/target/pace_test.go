@@ -1,0 +1,259 @@
+package target
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/mapper/retry"
+)
+
+func refusedWith(code, after int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
+}
+
+// server is a target that decides at once whether it works on a request, and then
+// takes its time. What it refuses is to come again in so many seconds.
+type server struct {
+	mu         sync.Mutex
+	admits     func(under int) bool // with so many under way
+	takes      time.Duration
+	retryAfter int32
+	// under are under way, most were at most; done and refused count answers.
+	under, most, done, refused int
+}
+
+// roomFor admits as many at once, as max-requests-inflight does.
+func roomFor(n int) func(int) bool { return func(under int) bool { return under <= n } }
+
+// bucket admits so many in a second, and as many at once as it holds.
+func bucket(rate, holds float64) func(int) bool {
+	tokens, last := holds, time.Now()
+	return func(int) bool {
+		now := time.Now()
+		tokens = min(holds, tokens+rate*now.Sub(last).Seconds())
+		last = now
+		if tokens < 1 {
+			return false
+		}
+		tokens--
+		return true
+	}
+}
+
+func (s *server) request() error {
+	s.mu.Lock()
+	s.under++
+	s.most = max(s.most, s.under)
+	ok := s.admits(s.under)
+	if !ok {
+		s.refused++
+	}
+	s.mu.Unlock()
+	took := time.Millisecond // of the bubble's clock, as all times here
+	if ok {
+		took = s.takes*3/4 + rand.N(s.takes/2)
+	}
+	<-time.After(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.under--
+	if !ok {
+		return refusedWith(http.StatusTooManyRequests, s.retryAfter)
+	}
+	s.done++
+	return nil
+}
+
+// drive works on objects without end for a time, and returns how many were done.
+func drive(t *testing.T, p *Pace, s *server, length time.Duration) int {
+	var done atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var workers sync.WaitGroup
+	for range MostPace {
+		workers.Go(func() {
+			for p.Acquire(ctx) {
+				if p.Begin(ctx); ctx.Err() == nil {
+					start := time.Now()
+					err := s.request()
+					p.answered(time.Since(start), err)
+					if err == nil {
+						done.Add(1)
+					}
+				}
+				p.End()
+				p.Release()
+			}
+		})
+	}
+	workers.Wait()
+	return int(done.Load())
+}
+
+// TestPaceFollowsTheTarget shows what share of what targets allow is used, and
+// how many refusals that takes.
+func TestPaceFollowsTheTarget(t *testing.T) {
+	const length = time.Minute
+	for name, c := range map[string]struct {
+		admits     func() func(int) bool
+		takes      time.Duration
+		retryAfter int32
+		allows     float64 // in a second
+		share      float64 // of that, at least
+		refused    float64 // for each that is done, at most
+	}{
+		"room for all":              {func() func(int) bool { return roomFor(1000) }, 50 * time.Millisecond, 1, MostPace * 20, 0.9, 0},
+		"room for 1":                {func() func(int) bool { return roomFor(1) }, 10 * time.Millisecond, 1, 100, 0.8, 0.1},
+		"room for 4":                {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 1, 400, 0.8, 0.05},
+		"room for 4, says no time":  {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 0, 400, 0.8, 0.05},
+		"room for 4, slow":          {func() func(int) bool { return roomFor(4) }, 300 * time.Millisecond, 1, 4 / 0.3, 0.8, 0.05},
+		"room for 40":               {func() func(int) bool { return roomFor(40) }, 20 * time.Millisecond, 1, 2000, 0.8, 0.02},
+		"200 a second":              {func() func(int) bool { return bucket(200, 20) }, 10 * time.Millisecond, 1, 200, 0.7, 0.1},
+		"1000 a second, far away":   {func() func(int) bool { return bucket(1000, 100) }, 50 * time.Millisecond, 1, 1000, 0.7, 0.02},
+		"20 a second":               {func() func(int) bool { return bucket(20, 20) }, 10 * time.Millisecond, 1, 20, 0.7, 0.15},
+		"20 a second, says no time": {func() func(int) bool { return bucket(20, 20) }, 10 * time.Millisecond, 0, 20, 0.7, 0.15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
+				drive(t, newPace(MostPace), s, length)
+				share, refused := float64(s.done)/c.allows/length.Seconds(), float64(s.refused)/float64(s.done)
+				t.Logf("%.2f of what is allowed; %.3f refusals for each; at most %d at once", share, refused, s.most)
+				if share < c.share || refused > c.refused {
+					t.Error("want another share or fewer refusals")
+				}
+			})
+		})
+	}
+}
+
+// TestPaceRecovers shows that the pace follows a target that takes less for some
+// time, and one that refuses everything.
+func TestPaceRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(MostPace)
+		for _, room := range []int{12, 0, 2} {
+			narrow := &server{admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
+			drive(t, p, narrow, 30*time.Second)
+			if p.Now() > room+2 {
+				t.Errorf("pace %d with room for %d", p.Now(), room)
+			}
+			if room == 0 && narrow.refused > MostPace+30/5+1 {
+				t.Errorf("asked %d times, and always refused", narrow.refused)
+			}
+			wide := &server{admits: roomFor(1000), takes: 20 * time.Millisecond, retryAfter: 5}
+			drive(t, p, wide, 20*time.Second)
+			if p.Now() != MostPace || wide.done < MostPace*50*20*6/10 {
+				t.Errorf("after room for %d: %d were done when the target was well again, pace %d", room, wide.done, p.Now())
+			}
+		}
+	})
+}
+
+// TestPaceWithAKindRefused shows that what a target refuses for good does not keep
+// it from being asked for the rest.
+func TestPaceWithAKindRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		s := &server{takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
+		drive(t, newPace(MostPace), s, time.Minute)
+		if s.done < 60*100*7/10 {
+			t.Errorf("%d were done, %d refused", s.done, s.refused)
+		}
+	})
+}
+
+// TestPacesShare shows that one who comes late to a full target gets a share of it.
+func TestPacesShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
+		early, late := newPace(MostPace), newPace(MostPace)
+		drive(t, early, s, 5*time.Second)
+		var both sync.WaitGroup
+		var done [2]int
+		for i, p := range []*Pace{early, late} {
+			both.Go(func() { done[i] = drive(t, p, s, time.Minute) })
+		}
+		both.Wait()
+		t.Logf("%d and %d of %d were done", done[0], done[1], 10*100*60)
+		if few := min(done[0], done[1]); few < 10*100*60/5 {
+			t.Errorf("one of them got %d done", few)
+		}
+	})
+}
+
+func TestPaceKeepsRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(MostPace)
+		begins := func(after time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if !p.Acquire(t.Context()) {
+				t.Fatal("not let in")
+			}
+			if p.Begin(t.Context()); time.Since(start) != after {
+				t.Errorf("began after %s", time.Since(start))
+			}
+			p.End()
+			p.Release()
+		}
+		for range startPace / 2 { // of so many under way the others are worked on
+			p.busy = startPace
+			p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		}
+		p.busy = 0
+		if p.Now() != startPace/2 {
+			t.Errorf("pace %d", p.Now())
+		}
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		if p.Now() != 1 { // nothing else was under way
+			t.Errorf("pace %d", p.Now())
+		}
+		begins(0)
+		p.busy = 3 // who had been let in before
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		p.busy = 0
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		begins(7 * time.Second)
+		p.answered(time.Millisecond, nil) // others are served
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
+		begins(0)
+		p.answered(time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
+		begins(unsaidRest)
+		// A refusal of one object says nothing of the target.
+		q := newPace(MostPace)
+		q.answered(time.Millisecond, refusedWith(http.StatusUnprocessableEntity, 0))
+		if q.Now() != startPace {
+			t.Errorf("pace %d after a refusal", q.Now())
+		}
+	})
+}
+
+// TestPaceAtASlowTarget shows that a target whose answers take long is not asked
+// for more at once.
+func TestPaceAtASlowTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(MostPace)
+		p.answered(time.Millisecond, nil)
+		for range 2000 {
+			p.answered(2*time.Second, nil)
+			retry.Pause(t.Context(), 10*time.Millisecond)
+		}
+		if p.Now() > startPace {
+			t.Errorf("pace %d", p.Now())
+		}
+	})
+}

@@ -1,0 +1,266 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+)
+
+const (
+	// requestTimeout bounds every request to the target but watches.
+	requestTimeout = time.Minute
+	// maxAnswer bounds an answer that is read at once.
+	maxAnswer = 64 << 20
+	// smallAnswer asks for metadata only, of an object or of Status answers as they are.
+	smallAnswer = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	smallList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	fullAnswer  = "application/json"
+	applyPatch  = "application/apply-patch+yaml"
+	mergePatch  = "application/merge-patch+json"
+)
+
+// Client makes requests to the cluster. It keeps nothing but connections.
+type Client struct {
+	base   *url.URL
+	client *http.Client
+	agent  string
+	count  func(verb string, code int)
+	// Pace is told how requests for single objects went.
+	Pace *Pace
+}
+
+// New uses the configuration's transport, without a client-side rate limit, for so
+// many objects at once at most. count is told of each answer; code 0: there was none.
+func New(config *rest.Config, agent string, most int, count func(verb string, code int)) (*Client, error) {
+	c := rest.CopyConfig(config)
+	c.Timeout = 0 // it would end watches
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client for target: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
+	}
+	return &Client{base: base, client: client, agent: agent, count: count, Pace: newPace(most)}, nil
+}
+
+// Place is a resource at one version, as far as the path of a request needs it.
+type Place struct {
+	key.Resource
+	Version string
+}
+
+// collection is the path of the resource, in a namespace if one is given.
+func (p Place) collection(namespace string) string {
+	root := "/api/" + p.Version
+	if g := p.APIGroup(); g != "" {
+		root = "/apis/" + g + "/" + p.Version
+	}
+	if namespace != "" {
+		root += "/namespaces/" + namespace
+	}
+	return root + "/" + p.Resource.Resource
+}
+
+func (p Place) object(id key.Identity) string { return p.collection(id.Namespace) + "/" + id.Name }
+
+// request is one request to the target.
+type request struct {
+	verb, method string
+	path         string
+	query        url.Values
+	accept       string
+	content      string
+	body         []byte
+}
+
+// open sends a request and returns the answer's body, or a StatusError.
+func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
+	u := *t.base
+	u.Path = path.Join("/", t.base.Path, r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	req.Header.Set("User-Agent", t.agent)
+	req.Header.Set("Accept", r.accept)
+	if r.content != "" {
+		req.Header.Set("Content-Type", r.content)
+	}
+	resp, err := t.client.Do(req)
+	if err != nil {
+		t.count(r.verb, 0)
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	t.count(r.verb, resp.StatusCode)
+	if resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusMultipleChoices {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	return nil, statusError(r.verb, resp)
+}
+
+// do sends a request and decodes the answer into v.
+func (t *Client) do(ctx context.Context, r request, v any) error {
+	start := time.Now()
+	err := t.exchange(ctx, r, v)
+	if r.verb != "list" && r.verb != "discover" { // which take as long as there is to say
+		t.Pace.answered(time.Since(start), err)
+	}
+	return err
+}
+
+func (t *Client) exchange(ctx context.Context, r request, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := t.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
+	}
+	if len(b) > maxAnswer {
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
+	}
+	if o, ok := v.(json.Unmarshaler); ok {
+		err = o.UnmarshalJSON(b) // encoding/json would read all of it twice before
+	} else {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrAnswer, err)
+	}
+	return nil
+}
+
+// statusError makes the error that Kubernetes clients know of an answer.
+func statusError(verb string, resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what there is of it
+	var s metav1.Status
+	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, metav1GroupResource, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
+	}
+	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && after > 0 {
+		if s.Details == nil {
+			s.Details = &metav1.StatusDetails{}
+		}
+		s.Details.RetryAfterSeconds = int32(min(after, int(time.Hour/time.Second)))
+	}
+	if s.Code == 0 {
+		s.Code = int32(resp.StatusCode)
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// Get reads the metadata of an object.
+func (t *Client) Get(ctx context.Context, p Place, id key.Identity) (marks.Meta, error) {
+	var o marks.Observation
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: smallAnswer}, &o)
+	return o.Metadata, err
+}
+
+// GetAll reads all of an object.
+func (t *Client) GetAll(ctx context.Context, p Place, id key.Identity) (*marks.Answer, error) {
+	o := &marks.Answer{}
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, o)
+	return o, err
+}
+
+// Apply applies a body server-side and returns the object that results.
+func (t *Client) Apply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (*marks.Answer, error) {
+	o := &marks.Answer{}
+	err := t.do(ctx, request{
+		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: fullAnswer, content: applyPatch, body: body,
+		// A field that the target does not know is refused, before anything is changed.
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "fieldValidation": {"Strict"}},
+	}, o)
+	return o, err
+}
+
+// Remove deletes an object that has the UID. gone says that it no longer
+// exists; otherwise something has to finish first.
+func (t *Client) Remove(
+	ctx context.Context, p Place, id key.Identity, uid string, policy metav1.DeletionPropagation,
+) (gone bool, err error) {
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:     metav1.NewUIDPreconditions(uid),
+		PropagationPolicy: &policy,
+	})
+	if err != nil {
+		return false, fmt.Errorf("encode delete options: %w", err)
+	}
+	var o marks.Observation
+	if err := t.do(ctx, request{
+		verb: "delete", method: http.MethodDelete, path: p.object(id), accept: smallAnswer, content: fullAnswer, body: body,
+	}, &o); err != nil {
+		return false, err
+	}
+	return o.Kind == "Status", nil
+}
+
+// CreateNamespace makes a namespace that is there for what is in it only.
+func (t *Client) CreateNamespace(ctx context.Context, name string, l marks.Owner) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "annotations": map[string]string{v1alpha1.ImpliedAnnotation: string(l)}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode namespace: %w", err)
+	}
+	var o marks.Observation
+	return t.do(ctx, request{
+		verb: "create", method: http.MethodPost, path: Namespaces.collection(""), accept: smallAnswer, content: fullAnswer,
+		query: url.Values{"fieldManager": {l.Manager()}}, body: body,
+	}, &o)
+}
+
+// TryApply is apply without effect.
+func (t *Client) TryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
+	var o marks.Observation
+	err := t.do(ctx, request{
+		verb: "try", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// Merge merges a patch into an object that is as the patch says. The verb names what
+// that is for.
+func (t *Client) Merge(ctx context.Context, verb string, p Place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
+	var o marks.Observation
+	err := t.do(ctx, request{
+		verb: verb, method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {manager}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// TryCreate creates an object without effect.
+func (t *Client) TryCreate(ctx context.Context, p Place, id key.Identity, manager string, body []byte) error {
+	var o marks.Observation
+	return t.do(ctx, request{
+		verb: "try", method: http.MethodPost, path: p.collection(id.Namespace), accept: smallAnswer, content: fullAnswer, body: body,
+		query: url.Values{"fieldManager": {manager}, "dryRun": {"All"}},
+	}, &o)
+}

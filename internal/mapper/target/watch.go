@@ -1,0 +1,101 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/retry"
+)
+
+// watchLength is how long a watch lasts, give or take a quarter.
+const watchLength = time.Hour
+
+// watchEvent is one line of a watch.
+type watchEvent struct {
+	Type   string
+	Object marks.Observation
+	// Error is the Status that an event of that type has instead of an object.
+	Error json.RawMessage
+}
+
+// UnmarshalJSON decodes the object in place.
+func (e *watchEvent) UnmarshalJSON(b []byte) error {
+	e.Type = strings.Clone(gjson.GetBytes(b, "type").String())
+	object := gjson.GetBytes(b, "object").Raw
+	if e.Type == "ERROR" || object == "" {
+		e.Error = json.RawMessage(object)
+		return nil
+	}
+	return e.Object.UnmarshalJSON([]byte(object))
+}
+
+// Follow watches what a selector finds, from a revision on, again and again, until
+// that fails. It returns the last revision it has seen.
+func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
+	for {
+		next, err := t.watch(ctx, p, labels, revision, full, show)
+		if err != nil || next == "" { // without a revision nothing says what came in between
+			return next, err
+		}
+		if next == revision { // a watch that shows nothing may end at once
+			retry.Pause(ctx, retry.Backoff(0, retry.First, time.Second))
+		}
+		revision = next
+	}
+}
+
+// watch shows changes until the watch ends, and returns the last revision.
+func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
+	length := watchLength - watchLength/4 + rand.N(watchLength/2)
+	accept := smallAnswer
+	if full {
+		accept = fullAnswer
+	}
+	body, err := t.open(ctx, request{
+		verb: "watch", method: http.MethodGet, path: p.collection(""), accept: accept,
+		query: url.Values{
+			"labelSelector": {labels}, "watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {revision},
+			"timeoutSeconds": {strconv.Itoa(int(length / time.Second))},
+		},
+	})
+	if err != nil {
+		return revision, err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		var e watchEvent
+		if dec.Decode(&e) != nil {
+			return revision, ctx.Err() // the next one finds out what is wrong, if anything is
+		}
+		if e.Type == "ERROR" {
+			s := apierrors.StatusError{}
+			if err := json.Unmarshal(e.Error, &s.ErrStatus); err != nil {
+				return revision, fmt.Errorf("watch %s: decode error event: %w", p.Resource, err)
+			}
+			return revision, &s
+		}
+		o := e.Object
+		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
+			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", p.Resource, ErrAnswer, e.Type)
+		}
+		revision = o.Metadata.ResourceVersion // none: the next list begins anew
+		if e.Type == "BOOKMARK" {
+			continue
+		}
+		if err := show(&o, e.Type == "DELETED"); err != nil {
+			return revision, err
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package mapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
+)
+
+// writer makes what is written of a turn's object: all of it with its marks, without
+// what is released, or marks and managed fields alone.
+type writer struct {
+	store  *store.Store
+	target *target.Client
+}
+
+// putMarks writes the marks of the body of an apply, and nothing else of it.
+func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (marks.Meta, error) {
+	only, err := marks.Only(body)
+	if err != nil {
+		return marks.Meta{}, err
+	}
+	return w.target.Merge(ctx, "mark", t.view.at, t.id, t.view.as.Manager(), only)
+}
+
+// patch merges a patch into the object of the turn, if that is as the patch says.
+func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (marks.Meta, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return marks.Meta{}, fmt.Errorf("encode a patch: %w", err)
+	}
+	return w.target.Merge(ctx, verb, t.view.at, t.id, t.view.as.Manager(), body)
+}
+
+// rendering is the object to follow, as it was written.
+func (w *writer) rendering(t *turn) (object []byte, err error) {
+	err = w.store.View(func(x *store.Tx) error {
+		object = bytes.Clone(x.Object(t.object().Path()))
+		return nil
+	})
+	return object, err
+}
+
+// body is all of the object to follow, dressed for the target.
+func (w *writer) body(t *turn, uid string) ([]byte, error) {
+	object, err := w.rendering(t)
+	if err != nil {
+		return nil, err
+	}
+	return w.dressed(t, object, t.source(), uid)
+}
+
+func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
+	body, err := marks.Dress(object, t.view.as, t.object(), marks.Origin{Uid: of.UID, Log: of.Log, Orphan: of.Policy.Orphan}, uid)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)
+	}
+	return body, nil
+}
