@@ -104,11 +104,11 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	s.at = rev
 	resumed := false
 	if row, _ := s.server.config.Table.Get(s.content.location.Key()); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
-		sub, err := s.server.config.Table.Subscribe(table.Of(string(s.content.location)), after)
+		sub, err := s.server.config.Table.Subscribe(after, nil, table.Of(string(s.content.location)))
 		resumed, s.sub = err == nil, sub
 	}
 	if !resumed {
-		sub, err := s.server.config.Table.Subscribe(table.Of(string(s.content.location)), rev)
+		sub, err := s.server.config.Table.Subscribe(rev, nil, table.Of(string(s.content.location)))
 		if err != nil {
 			return err
 		}

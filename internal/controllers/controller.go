@@ -125,7 +125,7 @@ func (c *Controllers) follow(s source) watch {
 				enqueue(s.names(table.Change{Cur: row}))
 				return true
 			})
-			sub, err := c.config.Table.Subscribe(s.topic, snapshot.Rev)
+			sub, err := c.config.Table.Subscribe(snapshot.Rev, nil, s.topic)
 			if err == nil {
 				err = s.poll(ctx, sub, enqueue)
 				sub.Close()

@@ -32,7 +32,7 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 	t.Reset(1, w.updates(1))
 	var followers []*table.Subscription
 	for i := range benchLocations {
-		sub, err := t.Subscribe(table.Of(fmt.Sprintf("l%d", i)), 1)
+		sub, err := t.Subscribe(1, nil, table.Of(fmt.Sprintf("l%d", i)))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -133,7 +133,7 @@ func TestResumeAcrossRestart(t *testing.T) {
 		}
 	}()
 	to := tail(t, open(t, dir))
-	sub, err := to.Subscribe(table.Under(key.SpacePrefix("s")), start)
+	sub, err := to.Subscribe(start, nil, table.Under(key.SpacePrefix("s")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestCompactedStart(t *testing.T) {
 	}
 	to := tail(t, l)
 	same(t, l, to)
-	if _, err := to.Subscribe(table.Under("o/"), rev-1); err == nil {
+	if _, err := to.Subscribe(rev-1, nil, table.Under("o/")); err == nil {
 		t.Fatal("subscribed below the compacted revision")
 	}
 }

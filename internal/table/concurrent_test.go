@@ -65,7 +65,7 @@ func follow(t *Table, topic Topic, until int64, keys int, slow bool) error {
 		if err != nil || at == until {
 			return err
 		}
-		sub, err := t.Subscribe(topic, at)
+		sub, err := t.Subscribe(at, nil, topic)
 		if errors.Is(err, ErrExpired) {
 			continue
 		} else if err != nil {
@@ -139,7 +139,7 @@ func TestCatchUpInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sub, err := table.Subscribe(Under("o/s/"), 0)
+	sub, err := table.Subscribe(0, nil, Under("o/s/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestWindowBytes(t *testing.T) {
 			t.Errorf("the window of %s holds %d bytes", k, w.bytes)
 		}
 	}
-	if _, err := table.Subscribe(Under("o/s/"), 0); err != nil {
+	if _, err := table.Subscribe(0, nil, Under("o/s/")); err != nil {
 		t.Errorf("resume among objects: %v", err)
 	}
 	value = make([]byte, 200_000) // more than a window holds
@@ -213,7 +213,7 @@ func TestWindowBytes(t *testing.T) {
 // reached, so that no wake-up is spent on a step that is not complete.
 func TestWakeFollowsRevision(t *testing.T) {
 	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
-	sub, err := table.Subscribe(Under("o/s/"), 0)
+	sub, err := table.Subscribe(0, nil, Under("o/s/"))
 	if err != nil {
 		t.Fatal(err)
 	}

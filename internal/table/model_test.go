@@ -200,15 +200,15 @@ func topicOf(member string) modelTopic {
 	}}
 }
 
-// since are the steps after a revision, as strings.
-func (m *model) since(topic modelTopic, after int64) (steps []string) {
+// since are the steps after a revision and up to another, as strings.
+func (m *model) since(s *subscriber, after, upTo int64) (steps []string) {
 	for _, step := range m.history {
-		if step.rev <= after {
+		if step.rev <= after || step.rev > upTo {
 			continue
 		}
 		var changes []string
 		for k, c := range step.changes {
-			if topic.concerns(k, c) {
+			if s.concerns(k, c) {
 				changes = append(changes, fmt.Sprintf("%s: %s => %s", k, c.prev, c.cur))
 			}
 		}

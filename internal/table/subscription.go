@@ -1,112 +1,10 @@
 package table
 
 import (
+	"errors"
 	"slices"
-	"strings"
 	"sync"
-
-	"orrery.dev/orrery/internal/key"
 )
-
-// Topic says which changes a subscription is about.
-type Topic struct {
-	kind topicKind
-	name string
-}
-
-type topicKind uint8
-
-const (
-	underPrefix topicKind = iota
-	acrossSpaces
-	ofMember
-	ofKey
-)
-
-// Under is everything below a prefix, which ends in "/". A prefix that spans
-// resources leaves out Events and Leases.
-func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
-
-// At is one key.
-func At(k string) Topic { return Topic{ofKey, k} }
-
-// AcrossSpaces is everything of a resource in all spaces.
-func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
-
-// Of is everything that belongs, or belonged before the change, to a member, except
-// changes of membership that are none for the member.
-// Events, Leases and what is no object must not belong to any.
-func Of(member string) Topic { return Topic{ofMember, member} }
-
-func (t Topic) window() int {
-	switch t.kind {
-	case acrossSpaces:
-		if isEvent(t.name + "/") {
-			return eventWindow
-		}
-		return objectWindow
-	case ofMember:
-		return objectWindow
-	}
-	return windowOf(t.name)
-}
-
-// concerns says whether a change is about the topic.
-func (t Topic) concerns(c Change) bool {
-	switch t.kind {
-	case ofMember:
-		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
-			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(t.name)
-		return here && !c.sameAt(t.name)
-	case acrossSpaces:
-		rest, ok := withoutSpace(c.Row().Key)
-		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
-	case ofKey:
-		return c.Row().Key == t.name
-	}
-	return strings.HasPrefix(c.Row().Key, t.name)
-}
-
-// withoutSpace is the REST of o/SPACE/REST.
-func withoutSpace(k string) (rest string, ok bool) {
-	if k, ok = key.PathOf(k); !ok {
-		return "", false
-	}
-	_, rest, ok = strings.Cut(k, "/")
-	return rest, ok
-}
-
-// topics calls fn for every topic that a change may concern, without repeats.
-func topics(c Change, fn func(Topic)) {
-	k := c.Row().Key
-	fn(Topic{ofKey, k})
-	for i := range len(k) {
-		if k[i] == '/' {
-			fn(Topic{underPrefix, k[:i+1]})
-		}
-	}
-	if rest, ok := withoutSpace(k); ok {
-		if i := strings.IndexByte(rest, '/'); i >= 0 {
-			if j := strings.IndexByte(rest[i+1:], '/'); j >= 0 {
-				fn(Topic{acrossSpaces, rest[:i+1+j]})
-			}
-		}
-	}
-	if c.Prev != nil && c.Prev.In != nil {
-		for _, m := range c.Prev.In.Members() {
-			if !c.sameAt(m) {
-				fn(Topic{ofMember, m})
-			}
-		}
-	}
-	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
-		for _, m := range c.Cur.In.Members() {
-			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Has(m) {
-				fn(Topic{ofMember, m})
-			}
-		}
-	}
-}
 
 // queueLimit is how many steps wait in a subscription before it reads the
 // window instead.
@@ -115,74 +13,145 @@ const queueLimit = 16
 // catchUpSteps is how many steps of the window one Poll looks through.
 const catchUpSteps = 2000
 
-// Subscription delivers, in order and without gaps, the changes of a topic.
-// It holds no goroutine; a subscriber that does not read costs nothing but its
-// place and gets ErrExpired once the window has left it. Poll belongs to one
-// goroutine.
+// Subscription delivers, in order and without gaps, the changes of its topics, for as
+// long as its premises hold. It holds no goroutine; a subscriber that does not read
+// costs nothing but its place and gets ErrExpired once the window has left it. Poll
+// belongs to one goroutine.
 type Subscription struct {
-	table *Table
-	topic Topic
-	wake  chan struct{}
+	table  *Table
+	topics []Topic
+	window int
+	wake   chan struct{}
+	end    error // of a premise that does not hold; it belongs to who polls
 
-	mu      sync.Mutex
-	queue   []Step // the last may be of a revision that is still being applied
-	lagging bool   // the queue overflowed, or history is still to be read from the window
-	pos     int64  // everything up to here has been delivered, when lagging
-	offered int64  // the last revision that offered something
-	expired bool
+	mu       sync.Mutex
+	premises []rested
+	queue    []Step // the last may be of a revision that is still being applied
+	lagging  bool   // the queue overflowed, or history is still to be read from the window
+	pos      int64  // everything up to here has been delivered, when lagging
+	offered  int64  // the last revision that offered something
+	expired  bool
 }
 
-// Subscribe starts a subscription with the changes after a revision. It fails
-// with ErrExpired or ErrFuture. The caller must Close it.
-func (t *Table) Subscribe(topic Topic, after int64) (*Subscription, error) {
+// errWindows says that topics can't be in one subscription.
+var errWindows = errors.New("topics of one subscription are of several windows")
+
+// Subscribe starts a subscription with the changes of some topics, all of one window,
+// after a revision. It fails with ErrExpired or ErrFuture. Its premises have to hold
+// from now on, whatever was before: it fails with the End of one that does not. The
+// caller must Close it.
+func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Subscription, error) {
+	s, err := t.register(after, premises, topics)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Ended(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// register also takes the premises' rows as they are now, to be judged outside the lock:
+// no change of one is between these and what is offered.
+func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subscription, error) {
+	s := &Subscription{table: t, topics: topics, wake: make(chan struct{}, 1), lagging: true, pos: after}
+	for i, topic := range topics {
+		if i > 0 && topic.window() != s.window {
+			return nil, errWindows
+		}
+		s.window = topic.window()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if after > t.rev.Load() {
+	now := t.rev.Load()
+	if after > now {
 		return nil, ErrFuture
 	}
-	if after < t.windows[topic.window()].floor {
+	if after < t.windows[s.window].floor {
 		return nil, ErrExpired
 	}
-	s := &Subscription{table: t, topic: topic, wake: make(chan struct{}, 1), lagging: true, pos: after}
-	s.signal()
-	if t.subs[topic] == nil {
-		t.subs[topic] = map[*Subscription]struct{}{}
+	s.premises = make([]rested, 0, len(premises))
+	for _, p := range premises {
+		row, _ := t.rows.Get(p.Key)
+		s.premises = append(s.premises, rested{Premise: p, changed: true, row: row, since: now})
 	}
-	t.subs[topic][s] = struct{}{}
+	s.signal()
+	s.each(func(topic Topic) {
+		if t.subs[topic] == nil {
+			t.subs[topic] = map[*Subscription]struct{}{}
+		}
+		t.subs[topic][s] = struct{}{}
+	})
 	return s, nil
+}
+
+// each calls fn for all that the subscription is to hear of, perhaps several times.
+func (s *Subscription) each(fn func(Topic)) {
+	for _, topic := range s.topics {
+		fn(topic)
+	}
+	for i := range s.premises {
+		fn(At(s.premises[i].Key))
+	}
 }
 
 // Close ends the subscription.
 func (s *Subscription) Close() {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	subs := s.table.subs[s.topic]
-	delete(subs, s)
-	if len(subs) == 0 {
-		delete(s.table.subs, s.topic)
-	}
+	s.each(func(topic Topic) {
+		subs := s.table.subs[topic]
+		delete(subs, s)
+		if len(subs) == 0 {
+			delete(s.table.subs, topic)
+		}
+	})
 }
 
 // Wake receives when there may be something to Poll.
 func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 
 // Poll returns the steps that are there, without blocking, and the revision up
-// to which nothing else happened to the topic.
+// to which nothing else happened to the topics. Once a premise does not hold it
+// returns what it has of before, and then the premise's End: a subscription that lags
+// is not read to that point, so that it ends soon.
 func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
+	if s.end != nil {
+		return nil, 0, s.end
+	}
+	steps, upTo, changed, err := s.next()
+	if err != nil {
+		return nil, 0, err
+	}
+	until := s.judge(changed)
+	if s.end == nil {
+		return steps, upTo, nil
+	}
+	n, _ := slices.BinarySearchFunc(steps, until+1, compareRev)
+	if n == 0 {
+		return nil, 0, s.end
+	}
+	s.signal() // the next Poll says why there is nothing more
+	return steps[:n], min(upTo, until), nil
+}
+
+// next takes the next steps and the premises whose rows have changed, at one moment.
+func (s *Subscription) next() (steps []Step, upTo int64, changed []rested, err error) {
 	s.mu.Lock()
 	lagging, expired := s.lagging, s.expired
 	if !lagging && !expired {
 		upTo = s.table.rev.Load()
-		steps = s.take(upTo)
+		steps, changed = s.take(upTo), s.takeChanged()
 	}
 	s.mu.Unlock()
 	if expired {
-		return nil, 0, ErrExpired
+		return nil, 0, nil, ErrExpired
 	}
 	if lagging {
 		return s.catchUp()
 	}
-	return steps, upTo, nil
+	return steps, upTo, changed, nil
 }
 
 // take removes the steps up to a revision from the queue; s.mu is held. The
@@ -199,42 +168,41 @@ func (s *Subscription) take(upTo int64) []Step {
 
 // catchUp reads the next part of the window. No revision is applied meanwhile,
 // so at its end the subscription can go back to its queue.
-func (s *Subscription) catchUp() ([]Step, int64, error) {
+func (s *Subscription) catchUp() (steps []Step, upTo int64, changed []rested, err error) {
 	s.table.mu.RLock()
 	defer s.table.mu.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expired {
-		return nil, 0, ErrExpired
+		return nil, 0, nil, ErrExpired
 	}
-	missed, ok := s.table.windows[s.topic.window()].after(s.pos)
+	missed, ok := s.table.windows[s.window].after(s.pos)
 	if !ok {
 		s.expired = true
-		return nil, 0, ErrExpired
+		return nil, 0, nil, ErrExpired
 	}
 	more := len(missed) > catchUpSteps
 	if more {
 		missed = missed[:catchUpSteps]
 	}
-	var steps []Step
 	for _, step := range missed {
-		if mine := s.topic.filter(step.Changes); len(mine) > 0 {
+		if mine := s.filter(step.Changes); len(mine) > 0 {
 			steps = append(steps, Step{Rev: step.Rev, Changes: mine})
 		}
 	}
 	if more {
 		s.pos = missed[len(missed)-1].Rev
 		s.signal()
-		return steps, s.pos, nil
+		return steps, s.pos, s.takeChanged(), nil
 	}
 	s.lagging, s.queue, s.pos = false, nil, 0
-	return steps, s.table.rev.Load(), nil
+	return steps, s.table.rev.Load(), s.takeChanged(), nil
 }
 
-func (t Topic) filter(changes []Change) []Change {
+func (s *Subscription) filter(changes []Change) []Change {
 	var mine []Change
 	for _, c := range changes {
-		if t.concerns(c) {
+		if slices.ContainsFunc(s.topics, func(t Topic) bool { return t.concerns(c) }) {
 			mine = append(mine, c)
 		}
 	}
@@ -255,18 +223,25 @@ func (s *Subscription) expire() {
 	s.signal()
 }
 
-// offer adds one change of a revision; the table's lock is held. It says
-// whether the subscription is to be woken when the revision is complete.
-func (s *Subscription) offer(rev int64, c Change) bool {
+// offer adds one change of a revision that a topic concerns; the table's lock is held.
+// It says whether the subscription is to be woken when the revision is complete.
+func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := s.offered != rev
 	s.offered = rev
-	if s.lagging || s.expired {
+	if topic.kind == ofKey {
+		for i := range s.premises {
+			if p := &s.premises[i]; p.Key == topic.name {
+				p.note(rev, c.Cur)
+			}
+		}
+	}
+	if s.lagging || s.expired || !slices.Contains(s.topics, topic) {
 		return first
 	}
 	if n := len(s.queue); n > 0 && s.queue[n-1].Rev == rev {
-		s.queue[n-1].Changes = append(s.queue[n-1].Changes, c)
+		s.queue[n-1].add(c)
 		return first
 	}
 	if len(s.queue) == queueLimit {
@@ -276,6 +251,13 @@ func (s *Subscription) offer(rev int64, c Change) bool {
 	}
 	s.queue = append(s.queue, Step{Rev: rev, Changes: []Change{c}})
 	return first
+}
+
+// add adds a change, once if it is offered for several topics, one after the other.
+func (s *Step) add(c Change) {
+	if last := s.Changes[len(s.Changes)-1]; last.Prev != c.Prev || last.Cur != c.Cur {
+		s.Changes = append(s.Changes, c)
+	}
 }
 
 // publish records the changes of a revision and offers them to whom they
@@ -290,7 +272,7 @@ func (t *Table) publish(rev int64, changes []Change) {
 				return
 			}
 			for s := range t.subs[topic] {
-				if s.offer(rev, c) {
+				if s.offer(rev, topic, c) {
 					t.offered = append(t.offered, s)
 				}
 			}

@@ -16,9 +16,14 @@ import (
 
 // subscriber is a reader that polls when it likes.
 type subscriber struct {
-	topic modelTopic
-	sub   *Subscription
-	at    int64 // it has seen everything up to here
+	topics []modelTopic
+	window int
+	sub    *Subscription
+	at     int64 // it has seen everything up to here
+	// premises are keys whose values have to suit; judged is when that was last looked at.
+	premises []string
+	judged   int64
+	ended    bool
 	// pos is what must still be in the window when it lags.
 	lagging bool
 	pos     int64
@@ -101,7 +106,7 @@ func (m *machine) apply(t *rapid.T) {
 func (s *subscriber) offered(step modelStep) {
 	concerned := false
 	for k, c := range step.changes {
-		concerned = concerned || s.topic.concerns(k, c)
+		concerned = concerned || s.concerns(k, c)
 	}
 	if !concerned || s.lagging {
 		return
@@ -111,6 +116,38 @@ func (s *subscriber) offered(step modelStep) {
 		return
 	}
 	s.queued = append(s.queued, step.rev)
+}
+
+func (s *subscriber) concerns(k string, c modelChange) bool {
+	return slices.ContainsFunc(s.topics, func(t modelTopic) bool { return t.concerns(k, c) })
+}
+
+// suits is the rule of premises in the tests: a value of an odd revision does, nothing does not.
+func suits(row *Row) bool { return row != nil && row.ModRev%2 == 1 }
+
+var errPremise = errors.New("does not suit")
+
+func premisesOf(keys []string) (all []Premise) {
+	for _, k := range keys {
+		all = append(all, Premise{Key: k, Holds: suits, End: fmt.Errorf("%s %w", k, errPremise)})
+	}
+	return all
+}
+
+// broken is the first revision at which a premise no longer held as far as a
+// subscriber can tell, which looks at the last value alone, and the key.
+func (m *model) broken(premises []string, judged int64) (rev int64, of string) {
+	for _, k := range premises {
+		if now, ok := m.rows[k]; ok && now.modRev%2 == 1 {
+			continue
+		}
+		for _, step := range m.history {
+			if _, changed := step.changes[k]; changed && step.rev > judged && (of == "" || step.rev < rev) {
+				rev, of = step.rev, k
+			}
+		}
+	}
+	return rev, of
 }
 
 func (m *machine) progress(t *rapid.T) {
@@ -136,8 +173,8 @@ func (m *machine) reset(t *rapid.T) {
 		m.model.floors[i] = rev
 	}
 	for _, s := range m.subs {
-		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) {
-			t.Fatalf("poll of %v after a reset: %v", s.topic.Topic, err)
+		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) && !s.ended {
+			t.Fatalf("poll of %v after a reset: %v", s.topics, err)
 		}
 		s.sub.Close()
 	}
@@ -145,25 +182,38 @@ func (m *machine) reset(t *rapid.T) {
 }
 
 func (m *machine) subscribe(t *rapid.T) {
-	topic := rapid.SampledFrom(modelTopics()).Draw(t, "topic")
+	s := &subscriber{lagging: true}
+	s.topics = rapid.SliceOfN(rapid.SampledFrom(modelTopics()), 1, 3).Draw(t, "topics")
+	s.premises = rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 2, rapid.ID).Draw(t, "premises")
+	s.window = s.topics[0].window
 	after := rapid.Int64Range(max(0, m.model.rev-30), m.model.rev+1).Draw(t, "after")
-	floor := m.model.floors[topic.window]
-	if got := m.table.Floor(topic.Topic); got != floor {
-		t.Fatalf("floor of %v is %d, want %d", topic.Topic, got, floor)
+	floor := m.model.floors[s.window]
+	if got := m.table.Floor(s.topics[0].Topic); got != floor {
+		t.Fatalf("floor of %v is %d, want %d", s.topics[0], got, floor)
 	}
-	sub, err := m.table.Subscribe(topic.Topic, after)
 	var want error
 	switch {
+	case slices.ContainsFunc(s.topics, func(t modelTopic) bool { return t.window != s.window }):
+		want = errWindows
 	case after > m.model.rev:
 		want = ErrFuture
 	case after < floor:
 		want = ErrExpired
+	case slices.ContainsFunc(s.premises, func(k string) bool { now, ok := m.model.rows[k]; return !ok || now.modRev%2 == 0 }):
+		want = errPremise
 	}
+	var topics []Topic
+	for _, topic := range s.topics {
+		topics = append(topics, topic.Topic)
+	}
+	var err error
+	s.sub, err = m.table.Subscribe(after, premisesOf(s.premises), topics...)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
-		t.Fatalf("subscribe to %v after %d at %d, floor %d: %v, want %v", topic.Topic, after, m.model.rev, floor, err, want)
+		t.Fatalf("subscribe to %v after %d at %d, floor %d: %v, want %v", topics, after, m.model.rev, floor, err, want)
 	}
 	if err == nil {
-		m.subs = append(m.subs, &subscriber{topic: topic, sub: sub, at: after, lagging: true, pos: after})
+		s.at, s.pos, s.judged = after, after, m.model.rev
+		m.subs = append(m.subs, s)
 	}
 }
 
@@ -174,29 +224,73 @@ func (m *machine) poll(t *rapid.T) {
 	}
 	i := rapid.IntRange(0, len(m.subs)-1).Draw(t, "subscriber")
 	s := m.subs[i]
-	steps, upTo, err := s.sub.Poll()
-	if expired := s.lagging && s.pos < m.model.floors[s.topic.window]; expired != errors.Is(err, ErrExpired) {
-		t.Fatalf("poll of %v at %d, floor %d: %v", s.topic.Topic, s.pos, m.model.floors[s.topic.window], err)
-	}
-	if err != nil {
-		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) {
-			t.Fatalf("poll after the end: %v", err)
+	if end := m.pollOne(t, s); end != nil {
+		if _, _, err := s.sub.Poll(); !errors.Is(err, end) {
+			t.Fatalf("poll after the end by %v: %v", end, err)
 		}
 		s.sub.Close()
 		m.subs = slices.Delete(m.subs, i, i+1)
-		return
+	}
+}
+
+// pollOne compares what a poll returns with the model. It returns why the subscription
+// has ended.
+func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
+	first, of := m.model.broken(s.premises, s.judged)
+	asked := !s.ended && of != "" && rapid.IntRange(0, 4).Draw(t, "only ask") == 0
+	if asked {
+		if err := s.sub.Ended(); err == nil || err.Error() != of+" "+errPremise.Error() {
+			t.Fatalf("ended by %v, want %s", err, of)
+		}
+		return errPremise
+	}
+	select {
+	case <-s.sub.Wake():
+	default:
+	}
+	steps, upTo, err := s.sub.Poll()
+	if s.ended {
+		if !errors.Is(err, errPremise) {
+			t.Fatalf("after the last steps: %v", err)
+		}
+		return errPremise
+	}
+	if expired := s.lagging && s.pos < m.model.floors[s.window]; expired || errors.Is(err, ErrExpired) {
+		if !expired || !errors.Is(err, ErrExpired) {
+			t.Fatalf("poll of %v at %d, floor %d: %v", s.topics, s.pos, m.model.floors[s.window], err)
+		}
+		return ErrExpired
+	}
+	reached := m.model.rev
+	if of != "" {
+		reached = first - 1
+	}
+	want := m.model.since(s, s.at, reached)
+	if of != "" && len(want) == 0 {
+		if err == nil || err.Error() != of+" "+errPremise.Error() {
+			t.Fatalf("ended by %v, want %s", err, of)
+		}
+		return errPremise
 	}
 	var got []string
 	for _, step := range steps {
 		got = append(got, stepText(step))
 	}
-	if want := m.model.since(s.topic, s.at); !slices.Equal(got, want) {
-		t.Fatalf("%v after %d:\n got %q\nwant %q", s.topic.Topic, s.at, got, want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("%v after %d:\n got %q, %v\nwant %q", s.topics, s.at, got, err, want)
 	}
-	if upTo != m.model.rev {
-		t.Fatalf("poll reached %d, table %d", upTo, m.model.rev)
+	if upTo != reached {
+		t.Fatalf("poll reached %d, want %d", upTo, reached)
 	}
-	s.at, s.lagging, s.queued = upTo, false, nil
+	s.at, s.judged, s.lagging, s.queued, s.ended = upTo, m.model.rev, false, nil, of != ""
+	if s.ended {
+		select {
+		case <-s.sub.Wake():
+		default:
+			t.Fatal("nothing wakes who is to hear of the end")
+		}
+	}
+	return nil
 }
 
 func (m *machine) drop(t *rapid.T) {
@@ -250,8 +344,12 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("members of %s at %d: %q, want %q", member, rev, got, want)
 		}
 	}
-	if len(m.table.subs) > len(m.subs) {
-		t.Fatalf("%d topics for %d subscribers", len(m.table.subs), len(m.subs))
+	heard := map[Topic]bool{}
+	for _, s := range m.subs {
+		s.sub.each(func(topic Topic) { heard[topic] = true })
+	}
+	if len(m.table.subs) != len(heard) {
+		t.Fatalf("%d topics for %d that are heard", len(m.table.subs), len(heard))
 	}
 }
 

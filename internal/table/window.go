@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -67,12 +68,14 @@ func (w *window) after(rev int64) (steps []Step, ok bool) {
 	if rev < w.floor {
 		return nil, false
 	}
-	i, found := slices.BinarySearchFunc(w.steps, rev, func(s Step, r int64) int { return int(s.Rev - r) })
+	i, found := slices.BinarySearchFunc(w.steps, rev, compareRev)
 	if found {
 		i++
 	}
 	return w.steps[i:], true
 }
+
+func compareRev(s Step, rev int64) int { return cmp.Compare(s.Rev, rev) }
 
 // stepSize counts what a step keeps alive: the previous entries and, until the
 // next change, the current ones.

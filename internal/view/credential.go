@@ -31,7 +31,7 @@ func (r *reader) credential(ctx context.Context) (credential, error) {
 	if err != nil {
 		return credential{}, err
 	}
-	sub, err := t.Subscribe(table.At(key.Enrolment(l.name)), from)
+	sub, err := t.Subscribe(from, nil, table.At(key.Enrolment(l.name)))
 	return credential{trigger{sub}}, err
 }
 

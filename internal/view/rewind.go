@@ -36,7 +36,7 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 // changedSince has the rows that changed after a revision and up to another,
 // as they were before: nil for those that did not exist.
 func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
-	sub, err := r.server.config.Table.Subscribe(r.lens.topic(q), rev)
+	sub, err := r.server.config.Table.Subscribe(rev, nil, r.lens.topic(q))
 	if err != nil {
 		return nil, false
 	}

@@ -45,7 +45,7 @@ func (r *reader) redefinition() (redefinition, error) {
 	}
 	crd := key.Identity{Resource: key.CRDs, Name: r.kind.Resource.Resource + "." + r.kind.GVK.Group}
 	t := r.server.config.Table
-	sub, err := t.Subscribe(table.At(key.Object{Space: l.name, Identity: crd}.Key()), t.Rev())
+	sub, err := t.Subscribe(t.Rev(), nil, table.At(key.Object{Space: l.name, Identity: crd}.Key()))
 	return redefinition{reader: r, space: l.name, trigger: trigger{sub}}, err
 }
 

@@ -43,7 +43,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err != nil {
 		return refused(expired(err))
 	}
-	sub, err := r.server.config.Table.Subscribe(r.lens.topic(w.query), w.cursor)
+	sub, err := r.server.config.Table.Subscribe(w.cursor, nil, r.lens.topic(w.query))
 	if err != nil {
 		redefined.close()
 		token.close()

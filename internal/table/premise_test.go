@@ -1,0 +1,117 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// TestNothingIsLostBeforePremises has readers subscribe while what they rest on goes.
+// Whenever that is, all of them are woken and end, and none hears of anything that was
+// later.
+func TestNothingIsLostBeforePremises(t *testing.T) {
+	const rounds, revisions, readers = 300, 30, 4
+	gate, content := "o/root/orrery.dev/spaces/s", "o/s/core/configmaps/default/a"
+	gone := errors.New("gone")
+	for round := range rounds {
+		table := New(Config{WindowSteps: 1000, WindowBytes: 1 << 20})
+		table.Reset(1, []Update{{Key: gate, Value: []byte("{}"), CreateRev: 1, ModRev: 1}})
+		last := int64(2 + round%(revisions-1))
+		var opened [readers][]*Subscription
+		var all sync.WaitGroup
+		for i := range opened {
+			all.Go(func() {
+				for {
+					sub, err := table.Subscribe(table.Rev(), []Premise{Stands(gate, 1, gone)}, At(content), Under("o/s/"))
+					if err != nil {
+						if !errors.Is(err, gone) {
+							t.Errorf("round %d: %v", round, err)
+						}
+						return
+					}
+					opened[i] = append(opened[i], sub)
+				}
+			})
+		}
+		for rev := int64(2); rev <= revisions; rev++ {
+			updates := []Update{{Key: content, Value: fmt.Appendf(nil, "%d", rev), CreateRev: 2, ModRev: rev}}
+			switch rev {
+			case last:
+				updates = append(updates, Update{Key: gate})
+			case last + 1: // another of the same name
+				updates = append(updates, Update{Key: gate, Value: []byte("{}"), CreateRev: rev, ModRev: rev})
+			}
+			if err := table.Apply(rev, updates); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all.Wait()
+		for _, sub := range slices.Concat(opened[:]...) {
+			if err := readUntil(sub, last); !errors.Is(err, gone) {
+				t.Errorf("round %d: a reader ended by %v", round, err)
+			}
+			sub.Close()
+		}
+		if len(table.subs) != 0 {
+			t.Fatalf("%d topics left", len(table.subs))
+		}
+	}
+}
+
+// readUntil reads to the end by a premise, which went at a revision.
+func readUntil(sub *Subscription, last int64) error {
+	for {
+		select {
+		case <-sub.Wake():
+		default:
+			return errors.New("nothing wakes it")
+		}
+		steps, upTo, err := sub.Poll()
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			if step.Rev >= last || step.Rev > upTo || len(step.Changes) != 1 {
+				return fmt.Errorf("%d changes at %d, up to %d, the premise went at %d", len(step.Changes), step.Rev, upTo, last)
+			}
+		}
+	}
+}
+
+// TestEndOfSeveral: of several premises that went, the one that went first is the end;
+// who lags behind hears of it at once.
+func TestEndOfSeveral(t *testing.T) {
+	table := New(Config{WindowSteps: 10 * catchUpSteps, WindowBytes: 1 << 30})
+	apply := func(rev int64, k string, value []byte) {
+		t.Helper()
+		if err := table.Apply(rev, []Update{{Key: k, Value: value, CreateRev: 1, ModRev: rev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(1, "e/a", []byte("{}"))
+	apply(2, "e/b", []byte("{}"))
+	rev := int64(2)
+	for range 3 * catchUpSteps {
+		rev++
+		apply(rev, "o/s/core/configmaps/default/a", []byte("{}"))
+	}
+	errA, errB := errors.New("a"), errors.New("b")
+	sub, err := table.Subscribe(2, []Premise{Stands("e/a", rev, errA), Stands("e/b", rev, errB)}, Under("o/s/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	apply(rev+1, "e/b", nil)
+	apply(rev+2, "e/a", nil)
+	if steps, upTo, err := sub.Poll(); len(steps) != catchUpSteps || upTo != catchUpSteps+2 || err != nil {
+		t.Errorf("%d steps up to %d, %v", len(steps), upTo, err)
+	}
+	if steps, _, err := sub.Poll(); len(steps) != 0 || !errors.Is(err, errB) {
+		t.Errorf("%d steps, %v; want the end", len(steps), err)
+	}
+	if _, err := table.Subscribe(rev, []Premise{Stands("e/a", rev, errA)}, Under("o/s/")); !errors.Is(err, errA) {
+		t.Errorf("subscribed: %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+package table
+
+import (
+	"strings"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// Topic says which changes a subscription is about.
+type Topic struct {
+	kind topicKind
+	name string
+}
+
+type topicKind uint8
+
+const (
+	underPrefix topicKind = iota
+	acrossSpaces
+	ofMember
+	ofKey
+)
+
+// Under is everything below a prefix, which ends in "/". A prefix that spans
+// resources leaves out Events and Leases.
+func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
+
+// At is one key.
+func At(k string) Topic { return Topic{ofKey, k} }
+
+// AcrossSpaces is everything of a resource in all spaces.
+func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
+
+// Of is everything that belongs, or belonged before the change, to a member, except
+// changes of membership that are none for the member.
+// Events, Leases and what is no object must not belong to any.
+func Of(member string) Topic { return Topic{ofMember, member} }
+
+func (t Topic) window() int {
+	switch t.kind {
+	case acrossSpaces:
+		if isEvent(t.name + "/") {
+			return eventWindow
+		}
+		return objectWindow
+	case ofMember:
+		return objectWindow
+	}
+	return windowOf(t.name)
+}
+
+// concerns says whether a change is about the topic.
+func (t Topic) concerns(c Change) bool {
+	switch t.kind {
+	case ofMember:
+		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
+			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(t.name)
+		return here && !c.sameAt(t.name)
+	case acrossSpaces:
+		rest, ok := withoutSpace(c.Row().Key)
+		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
+	case ofKey:
+		return c.Row().Key == t.name
+	}
+	return strings.HasPrefix(c.Row().Key, t.name)
+}
+
+// withoutSpace is the REST of o/SPACE/REST.
+func withoutSpace(k string) (rest string, ok bool) {
+	if k, ok = key.PathOf(k); !ok {
+		return "", false
+	}
+	_, rest, ok = strings.Cut(k, "/")
+	return rest, ok
+}
+
+// topics calls fn for every topic that a change may concern, without repeats.
+func topics(c Change, fn func(Topic)) {
+	k := c.Row().Key
+	fn(Topic{ofKey, k})
+	for i := range len(k) {
+		if k[i] == '/' {
+			fn(Topic{underPrefix, k[:i+1]})
+		}
+	}
+	if rest, ok := withoutSpace(k); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			if j := strings.IndexByte(rest[i+1:], '/'); j >= 0 {
+				fn(Topic{acrossSpaces, rest[:i+1+j]})
+			}
+		}
+	}
+	if c.Prev != nil && c.Prev.In != nil {
+		for _, m := range c.Prev.In.Members() {
+			if !c.sameAt(m) {
+				fn(Topic{ofMember, m})
+			}
+		}
+	}
+	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
+		for _, m := range c.Cur.In.Members() {
+			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Has(m) {
+				fn(Topic{ofMember, m})
+			}
+		}
+	}
+}
