@@ -58,7 +58,7 @@ func (g *Guard) Authorizer() Authorizer { return g.authorizer }
 
 // Handler serves requests with next whose RequestInfo and root are in their context:
 // those of known clients that may send them. Next finds there whom they are to be
-// served as.
+// served as, and by PremisesOf what let them in.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, g.authorizer, g.config.Codecs)
 	next = impersonation.WithConstrainedImpersonation(next, g.authorizer, g.config.Codecs)
@@ -67,6 +67,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(withPremises(r.Context()))
 		response, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)

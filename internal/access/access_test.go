@@ -29,18 +29,7 @@ type somebody struct {
 // send returns the code of the answer, and as whom the request was let through.
 func (s somebody) send(method, path string, header ...string) (code int, as user.Info) {
 	s.t.Helper()
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	g := &Guard{
-		config: Config{Codecs: serializer.NewCodecFactory(scheme), Logger: slog.New(slog.DiscardHandler)},
-		authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-			if s.Info == nil {
-				return nil, false, errors.New("unknown")
-			}
-			return &authenticator.Response{User: s.Info}, true, nil
-		}),
-	}
-	handler := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		as, _ = request.UserFrom(r.Context())
 		for name := range r.Header {
 			if name == "Authorization" || len(name) > 11 && name[:11] == "Impersonate" {
@@ -48,9 +37,7 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 			}
 		}
 	}))
-	handler = WithRoot(filters.WithRequestInfo(handler, &request.RequestInfoFactory{
-		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-	}))
+	handler = WithRoot(filters.WithRequestInfo(handler, newResolver()))
 	r := httptest.NewRequest(method, "/", nil)
 	r.URL.Path = path
 	r.Header.Set("Authorization", "Bearer x")
@@ -60,6 +47,25 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
 	return w.Code, as
+}
+
+// guard takes everybody for this somebody.
+func (s somebody) guard() *Guard {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return &Guard{
+		config: Config{Codecs: serializer.NewCodecFactory(scheme), Logger: slog.New(slog.DiscardHandler)},
+		authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			if s.Info == nil {
+				return nil, false, errors.New("unknown")
+			}
+			return &authenticator.Response{User: s.Info}, true, nil
+		}),
+	}
+}
+
+func newResolver() *request.RequestInfoFactory {
+	return &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/view"
 )
 
 const (
@@ -45,20 +43,18 @@ func authentication(ca *enroll.Authority, t *table.Table, now func() time.Time) 
 // locationTokens authenticates agents by the hashed tokens in the log.
 type locationTokens struct{ table *table.Table }
 
-func (l locationTokens) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+func (l locationTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	location, ok := enroll.TokenLocation(token)
 	if !ok {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
-	row, rev := l.table.Get(key.Enrolment(location))
+	row, _ := l.table.Get(key.Enrolment(location))
 	of, _ := l.table.Get(location.Key())
 	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
 		return nil, false, errors.New("the token is not one of this hub")
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{
-		Name: locationPrefix + string(location), Groups: []string{locationsGroup},
-		Extra: map[string][]string{view.TokenRevision: {strconv.FormatInt(rev, 10)}},
-	}}, true, nil
+	restOn(ctx, table.Premise{Key: row.Key, Holds: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
+	return &authenticator.Response{User: &user.DefaultInfo{Name: locationPrefix + string(location), Groups: []string{locationsGroup}}}, true, nil
 }
 
 // locationOf is the location that a user is the agent of.

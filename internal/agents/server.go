@@ -39,6 +39,9 @@ type Config struct {
 	Sessions *Sessions
 	// Confirmations are the removals at a location that were confirmed elsewhere.
 	Confirmations func(key.Location) []wire.Confirmation
+	// Premises, if set, are what the client of a request was let in by. Sessions end when
+	// that does not hold any more, whatever End it names.
+	Premises func(context.Context) []table.Premise
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
 	// Requests is how many requests are worked on at once, Bodies how many of them have

@@ -13,7 +13,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/view"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -34,13 +33,10 @@ type session struct {
 	at    int64
 	// marker is that of the hello.
 	marker string
-	// uid is the location's; settings are the last ones sent; poke says that the location changed.
-	uid      string
+	// settings are the last ones sent; poke says that they may be others, besides the
+	// changes of the location that are in the log.
 	settings wire.Settings
-	// enrolment is the revision of the location's join token; believed is the one at
-	// which the agent showed it.
-	enrolment, believed int64
-	poke                <-chan struct{}
+	poke     <-chan struct{}
 }
 
 // serveDesired streams to an agent what its location is to have, until the
@@ -59,10 +55,6 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	defer a.sessions.end(mine)
 
 	s := &session{server: a, content: content{location: l, renderer: a.config.Renderer}, out: newSessionWriter(w), poke: mine.poke}
-	if s.believed, err = view.TokenRevisionOf(r.Context(), a.config.Table.Rev()); err != nil {
-		respond.Error(w, r, err)
-		return
-	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {
@@ -82,12 +74,27 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	a.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
 }
 
-// Ends of a session that come from its location.
+// Ends of a session by its premises.
 var (
 	errLocationRemoved = errors.New("the location was removed")
 	errContentChanged  = errors.New("the location is to have all or nothing from now on")
-	errTokenReplaced   = errors.New("the location has another join token")
+	errTokenReplaced   = errors.New("what the agent was let in by is no longer good")
 )
+
+// premises are what a session rests on that knows its location as it was at a revision.
+// A location that is removed has nothing assigned, but its cluster keeps what it runs:
+// the agent must not hear of it as deletions.
+func (s *session) premises(ctx context.Context, at int64) []table.Premise {
+	location, purged := s.content.location.Key(), s.content.purged
+	all := []table.Premise{table.Stands(location, at, errLocationRemoved), {
+		Key: location, End: errContentChanged,
+		Holds: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
+	}}
+	if let := s.server.config.Premises; let != nil {
+		all = append(all, table.Ending(let(ctx), errTokenReplaced)...)
+	}
+	return all
+}
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
 	rows, rev := s.server.config.Table.Members(string(s.content.location))
@@ -96,23 +103,18 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	if err != nil {
 		return errLocationRemoved
 	}
-	s.uid, s.settings, s.content.purged = uid, settings, settings.Purge
-	if s.enrolment = s.server.enrolmentRev(s.content.location); s.enrolment > s.believed {
-		return errTokenReplaced
-	}
+	s.settings, s.content.purged = settings, settings.Purge
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
-	resumed := false
-	if row, _ := s.server.config.Table.Get(s.content.location.Key()); row != nil && after >= row.CreateRev && continuous && !settings.Purge {
-		sub, err := s.server.config.Table.Subscribe(after, nil, table.Of(string(s.content.location)))
-		resumed, s.sub = err == nil, sub
+	row, _ := s.server.config.Table.Get(s.content.location.Key())
+	resumed := row != nil && after >= row.CreateRev && continuous && !settings.Purge
+	if resumed {
+		resumed = s.subscribe(ctx, after, rev) == nil
 	}
 	if !resumed {
-		sub, err := s.server.config.Table.Subscribe(rev, nil, table.Of(string(s.content.location)))
-		if err != nil {
+		if err := s.subscribe(ctx, rev, rev); err != nil {
 			return err
 		}
-		s.sub = sub
 	}
 	defer s.sub.Close()
 
@@ -125,6 +127,13 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return err
 	}
 	return s.follow(ctx, resumed)
+}
+
+// subscribe has the session hear of its content and of its location after a revision.
+func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
+	l := s.content.location
+	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(string(l)), table.At(l.Key()))
+	return err
 }
 
 // follow sends what happens until the context ends. mark says that the agent
@@ -158,13 +167,13 @@ func (s *session) poll(mark *bool) error {
 	if err != nil {
 		return err
 	}
-	// A location that is removed has nothing assigned, but its cluster keeps
-	// what it runs: the agent must not hear of it as deletions.
-	if _, err := s.exists(); err != nil {
-		return err
-	}
+	location := false
 	for _, step := range steps {
 		for _, ch := range step.Changes {
+			if ch.Row().Key == s.content.location.Key() {
+				location = true
+				continue
+			}
 			f, before, after, ok := s.content.change(ch)
 			if step.Rev > s.at {
 				s.move(before, after)
@@ -177,6 +186,11 @@ func (s *session) poll(mark *bool) error {
 				return err
 			}
 			*mark = true
+		}
+	}
+	if location {
+		if err := s.locationChanged(); err != nil {
+			return err
 		}
 	}
 	if upTo < s.at { // the history before the hello's revision is not through yet
@@ -201,38 +215,23 @@ func (s *session) move(before, after *entry) {
 	}
 }
 
-// locationChanged sends new settings, or ends the session of a location that is gone.
+// locationChanged sends new settings.
 func (s *session) locationChanged() error {
-	settings, err := s.exists()
-	if err != nil || settings.Equal(s.settings) {
-		return err
+	_, settings, err := s.server.Settings(s.content.location)
+	// Asked after the settings: they may be those of another location, or of none.
+	if ended := s.sub.Ended(); ended != nil {
+		return ended
 	}
-	if settings.Purge != s.settings.Purge {
+	switch {
+	case err != nil:
+		return errLocationRemoved
+	case settings.Purge != s.content.purged:
 		return errContentChanged
+	case settings.Equal(s.settings):
+		return nil
 	}
 	s.settings = settings
 	return s.out.send(wire.Frame{Settings: &settings})
-}
-
-// exists fails once the location of the session is gone, or its token replaced.
-func (s *session) exists() (wire.Settings, error) {
-	uid, settings, err := s.server.Settings(s.content.location)
-	if err != nil || uid != s.uid {
-		return settings, errLocationRemoved
-	}
-	if s.server.enrolmentRev(s.content.location) != s.enrolment {
-		return settings, errTokenReplaced
-	}
-	return settings, nil
-}
-
-// enrolmentRev is the revision of a location's join token, 0 if it has none.
-func (a *Server) enrolmentRev(l key.Location) int64 {
-	row, _ := a.config.Table.Get(key.Enrolment(l))
-	if row == nil {
-		return 0
-	}
-	return row.ModRev
 }
 
 // frameWriter writes frames to an agent.

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 	}
 	s = wire.Settings{
 		PruneMaxPercent: defaultPruneMaxPercent, HeartbeatSeconds: max(1, int(a.config.Heartbeat.Seconds())),
-		Accept: location.Annotations[v1alpha1.AcceptAnnotation], Purge: location.Annotations[v1alpha1.PurgeAnnotation] == "true",
+		Accept: location.Annotations[v1alpha1.AcceptAnnotation], Purge: isPurged(row),
 		Confirm: a.config.Confirmations(l),
 	}
 	if p := location.Spec.Prune.MaxPercent; p != nil {
@@ -44,6 +45,11 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 	}
 	s.Halt = haltOf(&location)
 	return row.Meta.UID, s, nil
+}
+
+// isPurged says that a location is to have nothing, by the operator's word.
+func isPurged(location *table.Row) bool {
+	return location.Annotation(v1alpha1.PurgeAnnotation) == "true"
 }
 
 // haltOf is why the agent of a location is to change nothing; empty: it works.

@@ -84,7 +84,6 @@ func byLocation(ch table.Change) []string {
 
 func (c *Controllers) reconcileLocation(ctx context.Context, name string) error {
 	l := key.Location(name)
-	c.config.Sessions.Poke(l)
 	row, _ := c.config.Table.Get(l.Key())
 	if row == nil {
 		return c.forgetLocation(ctx, l)

@@ -104,8 +104,6 @@ type Hub struct {
 	leftOut *leftout.Index
 	// standing completes Spaces and Locations that are read.
 	standing *standing.Standing
-	// gone ends the watches of spaces that are deleted.
-	gone *goneSpaces
 	// changed wakes the loop that writes counts.
 	changed controllers.Signal
 }
@@ -148,7 +146,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 
 // newHub opens the log and makes the parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
-	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: controllers.NewSignal(), gone: newGoneSpaces(), phase: newPhase(), answers: newAnswering(config.Now)}
+	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: controllers.NewSignal(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases, h.leftOut = release.New(), leftout.New(h.changed.Raise)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.Poke(l) })
 	var err error
@@ -167,7 +165,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.usage = limits.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
 	h.writer = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.gone, h.pruned, h.releases, h.changed},
+		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.pruned, h.releases, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	h.table = h.writer.Table
@@ -204,7 +202,7 @@ func (h *Hub) connectParts() (err error) {
 	if !h.config.PlainTables {
 		reads.Counts = h.standing.Counts
 	}
-	reads.Gone = h.goneSpace
+	reads.Premises = access.PremisesOf
 	h.views, err = view.New(reads)
 	if err != nil {
 		return err
@@ -215,7 +213,7 @@ func (h *Hub) connectParts() (err error) {
 	h.sessions = agents.NewSessions(h.config.Now, h.connections.Note)
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Committed: h.waitCommitted,
+		Confirmations: h.pruned.Confirmations, Premises: access.PremisesOf, Committed: h.waitCommitted,
 		Requests: h.config.MaxReads, Bodies: h.bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
 	})
 	h.questions = ask.New(ask.Config{

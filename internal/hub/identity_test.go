@@ -1,13 +1,18 @@
 package hub
 
 import (
+	"bufio"
+	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
@@ -45,12 +50,43 @@ func TestLocationMadeAgain(t *testing.T) {
 	}
 }
 
-// TestNewTokenEndsTheSession shows that a token that was replaced is worth nothing at once.
+// TestNewTokenEndsTheSession shows that a token that was replaced is worth nothing at
+// once: what was opened with it ends, and nothing else.
 func TestNewTokenEndsTheSession(t *testing.T) {
 	r := fixture(t)
-	s := r.join("a").open(0, "")
+	a := r.join("a")
+	s := a.open(0, "")
 	s.next()
+	path := fmt.Sprintf("/views/locations/a/api/v1/configmaps?watch=1&resourceVersion=%d", r.table.Rev())
+	watched := func(client *http.Client, token string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := client.Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%v %v", resp, err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	operator, err := rest.HTTPClientFor(r.config(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, others := watched(a.client, a.token), watched(operator, "") //nolint:bodyclose // closed by the test's end
 	r.join("a")
+	if more, err := io.ReadAll(mine.Body); err != nil || len(more) > 0 {
+		t.Errorf("the agent's watch went on with %s %v", more, err)
+	}
+	r.addConfigMap("two", map[string]string{"what": "app"}, "2")
+	if line, err := bufio.NewReader(others.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"two"`) {
+		t.Errorf("the operator's watch: %s %v", line, err)
+	}
 	if f, ok := s.next(); !ok || f.Bye == nil || f.Bye.Reason != wire.ByeRevoked {
 		t.Fatalf("the session was told %+v", f)
 	}

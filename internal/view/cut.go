@@ -17,7 +17,7 @@ import (
 
 // expired tells clients of an expired revision to start over.
 func expired(err error) error {
-	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) {
+	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnotherLocation) {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 	}
 	return apierrors.NewInternalError(err)
@@ -25,6 +25,9 @@ func expired(err error) error {
 
 // tooOld is expired, with the revisions that matter, for a watch that begins.
 func (r *reader) tooOld(w *watcher, err error) error {
+	if errors.Is(err, errStopped) {
+		return err
+	}
 	if !errors.Is(err, table.ErrExpired) {
 		return expired(err)
 	}
@@ -37,6 +40,11 @@ func (r *reader) tooOld(w *watcher, err error) error {
 // and lists again, where it would repeat a request that fails as such. Other
 // errors are those of the request.
 func refused(err error) (watch.Interface, error) {
+	if errors.Is(err, errStopped) {
+		none := make(chan watch.Event)
+		close(none)
+		return over(none), nil
+	}
 	if !apierrors.IsResourceExpired(err) && !storage.IsTooLargeResourceVersion(err) {
 		return nil, err
 	}

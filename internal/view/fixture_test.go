@@ -121,6 +121,7 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 		fn(&vc, &tc)
 	}
 	f.table = table.New(tc)
+	f.table.Reset(0, thereAlready())
 	vc.Table = f.table.Table
 	vc.Renderer = render.New(builtins())
 	vc.Renderer.Follow = followRules
@@ -130,6 +131,17 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 	}
 	f.server = server
 	return f
+}
+
+// thereAlready are spaces and locations that no test makes.
+func thereAlready() (rows []table.Update) {
+	for _, s := range []key.Space{"a", "a-b", "ab", "b", "other"} {
+		rows = append(rows, table.Update{Key: s.Key(), Value: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, s)})
+	}
+	for _, l := range []key.Location{"l1", "l2", "north", "south"} {
+		rows = append(rows, table.Update{Key: l.Key(), Value: sample{gvr: locations, space: key.Root, name: string(l)}.value()})
+	}
+	return rows
 }
 
 // sample is one stored object of a test.

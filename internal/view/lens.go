@@ -25,8 +25,10 @@ type Lens interface {
 	// place is what an object is called within one resource of the view: no two
 	// objects share one at the same revision, and lists are in its order.
 	place(*table.Row) string
+	// premises are what a watch of a kind rests on that begins at a revision.
+	premises(c *Config, k *kinds.Kind, from int64) []table.Premise
 	// looks says how the objects of a kind are shown.
-	looks(*kinds.Kind) look
+	looks(*table.Table, *kinds.Kind) look
 }
 
 // query is what is asked of a view: one resource, perhaps only one namespace
@@ -70,6 +72,8 @@ type look struct {
 	metadataOnly bool
 	// counts adds to tables how far objects have come at their locations.
 	counts bool
+	// shared says that several objects may have one name, so that none is got by it.
+	shared bool
 }
 
 // state is what a view holds at one revision.
@@ -136,7 +140,9 @@ func (l spaceLens) place(row *table.Row) string {
 	return rest
 }
 
-func (l spaceLens) looks(k *kinds.Kind) look { return look{counts: placement.Never(k.Resource) == ""} }
+func (l spaceLens) looks(_ *table.Table, k *kinds.Kind) look {
+	return look{counts: placement.Never(k.Resource) == ""}
+}
 
 // AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.
 // Kinds that CRDs define are shown as PartialObjectMetadata, because two
@@ -190,8 +196,8 @@ func (allSpacesLens) holds(*table.Row) bool { return true }
 
 func (allSpacesLens) place(row *table.Row) string { return row.Key[len(key.Objects)+1:] }
 
-func (allSpacesLens) looks(k *kinds.Kind) look {
-	return look{space: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
+func (allSpacesLens) looks(_ *table.Table, k *kinds.Kind) look {
+	return look{space: true, shared: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
 }
 
 // restOf is the resource of a row, and the [NAMESPACE/]NAME in its key.

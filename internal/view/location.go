@@ -67,4 +67,10 @@ func (l locationLens) place(row *table.Row) string {
 	return rest
 }
 
-func (l locationLens) looks(*kinds.Kind) look { return look{at: l.name, listRevision: true} }
+func (l locationLens) looks(t *table.Table, _ *kinds.Kind) look {
+	shown := look{at: l.name, listRevision: true}
+	if row, _ := t.Get(l.name.Key()); row != nil {
+		shown.mark = key.Mark(l.name, row.Meta.UID)
+	}
+	return shown
+}

@@ -30,7 +30,16 @@ import (
 
 // model is a naive copy of the log, with the whole state of every revision.
 type model struct {
-	states []map[string]written // by revision; the first is empty
+	states []map[string]written // by revision
+}
+
+// newModel has what a fixture has.
+func newModel() *model {
+	there := map[string]written{}
+	for _, u := range thereAlready() {
+		there[u.Key] = written{u.Value, u.ModRev}
+	}
+	return &model{states: []map[string]written{there}}
 }
 
 // written is a value and the revision that wrote it.
@@ -140,7 +149,7 @@ func withMarks(travelled []byte, o key.Object, kind string, source, location []b
 	}
 	of["labels"]["orrery.dev/space"] = string(o.Space)
 	if location != nil {
-		of["labels"]["orrery.dev/location"] = gjson.GetBytes(location, "metadata.name").Str + "." + gjson.GetBytes(location, "metadata.uid").Str[:8]
+		of["labels"]["orrery.dev/location"] = gjson.GetBytes(location, "metadata.name").Str + "." + fmt.Sprintf("%.8s", gjson.GetBytes(location, "metadata.uid").Str)
 	}
 	of["annotations"]["orrery.dev/source-kind"] = kind
 	of["annotations"]["orrery.dev/source-namespace"] = o.Namespace
@@ -352,11 +361,11 @@ func TestViewsEqualTheirModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFixture(t)
 		defer f.server.Close()
-		m := &model{states: []map[string]written{{}}}
-		// One of the locations is there.
+		m := newModel()
 		there := key.Location("l1").Key()
 		row := []byte(`{"metadata":{"name":"l1","uid":"0a1b2c3d-4e5f"}}`)
-		m.states = append(m.states, map[string]written{there: {row, f.apply(table.Update{Key: there, Value: row})}})
+		m.states = append(m.states, maps.Clone(m.states[0]))
+		m.states[1][there] = written{row, f.apply(table.Update{Key: there, Value: row})}
 		var followers []*follower
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			step(t, f, m)
@@ -509,7 +518,7 @@ func TestWatchLeftByTheWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 5 })
 		defer f.server.Close()
-		m := &model{states: []map[string]written{{}}}
+		m := newModel()
 		step(t, f, m)
 		a := angle{lens: Space("a"), gvr: configMaps}
 		w := follow(t, f, a, 1)

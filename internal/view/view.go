@@ -40,12 +40,12 @@ type Config struct {
 	// every write that was acknowledged before the call. It may block and fails
 	// when it can't be known.
 	Committed func(ctx context.Context) (int64, error)
-	// Gone, if set, gives a channel that is closed when a space is deleted:
-	// watches of the space end then. A nil channel is never closed.
-	Gone func(key.Space) <-chan struct{}
 	// Defines, if set, says whether a space still defines a kind as it is. Watches
 	// of a kind end when its space has redefined it.
 	Defines func(key.Space, *kinds.Kind) bool
+	// Premises, if set, are what the client of a request was let in by. Watches end
+	// when that does not hold any more, whatever End it names.
+	Premises func(context.Context) []table.Premise
 	// Complete, if set, returns the bytes to show of a row in place of those in
 	// the log, or nil: for what is computed when it is read. It is asked once
 	// for each time a row is shown, and causes no events.
@@ -160,14 +160,9 @@ func (s *Server) begin() error {
 func (s *Server) Fallbacks() int64 { return s.fallbacks.Load() }
 
 func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
-	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.of(k), look: l.looks(k)}
+	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.of(k), look: l.looks(s.config.Table, k)}
 	if r.look.metadataOnly {
 		r.shape = s.partial
-	}
-	if l, ok := l.(locationLens); ok {
-		if row, _ := s.config.Table.Get(l.name.Key()); row != nil {
-			r.look.mark = key.Mark(l.name, row.Meta.UID)
-		}
 	}
 	return r
 }
@@ -190,8 +185,8 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 		scope.Serializer, scope.StandardSerializers = apihelpers.GetMetaInternalVersionCodecs(), nil
 		scope.Kind, scope.Convertor = metadataGVK(), partialConvertor{scope.Convertor, scope.Kind}
 	}
-	switch _, everywhere := l.(allSpacesLens); {
-	case info.Verb == "get" && !everywhere: // one name may be in many spaces
+	switch {
+	case info.Verb == "get" && !r.look.shared:
 		return handlers.GetResource(r, scope), nil
 	case info.Verb == "list" || info.Verb == "watch":
 		return cuttable(handlers.ListResource(r, r, scope, info.Verb == "watch", s.config.WatchTimeout)), nil

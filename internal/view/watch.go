@@ -12,19 +12,13 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Watch starts a watch. It ends with the context, with Stop, with the server,
-// with the space, with the definition of its kind, or with an event that carries 410 when the window has left it.
+// Watch starts a watch. It ends with the context, with Stop, with the server, with
+// what it rests on, or with an event that carries 410 when the window has left it.
 func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
 	}
 	w := &watcher{reader: r, bookmarks: opts.AllowWatchBookmarks}
-	if l, ok := r.lens.(spaceLens); ok && r.server.config.Gone != nil {
-		w.gone = r.server.config.Gone(l.name)
-	}
-	if l, ok := r.lens.(locationLens); ok {
-		w.location, _ = r.server.config.Table.Get(l.name.Key())
-	}
 	w.query, w.selected = r.query(ctx, "").selecting(opts)
 	if err := r.server.await(ctx, opts.ResourceVersion); err != nil {
 		return refused(err)
@@ -32,30 +26,14 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err := w.start(opts); err != nil {
 		return nil, err
 	}
-	if w.location != nil && w.cursor < w.location.CreateRev {
-		return refused(expired(table.ErrExpired)) // what went before is another location's
-	}
-	redefined, err := r.redefinition()
+	sub, err := r.server.config.Table.Subscribe(w.cursor, r.premises(ctx, w.cursor), r.lens.topic(w.query))
 	if err != nil {
-		return refused(expired(err))
-	}
-	token, err := r.credential(ctx)
-	if err != nil {
-		return refused(expired(err))
-	}
-	sub, err := r.server.config.Table.Subscribe(w.cursor, nil, r.lens.topic(w.query))
-	if err != nil {
-		redefined.close()
-		token.close()
 		return refused(r.tooOld(w, err))
 	}
 	if err := r.server.begin(); err != nil {
-		redefined.close()
-		token.close()
 		sub.Close()
 		return nil, err
 	}
-	w.redefined, w.token = redefined, token
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.sub, w.results, w.ended = sub, make(chan watch.Event, pendingEvents), make(chan struct{})
 	go w.run(ctx)
@@ -78,18 +56,11 @@ type watcher struct {
 	sub *table.Subscription
 	// cursor is the revision up to which everything has been taken by the client.
 	cursor int64
-	// redefined tells when the kind is no longer what it was.
-	redefined redefinition
-	// token tells when the token of the location is another one.
-	token credential
 	// woken says that the subscription woke the watch while it was busy.
 	woken   bool
 	results chan watch.Event
-	gone    <-chan struct{} // closed when the space is deleted; nil for never
-	// location is the row of the location whose view this is; nil: no location's.
-	location *table.Row
-	cancel   context.CancelFunc
-	ended    chan struct{}
+	cancel  context.CancelFunc
+	ended   chan struct{}
 }
 
 // start decides what is sent first and after which revision changes follow.
@@ -118,34 +89,12 @@ func (w *watcher) Stop() {
 	<-w.ended
 }
 
-// trigger is a subscription beside that of a watch itself, to what may end it;
-// nil if nothing may.
-type trigger struct{ sub *table.Subscription }
-
-func (t trigger) close() {
-	if t.sub != nil {
-		t.sub.Close()
-	}
-}
-
-func (t trigger) wake() <-chan struct{} {
-	if t.sub == nil {
-		return nil
-	}
-	return t.sub.Wake()
-}
-
-// errStopped says that nobody waits for events any more.
-var errStopped = errors.New("watch stopped")
-
 func (w *watcher) run(ctx context.Context) {
 	defer w.reader.server.watches.Done()
 	defer close(w.ended)
 	defer close(w.results)
 	defer w.cancel()
 	defer w.sub.Close()
-	defer w.redefined.close()
-	defer w.token.close()
 	timer := newBookmarkTimer(ctx, w.reader.server.config.BookmarkEvery)
 	defer timer.Stop()
 	err := w.follow(ctx, timer)
@@ -177,32 +126,16 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 	}
 	flowcontrol.WatchInitialized(ctx) // from here on it takes no work while nothing happens
 	for {
-		until, ends, err := w.redefined.until()
-		if err != nil {
-			return err
-		}
 		steps, upTo, err := w.sub.Poll()
 		if err != nil {
 			return err
 		}
-		if w.locationGone() {
-			return table.ErrExpired
-		}
-		if w.token.changed() {
-			return errStopped
-		}
 		for _, step := range steps {
-			if ends && step.Rev > until {
-				break
-			}
 			w.cursor = step.Rev - 1
 			if err := w.sendStep(ctx, timer, step); err != nil {
 				return err
 			}
 			w.cursor = step.Rev
-		}
-		if ends {
-			return errStopped
 		}
 		w.cursor = upTo
 		if timer.take() && w.bookmarks {
@@ -216,17 +149,6 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 	}
 }
 
-// locationGone says that the location whose view this is was removed. It has
-// nothing assigned then, but its cluster keeps what it runs: a client of the
-// view must not take that for deletions.
-func (w *watcher) locationGone() bool {
-	if w.location == nil {
-		return false
-	}
-	now, _ := w.reader.server.config.Table.Get(w.location.Key)
-	return now == nil || now.Meta.Deleting || now.CreateRev != w.location.CreateRev
-}
-
 // wait returns when there may be something to do.
 func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
 	if w.woken || timer.due {
@@ -236,16 +158,11 @@ func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
 	select {
 	case <-w.sub.Wake():
 		return nil
-	case <-w.redefined.wake():
-		return nil
-	case <-w.token.wake():
-		return nil
 	case <-timer.C:
 		timer.rang()
 		return nil
 	case <-ctx.Done():
 	case <-w.reader.server.done:
-	case <-w.gone:
 	}
 	return errStopped
 }
@@ -284,10 +201,16 @@ func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table
 	return nil
 }
 
-// send hands one event to the client. While the client does not take it, the
-// window may leave the watch behind: then the client is cut off, so that it
-// can't keep alive what the window has given up.
+// send hands one event to the client. While the client does not take it, what the
+// watch rests on may go, which it can't put off, and the window may leave the watch
+// behind: then the client is cut off, so that it can't keep alive what the window has
+// given up.
 func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event) error {
+	select {
+	case w.results <- e:
+		return nil
+	default: // the client has to take something first
+	}
 	for {
 		select {
 		case w.results <- e:
@@ -296,12 +219,13 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 			return errStopped
 		case <-w.reader.server.done:
 			return errStopped
-		case <-w.gone:
-			return errStopped
 		case <-timer.C:
 			timer.rang()
 		case <-w.sub.Wake():
 			w.woken = true
+		}
+		if err := w.sub.Ended(); err != nil {
+			return err
 		}
 		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
 			cut(ctx)

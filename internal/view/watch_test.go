@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,23 +104,27 @@ func TestInitialEvents(t *testing.T) {
 
 func TestWatchesEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		deleted := make(chan struct{})
-		f := newFixture(t, func(c *Config, _ *table.Config) {
-			c.Gone = func(s key.Space) <-chan struct{} {
-				if s == "a" {
-					return deleted
-				}
-				return nil
-			}
-		})
+		f := newFixture(t)
 		f.put(cm("a", "x", "1"))
 		from := metainternalversion.ListOptions{ResourceVersion: "1"}
 		a, b := watchFrom(t.Context(), t, f, Space("a"), from), watchFrom(t.Context(), t, f, Space("b"), from)
 		all := watchFrom(t.Context(), t, f, AllSpaces(), from)
 
-		close(deleted)
-		if e, ok := <-a.ResultChan(); ok {
-			t.Errorf("%v after the space went", e)
+		f.put(cm("a", "x", "2"))
+		f.apply(table.Update{Key: key.Space("a").Key(), Value: []byte(`{"metadata":{"name":"a","deletionTimestamp":"2026-01-02T03:04:05Z"}}`)})
+		f.del(cm("a", "x", ""))
+		if e := <-a.ResultChan(); e.Type != watch.Modified {
+			t.Errorf("%v, want what happened before the space went", e)
+		}
+		for _, w := range []watch.Interface{a, watchFrom(t.Context(), t, f, Space("a"), from)} {
+			if e, ok := <-w.ResultChan(); ok {
+				t.Errorf("%v after the space went", e)
+			}
+		}
+		for _, want := range []watch.EventType{watch.Modified, watch.Deleted} {
+			if e := <-all.ResultChan(); e.Type != want {
+				t.Errorf("%v, want %s of what goes with the space", e, want)
+			}
 		}
 		synctest.Wait()
 		select {
@@ -130,7 +133,7 @@ func TestWatchesEnd(t *testing.T) {
 		default:
 		}
 
-		f.table.Reset(50, nil)
+		f.table.Reset(50, thereAlready())
 		for _, w := range []watch.Interface{b, all} {
 			e := <-w.ResultChan()
 			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) {
@@ -155,24 +158,81 @@ func TestWatchesEnd(t *testing.T) {
 	})
 }
 
-// TestAnotherTokenEndsWatches: a location's watches end with the token that they
-// were opened by, those of others go on.
-func TestAnotherTokenEndsWatches(t *testing.T) {
-	f := newFixture(t)
-	first := f.apply(table.Update{Key: key.Enrolment("north"), Value: []byte("1")})
-	from := metainternalversion.ListOptions{ResourceVersion: strconv.FormatInt(first, 10)}
-	north, south := watchFrom(t.Context(), t, f, Location("north"), from), watchFrom(t.Context(), t, f, Location("south"), from)
-	defer north.Stop()
-	defer south.Stop()
-	f.apply(table.Update{Key: key.Enrolment("north"), Value: []byte("2")})
-	if e, ok := <-north.ResultChan(); ok {
-		t.Errorf("%v, want the end of the watch", e)
-	}
-	select {
-	case e, ok := <-south.ResultChan():
-		t.Errorf("%v %v when the token of another was replaced", e, ok)
-	case <-time.After(50 * time.Millisecond):
-	}
+// TestWatchesEndWithWhatLetThemIn: a watch ends once what its client was let in by does
+// not hold any more, those of others go on; also if the client does not read, and if it
+// waited to begin meanwhile.
+func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		type grant struct{}
+		f := newFixture(t, func(c *Config, _ *table.Config) {
+			c.Premises = func(ctx context.Context) []table.Premise {
+				of, _ := ctx.Value(grant{}).(string)
+				return []table.Premise{{Key: of, Holds: func(row *table.Row) bool { return row != nil && string(row.Value) == "1" }}}
+			}
+		})
+		defer f.server.Close()
+		f.apply(table.Update{Key: "e/mine", Value: []byte("1")}, table.Update{Key: "e/other", Value: []byte("1")})
+		with := func(of string) context.Context { return context.WithValue(t.Context(), grant{}, of) }
+		for i := range 2 * pendingEvents {
+			f.put(cm("a", fmt.Sprint("x", i), "1", "at=north"))
+		}
+		from := metainternalversion.ListOptions{ResourceVersion: "1"}
+		now := metainternalversion.ListOptions{}
+		busy, idle, other := watchFrom(with("e/mine"), t, f, Space("a"), from), watchFrom(with("e/mine"), t, f, Location("north"), now), watchFrom(with("e/other"), t, f, Space("a"), now)
+		synctest.Wait()
+		f.apply(table.Update{Key: "e/mine", Value: []byte("2")})
+		if e, ok := <-idle.ResultChan(); ok {
+			t.Errorf("%v, want the end of the watch", e)
+		}
+		synctest.Wait()
+		n := 0
+		for range busy.ResultChan() {
+			n++
+		}
+		if n > pendingEvents {
+			t.Errorf("%d events for a client that did not read, want at most %d", n, pendingEvents)
+		}
+		yes := true
+		initial := metainternalversion.ListOptions{SendInitialEvents: &yes}
+		for e := range watchFrom(with("e/mine"), t, f, Space("a"), initial).ResultChan() {
+			t.Errorf("%v of a watch that is not to begin", e)
+		}
+		f.put(cm("a", "last", "1"))
+		if e := <-other.ResultChan(); e.Type != watch.Added {
+			t.Errorf("%v for another client", e)
+		}
+	})
+}
+
+// TestWatchesEndWithTheirLocation: what goes with a location is never told as deletions.
+func TestWatchesEndWithTheirLocation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t)
+		defer f.server.Close()
+		f.put(cm("a", "x", "1", "at=north"))
+		f.apply(table.Update{Key: denyKey, Value: []byte("south")})
+		open := func(of key.Location, from string) <-chan watch.Event {
+			return watchFrom(t.Context(), t, f, Location(of), metainternalversion.ListOptions{ResourceVersion: from}).ResultChan()
+		}
+		north, south := open("north", "2"), open("south", "2")
+		gone := []table.Update{{Key: key.Location("north").Key()}, {Key: key.Location("south").Key()}, {Key: denyKey, Value: []byte("north south")}}
+		f.apply(gone...)
+		// Made again at once.
+		f.apply(table.Update{Key: key.Location("north").Key(), Value: []byte(`{"metadata":{"name":"north","uid":"another-one"}}`)}, table.Update{Key: denyKey, Value: []byte("")})
+		for name, events := range map[string]<-chan watch.Event{"north": north, "south, which has nothing": south, "the old north": open("north", "2")} {
+			e := <-events
+			if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+				t.Errorf("%s: %v, want 410", name, e)
+			}
+			if e, ok := <-events; ok {
+				t.Errorf("%s: %v after the end", name, e)
+			}
+		}
+		f.put(cm("a", "y", "1", "at=north"))
+		if e := <-open("north", "4"); e.Type != watch.Added || versionOf(t, e) != "5" {
+			t.Errorf("the new north: %v", e)
+		}
+	})
 }
 
 // TestFailedWatchDoesNotStay: what the handlers start and never Stop ends with
