@@ -78,7 +78,7 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, others := watched(a.client, a.token), watched(operator, "") //nolint:bodyclose // closed by the test's end
+	mine, others := watched(a.HTTP, a.Join.Token), watched(operator, "") //nolint:bodyclose // closed by the test's end
 	r.join("a")
 	if more, err := io.ReadAll(mine.Body); err != nil || len(more) > 0 {
 		t.Errorf("the agent's watch went on with %s %v", more, err)

@@ -82,10 +82,10 @@ func cuttable(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// cut makes pending writes to the client fail. Where that is not possible, the
+// cut makes writes to the client fail from a time on. Where that is not possible, the
 // request ends when its context does.
-func cut(ctx context.Context) {
+func cut(ctx context.Context, at time.Time) {
 	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
-		_ = connection.SetWriteDeadline(time.Unix(1, 0)) // long ago
+		_ = connection.SetWriteDeadline(at)
 	}
 }

@@ -98,6 +98,10 @@ func (w *watcher) run(ctx context.Context) {
 	timer := newBookmarkTimer(ctx, w.reader.server.config.BookmarkEvery)
 	defer timer.Stop()
 	err := w.follow(ctx, timer)
+	if ctx.Err() == nil {
+		// Who does not read can't put off the end: what was sent would wait for them.
+		cut(ctx, time.Now().Add(w.reader.server.config.FutureWait))
+	}
 	if errors.Is(err, errStopped) {
 		return
 	}
@@ -111,7 +115,6 @@ func (w *watcher) fail(ctx context.Context, err error) {
 	select {
 	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
 	case <-patience.C:
-		cut(ctx)
 	case <-ctx.Done():
 	case <-w.reader.server.done:
 	}
@@ -203,8 +206,7 @@ func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table
 
 // send hands one event to the client. While the client does not take it, what the
 // watch rests on may go, which it can't put off, and the window may leave the watch
-// behind: then the client is cut off, so that it can't keep alive what the window has
-// given up.
+// behind: then the watch ends, so that it can't keep alive what the window has given up.
 func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event) error {
 	select {
 	case w.results <- e:
@@ -228,7 +230,6 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 			return err
 		}
 		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
-			cut(ctx)
 			return errStopped
 		}
 	}

@@ -248,46 +248,57 @@ func TestFailedWatchDoesNotStay(t *testing.T) {
 	f.server.Close() // waits for all watches
 }
 
-// TestClientThatNeverReads: it is cut off once the window has left it.
+// TestClientThatNeverReads: it is cut off once the window has left it, or what its watch
+// rests on has gone.
 func TestClientThatNeverReads(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 20 })
-			f.put(cm("a", "x", "1"))
-			inner := f.serve().Config.Handler
-			ended := make(chan struct{})
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				defer close(ended)
-				inner.ServeHTTP(w, req)
-			}))
-			s.EnableHTTP2 = http2
-			s.StartTLS()
-			defer s.Close()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/spaces/a/api/v1/configmaps?watch=1&resourceVersion=1", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := s.Client().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if want := map[bool]int{false: 1, true: 2}[http2]; resp.ProtoMajor != want {
-				t.Fatalf("served by HTTP/%d", resp.ProtoMajor)
-			}
-			deadline := time.After(30 * time.Second)
-			large := strings.Repeat("a", 100<<10)
-			for {
-				select {
-				case <-ended:
-					return
-				case <-deadline:
-					t.Fatal("the client still holds its watch")
-				default:
-					f.put(cm("a", "x", large))
-				}
-			}
-		})
+		t.Run(name+" left by the window", func(t *testing.T) { neverRead(t, http2, 20, false) })
+		t.Run(name+" without a space", func(t *testing.T) { neverRead(t, http2, 10000, true) })
+	}
+}
+
+func neverRead(t *testing.T, http2 bool, window int, without bool) {
+	f := newFixture(t, func(c *Config, tc *table.Config) { tc.WindowSteps, c.FutureWait = window, 100*time.Millisecond })
+	f.put(cm("a", "x", "1"))
+	inner := f.serve().Config.Handler
+	ended := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer close(ended)
+		inner.ServeHTTP(w, req)
+	}))
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	defer s.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/spaces/a/api/v1/configmaps?watch=1&resourceVersion=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if want := map[bool]int{false: 1, true: 2}[http2]; resp.ProtoMajor != want {
+		t.Fatalf("served by HTTP/%d", resp.ProtoMajor)
+	}
+	deadline := time.After(30 * time.Second)
+	large := strings.Repeat("a", 100<<10)
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-deadline:
+			t.Fatal("the client still holds its watch")
+		default:
+		}
+		switch {
+		case !without || i < 300:
+			f.put(cm("a", "x", large))
+		case i == 300:
+			f.apply(table.Update{Key: key.Space("a").Key()})
+		default:
+			f.apply() // what else happens
+		}
 	}
 }
 
