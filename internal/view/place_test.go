@@ -1,9 +1,16 @@
 package view
 
 import (
+	"encoding/json"
+	"io"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/table"
 )
 
 func TestHolds(t *testing.T) {
@@ -17,6 +24,24 @@ func TestHolds(t *testing.T) {
 	for space, want := range map[key.Space]bool{"a": true, "b": false} {
 		if row, _ := f.table.Get(cm(space, "x", "").key()); Holds(row, "l1") != want {
 			t.Errorf("l1 holds the object of %s: %v", space, !want)
+		}
+	}
+}
+
+// Events of one entry and revision may be of different classes: all events of a
+// revision but the last carry the one before it.
+func TestSharedEventsAreOfOneClass(t *testing.T) {
+	f := newFixture(t)
+	defer f.server.Close()
+	f.put(cm("a", "x", "0", "at=l1"))
+	row, _ := f.table.Get(cm("a", "x", "").key())
+	encode := func(decoded runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(decoded) }
+	for _, needs := range []string{"1", "2", "1"} {
+		as := &at{[]placement.Place{{Location: "l1", Class: classes()[needs]}}}
+		o := &object{reader: f.reader(Location("l1"), configMaps), row: &table.Row{Entry: row.Entry, In: as}, rev: 7}
+		var b strings.Builder
+		if err := o.encodeShared("protobuf", encode, &b); err != nil || !strings.Contains(b.String(), `"data":{"v":"`+needs+`"}`) {
+			t.Errorf("class %s is sent %s %v", needs, b.String(), err)
 		}
 	}
 }
