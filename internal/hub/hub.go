@@ -195,8 +195,8 @@ func (h *Hub) connectParts() (err error) {
 	h.standing = standing.New(standing.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
 	reads := view.DefaultConfig()
 	reads.Table, reads.Renderer = h.table, h.renderer
-	// Every request has waited for what was committed before it began.
-	reads.Committed = func(context.Context) (int64, error) { return h.table.Rev(), nil }
+	// Every request has waited for that before it is known what it reads.
+	reads.Committed = func(context.Context) error { return nil }
 	reads.Complete = h.standing.Complete
 	reads.Defines = h.defines
 	if !h.config.PlainTables {

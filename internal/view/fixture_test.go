@@ -112,10 +112,11 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 	f := &fixture{t: t}
 	tc := table.Config{WindowSteps: 10000, WindowBytes: 64 << 20, Deriver: &labelled{}}
 	vc := DefaultConfig()
-	vc.Committed = func(context.Context) (int64, error) {
+	vc.Committed = func(ctx context.Context) error {
 		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.rev, nil
+		rev := f.rev
+		f.mu.Unlock()
+		return f.table.WaitFor(ctx, rev)
 	}
 	for _, fn := range change {
 		fn(&vc, &tc)

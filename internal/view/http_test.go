@@ -254,8 +254,7 @@ func failure(_ int, body []byte) error {
 
 func TestUnreachableLogIsAnError(t *testing.T) {
 	f := newFixture(t, func(c *Config, _ *table.Config) {
-		c.CommittedWait = 10 * time.Millisecond
-		c.Committed = func(context.Context) (int64, error) { return 7, nil }
+		c.Committed = func(context.Context) error { return context.DeadlineExceeded }
 	})
 	s := f.serve()
 	path := s.URL + "/spaces/a/api/v1/namespaces/default/configmaps/x"

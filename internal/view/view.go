@@ -36,10 +36,9 @@ type Config struct {
 	Table *table.Table
 	// Renderer makes of rows what locations get.
 	Renderer *render.Renderer
-	// Committed is a revision that a read begun now has to see: one at or above
-	// every write that was acknowledged before the call. It may block and fails
-	// when it can't be known.
-	Committed func(ctx context.Context) (int64, error)
+	// Committed waits until the table shows what was acknowledged to anybody before the
+	// call, or fails when that can't be known.
+	Committed func(context.Context) error
 	// Defines, if set, says whether a space still defines a kind as it is. Watches
 	// of a kind end when its space has redefined it.
 	Defines func(key.Space, *kinds.Kind) bool
@@ -62,8 +61,6 @@ type Config struct {
 	// FutureWait is how long a read waits for a revision that a client names
 	// and the table has not reached, before it answers 504.
 	FutureWait time.Duration
-	// CommittedWait is how long a read waits for the table to reach Committed.
-	CommittedWait time.Duration
 	// PageKeep is how long the state of a list is kept for its next page, and
 	// PageStates how many such states are kept at most.
 	PageKeep   time.Duration
@@ -80,7 +77,6 @@ func DefaultConfig() Config {
 		WatchTimeout:     30 * time.Minute,
 		BookmarkEvery:    time.Minute,
 		FutureWait:       3 * time.Second,
-		CommittedWait:    10 * time.Second,
 		PageKeep:         2 * time.Minute,
 		PageStates:       64,
 		DecodedListBytes: 64 << 20,
@@ -90,9 +86,9 @@ func DefaultConfig() Config {
 // Validate says what of a configuration can't work.
 func (c Config) Validate() error {
 	if c.Table == nil || c.Renderer == nil || c.Committed == nil {
-		return errors.New("view: a table, a renderer and a committed revision are needed")
+		return errors.New("view: a table, a renderer and what is committed are needed")
 	}
-	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.CommittedWait, c.PageKeep} {
+	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.PageKeep} {
 		if d <= 0 {
 			return errors.New("view: times must be positive")
 		}
