@@ -1,24 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // resident is a simulated agent that outlives its sessions: it knows what its
@@ -76,7 +71,7 @@ func (r *residents) join(n int, apis []wire.API) error {
 			return err
 		}
 		k := &resident{simulated: agent, apis: apis, home: r, content: map[string]wire.Sum{}, reported: map[string]wire.Sum{}}
-		k.transport.DialContext = k.dial
+		k.HTTP.Transport.(*http.Transport).DialContext = k.dial
 		r.all[i] = k
 		r.running.Go(func() { k.run(r.ctx) })
 		r.running.Go(func() { k.reportOn(r.ctx) })
@@ -147,7 +142,7 @@ func (k *resident) run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, errFar) {
-			k.home.fail(fmt.Errorf("simulated agent %q: %w", k.join.Location, err))
+			k.home.fail(fmt.Errorf("simulated agent %q: %w", k.Join.Location, err))
 			return
 		}
 		if synced {
@@ -171,16 +166,14 @@ func agentBackoff(failures int) time.Duration {
 func (k *resident) session(ctx context.Context) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	query := url.Values{"after": {strconv.FormatInt(k.revision, 10)}, "marker": {k.marker}}
-	body, err := k.open(ctx, http.MethodGet, route.Desired+"?"+query.Encode(), nil)
+	stream, err := k.Open(ctx, k.revision, k.marker)
 	if err != nil {
 		return false, err
 	}
-	defer body.Close()
-	resumes := false
-	for frames := wire.NewDecoder(body); ; {
-		var f wire.Frame
-		if err := frames.Decode(&f); err != nil {
+	defer stream.Close()
+	for resumes := false; ; {
+		f, err := stream.Next()
+		if err != nil {
 			return synced, err
 		}
 		switch now := time.Now(); {
@@ -214,15 +207,6 @@ func (k *resident) session(ctx context.Context) (synced bool, err error) {
 	}
 }
 
-// leavesOf are leaves in order.
-func leavesOf(sums map[string]wire.Sum) []wire.Leaf {
-	leaves := make([]wire.Leaf, 0, len(sums))
-	for _, k := range slices.Sorted(maps.Keys(sums)) {
-		leaves = append(leaves, wire.Leaf{Key: k, Sum: sums[k]})
-	}
-	return leaves
-}
-
 // greet does what an agent does when the hub has said hello.
 func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
 	if !h.Continuous || !h.Resumed && h.Root != k.root {
@@ -234,42 +218,24 @@ func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
 	if k.agreed == h.Marker {
 		return nil
 	}
-	mine, err := wire.NewIndex(leavesOf(k.reported))
+	frames, err := k.Exchange(ctx, route.ReportsWalk, wire.Walk{}, protocol.Holding(k.reported).Index().Span("", ""))
 	if err != nil {
-		return err
+		return fmt.Errorf("compare reports: %w", err)
 	}
-	body, err := k.open(ctx, http.MethodPost, route.ReportsWalk, bytes.NewReader(asked(wire.Walk{}, []wire.Span{mine.Span("", "")})))
-	if err != nil {
-		return err
+	if len(frames) != 2 { // a hello and a mark
+		return fmt.Errorf("%w: the hub has other reports", errFar)
 	}
-	defer body.Close()
-	for frames := wire.NewDecoder(body); ; {
-		var f wire.Frame
-		if err := frames.Decode(&f); err != nil {
-			return fmt.Errorf("compare reports: %w", err)
-		}
-		if f.Part != nil {
-			return fmt.Errorf("%w: the hub has other reports", errFar)
-		}
-		if f.Mark != nil {
-			k.agreed = h.Marker
-			return nil
-		}
-	}
+	k.agreed = h.Marker
+	return nil
 }
 
 // sayStatus says what an agent says of itself, and what its cluster serves if it is asked.
 func (k *resident) sayStatus(ctx context.Context) error {
 	status := wire.AgentStatus{Version: "simulated", KubernetesVersion: "simulated", APIsDigest: "simulated", Lineage: wire.Proven}
 	for {
-		body, err := k.open(ctx, http.MethodPost, route.AgentStatus, bytes.NewReader(encoded(status)))
+		answer, err := k.Tell(ctx, status)
 		if err != nil {
 			return err
-		}
-		var answer wire.StatusAnswer
-		err = json.NewDecoder(body).Decode(&answer)
-		if err := errors.Join(err, body.Close()); err != nil {
-			return fmt.Errorf("say the status: %w", err)
 		}
 		if !answer.SendAPIs || status.APIs != nil {
 			return nil
@@ -282,7 +248,7 @@ func (k *resident) sayStatus(ctx context.Context) error {
 func (k *resident) tell(ctx context.Context, revision int64, marker string) {
 	k.revision, k.marker = revision, marker
 	select {
-	case k.home.backs <- back{k.join.Location, time.Now()}:
+	case k.home.backs <- back{k.Join.Location, time.Now()}:
 	case <-ctx.Done():
 	}
 }
@@ -293,7 +259,7 @@ func (k *resident) put(ctx context.Context, p *wire.Put, now time.Time) {
 	k.root = k.root.Sub(k.content[p.Key]).Add(leaf)
 	k.content[p.Key] = leaf
 	select {
-	case k.arrivals <- arrival{k.join.Location, p, now}:
+	case k.arrivals <- arrival{k.Join.Location, p, now}:
 	case <-ctx.Done():
 	}
 	line := appliedLine(p, now)

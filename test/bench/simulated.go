@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // simulated is an agent without a target: it speaks the agents' protocol over a
@@ -20,27 +15,19 @@ import (
 // starts with nothing and never walks, so it is for locations that have nothing
 // when it connects.
 type simulated struct {
-	join      wire.Join
-	http      *http.Client
-	transport *http.Transport
-	arrivals  chan<- arrival
-	answers   *answers
-	reports   chan wire.ReportLine
+	*protocol.Client
+	arrivals chan<- arrival
+	answers  *answers
+	reports  chan wire.ReportLine
 }
 
 func newSimulated(join wire.Join, arrivals chan<- arrival, answers *answers) (*simulated, error) {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
-		return nil, errors.New("join token: ca holds no certificate")
+	client, err := protocol.NewClient(join)
+	if err != nil {
+		return nil, err
 	}
 	const maxReports = 100
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-	}
-	return &simulated{
-		join: join, arrivals: arrivals, answers: answers, reports: make(chan wire.ReportLine, maxReports),
-		http: &http.Client{Transport: transport}, transport: transport,
-	}, nil
+	return &simulated{Client: client, arrivals: arrivals, answers: answers, reports: make(chan wire.ReportLine, maxReports)}, nil
 }
 
 // run holds a session until ctx ends, or it fails. connected is closed when the
@@ -48,28 +35,27 @@ func newSimulated(join wire.Join, arrivals chan<- arrival, answers *answers) (*s
 func (s *simulated) run(ctx context.Context, connected chan<- struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.http.CloseIdleConnections()
-	body, err := s.open(ctx, http.MethodGet, "desired?version=simulated", nil)
+	defer s.Close()
+	stream, err := s.Open(ctx, 0, "")
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer stream.Close()
 	failed := make(chan error, 1)
 	go func() {
 		failed <- s.report(ctx)
 		cancel() // which ends the stream
 	}()
-	err = s.follow(ctx, body, connected)
+	err = s.follow(ctx, stream, connected)
 	cancel()
 	return errors.Join(err, <-failed)
 }
 
 // follow reads frames until the stream ends.
-func (s *simulated) follow(ctx context.Context, body io.Reader, connected chan<- struct{}) error {
-	frames := wire.NewDecoder(body)
+func (s *simulated) follow(ctx context.Context, stream *protocol.Stream, connected chan<- struct{}) error {
 	for {
-		var f wire.Frame
-		if err := frames.Decode(&f); err != nil {
+		f, err := stream.Next()
+		if err != nil {
 			return err
 		}
 		now := time.Now()
@@ -78,7 +64,7 @@ func (s *simulated) follow(ctx context.Context, body io.Reader, connected chan<-
 			close(connected)
 		case f.Put != nil:
 			select {
-			case s.arrivals <- arrival{s.join.Location, f.Put, now}:
+			case s.arrivals <- arrival{s.Join.Location, f.Put, now}:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -136,45 +122,13 @@ func (s *simulated) gather(first wire.ReportLine) []wire.ReportLine {
 }
 
 func (s *simulated) send(ctx context.Context, all []wire.ReportLine) error {
-	var lines bytes.Buffer
-	for enc, i := wire.NewEncoder(&lines), 0; i < len(all); i++ {
-		if err := enc.Encode(all[i]); err != nil {
-			return fmt.Errorf("encode a report: %w", err)
-		}
-	}
-	body, err := s.open(ctx, http.MethodPost, "reports", &lines)
+	answer, err := s.Report(ctx, all...)
 	if err != nil {
 		return err
-	}
-	defer body.Close()
-	var answer wire.ReportsAnswer
-	if err := json.NewDecoder(body).Decode(&answer); err != nil {
-		return fmt.Errorf("decode the answer to a report: %w", err)
 	}
 	if len(answer.Refused) > 0 {
 		return fmt.Errorf("the hub refused the report of %q: %s", answer.Refused[0].Key, answer.Refused[0].Message)
 	}
 	s.answers.add(answer.Revision, len(all))
 	return nil
-}
-
-// open sends a request as the location and returns the answer's body, which the
-// caller closes.
-func (s *simulated) open(ctx context.Context, method, call string, body io.Reader) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.join.Hub+"/agent/v1/locations/"+s.join.Location+"/"+call, body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", call, err)
-	}
-	req.Header.Set("Authorization", "Bearer "+s.join.Token)
-	req.Header.Set(wire.Header, wire.ProtocolVersion)
-	resp, err := s.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", call, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<12)) // what there is of it
-		return nil, fmt.Errorf("%s: %s: %s", call, resp.Status, text)
-	}
-	return resp.Body, nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
+	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -52,3 +54,48 @@ func (o *oneSession) Start() {
 }
 
 func (o *oneSession) Stop() { o.stop() }
+
+// TestResidentAgent shows the same of those that outlive their sessions.
+func TestResidentAgent(t *testing.T) {
+	const noStore = "it never compares its content, and keeps nothing over its end"
+	lacks := protocol.Lacks{
+		"Begins": noStore, "KeepsWhatItHas": noStore, "Walks": noStore, "WalksInPages": noStore, "Compares": noStore, "AnotherLog": noStore,
+		"Refusals": "a hub that says what none does fails the bench", "Silence": "no hub of the bench is silent", "Replaced": "it has no rival",
+		"RetryAfter": "it waits as long as an agent does that was told nothing", "ReportsRefused": "a report that is refused is not sent again",
+		"ReportsAgain": "it takes each answer for one",
+		"Halts":        "it has no target to leave alone", "Announces": "it says that it is simulated, once a session",
+		"NewerHub": "it is of the same build as its hub",
+	}
+	protocol.TestAgent(t, lacks, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {
+		synctest.Test(t, func(t *testing.T) {
+			hub := protocol.NewHub("sim-0000")
+			judge(t, hub, &oneResident{hub: hub})
+		})
+	})
+}
+
+// oneResident is a resident with a hub.
+type oneResident struct {
+	hub  *protocol.Hub
+	stop func()
+}
+
+func (o *oneResident) Start() {
+	home := &residents{fleet: &fleet{}, backs: make(chan back, 100)}
+	k := &resident{
+		simulated: &simulated{
+			Client: o.hub.Client(), arrivals: make(chan arrival, 100), answers: &answers{keys: map[int64]int{}}, reports: make(chan wire.ReportLine, 100),
+		},
+		apis: []wire.API{{GroupVersion: "v1"}}, home: home, content: map[string]wire.Sum{}, reported: map[string]wire.Sum{},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	home.ctx, home.fail = context.WithCancelCause(ctx)
+	home.running.Go(func() { k.run(ctx) })
+	home.running.Go(func() { k.reportOn(ctx) })
+	o.stop = func() {
+		cancel()
+		home.running.Wait()
+	}
+}
+
+func (o *oneResident) Stop() { o.stop() }

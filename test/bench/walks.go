@@ -16,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // sharedNamespace has what all walkers are to have.
@@ -176,7 +178,7 @@ func (k *walker) walk(ctx context.Context) (leaves int, err error) {
 	for ask := []wire.Span{mine.Span("", "")}; len(ask) > 0; {
 		n := min(len(ask), wire.MaxSpans)
 		p := page{ask: asked(wire.Walk{At: at}, ask[:n])}
-		body, err := k.hub.open(ctx, http.MethodPost, "walk", bytes.NewReader(p.ask))
+		body, err := k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(p.ask))
 		if err != nil {
 			return 0, err
 		}
@@ -207,20 +209,15 @@ func (k *walker) walk(ctx context.Context) (leaves int, err error) {
 
 // asked is the body of a request for a page.
 func asked(walk wire.Walk, spans []wire.Span) []byte {
-	var body bytes.Buffer
-	lines := wire.NewEncoder(&body)
-	err := lines.Encode(walk)
+	lines := []any{walk}
 	for i := range spans {
-		err = errors.Join(err, lines.Encode(spans[i]))
+		lines = append(lines, spans[i])
 	}
-	if err != nil { // to memory
-		panic(err)
-	}
-	return body.Bytes()
+	return protocol.Lines(lines...)
 }
 
 func (k *walker) fromHub(ctx context.Context, i int) (io.ReadCloser, error) {
-	return k.hub.open(ctx, http.MethodPost, "walk", bytes.NewReader(k.pages[i].ask))
+	return k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(k.pages[i].ask))
 }
 
 func (k *walker) fromPlain(ctx context.Context, i int) (io.ReadCloser, error) {

@@ -167,9 +167,10 @@ func (e *trial) unasked(call string, since int) {
 
 // agentResumes: a session that was cut is gone on with, and nothing compared.
 func agentResumes(e *trial) {
-	e.put("one", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
+	e.connected(0)
+	e.put("one", "1")
 	e.settled()
 	walks := e.hub.Asked(route.Walk)
 	for i := range 3 {
