@@ -68,15 +68,15 @@ func (e *trial) put(name, value string) {
 func (e *trial) del(name string) { e.hub.Del(KeyOf(name), wire.Deleted) }
 
 // within waits until f says that nothing is wrong.
-func (e *trial) within(d time.Duration, f func() string) {
+func (e *trial) within(f func() string) {
 	e.Helper()
-	for deadline := time.Now().Add(d); ; <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(50 * time.Millisecond) {
 		wrong := f()
 		if wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			e.Fatalf("after %s: %s; the agent is at fault: %q", d, wrong, e.hub.Faults())
+			e.Fatalf("after %s: %s; the agent is at fault: %q", patience, wrong, e.hub.Faults())
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (e *trial) within(d time.Duration, f func() string) {
 // nothing of anything else.
 func (e *trial) settled() {
 	e.Helper()
-	e.within(patience, func() string {
+	e.within(func() string {
 		h := e.hub
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -107,7 +107,7 @@ func (e *trial) settled() {
 // connected waits for another session than those before.
 func (e *trial) connected(than int) {
 	e.Helper()
-	e.within(patience, func() string {
+	e.within(func() string {
 		if n := e.hub.Asked(route.Desired); n <= than {
 			return fmt.Sprintf("the agent has opened %d sessions", n)
 		}
@@ -275,7 +275,7 @@ func agentWaitsForProof(e *trial) {
 	e.hub.Restore(copied)
 	e.put("new", "1")
 	marker := e.hub.hello(e.hub.Revision(), place{}).Marker
-	e.within(patience, func() string {
+	e.within(func() string {
 		if s := e.hub.Told(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
 			return fmt.Sprintf("the agent says %+v, the marker is %q", s, marker)
 		}
@@ -289,7 +289,7 @@ func agentWaitsForProof(e *trial) {
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Accept = marker })
 	e.settled()
-	e.within(patience, func() string {
+	e.within(func() string {
 		if s := e.hub.Told(); s.Lineage != wire.Proven || s.Deferred != 0 {
 			return fmt.Sprintf("the agent says %+v", s)
 		}
@@ -304,7 +304,7 @@ func agentHalts(e *trial) {
 	defer e.agent.Stop()
 	e.settled()
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "for a while" })
-	e.within(patience, func() string {
+	e.within(func() string {
 		if s := e.hub.Told(); !strings.Contains(s.Halted, "for a while") {
 			return fmt.Sprintf("the agent says %+v", s)
 		}
@@ -317,7 +317,7 @@ func agentHalts(e *trial) {
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "" })
 	e.settled()
-	e.within(patience, func() string {
+	e.within(func() string {
 		if s := e.hub.Told(); s.Halted != "" {
 			return fmt.Sprintf("the agent says %+v", s)
 		}
@@ -331,7 +331,7 @@ func agentAnnounces(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.settled()
-	e.within(patience, func() string {
+	e.within(func() string {
 		if s := e.hub.Told(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.Lineage != wire.Proven {
 			return fmt.Sprintf("the agent says %+v", s)
 		}

@@ -205,7 +205,7 @@ func passesOver(e *exam) {
 }
 
 // malformed is what of a refusal is not as it is to be; empty: nothing.
-func (r *Refusal) malformed(codes ...int) string {
+func (r *RefusedError) malformed(codes ...int) string {
 	var status metav1.Status
 	switch err := json.Unmarshal(r.Body, &status); {
 	case !slices.Contains(codes, r.Code):

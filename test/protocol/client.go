@@ -38,15 +38,15 @@ func NewClient(join wire.Join) (*Client, error) {
 // Close closes the connections that are idle.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// Refusal is an answer that is not what was asked for.
-type Refusal struct {
+// RefusedError is an answer that is not what was asked for.
+type RefusedError struct {
 	Call   string
 	Code   int
 	Header http.Header
 	Body   []byte
 }
 
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", r.Call, r.Code, http.StatusText(r.Code), bytes.TrimSpace(r.Body))
 }
 
@@ -63,7 +63,7 @@ func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (
 }
 
 // Do sends a request and returns the body of the answer, which the caller closes. An
-// answer other than 200 is a Refusal.
+// answer other than 200 is a RefusedError.
 func (c *Client) Do(ctx context.Context, method, call string, body io.Reader) (io.ReadCloser, error) {
 	r, err := c.New(ctx, method, call, body)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Client) send(r *http.Request, call string) (io.ReadCloser, error) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16)) // what there is of it
-	return nil, &Refusal{Call: call, Code: resp.StatusCode, Header: resp.Header, Body: text}
+	return nil, &RefusedError{Call: call, Code: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
 // Lines are values as a body has them.

@@ -24,12 +24,11 @@ type standIn struct {
 
 func (s *standIn) put(name, value string, policy wire.Policy) {
 	k := KeyOf(name)
-	uid, generation := "", int64(1)
+	uid, generation := fmt.Sprint("uid-", s.made+1), int64(1)
 	if f := s.content(s.Revision())[k]; f.Put != nil {
 		uid, generation = f.Put.UID, f.Put.Generation+1
 	} else {
 		s.made++
-		uid = fmt.Sprint("uid-", s.made)
 	}
 	object := fmt.Appendf(nil, `{"apiVersion":"v1","data":{"k":%q},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}`, value, name)
 	s.Write(wire.Frame{Put: &wire.Put{Key: k, UID: uid, Generation: generation, Digest: wire.SumOf(object), Policy: policy, Object: object}})

@@ -97,7 +97,7 @@ func agentHearsNothing(e *trial) {
 		return true
 	})
 	e.hub.HangUp()
-	e.within(patience, func() string {
+	e.within(func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(at) < 3 {

@@ -135,7 +135,7 @@ func lineageOfRestored(e *exam) {
 // refused fails unless an error is an answer of one of some codes, in the form of all of them.
 func (e *exam) refused(err error, codes ...int) {
 	e.Helper()
-	var refusal *Refusal
+	var refusal *RefusedError
 	if !errors.As(err, &refusal) {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("an empty answer")

@@ -124,11 +124,12 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.sent.Add(float64(len(batch)))
-	kept := 0
-	err = r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
+	// A write that is no longer waited for goes on: what it counts is read only once it is done.
+	patient, kept := r.refusals < maxRefusals, 0
+	if err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
 		kept = 0
 		for _, u := range batch {
-			if refused[u.Line.Key] && r.refusals < maxRefusals && r.State.Proves() && t.HasWant(u.Line.Key) {
+			if refused[u.Line.Key] && patient && r.State.Proves() && t.HasWant(u.Line.Key) {
 				kept++
 				continue
 			}
@@ -137,13 +138,13 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 			}
 		}
 		return nil
-	})
-	r.refusals++
+	}); err != nil {
+		return more, err
+	}
 	if kept == 0 {
 		r.refusals = 0
+		return more, nil
 	}
-	if err == nil && kept > 0 {
-		err = fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
-	}
-	return more, err
+	r.refusals++
+	return more, fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
 }

@@ -291,8 +291,9 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	}
 	var all []store.Touched
 	var next store.Intake
+	in := st.in // a write that is no longer waited for goes on
 	if err := st.Store.Write(ctx, func(t *store.Tx) (err error) {
-		all, next, err = st.in.Apply(t, arrivals, time.Now())
+		all, next, err = in.Apply(t, arrivals, time.Now())
 		return err
 	}); err != nil {
 		return err
