@@ -67,7 +67,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(withPremises(r.Context()))
+		r = r.WithContext(withPremises(r.Context())) //nolint:contextcheck // it is the request's
 		response, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"orrery.dev/orrery/internal/table"
@@ -40,5 +41,5 @@ func PremisesOf(ctx context.Context) []table.Premise {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all[:len(l.all):len(l.all)]
+	return slices.Clip(l.all)
 }

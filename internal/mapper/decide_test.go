@@ -29,12 +29,6 @@ func treated(content string, p wire.Policy) *store.Want {
 	return w
 }
 
-func recordWith(p wire.Policy) *store.Record {
-	r := recordOf("s", "u", "a")
-	r.Source.Policy = p
-	return r
-}
-
 var anyPolicy = rapid.Custom(func(t *rapid.T) wire.Policy {
 	return wire.Policy{
 		CreateOnly: rapid.Bool().Draw(t, "createOnly"), Adopt: rapid.Bool().Draw(t, "adopt"), Recreate: rapid.Bool().Draw(t, "recreate"),

@@ -154,7 +154,7 @@ func (m *Meta) Revision() uint64 {
 // Origin is the source of an object, as marks name it: the UID that it has in its space,
 // the place in the log, and whether it is to stay at the target when it leaves it.
 type Origin struct {
-	Uid    string
+	UID    string
 	Log    Pair
 	Orphan bool
 }
@@ -185,7 +185,7 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 		return nil, err
 	}
 	labels[v1alpha1.LocationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
-	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.Uid
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.UID
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
 	if of.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan

@@ -35,7 +35,7 @@ func TestMarksOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := Dress([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
-		"edge.0a1b2c3d", o, Origin{Uid: "u", Orphan: true}, "f")
+		"edge.0a1b2c3d", o, Origin{UID: "u", Orphan: true}, "f")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 const (
+	// File is what the store is called in the agent's data directory.
 	File = "agent.db"
 	// lockWait is how long another process may take to let go of the store.
 	lockWait = 2 * time.Second

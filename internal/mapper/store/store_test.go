@@ -19,7 +19,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -315,7 +314,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 	if _, err := s.update([]*Commit{{Do: func(x *Tx) error {
 		x.meta.Settings.PruneMaxPercent = 1
 		for i := range 100 {
-			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("s", "1", "x")); err != nil {
+			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("1", "x")); err != nil {
 				return err
 			}
 		}
@@ -546,6 +545,6 @@ func digest(s string) wire.Sum { return wire.SumOf([]byte(s)) }
 
 func name(i int) string { return fmt.Sprintf("s/core/configmaps/n/c%05d", i) }
 
-func recordOf(space key.Space, uid, content string) *Record {
-	return &Record{Space: space, Source: Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
+func recordOf(uid, content string) *Record {
+	return &Record{Space: "s", Source: Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
 }

@@ -68,7 +68,7 @@ func (r *replay) operation(x *Tx, text *script) error {
 		if n%4 == 0 {
 			return x.setRecord(identity, nil)
 		}
-		return x.setRecord(identity, recordOf("s", uid, content))
+		return x.setRecord(identity, recordOf(uid, content))
 	case 7:
 		if n%4 == 0 {
 			return x.SetReport(k, nil)
@@ -119,7 +119,7 @@ func (r *replay) crowd(x *Tx, n int) error {
 		if err := r.take(x, put(name(i), "1", "x")); err != nil {
 			return err
 		}
-		if err := x.setRecord(strings.TrimPrefix(name(i), "s/"), recordOf("s", "1", "x")); err != nil {
+		if err := x.setRecord(strings.TrimPrefix(name(i), "s/"), recordOf("1", "x")); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,8 @@ import (
 // WantKind tells the kinds of entries of the desired content apart.
 type WantKind string
 
+// The kinds of entries: an object to apply, one whose rendering fails so that the target
+// keeps what it has, and one that another space owns.
 const (
 	WantPut      WantKind = "put"
 	WantHold     WantKind = "hold"

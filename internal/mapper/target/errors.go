@@ -19,6 +19,7 @@ import (
 // metav1GroupResource names no resource: an answer that is not a Status says of none.
 var metav1GroupResource = schema.GroupResource{}
 
+// Places of kinds that the agent itself asks for.
 var (
 	Namespaces = Place{Resource: key.Namespaces, Version: "v1"}
 	CRDs       = Place{Resource: key.CRDs, Version: "v1"}

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// startPace and MostPace are how many objects are worked on at once: at first,
-	// and at most. leastPace is what slow answers leave of it; refusals leave one.
+	// MostPace is how many objects are worked on at once at most, and startPace how
+	// many at first. leastPace is what slow answers leave of it; refusals leave one.
+	MostPace  = 64
 	startPace = 16
 	leastPace = 2
-	MostPace  = 64
 	// carefully is how many rounds of good answers one more costs after a cut; each
 	// further one costs half as many, until it is one round.
 	carefully = 16
