@@ -239,8 +239,8 @@ func (d decision) text() string {
 			b.WriteString(", " + flag.name)
 		}
 	}
-	if d.proof.Waits() {
-		b.WriteString(", it waits for proof")
+	if d.proof != marks.Unneeded { // missing is counted and said, unasked is not
+		b.WriteString(", it waits for proof, " + proofs[d.proof])
 	}
 	if d.retry > 0 {
 		fmt.Fprintf(&b, ", look again in %s", d.retry)
