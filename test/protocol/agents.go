@@ -232,14 +232,15 @@ func agentWalks(e *trial) {
 
 // agentWalksInPages: a walk of much keeps to the bounds of each request.
 func agentWalksInPages(e *trial) {
-	for i := range wire.MaxFetch + 100 {
+	const many = 2200 // so that there are more spans to ask for than one request may have
+	for i := range many {
 		e.put(fmt.Sprintf("n%05d", i), "1")
 	}
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.settled()
-	if n := e.hub.Asked(route.Fetch); n < 2 {
-		e.Errorf("%d fetches", n)
+	if walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch); walks < 3 || fetches < 1+many/wire.MaxFetch {
+		e.Errorf("%d requests for pages, and %d for what differs", walks, fetches)
 	}
 }
 
