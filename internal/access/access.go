@@ -67,7 +67,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(withPremises(r.Context())) //nolint:contextcheck // it is the request's
+		ctx := withPremises(r.Context())
+		r = r.WithContext(ctx)
 		response, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
@@ -75,7 +76,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		r.Header.Del("Authorization")
-		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), response.User)))
+		next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, response.User)))
 	})
 }
 
