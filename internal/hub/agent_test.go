@@ -42,10 +42,10 @@ func (a *agent) now() *protocol.Client {
 	return &c
 }
 
-// do asks for a path below those of all agents.
-func (a *agent) do(ctx context.Context, method, path string, body io.Reader) *http.Response {
+// raw posts to a path below those of all agents.
+func (a *agent) raw(ctx context.Context, path string, body io.Reader) *http.Response {
 	a.r.t.Helper()
-	req, err := a.now().New(ctx, method, "", body)
+	req, err := a.now().New(ctx, http.MethodPost, "", body)
 	if err == nil {
 		req.URL, err = req.URL.Parse(a.r.url + string(route.Agents) + path)
 	}
@@ -57,16 +57,6 @@ func (a *agent) do(ctx context.Context, method, path string, body io.Reader) *ht
 		a.r.t.Fatal(err)
 	}
 	return resp
-}
-
-// exchange posts lines and returns the frames of the answer, which must end with a mark.
-func (a *agent) exchange(call string, lines ...any) []wire.Frame {
-	a.r.t.Helper()
-	frames, err := a.now().Exchange(a.r.t.Context(), call, lines...)
-	if err != nil {
-		a.r.t.Fatal(err)
-	}
-	return frames
 }
 
 // report reports as the agent.
@@ -148,15 +138,8 @@ func (h holding) take(t testing.TB, f wire.Frame) {
 	}
 }
 
-// toMark applies frames up to a mark at or above a revision, and checks every
-// mark's root and count on the way.
-func (h holding) toMark(s *stream, rev int64) wire.Mark {
-	s.t.Helper()
-	mark, _ := h.causes(s, rev)
-	return mark
-}
-
-// causes is toMark, and lists what goes as "KEY CAUSE".
+// causes applies frames up to a mark at or above a revision, checks every mark's root and
+// count on the way, and lists what goes as "KEY CAUSE".
 func (h holding) causes(s *stream, rev int64) (mark wire.Mark, causes []string) {
 	s.t.Helper()
 	for {

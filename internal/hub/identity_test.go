@@ -22,7 +22,7 @@ import (
 // status is what reports of an agent are answered with.
 func (a *agent) status() int {
 	a.r.t.Helper()
-	resp := a.do(a.r.t.Context(), http.MethodPost, "a/reports", nil)
+	resp := a.raw(a.r.t.Context(), "a/reports", nil)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }

@@ -3,7 +3,6 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -46,7 +45,7 @@ func (r *returning) reports(replicas, size int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	resp := r.agent.do(r.t.Context(), http.MethodPost, "a/reports", strings.NewReader(string(body)+"\n"))
+	resp := r.agent.raw(r.t.Context(), "a/reports", strings.NewReader(string(body)+"\n"))
 	defer func() { _ = resp.Body.Close() }()
 	var answer wire.ReportsAnswer
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Refused) > 0 {

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -30,7 +29,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(string(body)+"\n"))
+		resp := a.raw(t.Context(), "a/reports", strings.NewReader(string(body)+"\n"))
 		defer func() { _ = resp.Body.Close() }()
 		var answer wire.ReportsAnswer
 		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Refused) > 0 {
@@ -77,7 +76,7 @@ func TestReportTooLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp := a.do(t.Context(), http.MethodPost, "a/reports", strings.NewReader(string(body)+"\n"))
+		resp := a.raw(t.Context(), "a/reports", strings.NewReader(string(body)+"\n"))
 		var answer wire.ReportsAnswer
 		err = json.NewDecoder(resp.Body).Decode(&answer)
 		_ = resp.Body.Close()

@@ -2,8 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +11,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // fixture is a hub with a space, two locations and one placed object.
 func fixture(t *testing.T) *running {
