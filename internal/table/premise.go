@@ -62,19 +62,18 @@ func (s *Subscription) takeChanged() []rested {
 }
 
 // judge looks at premises whose rows have changed. If some do not hold, the
-// subscription has ended, and the last revision at which all did is returned.
-func (s *Subscription) judge(changed []rested) (until int64) {
+// subscription ends behind the last revision at which all did.
+func (s *Subscription) judge(changed []rested) {
 	for _, p := range changed {
-		if !p.Holds(p.row) && (s.end == nil || p.since <= until) {
-			s.end, until = p.End, p.since-1
+		if !p.Holds(p.row) && (s.end == nil || p.since <= s.until) {
+			s.end, s.until = p.End, p.since-1
 		}
 	}
-	return until
 }
 
 // Ended is the end of a premise that does not hold any more, or nil. It is for those who
-// can't take more steps at the moment: what waits to be polled is lost with the premise.
-// It belongs to the goroutine that polls.
+// can't take more steps at the moment; Poll still gives what was before. It belongs to
+// the goroutine that polls.
 func (s *Subscription) Ended() error {
 	if s.end == nil {
 		s.mu.Lock()

@@ -115,3 +115,47 @@ func TestEndOfSeveral(t *testing.T) {
 		t.Errorf("subscribed: %v", err)
 	}
 }
+
+// TestEndedLosesNothing: who asks whether a subscription has ended before they poll gets
+// what was before the end all the same, and nothing of later; however much it is.
+func TestEndedLosesNothing(t *testing.T) {
+	for _, before := range []int64{0, 1, queueLimit, 2 * queueLimit} {
+		table := New(Config{WindowSteps: 1000, WindowBytes: 1 << 20})
+		gate, content, gone := "e/a", "o/s/core/configmaps/default/a", errors.New("gone")
+		table.Reset(1, []Update{{Key: gate, Value: []byte("{}"), CreateRev: 1, ModRev: 1}})
+		sub, err := table.Subscribe(1, []Premise{Stands(gate, 1, gone)}, Under("o/s/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := sub.Poll(); err != nil {
+			t.Fatal(err)
+		}
+		for rev := int64(2); rev < 10+before; rev++ {
+			update := Update{Key: content, Value: []byte("{}"), CreateRev: 2, ModRev: rev}
+			if rev == 2+before {
+				update = Update{Key: gate}
+			}
+			if err := table.Apply(rev, []Update{update}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := sub.Ended(); !errors.Is(err, gone) {
+			t.Errorf("got %v", err)
+		}
+		var got []Step
+		for {
+			steps, _, err := sub.Poll()
+			if err != nil {
+				if !errors.Is(err, gone) {
+					t.Errorf("ended by %v", err)
+				}
+				break
+			}
+			got = append(got, steps...)
+		}
+		if n := int64(len(got)); n != before || n > 0 && got[n-1].Rev != 1+before {
+			t.Errorf("%d steps of %d before the end", n, before)
+		}
+		sub.Close()
+	}
+}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -22,7 +23,12 @@ type Subscription struct {
 	topics []Topic
 	window int
 	wake   chan struct{}
-	end    error // of a premise that does not hold; it belongs to who polls
+
+	// Who polls has these: the end of a premise that does not hold, the last revision
+	// before that, and whether all that is given of before has been.
+	end   error
+	until int64
+	over  bool
 
 	mu       sync.Mutex
 	premises []rested
@@ -117,23 +123,24 @@ func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 // returns what it has of before, and then the premise's End: a subscription that lags
 // is not read to that point, so that it ends soon.
 func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
-	if s.end != nil {
+	if s.over {
 		return nil, 0, s.end
 	}
 	steps, upTo, changed, err := s.next()
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, cmp.Or(s.end, err)
 	}
-	until := s.judge(changed)
+	s.judge(changed)
 	if s.end == nil {
 		return steps, upTo, nil
 	}
-	n, _ := slices.BinarySearchFunc(steps, until+1, compareRev)
+	s.over = true
+	n, _ := slices.BinarySearchFunc(steps, s.until+1, compareRev)
 	if n == 0 {
 		return nil, 0, s.end
 	}
 	s.signal() // the next Poll says why there is nothing more
-	return steps[:n], min(upTo, until), nil
+	return steps[:n], min(upTo, s.until), nil
 }
 
 // next takes the next steps and the premises whose rows have changed, at one moment.

@@ -24,6 +24,10 @@ type subscriber struct {
 	premises []string
 	judged   int64
 	ended    bool
+	// of is the premise that did not hold, from first on, when the subscriber only asked;
+	// empty: it did not, or all held.
+	first int64
+	of    string
 	// pos is what must still be in the window when it lags.
 	lagging bool
 	pos     int64
@@ -173,7 +177,7 @@ func (m *machine) reset(t *rapid.T) {
 		m.model.floors[i] = rev
 	}
 	for _, s := range m.subs {
-		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) && !s.ended {
+		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) && !s.ended && s.of == "" {
 			t.Fatalf("poll of %v after a reset: %v", s.topics, err)
 		}
 		s.sub.Close()
@@ -237,12 +241,16 @@ func (m *machine) poll(t *rapid.T) {
 // has ended.
 func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
 	first, of := m.model.broken(s.premises, s.judged)
+	if s.of != "" {
+		first, of = s.first, s.of
+	}
 	asked := !s.ended && of != "" && rapid.IntRange(0, 4).Draw(t, "only ask") == 0
 	if asked {
 		if err := s.sub.Ended(); err == nil || err.Error() != of+" "+errPremise.Error() {
 			t.Fatalf("ended by %v, want %s", err, of)
 		}
-		return errPremise
+		s.first, s.of = first, of
+		return nil
 	}
 	select {
 	case <-s.sub.Wake():
@@ -256,6 +264,9 @@ func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
 		return errPremise
 	}
 	if expired := s.lagging && s.pos < m.model.floors[s.window]; expired || errors.Is(err, ErrExpired) {
+		if expired && s.of != "" && errors.Is(err, errPremise) {
+			return errPremise
+		}
 		if !expired || !errors.Is(err, ErrExpired) {
 			t.Fatalf("poll of %v at %d, floor %d: %v", s.topics, s.pos, m.model.floors[s.window], err)
 		}

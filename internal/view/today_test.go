@@ -5,12 +5,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/key"
@@ -138,6 +140,47 @@ func TestWatchEndsWithItsDefinition(t *testing.T) {
 		f.put(sample{gvr: widgetsV1, space: "b", namespace: "default", name: "apart"})
 		if name := <-other; name != "apart" {
 			t.Errorf("got %q", name)
+		}
+	})
+}
+
+// A client that is slower than what ends its kind hears of all deletions first.
+func TestWatchEndsBehindDeletions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const count = 10 * pendingEvents
+		var gone atomic.Bool
+		f := newFixture(t, func(c *Config, _ *table.Config) {
+			c.Defines = func(key.Space, *kinds.Kind) bool { return !gone.Load() }
+		})
+		defer f.server.Close()
+		crd := key.Object{Space: "a", Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()
+		widget := func(i int) sample {
+			return sample{gvr: widgetsV1, space: "a", namespace: "default", name: fmt.Sprint(i)}
+		}
+		f.apply(table.Update{Key: crd, Value: []byte(`{"metadata":{"name":"widgets.example.com"}}`)})
+		for i := range count {
+			f.put(widget(i))
+		}
+		w, err := f.reader(Space("a"), widgetsV1).Watch(t.Context(), &metainternalversion.ListOptions{ResourceVersion: fmt.Sprint(1 + count)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			f.del(widget(i))
+			synctest.Wait()
+		}
+		gone.Store(true)
+		f.apply(table.Update{Key: crd})
+		synctest.Wait() // the client is at something else
+		n := 0
+		for e := range w.ResultChan() {
+			if e.Type != watch.Deleted {
+				t.Errorf("got %v", e)
+			}
+			n++
+		}
+		if n != count {
+			t.Errorf("%d of %d deletions", n, count)
 		}
 	})
 }

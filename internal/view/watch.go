@@ -35,7 +35,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 		return nil, err
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
-	w.sub, w.results, w.ended = sub, make(chan watch.Event, pendingEvents), make(chan struct{})
+	w.sub, w.results, w.ended, w.late = sub, make(chan watch.Event, pendingEvents), make(chan struct{}), make(chan struct{})
 	go w.run(ctx)
 	return w, nil
 }
@@ -61,6 +61,10 @@ type watcher struct {
 	results chan watch.Event
 	cancel  context.CancelFunc
 	ended   chan struct{}
+	// late is closed when the client has had its time for what was before the end, which
+	// last measures; nil: nothing has ended.
+	late chan struct{}
+	last *time.Timer
 }
 
 // start decides what is sent first and after which revision changes follow.
@@ -99,8 +103,10 @@ func (w *watcher) run(ctx context.Context) {
 	defer timer.Stop()
 	err := w.follow(ctx, timer)
 	if ctx.Err() == nil {
-		// Who does not read can't put off the end: what was sent would wait for them.
-		cut(ctx, time.Now().Add(w.reader.server.config.FutureWait))
+		w.lastCall(ctx)
+	}
+	if w.last != nil {
+		defer w.last.Stop()
 	}
 	if errors.Is(err, errStopped) {
 		return
@@ -108,13 +114,21 @@ func (w *watcher) run(ctx context.Context) {
 	w.fail(ctx, err)
 }
 
+// lastCall gives the client a moment for what was before the end. Who does not read can't
+// put that off: what was sent would wait for them.
+func (w *watcher) lastCall(ctx context.Context) {
+	if w.last == nil {
+		wait := w.reader.server.config.FutureWait
+		w.last = time.AfterFunc(wait, func() { close(w.late) })
+		cut(ctx, time.Now().Add(wait))
+	}
+}
+
 // fail tells the client why the watch ends, unless it does not listen.
 func (w *watcher) fail(ctx context.Context, err error) {
-	patience := time.NewTimer(w.reader.server.config.FutureWait)
-	defer patience.Stop()
 	select {
 	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
-	case <-patience.C:
+	case <-w.late:
 	case <-ctx.Done():
 	case <-w.reader.server.done:
 	}
@@ -205,8 +219,9 @@ func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table
 }
 
 // send hands one event to the client. While the client does not take it, what the
-// watch rests on may go, which it can't put off, and the window may leave the watch
-// behind: then the watch ends, so that it can't keep alive what the window has given up.
+// watch rests on may go: then there is a moment for what was before. And the window may
+// leave the watch behind: then it ends, so that it can't keep alive what the window has
+// given up.
 func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event) error {
 	select {
 	case w.results <- e:
@@ -221,13 +236,15 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 			return errStopped
 		case <-w.reader.server.done:
 			return errStopped
+		case <-w.late:
+			return w.sub.Ended()
 		case <-timer.C:
 			timer.rang()
 		case <-w.sub.Wake():
 			w.woken = true
 		}
-		if err := w.sub.Ended(); err != nil {
-			return err
+		if w.sub.Ended() != nil {
+			w.lastCall(ctx)
 		}
 		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
 			return errStopped

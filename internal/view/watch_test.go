@@ -184,6 +184,7 @@ func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 		if e, ok := <-idle.ResultChan(); ok {
 			t.Errorf("%v, want the end of the watch", e)
 		}
+		<-time.After(f.server.config.FutureWait) // after that who does not read gets no more
 		synctest.Wait()
 		n := 0
 		for range busy.ResultChan() {
