@@ -147,7 +147,7 @@ func TestResultsAreBounded(t *testing.T) {
 	for e := r.kept.used.Front(); e != nil; e = e.Next() {
 		k := e.Value.(*kept)
 		made, _ := k.made()
-		size += len(made.Object) + len(k.of.entry.Value) + keptOverhead
+		size += cap(made.Object) + len(k.of.entry.Value) + keptOverhead
 	}
 	if size != r.kept.size || size > r.kept.most || len(r.kept.known) != r.kept.used.Len() || size == 0 {
 		t.Errorf("%d bytes in %d results are kept, counted as %d of %d in %d", size, r.kept.used.Len(), r.kept.size, r.kept.most, len(r.kept.known))

@@ -53,7 +53,7 @@ func (r *results) get(of result, fresh func() (Rendered, error)) (Rendered, erro
 	r.known[of] = r.used.PushFront(k)
 	r.mu.Unlock()
 	made, err := k.made()
-	r.weigh(k, keptOverhead+len(of.entry.Value)+len(made.Object))
+	r.weigh(k, keptOverhead+len(of.entry.Value)+cap(made.Object)) // more is made room for than travels
 	return made, err
 }
 
