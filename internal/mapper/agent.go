@@ -108,7 +108,7 @@ func New(c Config) (*Agent, error) {
 	if a.hub, err = hub.New(c.Join, name); err != nil {
 		return nil, err
 	}
-	if a.target, err = target.New(c.Target, name, c.Workers, a.metrics.request); err != nil {
+	if a.target, err = target.New(c.Target, name, c.Workers, a.metrics.request, a.log); err != nil {
 		return nil, err
 	}
 	return a, nil

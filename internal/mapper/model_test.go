@@ -185,7 +185,7 @@ func (w *world) start(dir string) {
 	if os.Getenv("ORRERY_TRACE") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	target, err := target.New(&rest.Config{Host: "http://cluster", Transport: w.line}, "test", 3, func(string, int) {})
+	target, err := target.New(&rest.Config{Host: "http://cluster", Transport: w.line}, "test", 3, func(string, int) {}, log)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package target
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,7 +36,7 @@ func TestProbe(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			at, err := New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {})
+			at, err := New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

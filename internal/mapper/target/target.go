@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -40,13 +41,14 @@ type Client struct {
 	client *http.Client
 	agent  string
 	count  func(verb string, code int)
+	log    *slog.Logger
 	// Pace is told how requests for single objects went.
 	Pace *Pace
 }
 
 // New uses the configuration's transport, without a client-side rate limit, for so
 // many objects at once at most. count is told of each answer; code 0: there was none.
-func New(config *rest.Config, agent string, most int, count func(verb string, code int)) (*Client, error) {
+func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.Timeout = 0 // it would end watches
 	client, err := rest.HTTPClientFor(c)
@@ -57,7 +59,7 @@ func New(config *rest.Config, agent string, most int, count func(verb string, co
 	if err != nil {
 		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
 	}
-	return &Client{base: base, client: client, agent: agent, count: count, Pace: newPace(most)}, nil
+	return &Client{base: base, client: client, agent: agent, count: count, log: log, Pace: newPace(most)}, nil
 }
 
 // Place is a resource at one version, as far as the path of a request needs it.

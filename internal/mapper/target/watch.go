@@ -76,7 +76,10 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 	dec := json.NewDecoder(body)
 	for {
 		var e watchEvent
-		if dec.Decode(&e) != nil {
+		if err := dec.Decode(&e); err != nil {
+			if ctx.Err() == nil {
+				t.log.Debug("watch ended", "resource", p.Resource.String(), "error", err)
+			}
 			return revision, ctx.Err() // the next one finds out what is wrong, if anything is
 		}
 		if e.Type == "ERROR" {
