@@ -21,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // center is a naive hub in memory, with one location: a log of frames, of which
@@ -257,7 +258,7 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 				break // an answer that has grown large
 			}
 		}
-		return []byte(lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...))
+		return protocol.Lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...)
 	case route.Lineage:
 		return h.lineage(body)
 	case route.ReportsFetch:
@@ -269,7 +270,7 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			}
 			out = append(out, l)
 		}
-		return []byte(lines(out...))
+		return protocol.Lines(out...)
 	case route.Reports:
 		h.reported()
 		answer, content := wire.ReportsAnswer{Revision: h.revision}, h.content(h.revision)
@@ -283,9 +284,9 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 				h.reports[l.Key] = *l.Report
 			}
 		}
-		return []byte(lines(answer))
+		return protocol.Lines(answer)
 	}
-	return []byte(lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0}))
+	return protocol.Lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0})
 }
 
 // lineage says which part of a log is a part of the hub's.
@@ -307,7 +308,7 @@ func (h *center) lineage(body *wire.Decoder) []byte {
 			answer.Spans[m] = []wire.Revisions{{First: known.revision, Last: last}}
 		}
 	}
-	return []byte(lines(answer))
+	return protocol.Lines(answer)
 }
 
 func (h *center) walk(call string, body *wire.Decoder) []byte {
@@ -341,7 +342,7 @@ func (h *center) walk(call string, body *wire.Decoder) []byte {
 	for _, part := range k.index.Answer(restOf[wire.Span](body)) {
 		out = append(out, wire.Frame{Part: &part})
 	}
-	return []byte(lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...))
+	return protocol.Lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...)
 }
 
 // hubBody is the body of an answer, which for a stream goes on. It is for one reader.
@@ -377,7 +378,7 @@ func (b *hubBody) open(r *http.Request) {
 	if hello.Resumed {
 		b.after = after
 	}
-	b.left = []byte(lines(wire.Frame{Hello: hello}))
+	b.left = protocol.Lines(wire.Frame{Hello: hello})
 }
 
 // Close implements io.Closer.
@@ -406,7 +407,7 @@ func (b *hubBody) Read(to []byte) (int, error) {
 		select {
 		case <-changed:
 		case <-ping.C:
-			b.left = []byte(lines(wire.Frame{Ping: &wire.Ping{}}))
+			b.left = protocol.Lines(wire.Frame{Ping: &wire.Ping{}})
 		case <-b.ctx.Done():
 			return 0, b.ctx.Err()
 		case <-b.closed:
@@ -444,7 +445,7 @@ func (b *hubBody) more() error {
 	}
 	if b.mine != b.session {
 		b.stream = false
-		b.left = []byte(lines(append(out, wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})...))
+		b.left = protocol.Lines(append(out, wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})...)
 		return nil
 	}
 	for _, l := range b.log {
@@ -456,7 +457,7 @@ func (b *hubBody) more() error {
 	if b.mark {
 		out, b.mark = append(out, wire.Frame{Mark: b.center.mark(b.revision)}), false
 	}
-	b.left = []byte(lines(out...))
+	b.left = protocol.Lines(out...)
 	return nil
 }
 
@@ -471,21 +472,6 @@ func canonical(v map[string]any) []byte {
 
 // keysIn are the keys of a content, in order.
 func keysIn(content map[string]wire.Frame) []string { return slices.Sorted(maps.Keys(content)) }
-
-func lines(frames ...any) string {
-	var b bytes.Buffer
-	enc := wire.NewEncoder(&b)
-	for _, f := range frames {
-		if raw, ok := f.(string); ok {
-			b.WriteString(raw)
-			continue
-		}
-		if err := enc.Encode(f); err != nil {
-			panic(err)
-		}
-	}
-	return b.String()
-}
 
 func restOf[T any](dec *wire.Decoder) (all []T) {
 	for {

@@ -1,8 +1,8 @@
 package hub
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -23,6 +23,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // scripted is a session with a hub that answers each call with the next line of
@@ -163,20 +164,7 @@ func (s *scripted) content() map[string]store.Want {
 
 func (s *scripted) meta() store.Meta { return *s.session.Store.Meta() }
 
-func lines(frames ...any) string {
-	var b bytes.Buffer
-	enc := wire.NewEncoder(&b)
-	for _, f := range frames {
-		if raw, ok := f.(string); ok {
-			b.WriteString(raw)
-			continue
-		}
-		if err := enc.Encode(f); err != nil {
-			panic(err)
-		}
-	}
-	return b.String()
-}
+func lines(frames ...any) string { return string(protocol.Lines(frames...)) }
 
 func hello(revision int64, root wire.Sum, f func(*wire.Hello)) wire.Frame {
 	h := wire.Hello{UID: "location-uid", Marker: "m", Revision: revision, Root: root, Continuous: true}
@@ -345,7 +333,7 @@ func TestRemovalsThatAreNotBelieved(t *testing.T) {
 		"a fetch of the past": {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(10, "m", del(keyC, wire.Walked))}},
 		"a fetch of nothing":  {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(11, "m")}},
 		"a fetch of others":   {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(11, "m", del(keyA, wire.Walked))}},
-		"garbage":             {"desired": {{body: lines(hello(11, none, resumed), "]]]\n", del(keyA, wire.Deleted))}}},
+		"garbage":             {"desired": {{body: lines(hello(11, none, resumed)) + "]]]\n" + lines(del(keyA, wire.Deleted))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := filled(t)
@@ -399,7 +387,7 @@ func TestStreamCutWithinAFrame(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
 	whole := lines(c)
-	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), c, whole[:len(whole)/2])})
+	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), c) + whole[:len(whole)/2]})
 	if err := s.once(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("ended with %v", err)
 	}
@@ -420,7 +408,7 @@ func TestNonsenseFrames(t *testing.T) {
 	forged.Put.Digest = digest("something else")
 	s.on("desired", answer{body: lines(
 		hello(12, rootOf(a, b, c), resumed), forged, put("../etc/passwd", "1", "x"), put("s/core/configmaps/n/..", "1", "x"),
-		`{"put":{"key":"s/core/configmaps/n/z","object":[]}}`+"\n", `{"newer":{"x":1}}`+"\n", c, mark(12, a, b, c), bye,
+		json.RawMessage(`{"put":{"key":"s/core/configmaps/n/z","object":[]}}`), json.RawMessage(`{"newer":{"x":1}}`), c, mark(12, a, b, c), bye,
 	)})
 	if err := s.once(); !errors.Is(err, errBye) {
 		t.Errorf("ended with %v", err)
