@@ -23,10 +23,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-const (
-	// statusEvery is how often the status file is written while something changes.
-	statusEvery = time.Second
-)
+// statusEvery is how often the status file is written while something changes.
+const statusEvery = time.Second
 
 // Config is what an agent needs.
 type Config struct {
@@ -34,23 +32,23 @@ type Config struct {
 	Join wire.Join
 	// Target is the cluster to map to. Client-side rate limits in it are ignored.
 	Target *rest.Config
-	// DataDir holds the store; it is made with access for its owner only.
+	// DataDir holds the store. It is created readable by its owner only.
 	DataDir string
-	// Version is the agent's own, told to the hub.
+	// Version is the agent's own version, as the hub is told.
 	Version string
 	// Logger gets no secrets. Nil: nothing is logged.
 	Logger *slog.Logger
-	// Metrics, if not nil, gets the agent's collectors when it runs.
+	// Metrics, if not nil, gets the agent's collectors when Run starts.
 	Metrics prometheus.Registerer
-	// Workers is how many objects may be worked on at once, at most: how many are
-	// follows the target. Zero: a default that suits one API server.
+	// Workers bounds how many objects are worked on at once; the actual number adapts
+	// to the target. Zero: a default that suits one API server.
 	Workers int
-	// MutatedRetry is how long the agent waits before it applies again what admission
-	// at the target has changed; each time twice as long, up to ten minutes. Zero: a default.
+	// MutatedRetry is the first wait before an object that admission at the target has
+	// changed is applied again. It doubles up to mostMutatedRetry. Zero: a default.
 	MutatedRetry time.Duration
 }
 
-// Validate says what is missing.
+// Validate returns what is missing or wrong, nil if nothing is.
 func (c *Config) Validate() error {
 	switch {
 	case c.Target == nil:
@@ -60,7 +58,7 @@ func (c *Config) Validate() error {
 	case c.Workers < 0:
 		return fmt.Errorf("agent: %d workers", c.Workers)
 	case c.MutatedRetry < 0:
-		return fmt.Errorf("agent: %s until a retry", c.MutatedRetry)
+		return fmt.Errorf("agent: negative retry delay %s", c.MutatedRetry)
 	}
 	if err := key.ValidateName(c.Join.Location); err != nil {
 		return fmt.Errorf("agent: location: %w", err)
@@ -68,7 +66,7 @@ func (c *Config) Validate() error {
 	return c.Join.Validate()
 }
 
-// Agent keeps one target equal to what a hub says one location is to have.
+// Agent keeps one target equal to what a hub desires at one location.
 type Agent struct {
 	config  Config
 	log     *slog.Logger
@@ -114,12 +112,12 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Ready is closed once the agent enforces what its store holds, be the hub
-// there or not.
+// Ready is closed once the agent enforces what its store holds, whether or not the
+// hub can be reached.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Run works until ctx ends, and returns nil then. Any other return says what
-// made it impossible to start. It may be called once.
+// Run works until ctx ends. It returns an error if the agent could not start, or could
+// not close its store or write its last status. It may be called once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
@@ -134,8 +132,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return writeStatus(a.config.DataDir, a.Status())
 }
 
-// open opens the store and loads what it holds. A store that cannot be loaded is
-// looked through once more, and set aside if it is damaged.
+// open opens the store and loads what it holds. If loading fails, it opens the store
+// once more, which checks it and sets it aside if it is damaged.
 func (a *Agent) open() (err error) {
 	for range 2 {
 		if a.store, err = store.Open(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
@@ -151,7 +149,7 @@ func (a *Agent) open() (err error) {
 	return err
 }
 
-// build makes the parts.
+// build makes the parts that go by the store.
 func (a *Agent) build() {
 	a.state = hub.NewState()
 	link := a.link()
@@ -170,8 +168,8 @@ func (a *Agent) link() hub.Link {
 	return hub.Link{Client: a.hub, Store: a.store, State: a.state, Log: a.log}
 }
 
-// work runs all parts until ctx ends. What is in the store's queue then is
-// still written.
+// work runs all parts until ctx ends, and returns when they have. What is in the
+// store's queue then is still written.
 func (a *Agent) work(ctx context.Context) {
 	var parts, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
@@ -201,7 +199,7 @@ func (a *Agent) work(ctx context.Context) {
 	close(a.ready)
 }
 
-// reconciler is what the workers go by.
+// reconciler makes the reconciler that all workers share.
 func (a *Agent) reconciler() *reconciler {
 	writer := &writer{store: a.store, target: a.target}
 	refusals := refusals{trouble: a.gate.trouble}
@@ -217,22 +215,24 @@ func (a *Agent) reconciler() *reconciler {
 	}
 }
 
-// follower has the agent's parts go by what the hub says.
+// follower tells the agent's parts what the session hears from the hub.
 type follower struct{ *Agent }
 
-// Greeted takes over what a hello says of the location. Of another log, which was
-// accepted, all is written anew; before anything is, it is as the location of that log.
+// Greeted takes over what a hello says of the location. anew says that the hello is of
+// another log, which was accepted: then every desired object gets a turn, so that the
+// target's objects name the new log. The owner changes before any of them is written.
 func (a follower) Greeted(anew bool) {
 	if !anew {
 		a.gate.setHalt(a.store.Meta().Halt())
 	}
 	a.identify()
 	if anew {
-		a.engine.push((*item).desired) // the objects at the target do not say so
+		a.engine.push((*item).desired)
 	}
 }
 
-// Opened has those looked at again who waited for a session, or for what is desired.
+// Opened resumes what waited for a session, or, with known, what waited until the
+// session's desired content is known.
 func (a follower) Opened(known bool) {
 	if !known {
 		a.prover.Again()
@@ -245,21 +245,22 @@ func (a follower) Opened(known bool) {
 
 // Landed takes note of what frames changed in the store.
 func (a follower) Landed(all []store.Touched) {
-	if a.store.Meta().Unsent > 0 { // also without a turn that changes a report
+	if a.store.Meta().Unsent > 0 { // frames alone can make reports unsent
 		a.reporter.Changed()
 	}
 	a.gate.setHalt(a.store.Meta().Halt())
 	a.engine.touch(all)
 }
 
-// identify tells all parts who the location is to the target, once that is known.
+// identify tells the engine as whom the location owns objects at the target, once the
+// location's UID is known.
 func (a *Agent) identify() {
-	if uid := a.store.Meta().LocationUID; uid != "" { // that of the hello, once it is accepted
+	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
 		a.engine.identify(marks.NewOwner(a.config.Join.Location, uid))
 	}
 }
 
-// announcement is what the hub is told of the agent.
+// announcement is what the agent tells the hub of itself.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.Meta()
 	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
@@ -277,8 +278,8 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 	return s, err
 }
 
-// Status is how the agent is now. It may be called from any goroutine, at any
-// time after Ready.
+// Status returns the agent's current status. It may be called from any goroutine once
+// Ready is closed.
 func (a *Agent) Status() Status {
 	m := a.store.Meta()
 	s := Status{
@@ -328,7 +329,7 @@ func (a *Agent) keepStatus(ctx context.Context) {
 	}
 }
 
-// equal compares all but the time.
+// equal compares everything but Updated.
 func (s Status) equal(o Status) bool {
 	s.Updated, o.Updated = time.Time{}, time.Time{}
 	return reflect.DeepEqual(s, o)

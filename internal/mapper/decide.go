@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// presence is what observation says of an identity at the target.
+// presence is what is observed of an identity at the target.
 type presence uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	unseen presence = iota
 	// unserved: the target does not serve the resource.
 	unserved
-	// blind: the target lets nobody list or watch the resource.
+	// blind: the agent cannot list or watch the resource.
 	blind
 	// absent: nothing with our label is there; a foreign object may be.
 	absent
@@ -31,15 +31,15 @@ const (
 // observed is what is known of an identity at the target.
 type observed struct {
 	presence presence
-	// terminating, unmarked: the object is being deleted; it is ours by its UID
-	// only. taken: the last look found a foreign object; owned: which is not to be
-	// adopted, since a controller or another location has it. released: it has
-	// fields of marks.ReleasedManager.
+	// terminating: the object is being deleted. unmarked: it is ours by its UID only,
+	// and the watch does not show it. taken: the last look found a foreign object.
+	// owned: that object is not adopted, since a controller or another location has it.
+	// released: it has fields of marks.ReleasedManager.
 	terminating, unmarked, taken, owned, released bool
 	uid                                           string
 	revision                                      uint64
 	fields                                        marks.FieldsHash
-	// log is the place in the log by which it was written.
+	// log is the place in the log at which it was last written.
 	log marks.Pair
 }
 
@@ -49,105 +49,102 @@ type action uint8
 const (
 	// doNothing: there is nothing to do, or nothing can be done now.
 	doNothing action = iota
-	// doApply: apply the object, if the one at the target has decision.uid, or
-	// if there is none when that is empty.
+	// doApply: apply the object, provided that the one at the target has decision.uid,
+	// or that there is none if that is empty.
 	doApply
 	// doLook: find out whose object is there.
 	doLook
 	// doNote: record the object that has decision.uid as it is.
 	doNote
-	// doMark: give the object that has decision.uid our marks and record it,
-	// otherwise as it is.
+	// doMark: give the object that has decision.uid our marks, change nothing else of
+	// it, and record it.
 	doMark
-	// doInspect: find out what of the object that has decision.uid is not as we
-	// left it.
+	// doInspect: find out which fields of the object that has decision.uid have drifted.
 	doInspect
-	// doRefresh: write the pair of what is desired at the object that has decision.uid.
+	// doRefresh: write the desired pair to the object that has decision.uid.
 	doRefresh
 	// doRemove: delete the object that has decision.uid.
 	doRemove
-	// doLetGo: leave the object that has decision.uid to itself, without our
-	// marks.
+	// doLetGo: orphan the object that has decision.uid: take our marks from it.
 	doLetGo
-	// doForget: nothing is left at the target; drop what is recorded.
+	// doForget: nothing is left at the target; drop the record.
 	doForget
-	// doHurry: have the object that has decision.uid, which is being deleted, wait
-	// for its Pods no longer.
+	// doHurry: the object that has decision.uid is terminating; have it no longer wait
+	// for its Pods.
 	doHurry
 	// doVerifyKind: the resource is not served; find out whether it is gone.
 	doVerifyKind
-	// doClaim: an object proves to be ours and nothing recorded or desired
-	// explains it; record it, so that it is removed like any other.
+	// doClaim: an object proves to be ours but is neither recorded nor desired; record
+	// it, so that it is removed like any other.
 	doClaim
 )
 
-// retries of what no event announces.
+// How long to wait for changes that no watch shows.
 const (
 	foreignRetry     = time.Minute
 	terminatingRetry = 30 * time.Second
 	strayRetry       = time.Minute
 )
 
-// decision is what to do about one identity, and what to report of it if
-// nothing more comes of it.
+// decision is what to do about one identity, and what to report of it if the action
+// does not change that.
 type decision struct {
 	do  action
 	uid string
-	// drift says that the object at the target is not what we left there.
+	// drift says that the object at the target is not as we left it.
 	drift bool
 	// adopt says that the object at the target is not ours yet; again, that it is as
-	// our last apply left it, and that admission has changed that.
+	// our last apply left it, which admission had changed.
 	adopt bool
 	again bool
-	// left says that the object gets our marks, and that what has drifted stays so.
+	// left says that the object gets our marks, and that its drift stays.
 	left    bool
 	state   wire.State
 	reason  string
 	message string
-	// completed is how what is desired ran to its end; empty: it has not.
+	// completed is how the desired Job or Pod ran to its end; empty: it has not.
 	completed string
-	// retry is when to look again without an event; zero: never.
+	// retry is how long to wait before looking again without an event; zero: no retry.
 	retry time.Duration
-	// proof is what it waits for, if it does.
+	// proof is the proof that the object waits for, if it waits for one.
 	proof marks.Proof
 }
 
 // facts are what a decision is made from.
 type facts struct {
 	// space is that of the source object, and want its desired entry; nil: the
-	// location is not to have it.
+	// object is not desired.
 	space  key.Space
 	want   *store.Want
 	record *store.Record
 	seen   observed
-	// former says that the object was marked by the location as it was before it was made
-	// again, so that no list shows it; looked that the target was asked for it.
+	// former says that the object has the marks of an earlier location of the same name,
+	// so that no list shows it; looked says that the target was asked for it.
 	former, looked bool
 	// guarded says that the removal waits for a confirmation.
 	guarded bool
-	// completed is how what is desired ran to its end, so that it is not to run
-	// again; empty: it has not. reported says that it was applied before, as far
-	// as the last report knows.
+	// completed is how the desired Job or Pod ran to its end, so that it must not run
+	// again; empty: it has not. reported says that the last report has it as applied.
 	completed string
 	reported  bool
-	// traced says that nothing is recorded, and that an object of ours may be there
-	// all the same, which the list that is on its way will show.
+	// traced says that nothing is recorded, but an object of ours may still be there,
+	// which the pending list will show.
 	traced bool
-	// again is how long what admission changes is yet to wait until it is applied again.
+	// again is how long to wait until what admission changes is applied again.
 	again time.Duration
-	// lingers is how long the report of what was let go is yet to stay.
+	// lingers is how long the report of an orphaned object still stays.
 	lingers time.Duration
-	// proof is what is known of the log by which the object that was seen was written.
+	// proof says whether the object that was seen is proven to be written from the hub's log.
 	proof marks.Proof
 	// pods says that the object at the target may own Pods, overdue that it has been
-	// going for longer than those may take.
+	// terminating for longer than those may take.
 	pods, overdue bool
-	// settled says that a session has proved that what is not in the desired content is
-	// not desired.
+	// settled says that a session has proved the desired content to be complete: what is
+	// not in it is not desired.
 	settled bool
 }
 
-// decide is the agent's judgement of one identity. It is a pure function.
+// decide decides about one identity. It is a pure function.
 func decide(f facts) decision {
 	switch {
 	case f.want == nil:
@@ -165,7 +162,7 @@ func decideObject(f facts, s store.Source) decision {
 	changed := f.changed(s)
 	switch seen.presence {
 	case unseen:
-		return decision{} // the list that is on its way comes back to this
+		return decision{} // the pending list gives it another turn
 	case unserved:
 		return decision{state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchResource, message: "the location does not serve this resource"}
 	case present:
@@ -179,7 +176,7 @@ func decideObject(f facts, s store.Source) decision {
 	switch {
 	case f.former && !f.looked && (seen.presence == absent || seen.presence == blind):
 		return decision{do: doLook}
-	case f.completed != "" && rec != nil && !f.looked && seen.presence == absent: // it may only lack its marks
+	case f.completed != "" && rec != nil && !f.looked && seen.presence == absent: // it may be there without its marks
 		return decision{do: doLook}
 	case f.completed != "":
 		return decision{state: wire.Applied, reason: v1alpha1.ReasonCompleted}
@@ -210,13 +207,13 @@ func decideObject(f facts, s store.Source) decision {
 	return decision{do: doApply, drift: !changed}
 }
 
-// replaced says that what is recorded is of another source object.
+// replaced says that the record is of another source object.
 func (f facts) replaced(s store.Source) bool {
 	return f.record != nil && (f.record.Space != f.space || f.record.Source.UID != s.UID)
 }
 
-// changed says that what was applied last is not what is desired now. What was
-// left alone as long as it was CreateOnly, or released, may be anything.
+// changed says that what was applied last is not what is desired now. Values that were
+// not enforced, since the object was CreateOnly or they were released, may be anything.
 func (f facts) changed(s store.Source) bool {
 	was := f.record
 	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
@@ -226,7 +223,7 @@ func (f facts) changed(s store.Source) bool {
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.seen.released)
 }
 
-// unsaid says that the mark of what is to stay at the target is not, or no more, true.
+// unsaid says that the object's orphan mark at the target is not as the policy is now.
 func (f facts) unsaid(s store.Source) bool {
 	return f.record != nil && f.record.Source.Policy.Orphan != s.Policy.Orphan
 }
@@ -235,12 +232,12 @@ func (f facts) unsaid(s store.Source) bool {
 func decidePresent(f facts, s store.Source, changed bool) decision {
 	seen, rec := f.seen, f.record
 	known := rec != nil && seen.uid == rec.UID
-	asLeft := known && seen.fields == rec.Fields // whoever the location was then
+	asLeft := known && seen.fields == rec.Fields // even if an earlier location of the name left it
 	same := asLeft && !seen.unmarked
 	switch {
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {
-		case seen.unmarked: // the watch does not show it, so nobody would see it go
+		case seen.unmarked: // the watch does not show it, so its deletion would go unseen
 			return decision{do: doMark, uid: seen.uid, drift: known && !changed}
 		case known && f.unsaid(s):
 			return decision{do: doMark, uid: seen.uid}
@@ -286,7 +283,7 @@ func decideForeign(seen observed, s store.Source) decision {
 	return d
 }
 
-// applied is what to say of an object that is as it should be.
+// applied is the decision about an object that is as desired.
 func applied(s store.Source) decision {
 	if s.Policy.CreateOnly {
 		return decision{state: wire.Applied, reason: v1alpha1.ReasonCreateOnly, message: "it was made and is not changed afterwards"}
@@ -303,10 +300,10 @@ func decideRemoval(f facts) decision {
 		return unprovenWait(f.proof)
 	case rec == nil && seen.presence == present && f.settled:
 		return decision{do: doClaim, uid: seen.uid}
-	case rec == nil && seen.presence == present: // it may be desired, as the hub knows
+	case rec == nil && seen.presence == present: // the hub may desire it; the agent cannot tell yet
 		return decision{retry: strayRetry, proof: f.proof}
 	case rec == nil && seen.presence == unseen && f.traced:
-		return decision{} // the list that is on its way comes back to this
+		return decision{} // the pending list gives it another turn
 	case rec == nil:
 		return decision{do: doForget}
 	case f.guarded && !rec.Source.Policy.Orphan:
@@ -318,7 +315,7 @@ func decideRemoval(f facts) decision {
 		return decision{}
 	case seen.presence == unserved:
 		return decision{do: doVerifyKind}
-	case seen.presence == present && seen.uid == rec.UID && seen.terminating && !seen.unmarked: // or the watch won't show it go
+	case seen.presence == present && seen.uid == rec.UID && seen.terminating && !seen.unmarked: // the watch shows when it is gone
 		if f.overdue {
 			return decision{do: doHurry, uid: rec.UID}
 		}
@@ -329,7 +326,8 @@ func decideRemoval(f facts) decision {
 	return decision{do: doRemove, uid: rec.UID}
 }
 
-// terminating is what to say of an object that is being deleted.
+// terminating is the decision about an object that is being deleted; pods says that it
+// may own Pods.
 func terminating(pods bool) decision {
 	d := decision{state: wire.Removing, reason: v1alpha1.ReasonTerminating, retry: terminatingRetry}
 	if pods {
@@ -344,10 +342,9 @@ type spaceWant struct {
 	want  *store.Want
 }
 
-// choose finds the entry that an identity at the target is to follow, of
-// those that spaces have for it: what has an object before what has none, then
-// the space that the object there came from, then the first by name. It returns
-// -1 if there is none.
+// choose returns the index of the entry that an identity at the target follows: one
+// with an object before one without, then that of the space that the object there came
+// from, then the first by name. It returns -1 if no space has an entry.
 func choose(wants []spaceWant, rec *store.Record) int {
 	best := -1
 	for i, w := range wants {
@@ -371,8 +368,8 @@ func precedes(a, b spaceWant, rec *store.Record) bool {
 	return a.space < b.space
 }
 
-// compose is the report of one key, given the newest one before it. Since is
-// kept for as long as state and reason are.
+// compose makes the report of one key; before is the last one, nil if there is none.
+// Since is kept as long as state and reason stay the same.
 func compose(w *store.Want, rec *store.Record, d decision, status []byte, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{State: d.state, Reason: d.reason, Message: d.message}
 	if d.proof == marks.Missing && before != nil && (w == nil || w.Leaf.UID == before.UID) {

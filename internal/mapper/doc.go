@@ -1,17 +1,17 @@
 // Package mapper is the agent: it keeps one cluster, the target, equal to what
-// a hub says its location is to have, reports what happens there, and goes on
-// doing so from its store on disk while the hub cannot be reached.
+// a hub desires at its location, reports what happens there, and goes on doing
+// so from its store on disk while the hub cannot be reached.
 //
 // A session with the hub (package hub) writes desired state to the store (package
 // store); a level-triggered reconciler reads it from there, one identity at a time,
 // compares it with the record of what was applied and with what is observed at the
 // target (package target), and does what decide says; its reports go back through the
 // store. What is desired, recorded and reported is on disk; in memory is only what is
-// observed, by the engine. Whose an object is (package marks), and whose its values are
-// (package fields), are questions of their own.
+// observed, by the engine. Package marks tells which objects are the agent's, package
+// fields which of their values.
 //
-// The package must never delete an object at the target for any other reason
-// than a deletion that the intake believed, never touch an object that does not
-// prove to be the agent's, and never hold a cache of objects. It links neither
-// the hub, nor an API server, nor etcd.
+// The package must never delete an object at the target unless the store's intake has
+// accepted the deletion, never touch an object that does not prove to be the agent's,
+// and never hold a cache of objects. It links neither the hub, nor an API server, nor
+// etcd.
 package mapper

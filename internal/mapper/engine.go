@@ -19,25 +19,26 @@ import (
 type engine struct {
 	mu   sync.Mutex
 	wake sync.Cond
-	// as is whose marks all that is observed goes by.
+	// as is the owner whose marks tell which objects are ours.
 	as     marks.Owner
 	items  map[string]*item
 	kinds  map[key.Resource]*kind
 	states map[wire.State]int
-	// proofs counts items by what is known of the logs of their objects.
+	// proofs counts items by the proof of lineage of their objects.
 	proofs [marks.Proofs]int
 	queue  queue
-	// inside are the items in a namespace or of a definition, by the identity of that.
+	// inside has, by the identity of a Namespace or CustomResourceDefinition, the items
+	// in it or of it.
 	inside map[string]map[*item]struct{}
-	// endings are how Jobs and Pods at the target ran to their end.
+	// endings has, by identity, how Jobs and Pods at the target ran to their end.
 	endings map[string]ending
 	leaves  *leaves
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
 	open   openTime
 	timer  *time.Timer
-	// news is raised after the set of kinds in use, whether their status is asked for, or
-	// who the location is to the target has changed.
+	// news is raised when the kinds to observe, the need for their status, or the owner
+	// have changed.
 	news retry.Signal
 }
 
@@ -54,7 +55,7 @@ func newEngine() *engine {
 	return e
 }
 
-// next waits for an item to work on; false: ctx has ended.
+// next waits for an item to work on. It returns false when ctx has ended.
 func (e *engine) next(ctx context.Context) (*item, bool) {
 	stop := context.AfterFunc(ctx, func() {
 		e.mu.Lock()
@@ -69,7 +70,7 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 		if e.closed == "" {
 			if it := e.queue.pop((*kind).mayRun); it != nil {
 				if e.queue.count > 0 {
-					e.wake.Signal() // one wakes the next
+					e.wake.Signal() // each worker wakes the next
 				}
 				return it, true
 			}
@@ -79,7 +80,7 @@ func (e *engine) next(ctx context.Context) (*item, bool) {
 	return nil, false
 }
 
-// push gives a turn to all items of which something holds.
+// push queues all items for which which returns true.
 func (e *engine) push(which func(*item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,8 +92,8 @@ func (e *engine) push(which func(*item) bool) {
 	e.wake.Broadcast()
 }
 
-// alarm makes ready what is due and sees to it that somebody wakes for the rest
-// when it is.
+// alarm makes ready what is due, and sets the timer that wakes a worker when the next
+// item is.
 func (e *engine) alarm() {
 	now := time.Now()
 	due, some := e.queue.promote(now)
@@ -128,7 +129,7 @@ func (e *engine) setClosed(why string) {
 	e.wake.Broadcast()
 }
 
-// touch takes note of desired entries that may have changed, and queues them.
+// touch records desired entries that may have changed, and queues their items.
 func (e *engine) touch(all []store.Touched) {
 	e.mu.Lock()
 	changed := false
@@ -157,7 +158,7 @@ func (e *engine) touch(all []store.Touched) {
 	}
 }
 
-// item finds or makes the item of an object; true: its kind is new.
+// item finds or makes the item of an object. It returns true if its kind is new.
 func (e *engine) item(o key.Object) (*item, bool) {
 	id := o.Identity.String()
 	if it, ok := e.items[id]; ok {
@@ -183,14 +184,15 @@ func (e *engine) item(o key.Object) (*item, bool) {
 	return it, !ok
 }
 
-// learn takes from an entry what its kind needs to be observed; true: that changed.
+// learn takes from an entry what is needed to observe its kind. It returns true if that
+// has changed.
 func (e *engine) learn(it *item, w *store.Want) bool {
 	k, changed := it.kind, false
-	// One version shows all objects; another is tried only if that is not served.
+	// Any version shows all objects; another is tried only if this one is not served.
 	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
-	if w.Object() == nil { // another space's entry, which has one, says
+	if w.Object() == nil { // whether status is asked for, an entry with an object says
 		return changed
 	}
 	asks := w.Object().Policy.ReturnStatus || runsOnce(k.resource)
@@ -209,7 +211,7 @@ func (e *engine) learn(it *item, w *store.Want) bool {
 
 // view is what the engine knows of an item.
 type view struct {
-	// as is who the location is to the target in this turn, whatever it becomes meanwhile.
+	// as is the owner in this turn, even if the engine's changes meanwhile.
 	as       marks.Owner
 	seen     observed
 	spaces   []key.Space
@@ -219,12 +221,12 @@ type view struct {
 	kind     string
 	state    wire.State
 	failures uint8
-	// calm is how long to wait before drift is repaired, contested how long the
-	// object yet counts as one that another writer wants otherwise.
+	// calm is how long to wait before drift is repaired, contested how much longer the
+	// object counts as contested by another writer.
 	calm, contested time.Duration
 	ending          ending
 	slotted         bool
-	// overdue says that what is being deleted has taken longer than its Pods may.
+	// overdue says that the object has been terminating for longer than Pods may take.
 	overdue bool
 }
 
@@ -239,7 +241,7 @@ func (e *engine) view(it *item) view {
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 		overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= podsPatience,
 	}
-	if it.kind.sight != absent { // nothing can be said of single objects
+	if it.kind.sight != absent { // the kind is not observed, so none of its objects is
 		v.seen.presence, v.cause = it.kind.sight, it.kind.cause
 	} else {
 		v.shown = it.kind.version
@@ -247,7 +249,7 @@ func (e *engine) view(it *item) view {
 	return v
 }
 
-// awaits says whether an identity is desired and has not been tried yet.
+// awaits says whether an identity is desired and its first turn has not ended yet.
 func (e *engine) awaits(id key.Identity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,8 +257,8 @@ func (e *engine) awaits(id key.Identity) bool {
 	return ok && it.wanted && it.state == ""
 }
 
-// namesakes are the identities of the same name in other resources; desired says that
-// one of them is, and is the object that has the UID.
+// namesakes returns the identities of the same name in other resources. desired says
+// that one of them is desired and is, at the target, the object that has the UID.
 func (e *engine) namesakes(id key.Identity, uid string) (all []string, desired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -270,8 +272,8 @@ func (e *engine) namesakes(id key.Identity, uid string) (all []string, desired b
 	return all, desired
 }
 
-// within counts the items in a namespace, or of a definition: those that are desired
-// and perhaps there, and those that are not desired.
+// within counts the items in a Namespace, or of a CustomResourceDefinition: those that
+// are desired and may be at the target, and those that are not desired.
 func (e *engine) within(id key.Identity) (wanted, leaving int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -289,11 +291,11 @@ func (e *engine) within(id key.Identity) (wanted, leaving int) {
 
 // result is what a worker made of an item.
 type result struct {
-	// seen replaces what was observed, unless something newer was in the meantime; as is
-	// who observed it.
+	// seen replaces what was observed, unless that is newer; as is the owner by whose
+	// marks it was seen.
 	seen *observed
 	as   marks.Owner
-	// gone are spaces that have nothing to do with the item any more.
+	// gone are spaces that have neither an entry nor a report of the item any more.
 	gone    []key.Space
 	wanted  bool
 	forget  bool
@@ -305,10 +307,10 @@ type result struct {
 	proof   marks.Proof
 	// judged says that the proof is known, even if the turn failed.
 	judged bool
-	// leaving says that the item is on its way out, held that it waits for others.
+	// leaving says that the item is being removed, held that it waits for others first.
 	leaving, held bool
 	space         key.Space // of the source
-	// hurried says that what is being deleted was told not to wait for its Pods.
+	// hurried says that the object was told to terminate without waiting for its Pods.
 	hurried bool
 }
 
@@ -323,7 +325,7 @@ func (e *engine) finish(it *item, r result) {
 		it.doomed = 0
 		e.sees(it, it.seen)
 	}
-	if it.queue != again { // or else what was not desired may be by now
+	if it.queue != again { // otherwise it may have become desired since
 		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.gone, s) })
 		it.wanted = r.wanted
 		r.retry = e.leaves.left(it, r, e.open.at(now))
@@ -341,7 +343,7 @@ func (e *engine) finish(it *item, r result) {
 		it.repairs, it.repaired = min(it.repairs+1, retry.MaxFailures), now
 	}
 	it.slotted = r.slotted
-	if !r.failed || r.judged { // or else it is as before
+	if !r.failed || r.judged { // otherwise nothing new is known
 		e.prove(it, r.proof)
 	}
 	e.count(it, r.state)
@@ -352,7 +354,7 @@ func (e *engine) finish(it *item, r result) {
 	unused := false
 	switch {
 	case !r.forget || it.queue != idle || len(it.spaces) > 0:
-	case it.seen.presence == present: // another one of ours has its name
+	case it.seen.presence == present: // another object of ours has its name
 		e.queue.push(it)
 	default:
 		unused = e.drop(it)
@@ -374,7 +376,7 @@ func (e *engine) count(it *item, s wire.State) {
 	it.state = s
 }
 
-// drop forgets an item; true: its kind is not in use any more.
+// drop forgets an item. It returns true if that changes what is to be observed.
 func (e *engine) drop(it *item) bool {
 	e.count(it, "")
 	e.prove(it, marks.Unneeded)
@@ -385,7 +387,7 @@ func (e *engine) drop(it *item) bool {
 			continue
 		}
 		delete(e.inside, in)
-		if c, ok := e.items[in]; ok && !c.wanted { // it may go now
+		if c, ok := e.items[in]; ok && !c.wanted { // the container may go now
 			e.queue.push(c)
 		}
 	}

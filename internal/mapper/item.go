@@ -15,16 +15,16 @@ const (
 	failingShare = 2
 )
 
-// item is what the agent keeps in memory of one identity at the target. It is
-// guarded by the engine's lock.
+// item is what the agent keeps in memory about one identity at the target. The
+// engine's lock guards it.
 type item struct {
 	id   string // key.Identity as a string
 	kind *kind
-	// spaces are those that have, or had and still report, a source for it.
+	// spaces are those that have a source for it, or had one and still have a report.
 	spaces []key.Space
 	// wanted says that some space has a desired entry, status that one asks for status.
 	wanted, status bool
-	// slotted says that it waited for its turn to have its pair refreshed.
+	// slotted says that it has waited for its slot to have its pair refreshed.
 	slotted    bool
 	proof      marks.Proof
 	seen       observed
@@ -36,42 +36,44 @@ type item struct {
 	failures uint8
 	repairs  uint8
 	repaired time.Time
-	// doomed is since when, as far as this process knows, the object there is being
-	// deleted, by the engine's open time; zero: it is not.
+	// doomed is the engine's open time at which this process first saw the object being
+	// deleted; zero: it is not.
 	doomed time.Duration
-	leave  *leave // nil: it is not on its way out
+	leave  *leave // nil: it is not being removed
 }
 
 func (it *item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
 
-// kind is one resource in use at the target. It is guarded by the engine's lock.
+// kind is one resource in use at the target. The engine's lock guards it.
 type kind struct {
 	resource      key.Resource
 	rank          rank
 	version, name string // of the objects: v1, ConfigMap
 	items, status int    // how many items there are, and how many ask for status
-	sight         presence
-	cause         string // why it is blind
-	// running counts items with a worker, or whose outcome is being written;
-	// failures are those in a row, of whichever items.
+	// sight is unseen, unserved or blind while the kind is not observed; absent: it is,
+	// and each item's own presence counts.
+	sight presence
+	cause string // why it is blind
+	// running counts items that have a worker, or whose outcome is being written;
+	// failures counts failures in a row, over all items.
 	running, failures int
 }
 
-// mayRun says whether one more item of the kind may have a worker: all may, but
-// of a kind that fails, perhaps after a long time each, only a few at once.
+// mayRun says whether one more item of the kind may have a worker. Of a kind that keeps
+// failing, only a few may at once: each may take until it times out.
 func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
-// stray says that it is at the target and not desired.
+// stray says that the object is at the target and not desired.
 func (it *item) stray() bool { return !it.wanted && it.seen.presence == present }
 
-// desired says that some space has it desired.
+// desired says that some space has a desired entry for it.
 func (it *item) desired() bool { return it.wanted }
 
-// unobservable says that nothing tells how to observe it: only a report of it is left.
+// unobservable says that no version of its kind is known: only a report of it is left.
 func (it *item) unobservable() bool { return it.kind.version == "" }
 
-// missing says that nothing is at the target under the identity, that it was tried
-// to change that, and that nobody is trying just now.
+// missing says that nothing is at the target under the identity although the agent has
+// tried to apply it, and that no worker is trying now.
 func (it *item) missing() bool {
 	nothing := it.kind.sight == unserved || it.kind.sight == absent && it.seen.presence == absent && !it.seen.taken
 	return nothing && it.state != "" && it.queue != running && it.queue != again
@@ -80,13 +82,13 @@ func (it *item) missing() bool {
 // parseIdentity takes apart what key.Identity.String made.
 func parseIdentity(id string) key.Identity {
 	parsed, err := key.ParseIdentity(id)
-	if err != nil { // items are made of identities only
+	if err != nil { // only valid identities become items
 		panic(err)
 	}
 	return parsed
 }
 
-// home is the space whose turn is used for the item.
+// home is the space in whose line the item queues.
 func (it *item) home() key.Space {
 	if len(it.spaces) == 0 {
 		return ""

@@ -19,29 +19,29 @@ import (
 const (
 	// refusedRetry is the first wait after the target refused an object.
 	refusedRetry = 500 * time.Millisecond
-	// dependencyRetry is how often something desired first is looked for.
+	// dependencyRetry is how often an object looks whether its namespace has been tried.
 	dependencyRetry = 50 * time.Millisecond
-	// maxSteps bounds how often one turn may learn that an object is not the one
-	// it thought.
+	// maxSteps bounds how often one turn decides again because the object was not as
+	// it was thought to be.
 	maxSteps = 4
 )
 
-// Errors that are the agent's own.
+// Errors of the agent itself.
 var (
 	// errLook asks for a look at whose object is at the target.
 	errLook = errors.New("look again")
-	// errDependency says that something desired has to be tried first.
+	// errDependency says that the object's namespace is desired and must be tried first.
 	errDependency = errors.New("wait for the namespace")
 )
 
-// reconciler brings one identity at a time to what decide says.
+// reconciler carries out what decide says, one identity at a time. All workers share it.
 type reconciler struct {
 	store   *store.Store
 	engine  *engine
 	target  *target.Client
 	log     *slog.Logger
-	changed func() // there are reports to send
-	// proven says that the desired content is known to be what the hub has.
+	changed func() // is called when there are reports to send
+	// proven says that the desired content is known to be the hub's.
 	proven  func() bool
 	prover  *hub.Prover
 	metrics *metrics
@@ -66,23 +66,23 @@ func (r *reconciler) work(ctx context.Context) {
 	}
 }
 
-// turn is everything about one identity for one turn.
+// turn is what a worker knows of one identity while it works on it.
 type turn struct {
 	id      key.Identity
 	view    view
 	wants   []spaceWant
-	winner  int // in wants; -1: nobody wants it
+	winner  int // index in wants; -1: no space desires it
 	guarded bool
 	settled bool
-	// mark is the place of the last mark, delivered are those of the entries as they
-	// arrived.
+	// mark is the place of the last wire mark, delivered has the places at which the
+	// entries arrived.
 	mark      marks.Pair
 	delivered []marks.Pair
 	record    *store.Record
 	status    []byte
-	// completed is how what is desired ran to its end; empty: it has not.
+	// completed is how the desired Job or Pod ran to its end; empty: it has not.
 	completed string
-	// judged says that the object waits for no proof, whatever came of changing it.
+	// judged says that the object needs no proof, even if the change failed.
 	judged bool
 	before map[key.Space]*wire.Report
 }
@@ -93,18 +93,20 @@ type outcome struct {
 	record  *store.Record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
-	letGo   bool // what is recorded is no longer ours
+	letGo   bool // the recorded object is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
-	waits   bool // so it did before the record of that was lost
-	keep    bool // there is nothing to report
+	waits   bool // with claim: its removal waited for a confirmation before the store was lost
+	keep    bool // the last report stays
 	slotted bool // the retry is the object's slot
 	seen    *observed
 	failed  bool
 	drifted bool
-	held    bool // it waits for what leaves before it
-	hurried bool // what is being deleted waits for its Pods no longer
+	held    bool // it waits for others to be removed first
+	hurried bool // the object no longer waits for its Pods
 }
 
+// reconcile gives an item one turn. The engine gets it back when the outcome is in the
+// store.
 func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	t, err := r.read(it)
 	if err != nil {
@@ -141,12 +143,12 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 		Failed: func(error) { r.unwritten(it, t, o) },
 		Urgent: completes(reports),
 	}); err != nil {
-		r.engine.finish(it, res) // the agent stops; what was not written is found again
+		r.engine.finish(it, res) // the agent stops; the next start finds again what was not written
 	}
 }
 
-// completes says whether reports tell of something that ran once: should that be
-// forgotten, it would run again.
+// completes says whether a report has a Job or Pod as completed. If that were lost, it
+// would run again.
 func completes(reports map[string]*wire.Report) bool {
 	for _, report := range reports {
 		if report != nil && report.Completed != "" {
@@ -156,9 +158,9 @@ func completes(reports map[string]*wire.Report) bool {
 	return false
 }
 
-// unwritten takes back an item of which the store does not keep what was done.
-// What is observed is known all the same, so that drift goes on to be repaired;
-// the rest is found again by and by.
+// unwritten returns an item to the engine whose outcome the store could not take. The
+// engine still learns what was observed, so that drift goes on being repaired; a retry
+// finds the rest again.
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
 		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
@@ -166,7 +168,7 @@ func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	})
 }
 
-// read collects what there is to know of an item.
+// read collects what the engine and the store know of an item.
 func (r *reconciler) read(it *item) (*turn, error) {
 	t := &turn{id: parseIdentity(it.id), view: r.engine.view(it), before: map[key.Space]*wire.Report{}}
 	err := r.store.View(func(x *store.Tx) error {
@@ -204,7 +206,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 	return t, err
 }
 
-// want is the entry to follow; nil if nobody wants the object.
+// want is the entry to follow; nil if no space desires the object.
 func (t *turn) want() *store.Want {
 	if t.winner < 0 {
 		return nil
@@ -246,7 +248,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 		}
 	}
 	if t.winner < 0 && t.record == nil && t.view.at.Version != "" {
-		f.traced = true // the list will show what was made last before a kill
+		f.traced = true // the list shows what was made right before the agent was killed
 	}
 	for range maxSteps {
 		f.proof = r.prove(t, f.seen)
@@ -277,8 +279,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	return r.refusals.of(t, errors.New("the object at the location changes faster than it can be looked at"))
 }
 
-// step does what was decided. Errors about an object that is not the one it was
-// thought to be ask for another look.
+// step does what was decided. It returns errLook, or a failed precondition, if the
+// object is not as it was thought to be.
 func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
 	if d.drift && t.view.calm > 0 {
 		return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
@@ -315,7 +317,7 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 		o := outcome{decision: d, record: t.record, keep: d.state == "" || d.proof == marks.Missing && t.guardedBefore()}
 		if f.seen != t.view.seen {
 			o.seen = &f.seen
-			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // what becomes of it the watch can't show
+			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // the watch does not show it
 				o.seen = &observed{presence: absent, taken: true, revision: t.view.seen.revision}
 			}
 		}
@@ -323,9 +325,8 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 	}
 }
 
-// reports is what the outcome changes in what is reported: for each path the new
-// report, nil to remove it. gone are the spaces that have nothing to do with the
-// identity any more.
+// reports returns the reports that the outcome changes, by path; nil removes one. gone
+// are the spaces that have neither an entry nor a report of the identity any more.
 func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
 	reports = map[string]*wire.Report{}
 	o.completed = t.completed
@@ -354,7 +355,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 	return reports, gone
 }
 
-// loses is what to say of an entry that is not the one to follow.
+// loses is the decision about an entry that is not the one to follow.
 func loses(w *store.Want, winner key.Object) decision {
 	owner := winner.Path()
 	if w.Kind == store.WantConflict {
