@@ -11,6 +11,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/inprocess"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 )
 
 // locationName names the i-th location.
@@ -33,7 +36,7 @@ func stageOf(i, n int) string {
 // addClusters adds a cluster for each location: the given ones first, spaces of
 // a second hub for the others.
 func (w *world) addClusters(ctx context.Context) error {
-	var simulator *clientcmdapi.Config
+	var simulator *inprocess.Hub
 	for i := range w.config.Locations {
 		l := &location{name: locationName(i), simulated: i >= len(w.config.Kubeconfigs)}
 		var kubeconfig *clientcmdapi.Config
@@ -49,7 +52,7 @@ func (w *world) addClusters(ctx context.Context) error {
 					return err
 				}
 			}
-			kubeconfig = inSpace(simulator, l.name)
+			kubeconfig = inSpace(simulator, key.Space(l.name))
 		}
 		if l.api, err = w.addContext(kubeconfig, l.name, namespace); err != nil {
 			return err
@@ -66,10 +69,10 @@ func (w *world) addClusters(ctx context.Context) error {
 
 // simulate makes a space that stands in for a cluster, and what brings its
 // Deployments to ready.
-func (w *world) simulate(ctx context.Context, simulator *clientcmdapi.Config, l *location) error {
-	config, err := clientcmd.NewDefaultClientConfig(*simulator, nil).ClientConfig()
+func (w *world) simulate(ctx context.Context, simulator *inprocess.Hub, l *location) error {
+	config, err := simulator.Config(route.Space(key.Root).String())
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig of the simulated clusters: %w", err)
+		return err
 	}
 	root, err := newAPI("clusters", config)
 	if err != nil {
@@ -81,7 +84,7 @@ func (w *world) simulate(ctx context.Context, simulator *clientcmdapi.Config, l 
 	if err := l.served(ctx); err != nil {
 		return err
 	}
-	w.start(ctx, "stand-in of "+l.name, func(ctx context.Context) error { return runWorkloads(ctx, l.api.config) })
+	w.Start(ctx, "stand-in of "+l.name, func(ctx context.Context) error { return runWorkloads(ctx, l.api.config) })
 	return nil
 }
 

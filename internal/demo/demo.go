@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
@@ -62,8 +61,9 @@ func Run(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	w := &world{config: config, narrator: &narrator{out: config.Out, colour: config.Colour}}
-	ctx, w.abort = context.WithCancelCause(ctx)
-	defer w.abort(nil)
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	w.Ended = abort // nothing ends by itself
 	if err := w.openDir(); err != nil {
 		return err
 	}
@@ -123,10 +123,7 @@ func (w *world) close(ctx context.Context, err error) error {
 	if w.anyReal() {
 		err = errors.Join(err, w.clean(context.WithoutCancel(ctx)))
 	}
-	for _, p := range slices.Backward(w.parts) {
-		err = errors.Join(err, p.stop())
-	}
-	err = errors.Join(err, w.log.Close())
+	err = errors.Join(err, w.Stop(), w.log.Close())
 	interrupted := ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
 	switch {
 	case err != nil && !interrupted:

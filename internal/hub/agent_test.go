@@ -23,7 +23,7 @@ type agent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *agent {
 	r.t.Helper()
-	join, err := protocol.Enrol(r.t.Context(), r.config(""), string(l))
+	join, err := r.operator().Enrol(r.t.Context(), string(l))
 	if err != nil {
 		r.t.Fatal(err)
 	}

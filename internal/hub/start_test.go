@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/admin"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
@@ -96,13 +96,22 @@ func (l logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (r *running) config(path string) *rest.Config {
+// operator is the hub as its operator reaches it.
+func (r *running) operator() admin.Hub {
 	r.t.Helper()
-	c, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.dir, "admin.kubeconfig"))
+	h, err := admin.Open(r.url, filepath.Join(r.dir, "admin.kubeconfig"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c.Host, c.QPS = r.url+path, -1
+	return h
+}
+
+func (r *running) config(path string) *rest.Config {
+	r.t.Helper()
+	c, err := r.operator().Config(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	return c
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"orrery.dev/orrery/internal/admin"
 )
 
 // Hub is a hub process. Process.Kill and Process.Stop end it; it can then be
@@ -70,16 +72,24 @@ func (h *Hub) Restart() {
 	h.Start()
 }
 
+// Admin is the hub as its operator reaches it.
+func (h *Hub) Admin() admin.Hub {
+	h.t.Helper()
+	a, err := admin.Open(h.URL, h.Kubeconfig)
+	if err != nil {
+		h.t.Fatalf("%v", err)
+	}
+	return a
+}
+
 // PathConfig returns the operator's configuration for a path of the hub, such as
 // spaces/NAME or views/locations/NAME, without a client-side rate limit.
 func (h *Hub) PathConfig(path string) *rest.Config {
 	h.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", h.Kubeconfig)
+	config, err := h.Admin().Config(path)
 	if err != nil {
-		h.t.Fatalf("read the hub's kubeconfig: %v", err)
+		h.t.Fatalf("%v", err)
 	}
-	config.Host = h.URL + "/" + path
-	config.QPS = -1
 	return config
 }
 
@@ -87,15 +97,8 @@ func (h *Hub) PathConfig(path string) *rest.Config {
 // spaces/NAME or views/locations/NAME, and returns its name.
 func (h *Hub) PathKubeconfig(path string) string {
 	h.t.Helper()
-	config, err := clientcmd.LoadFromFile(h.Kubeconfig)
-	if err != nil {
-		h.t.Fatalf("read the hub's kubeconfig: %v", err)
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server = h.URL + "/" + path
-	}
 	file := filepath.Join(h.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
+	if err := clientcmd.WriteToFile(*h.Admin().Kubeconfig(path), file); err != nil {
 		h.t.Fatalf("write a kubeconfig for %q: %v", path, err)
 	}
 	return file

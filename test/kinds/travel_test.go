@@ -256,7 +256,7 @@ func comparePuts(t *testing.T, how string, frames []wire.Frame, want map[string]
 // newAgent speaks the protocol as an agent of a location does.
 func newAgent(t *testing.T, hub *env.Hub, location string) *protocol.Client {
 	t.Helper()
-	join, err := protocol.Enrol(t.Context(), hub.PathConfig(""), location)
+	join, err := hub.Admin().Enrol(t.Context(), location)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
-	"orrery.dev/orrery/test/protocol"
 )
 
 // Soon is how long a change may take to arrive on a busy machine. It bounds
@@ -94,7 +93,7 @@ func (w *World) Join(name string, link *env.Link, options ...env.ClusterOption) 
 // Token makes a join token as the command line does.
 func (w *World) Token(location string) string {
 	w.T.Helper()
-	join, err := protocol.Enrol(w.T.Context(), w.Hub.PathConfig(""), location)
+	join, err := w.Hub.Admin().Enrol(w.T.Context(), location)
 	if err != nil {
 		w.T.Fatalf("%v", err)
 	}

@@ -1,0 +1,100 @@
+// Package admin is what an operator of a hub begins with: the kubeconfig that the hub
+// writes, a way by it to each API of the hub, and join tokens of locations.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Hub is a hub as its operator reaches it.
+type Hub struct {
+	// URL is where the hub serves.
+	URL        string
+	kubeconfig *clientcmdapi.Config
+}
+
+// Open reads the operator's kubeconfig of the hub that serves at a URL.
+func Open(url, kubeconfig string) (Hub, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return Hub{}, fmt.Errorf("read the operator's kubeconfig %q: %w", kubeconfig, err)
+	}
+	return Hub{URL: url, kubeconfig: config}, nil
+}
+
+// Kubeconfig is the operator's for a path of the hub, as spaces/NAME or
+// views/locations/NAME are; "": for all of it.
+func (h Hub) Kubeconfig(path string) *clientcmdapi.Config {
+	config := h.kubeconfig.DeepCopy()
+	for _, cluster := range config.Clusters {
+		cluster.Server = h.URL + "/" + strings.TrimLeft(path, "/")
+	}
+	return config
+}
+
+// Config is the same for a client, without a limit of its rate: the hub shares what it
+// can do between all.
+func (h Hub) Config(path string) (*rest.Config, error) {
+	config, err := clientcmd.NewDefaultClientConfig(*h.Kubeconfig(path), nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the operator's kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// Enrol makes a token for the agent of a location. The token before is replaced.
+func (h Hub) Enrol(ctx context.Context, location string) (join wire.Join, err error) {
+	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+location+"/token"))
+	var made v1alpha1.LocationToken
+	if err == nil {
+		err = json.Unmarshal(body, &made)
+	}
+	if err == nil {
+		join, err = wire.ParseJoin(made.Status.Token)
+	}
+	if err != nil {
+		return join, fmt.Errorf("make a token for %q: %w", location, err)
+	}
+	return join, nil
+}
+
+// post posts nothing to a path, and returns what is answered if that succeeds.
+func (h Hub) post(ctx context.Context, path string) ([]byte, error) {
+	config, err := h.Config("")
+	if err != nil {
+		return nil, err
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return body, err
+}

@@ -1,0 +1,115 @@
+// Package inprocess runs hubs and agents in this process: it starts them, waits until they
+// are ready, and stops them in order.
+//
+// The demo and the tests of the hub and the agent are made of it; what they do with what
+// runs is theirs. What is to be seen of processes (signals, flags, what they print, kill -9)
+// needs processes.
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"orrery.dev/orrery/internal/admin"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/mapper"
+)
+
+// World is what runs. It is used by one goroutine.
+type World struct {
+	// Ended hears of a part that ended before it was stopped, if it is set. Parts call it.
+	Ended func(error)
+	parts []*Part
+}
+
+// Part is something that runs until it is stopped.
+type Part struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // after done
+}
+
+// errNotStopped is why a part ended that says nothing itself.
+var errNotStopped = errors.New("nobody stopped it")
+
+// Start runs something until it is stopped. It outlives the context, so that what runs
+// can be stopped in order.
+func (w *World) Start(ctx context.Context, name string, run func(context.Context) error) *Part {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Part{cancel: cancel, done: make(chan struct{})}
+	w.parts = append(w.parts, p)
+	go func() {
+		defer close(p.done)
+		p.err = run(ctx)
+		if ctx.Err() == nil && w.Ended != nil {
+			w.Ended(fmt.Errorf("%s ended: %w", name, cmp.Or(p.err, errNotStopped)))
+		}
+	}()
+	return p
+}
+
+// Stop stops a part and waits for it; a second time it returns the same.
+func (p *Part) Stop() error {
+	p.cancel()
+	<-p.done
+	return p.err
+}
+
+// Stop stops all parts, the last first.
+func (w *World) Stop() (err error) {
+	for _, p := range slices.Backward(w.parts) {
+		err = errors.Join(err, p.Stop())
+	}
+	return err
+}
+
+// Hub is a hub that runs, and what its operator needs.
+type Hub struct {
+	*Part
+	admin.Hub
+}
+
+// StartHub runs a hub and waits until it serves.
+func (w *World) StartHub(ctx context.Context, name string, config hub.Config) (*Hub, error) {
+	served := make(chan hub.Ready, 1)
+	p := w.Start(ctx, "hub "+name, func(ctx context.Context) error {
+		return hub.Run(ctx, config, func(r hub.Ready) { served <- r })
+	})
+	ready, err := await(ctx, p, served)
+	if err != nil {
+		return nil, fmt.Errorf("start hub %q: %w", name, err)
+	}
+	operator, err := admin.Open(ready.URL, ready.Kubeconfig)
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return &Hub{p, operator}, nil
+}
+
+// StartAgent runs an agent and waits until it enforces what it has.
+func (w *World) StartAgent(ctx context.Context, config mapper.Config) (*Part, error) {
+	agent, err := mapper.New(config)
+	if err != nil {
+		return nil, err
+	}
+	p := w.Start(ctx, "agent "+config.Join.Location, agent.Run)
+	if _, err := await(ctx, p, agent.Ready()); err != nil {
+		return nil, fmt.Errorf("start the agent of %q: %w", config.Join.Location, err)
+	}
+	return p, nil
+}
+
+// await waits until a part is ready. One that is not by the end of the context is stopped.
+func await[T any](ctx context.Context, p *Part, ready <-chan T) (is T, err error) {
+	select {
+	case is = <-ready:
+		return is, nil
+	case <-p.done:
+		return is, cmp.Or(p.err, errNotStopped)
+	case <-ctx.Done():
+		return is, errors.Join(context.Cause(ctx), p.Stop())
+	}
+}
