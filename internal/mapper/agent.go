@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -206,7 +207,7 @@ func (a *Agent) reconciler() *reconciler {
 	return &reconciler{
 		store: a.store, engine: a.engine, target: a.target, log: a.log, metrics: a.metrics, prover: a.prover,
 		changed: a.reporter.Changed, proven: a.state.Proves,
-		insists:    insistence{first: cmp.Or(a.config.MutatedRetry, firstMutatedRetry), started: time.Now()},
+		insists:    decide.Insistence{First: cmp.Or(a.config.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
 		namespaces: newNamespaces(a.target, a.engine), writer: writer, refusals: refusals,
 		remover: &remover{
 			engine: a.engine, target: a.target, users: &users{engine: a.engine, target: a.target},

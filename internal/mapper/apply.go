@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -13,7 +14,7 @@ import (
 
 // apply applies the object to follow, with marks, as one request, and sees to what
 // is released of it before or after.
-func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	object, err := r.writer.rendering(t)
 	if err != nil {
 		return outcome{}, err
@@ -21,25 +22,25 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 	if err := r.namespaces.need(ctx, t.id.Namespace, t.view.as); err != nil {
 		return outcome{}, err
 	}
-	rest, fresh := object, d.uid == ""
+	rest, fresh := object, d.UID == ""
 	if !fresh && t.releases(f) {
-		if rest, fresh, err = r.writer.withoutReleased(ctx, t, object, d.uid); err != nil {
+		if rest, fresh, err = r.writer.withoutReleased(ctx, t, object, d.UID); err != nil {
 			return outcome{}, err
 		}
 	}
-	body, err := r.writer.dressed(t, rest, t.source(), d.uid)
+	body, err := r.writer.dressed(t, rest, t.source(), d.UID)
 	if err != nil {
 		return outcome{}, err
 	}
 	answer, err := r.target.Apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	m := answer.Metadata
-	if err == nil && d.uid != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
+	if err == nil && d.UID != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
 		m, err = r.writer.putMarks(ctx, t, body) // another write of ours has set it
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	if d.drift {
+	if d.Drift {
 		r.metrics.repairs.Inc()
 		if t.view.contested > 0 {
 			r.metrics.contested.Inc()
@@ -54,8 +55,8 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f facts, d decision) (o
 
 // mark gives an object that is not to be changed, whoever made it, the marks by
 // which it is observed.
-func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, error) {
-	body, err := r.writer.body(t, d.uid)
+func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
+	body, err := r.writer.body(t, d.UID)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -63,18 +64,18 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decision) (outcome, er
 	if err != nil {
 		return outcome{}, err
 	}
-	if d.left {
+	if d.Left {
 		rec := *t.record
 		of := t.source()
 		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.as, of.Log, of.Policy.Orphan
-		return outcome{decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: observedOf(&m, t.view.as)}, nil
+		return outcome{Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.as)}, nil
 	}
 	return r.done(t, d, m), nil
 }
 
 // done is the outcome of a write that made the object at the target m.
-func (r *reconciler) done(t *turn, d decision, m marks.Meta) outcome {
-	if d.adopt {
+func (r *reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
+	if d.Adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	source := *t.source()
@@ -83,55 +84,55 @@ func (r *reconciler) done(t *turn, d decision, m marks.Meta) outcome {
 		Version: t.view.at.Version, Kind: t.view.kind,
 	}
 	return outcome{
-		decision: applied(source), record: rec, changed: true, drifted: d.drift,
-		seen: observedOf(&m, t.view.as),
+		Decision: decide.Applied(source), record: rec, changed: true, drifted: d.Drift,
+		seen: decide.ObservedOf(&m, t.view.as),
 	}
 }
 
 // contested says of what is applied that another writer at the location changes
 // it whenever it has been repaired, until it has been calm for a while.
 func (t *turn) contested(o outcome) outcome {
-	if t.view.contested > 0 && !o.keep && o.state == wire.Applied && o.reason == "" {
-		o.reason = v1alpha1.ReasonContested
-		o.message = "another writer at the location keeps changing it back; it is repaired less and less often"
-		o.retry = t.view.contested + 1
+	if t.view.contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
+		o.Reason = v1alpha1.ReasonContested
+		o.Message = "another writer at the location keeps changing it back; it is repaired less and less often"
+		o.Retry = t.view.contested + 1
 	}
 	return o
 }
 
 // unobserved says of what is applied that a change of it would not be seen.
 func (t *turn) unobserved(o outcome) outcome {
-	if t.view.seen.presence == blind && !o.keep && o.state == wire.Applied && o.reason == "" {
-		o.reason = v1alpha1.ReasonUnobserved
-		o.message = wire.Brief("a change at the location would not be seen: " + t.view.cause)
+	if t.view.seen.Presence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
+		o.Reason = v1alpha1.ReasonUnobserved
+		o.Message = wire.Brief("a change at the location would not be seen: " + t.view.cause)
 	}
 	return o
 }
 
 // look finds out what is at the target under the identity.
-func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
+func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if target.MissingObject(err, t.id) {
-		return observed{presence: absent, revision: t.view.seen.revision}, nil
+		return decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}, nil
 	}
 	if err != nil {
-		return observed{}, err
+		return decide.Observed{}, err
 	}
-	o := *observedOf(&m, t.view.as)
+	o := *decide.ObservedOf(&m, t.view.as)
 	if _, ours := m.ProvesOurs(t.view.as, t.view.kind); ours {
 		return o, nil
 	}
 	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.as)
 	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.writer.takeOver(ctx, t, m); err != nil {
-			return observed{}, err
+			return decide.Observed{}, err
 		}
-		o = *observedOf(&m, t.view.as)
-		o.unmarked = true
+		o = *decide.ObservedOf(&m, t.view.as)
+		o.Unmarked = true
 		return o, nil
 	}
-	o.presence = foreign
-	o.owned = m.Controlled() || marks.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.as)
+	o.Presence = decide.Foreign
+	o.Owned = m.Controlled() || marks.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.as)
 	return o, nil
 }
 
@@ -140,21 +141,21 @@ func (r *reconciler) look(ctx context.Context, t *turn) (observed, error) {
 func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if target.MissingObject(err, t.id) {
-		return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
+		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
 	}
 	space, ours := m.ProvesOurs(t.view.as, t.view.kind)
-	if !ours || m.UID != t.view.seen.uid { // which is newer than what any list showed
-		now := observed{presence: absent, taken: !ours, revision: m.Revision()}
+	if !ours || m.UID != t.view.seen.UID { // which is newer than what any list showed
+		now := decide.Observed{Presence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
-			now = *observedOf(&m, t.view.as)
+			now = *decide.ObservedOf(&m, t.view.as)
 		}
-		return outcome{keep: true, record: t.record, seen: &now, decision: decision{retry: 1}}, nil
+		return outcome{keep: true, record: t.record, seen: &now, Decision: decide.Decision{Retry: 1}}, nil
 	}
 	if alias, err := r.alias(t, &m); alias || err != nil {
-		return outcome{forget: true, seen: &observed{presence: absent, revision: m.Revision()}}, err
+		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()}}, err
 	}
 	orphan, waits := m.Orphan(), false
 	if said := t.before[space]; said != nil {
@@ -173,7 +174,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 			},
 			Version: t.view.at.Version, Kind: t.view.kind,
 		},
-		changed: true, claim: true, waits: waits, keep: true, decision: decision{retry: 1},
+		changed: true, claim: true, waits: waits, keep: true, Decision: decide.Decision{Retry: 1},
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -12,31 +13,31 @@ import (
 )
 
 // note records the object at the target as it is.
-func (t *turn) note(f facts, d decision) outcome {
+func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 	source := *t.want().Object()
 	stands := source
-	if stands.Log = f.seen.log; f.seen.presence == blind {
+	if stands.Log = f.Seen.Log; f.Seen.Presence == decide.Blind {
 		stands.Log = t.record.Source.Log
 	}
 	rec := &store.Record{
-		Space: t.object().Space, Source: stands, UID: d.uid, As: t.view.as, Fields: f.seen.fields,
+		Space: t.object().Space, Source: stands, UID: d.UID, As: t.view.as, Fields: f.Seen.Fields,
 		Version: t.view.at.Version, Kind: t.view.kind,
 	}
-	o := outcome{decision: applied(source), record: rec, changed: true}
-	if (facts{record: rec}).stale(source) {
-		o.retry = 1
+	o := outcome{Decision: decide.Applied(source), record: rec, changed: true}
+	if (decide.Facts{Record: rec}).Stale(source) {
+		o.Retry = 1
 	}
-	if f.seen != t.view.seen {
-		o.seen = &f.seen
+	if f.Seen != t.view.seen {
+		o.seen = &f.Seen
 	}
 	return o
 }
 
 // inspect finds out which fields of an object are no longer as we left them, and
 // reports them. It changes nothing: the API server is asked what an apply would do.
-func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	there, err := r.target.GetAll(ctx, t.view.at, t.id)
-	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.uid {
+	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.UID {
 		return outcome{}, errLook
 	}
 	if err != nil {
@@ -55,13 +56,13 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if err != nil {
 		return outcome{}, err
 	}
-	f.seen.fields, f.seen.log = now.Fields(t.view.as), now.Log()
+	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.as), now.Log()
 	o := t.note(f, d)
-	if f.unsaid(o.record.Source) { // and can be said when there is no drift
-		o.record.Source.Policy.Orphan, o.retry = t.record.Source.Policy.Orphan, 1
+	if f.Unsaid(o.record.Source) { // and can be said when there is no drift
+		o.record.Source.Policy.Orphan, o.Retry = t.record.Source.Policy.Orphan, 1
 	}
-	if len(lost) == 0 && f.seen.unmarked { // they are those of a location that this one was
-		return r.mark(ctx, t, decision{uid: d.uid, left: t.record != nil})
+	if len(lost) == 0 && f.Seen.Unmarked { // they are those of a location that this one was
+		return r.mark(ctx, t, decide.Decision{UID: d.UID, Left: t.record != nil})
 	}
 	if len(lost) == 0 {
 		return r.compared(t, o, body, there), nil // another has said the same
@@ -69,13 +70,13 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f facts, d decision) 
 	if t.record != nil {
 		rec := *t.record
 		rec.As = t.view.as
-		o.record, o.changed = &rec, f.former && !f.seen.unmarked
+		o.record, o.changed = &rec, f.Former && !f.Seen.Unmarked
 	} else {
 		o.record.Fields = ^o.record.Fields // what we left there is not known, but it was not this
 	}
-	o.decision = decision{state: wire.Failed, reason: v1alpha1.ReasonDrifted, message: driftMessage(lost)}
-	if f.seen.unmarked {
-		o.retry = foreignRetry // the watch does not show it
+	o.Decision = decide.Decision{State: wire.Failed, Reason: v1alpha1.ReasonDrifted, Message: driftMessage(lost)}
+	if f.Seen.Unmarked {
+		o.Retry = decide.ForeignRetry // the watch does not show it
 	}
 	return o, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -31,7 +32,7 @@ type engine struct {
 	// in it or of it.
 	inside map[string]map[*item]struct{}
 	// endings has, by identity, how Jobs and Pods at the target ran to their end.
-	endings map[string]ending
+	endings map[string]decide.Ending
 	leaves  *leaves
 	// closed says why nothing may be changed at the target; empty: it may.
 	closed string
@@ -44,7 +45,7 @@ type engine struct {
 
 func newEngine() *engine {
 	e := &engine{
-		endings: map[string]ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
+		endings: map[string]decide.Ending{}, items: map[string]*item{}, kinds: map[key.Resource]*kind{}, states: map[wire.State]int{},
 		inside: map[string]map[*item]struct{}{}, open: newOpenTime(time.Now()), news: retry.NewSignal(),
 	}
 	e.wake.L = &e.mu
@@ -148,7 +149,7 @@ func (e *engine) touch(all []store.Touched) {
 			e.leaves.leaving(it, t.Object.Space)
 		}
 		it.failures = 0
-		it.seen.taken = false
+		it.seen.Taken = false
 		e.queue.push(it)
 	}
 	e.wake.Broadcast()
@@ -171,8 +172,8 @@ func (e *engine) item(o key.Object) (*item, bool) {
 	}
 	k.items++
 	it := &item{id: id, kind: k}
-	if k.sight == absent {
-		it.seen.presence = absent
+	if k.sight == decide.Absent {
+		it.seen.Presence = decide.Absent
 	}
 	e.items[id] = it
 	for _, in := range containers(o.Identity) {
@@ -189,13 +190,13 @@ func (e *engine) item(o key.Object) (*item, bool) {
 func (e *engine) learn(it *item, w *store.Want) bool {
 	k, changed := it.kind, false
 	// Any version shows all objects; another is tried only if this one is not served.
-	if w.Version != "" && (k.version == "" || k.sight == unserved && k.version != w.Version) {
+	if w.Version != "" && (k.version == "" || k.sight == decide.Unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
 	}
 	if w.Object() == nil { // whether status is asked for, an entry with an object says
 		return changed
 	}
-	asks := w.Object().Policy.ReturnStatus || runsOnce(k.resource)
+	asks := w.Object().Policy.ReturnStatus || decide.RunsOnce(k.resource)
 	if asks == it.status {
 		return changed
 	}
@@ -213,7 +214,7 @@ func (e *engine) learn(it *item, w *store.Want) bool {
 type view struct {
 	// as is the owner in this turn, even if the engine's changes meanwhile.
 	as       marks.Owner
-	seen     observed
+	seen     decide.Observed
 	spaces   []key.Space
 	at       target.Place
 	cause    string // why objects of the kind cannot be observed
@@ -224,7 +225,7 @@ type view struct {
 	// calm is how long to wait before drift is repaired, contested how much longer the
 	// object counts as contested by another writer.
 	calm, contested time.Duration
-	ending          ending
+	ending          decide.Ending
 	slotted         bool
 	// overdue says that the object has been terminating for longer than Pods may take.
 	overdue bool
@@ -241,8 +242,8 @@ func (e *engine) view(it *item) view {
 		calm: repairDelay(it.repairs, it.repaired, now), contested: contest(it.repairs, it.repaired, now), ending: e.endings[it.id],
 		overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= podsPatience,
 	}
-	if it.kind.sight != absent { // the kind is not observed, so none of its objects is
-		v.seen.presence, v.cause = it.kind.sight, it.kind.cause
+	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
+		v.seen.Presence, v.cause = it.kind.sight, it.kind.cause
 	} else {
 		v.shown = it.kind.version
 	}
@@ -266,7 +267,7 @@ func (e *engine) namesakes(id key.Identity, uid string) (all []string, desired b
 		other := key.Identity{Resource: r, Namespace: id.Namespace, Name: id.Name}.String()
 		if it, ok := e.items[other]; ok && r != id.Resource {
 			all = append(all, other)
-			desired = desired || it.wanted && it.seen.presence == present && it.seen.uid == uid
+			desired = desired || it.wanted && it.seen.Presence == decide.Present && it.seen.UID == uid
 		}
 	}
 	return all, desired
@@ -293,7 +294,7 @@ func (e *engine) within(id key.Identity) (wanted, leaving int) {
 type result struct {
 	// seen replaces what was observed, unless that is newer; as is the owner by whose
 	// marks it was seen.
-	seen *observed
+	seen *decide.Observed
 	as   marks.Owner
 	// gone are spaces that have neither an entry nor a report of the item any more.
 	gone    []key.Space
@@ -354,7 +355,7 @@ func (e *engine) finish(it *item, r result) {
 	unused := false
 	switch {
 	case !r.forget || it.queue != idle || len(it.spaces) > 0:
-	case it.seen.presence == present: // another object of ours has its name
+	case it.seen.Presence == decide.Present: // another object of ours has its name
 		e.queue.push(it)
 	default:
 		unused = e.drop(it)

@@ -5,7 +5,11 @@ import (
 	"fmt"
 
 	"github.com/tidwall/sjson"
+
+	"orrery.dev/orrery/internal/mapper/decide"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -17,16 +21,16 @@ import (
 // recreate deletes an object of which a field can't change, so that it is made
 // anew when it is gone, if the policy has it so and it could be made. What
 // others use stays as it is.
-func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused error) outcome {
-	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Failed, reason: v1alpha1.ReasonImmutable, message: wire.Brief(target.StatusOf(refused).Message),
-		retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
+func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
+	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
+		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(target.StatusOf(refused).Message),
+		Retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
 	}}
 	if !t.want().Object().Policy.Recreate {
 		return o
 	}
-	if d.drift && t.record != nil && t.record.Mutated != nil {
-		o.message = wire.Brief("it is not recreated for what its admission changes: " + o.message)
+	if d.Drift && t.record != nil && t.record.Mutated != nil {
+		o.Message = wire.Brief("it is not recreated for what its admission changes: " + o.Message)
 		return o
 	}
 	use, err := r.remover.users.of(ctx, t)
@@ -34,25 +38,25 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decision, refused 
 		return r.refusals.of(t, err)
 	}
 	if use.ours || use.by != "" {
-		o.message = wire.Brief("it is not recreated while there is something in it: " + o.message)
+		o.Message = wire.Brief("it is not recreated while there is something in it: " + o.Message)
 		return o
 	}
 	if err := r.wouldCreate(ctx, t); err != nil {
-		o.message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
+		o.Message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
 		return o
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case target.MissingObject(err, t.id):
 		gone = true
 	case err != nil:
 		return r.refusals.of(t, err)
 	}
-	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.message)
-	o.failed, o.state, o.reason, o.retry = false, wire.Waiting, v1alpha1.ReasonRecreating, terminatingRetry
+	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.Message)
+	o.failed, o.State, o.Reason, o.Retry = false, wire.Waiting, v1alpha1.ReasonRecreating, decide.TerminatingRetry
 	if gone {
-		o.retry = 1
-		o.seen = &observed{presence: absent, revision: t.view.seen.revision}
+		o.Retry = 1
+		o.seen = &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}
 	}
 	return o
 }

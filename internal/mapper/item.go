@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -27,7 +28,7 @@ type item struct {
 	// slotted says that it has waited for its slot to have its pair refreshed.
 	slotted    bool
 	proof      marks.Proof
-	seen       observed
+	seen       decide.Observed
 	statusHash uint64
 	state      wire.State // as last reported, for the winner
 
@@ -52,7 +53,7 @@ type kind struct {
 	items, status int    // how many items there are, and how many ask for status
 	// sight is unseen, unserved or blind while the kind is not observed; absent: it is,
 	// and each item's own presence counts.
-	sight presence
+	sight decide.Presence
 	cause string // why it is blind
 	// running counts items that have a worker, or whose outcome is being written;
 	// failures counts failures in a row, over all items.
@@ -64,7 +65,7 @@ type kind struct {
 func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
 // stray says that the object is at the target and not desired.
-func (it *item) stray() bool { return !it.wanted && it.seen.presence == present }
+func (it *item) stray() bool { return !it.wanted && it.seen.Presence == decide.Present }
 
 // desired says that some space has a desired entry for it.
 func (it *item) desired() bool { return it.wanted }
@@ -75,7 +76,7 @@ func (it *item) unobservable() bool { return it.kind.version == "" }
 // missing says that nothing is at the target under the identity although the agent has
 // tried to apply it, and that no worker is trying now.
 func (it *item) missing() bool {
-	nothing := it.kind.sight == unserved || it.kind.sight == absent && it.seen.presence == absent && !it.seen.taken
+	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.Presence == decide.Absent && !it.seen.Taken
 	return nothing && it.state != "" && it.queue != running && it.queue != again
 }
 

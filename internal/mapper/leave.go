@@ -6,23 +6,22 @@ import (
 	"slices"
 
 	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/mapper/decide"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Reasons of what is to go after something else.
-const ()
-
 // leaves says whether the object goes by what came of the turn, so that what
 // leaves after it waits.
 func (t *turn) leaves(o outcome) bool {
 	return t.winner < 0 && o.record != nil && !o.forget && !o.letGo && !o.record.Source.Policy.Orphan &&
-		o.state != wire.Orphaned && o.reason != v1alpha1.ReasonPruneGuard && o.reason != v1alpha1.ReasonNoSuchResource
+		o.State != wire.Orphaned && o.Reason != v1alpha1.ReasonPruneGuard && o.Reason != v1alpha1.ReasonNoSuchResource
 }
 
 // inOrder says whether the object has to wait until others have left, and what
@@ -42,14 +41,14 @@ func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	if !waits {
 		return outcome{}, false, nil
 	}
-	o := outcome{record: t.record, held: true, decision: decision{retry: min(orderRetry, first.rest)}}
+	o := outcome{record: t.record, held: true, Decision: decide.Decision{Retry: min(orderRetry, first.rest)}}
 	if rest := tellAfter - first.held; rest > 0 {
-		o.keep, o.retry = true, min(rest, first.rest)
+		o.keep, o.Retry = true, min(rest, first.rest)
 		return o, true, nil
 	}
 	what, reason := waitedFor(first.rank)
-	o.state, o.reason = wire.Removing, reason
-	o.message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, patienceOf(first.rank), first.id)
+	o.State, o.Reason = wire.Removing, reason
+	o.Message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, patienceOf(first.rank), first.id)
 	return o, true, nil
 }
 
@@ -82,24 +81,11 @@ func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
 	}), nil
 }
 
-// ownsPods says whether objects of the resource have Pods that end when they are
-// deleted.
-func ownsPods(r key.Resource) bool {
-	switch r {
-	case key.NewResource("apps", "deployments"), key.NewResource("apps", "replicasets"), key.NewResource("apps", "statefulsets"),
-		key.NewResource("apps", "daemonsets"), key.NewResource("batch", "jobs"), key.NewResource("batch", "cronjobs"),
-		key.NewResource("", "replicationcontrollers"):
-		return true
-	default:
-		return false
-	}
-}
-
 // propagation is how to delete an object. One that has Pods stays until those have
 // ended, which takes no right to see them. One that no controller has looked at yet
 // has none, and at a target without controllers it would stay for ever.
 func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionPropagation, error) {
-	if !ownsPods(t.id.Resource) {
+	if !decide.OwnsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
 	}
 	there, err := r.target.GetAll(ctx, t.view.at, t.id)
@@ -131,23 +117,23 @@ func says(status gjson.Result) bool {
 
 // hurry has what is being deleted wait for its Pods no longer, as they take longer
 // than they may, or will never end, as on a node that is lost.
-func (r *remover) hurry(ctx context.Context, t *turn, d decision) (outcome, error) {
+func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	switch {
-	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), err == nil && m.UID != d.uid:
+	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), err == nil && m.UID != d.UID:
 		return outcome{}, errLook
 	case err != nil:
 		return outcome{}, err
 	}
-	o := outcome{record: t.record, hurried: true, decision: terminating(true)}
+	o := outcome{record: t.record, hurried: true, Decision: decide.Terminating(true)}
 	if t.winner >= 0 {
-		o.state = wire.Waiting
+		o.State = wire.Waiting
 	}
-	o.message = "it is being deleted, and has finalizers"
+	o.Message = "it is being deleted, and has finalizers"
 	if !slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) {
 		return o, nil
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.uid, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case target.MissingObject(err, t.id), target.PreconditionFailed(err):
 		return outcome{}, errLook
@@ -156,7 +142,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decision) (outcome, erro
 	}
 	r.log.Info("its Pods take too long to end: it goes without waiting for them", "object", t.object().Path())
 	if gone {
-		o.seen, o.retry = &observed{presence: absent, revision: t.view.seen.revision}, 1
+		o.seen, o.Retry = &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}, 1
 	}
 	return o, nil
 }

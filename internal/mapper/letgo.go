@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -18,9 +19,9 @@ const (
 
 // LetGo takes our marks and our managed fields from an object and leaves it to
 // itself. What has its name and our marks, but another UID, is let go, too.
-func (r *remover) letGo(ctx context.Context, t *turn, d decision) (outcome, error) {
+func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
-	if err == nil && m.UID != d.uid {
+	if err == nil && m.UID != d.UID {
 		if _, ours := m.ProvesOurs(t.view.as, t.view.kind); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		}
@@ -38,10 +39,10 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decision) (outcome, erro
 	}
 	r.log.Info("left an object to itself", "object", t.object().Path())
 	return outcome{
-		letGo: true, record: t.record, seen: &observed{presence: absent, revision: m.Revision()},
-		decision: decision{
-			state: wire.Orphaned, reason: reasonLetGo, retry: letGoFor,
-			message: "it stays at the location, which Orrery no longer manages there",
+		letGo: true, record: t.record, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()},
+		Decision: decide.Decision{
+			State: wire.Orphaned, Reason: reasonLetGo, Retry: letGoFor,
+			Message: "it stays at the location, which Orrery no longer manages there",
 		},
 	}, nil
 }

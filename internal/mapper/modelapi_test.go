@@ -15,8 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/decide"
+
 	apidiscovery "k8s.io/api/apidiscovery/v2"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -356,7 +360,7 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 		return answerOf(http.StatusOK, next.json)
 	}
 	before := l.objects[id.String()]
-	if before == nil && ownsPods(id.Resource) {
+	if before == nil && decide.OwnsPods(id.Resource) {
 		next.status = `{"active":1}`
 	}
 	l.done("apply", before, next)

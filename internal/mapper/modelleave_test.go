@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -20,7 +21,7 @@ func (c *cluster) removeSlowly(o *thing, foreground bool) {
 	if foreground && slow == 0 {
 		slow = time.Duration(1+c.rng.IntN(3000)) * time.Millisecond
 	}
-	if slow == 0 || ownsPods(o.id.Resource) && !foreground {
+	if slow == 0 || decide.OwnsPods(o.id.Resource) && !foreground {
 		c.remove(id)
 		return
 	}
@@ -280,7 +281,7 @@ func TestLeaveIsBounded(t *testing.T) {
 			}
 		}
 		m.all = all[3:]
-		m.gone(2 * terminatingRetry)
+		m.gone(2 * decide.TerminatingRetry)
 		// Who leaves later does not wait for what hangs.
 		m.hub.mu.Lock()
 		m.make(elsewhere)
@@ -366,7 +367,7 @@ func TestLeaveWanted(t *testing.T) {
 				m.gone(5 * time.Second) // nothing holds it up any more
 				m.all = []key.Identity{leavingJob}
 				_, at := m.gone(10 * time.Minute)
-				if took, most := at[gone(leavingJob)], min(slow, podsPatience); took < most-time.Second || took > most+terminatingRetry+time.Second {
+				if took, most := at[gone(leavingJob)], min(slow, podsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
 					m.t.Errorf("it was to go after %s, not %s", most, took)
 				}
 				m.reported(leavingJob, wire.Applied, "")
@@ -411,7 +412,7 @@ func TestLeavePaused(t *testing.T) {
 		order, at := m.gone(10 * time.Minute)
 		m.inOrder(order, going(leavingJob), gone(leavingMap))
 		for _, id := range m.all {
-			if took := at[gone(id)] - 3*time.Hour; took < podsPatience || took > podsPatience+terminatingRetry+10*time.Second {
+			if took := at[gone(id)] - 3*time.Hour; took < podsPatience || took > podsPatience+decide.TerminatingRetry+10*time.Second {
 				m.t.Errorf("%s went %s after, but for the pauses", id, took)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -44,7 +45,7 @@ func TestModelMutated(t *testing.T) {
 					}
 					w.hub.mu.Lock()
 					defer w.hub.mu.Unlock()
-					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == v1alpha1.ReasonMutated && r.Message != mutatedBy(&store.Mutation{Fields: ".data.v"}, 0).message {
+					if r := w.hub.reports[path]; r.State != wire.Applied || r.Reason != reason || reason == v1alpha1.ReasonMutated && r.Message != decide.MutatedBy(&store.Mutation{Fields: ".data.v"}, 0).Message {
 						t.Errorf("%s: the report is %+v", what, r)
 					}
 				}

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -212,7 +213,7 @@ func TestWithin(t *testing.T) {
 				it.queue = running
 				e.finish(it, result{
 					wanted: it.wanted, forget: !it.wanted, gone: it.spaces, state: wire.Applied,
-					seen: &observed{presence: absent, revision: it.seen.revision},
+					seen: &decide.Observed{Presence: decide.Absent, Revision: it.seen.Revision},
 				})
 			}
 			for _, in := range []key.Identity{identities[0], {Resource: key.Namespaces, Name: "b"}, widgetsCRD} {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/decide"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -205,8 +207,8 @@ func (w *observer) elsewhere(ctx context.Context) {
 	case err != nil:
 		w.trouble(err)
 	case now.Version == "" || now.Version == w.Version:
-		w.engine.lost(w.Resource, unserved)
-		w.engine.lost(w.Resource, unserved)
+		w.engine.lost(w.Resource, decide.Unserved)
+		w.engine.lost(w.Resource, decide.Unserved)
 	default:
 		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.Version, "now", now.Version)
 		w.engine.move(w.use, now)
@@ -260,16 +262,16 @@ func (w *observer) sight(o *marks.Observation, gone bool) sighting {
 	s := sighting{
 		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
 		ours:   ours, gone: gone,
-		seen: observed{
-			uid: m.UID, revision: m.Revision(), fields: m.Fields(w.as), terminating: m.DeletionTimestamp != "",
-			released: m.Released(), log: m.Log(),
+		seen: decide.Observed{
+			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
+			Released: m.Released(), Log: m.Log(),
 		},
 	}
 	if len(o.Status) > 0 {
 		h := fnv.New64a()
 		h.Write(o.Status) // a hash takes every write
 		s.status = h.Sum64()
-		s.ended = howEnded(w.Resource, o.Status)
+		s.ended = decide.HowEnded(w.Resource, o.Status)
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -43,26 +44,21 @@ func (t *turn) source() *store.Source {
 	return &s
 }
 
-// stale says that another pair stands at the target than that of what is desired.
-func (f facts) stale(s store.Source) bool {
-	return f.record != nil && !s.Log.IsZero() && f.record.Source.Log != s.Log
-}
-
 // refresh writes the pair of what is desired at an object that is otherwise as it is
 // to be, and nothing else: it is desired anew, or the log is another by acceptance.
-func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
+func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	if !t.view.slotted {
-		return outcome{decision: decision{retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
+		return outcome{Decision: decide.Decision{Retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
 	}
-	fields, version := f.seen.fields, strconv.FormatUint(f.seen.revision, 10)
-	if f.seen.presence != present || f.seen.revision == 0 {
-		m, err := r.writer.getSame(ctx, t, d.uid)
+	fields, version := f.Seen.Fields, strconv.FormatUint(f.Seen.Revision, 10)
+	if f.Seen.Presence != decide.Present || f.Seen.Revision == 0 {
+		m, err := r.writer.getSame(ctx, t, d.UID)
 		if err != nil {
 			return outcome{}, err
 		}
 		fields, version = m.Fields(t.view.as), m.ResourceVersion
 	}
-	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(d.uid, version, t.log()))
+	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(d.UID, version, t.log()))
 	if target.MissingObject(err, t.id) {
 		return outcome{}, errLook
 	}
@@ -75,7 +71,7 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f facts, d decision) 
 		rec.Fields = m.Fields(t.view.as)
 	}
 	return outcome{
-		decision: decision{retry: 1}, record: &rec, changed: true, keep: true, seen: observedOf(&m, t.view.as),
+		Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.as),
 	}, nil
 }
 
@@ -89,28 +85,28 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	switch {
 	case o.changed || o.forget || o.letGo || o.seen != nil:
 		return
-	case o.state != wire.Failed && (o.state != wire.Orphaned || o.reason != v1alpha1.ReasonInUse):
+	case o.State != wire.Failed && (o.State != wire.Orphaned || o.Reason != v1alpha1.ReasonInUse):
 		return
-	case seen.presence != present || seen.unmarked || seen.terminating || seen.revision == 0:
+	case seen.Presence != decide.Present || seen.Unmarked || seen.Terminating || seen.Revision == 0:
 		return
-	case rec != nil && rec.UID != seen.uid, rec == nil && r.prove(t, seen) != marks.Given:
+	case rec != nil && rec.UID != seen.UID, rec == nil && r.prove(t, seen) != marks.Given:
 		return
-	case !t.settled || t.mark.IsZero() || !r.prover.Lacks(seen.log, time.Now()):
+	case !t.settled || t.mark.IsZero() || !r.prover.Lacks(seen.Log, time.Now()):
 		return
 	}
-	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(seen.uid, strconv.FormatUint(seen.revision, 10), t.mark))
+	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(seen.UID, strconv.FormatUint(seen.Revision, 10), t.mark))
 	if err != nil {
 		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
 		return
 	}
-	o.seen = observedOf(&m, t.view.as)
+	o.seen = decide.ObservedOf(&m, t.view.as)
 	if rec == nil {
 		return
 	}
 	now := *rec
 	now.Source.Log, o.record, o.changed = t.mark, &now, true
-	if seen.fields == rec.Fields {
-		now.Fields = o.seen.fields
+	if seen.Fields == rec.Fields {
+		now.Fields = o.seen.Fields
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -18,36 +19,25 @@ import (
 // which places are: once for each marker and session, in batches.
 
 // prove says whether what is there under the identity needs a proof, and has it.
-func (r *reconciler) prove(t *turn, seen observed) marks.Proof {
+func (r *reconciler) prove(t *turn, seen decide.Observed) marks.Proof {
 	switch {
 	case t.record != nil:
 		return marks.Unneeded
-	case seen.presence == present && !seen.unmarked: // by its marks alone
-	case seen.presence == foreign && !seen.log.IsZero() && t.adopts(): // a location of this name wrote it
+	case seen.Presence == decide.Present && !seen.Unmarked: // by its marks alone
+	case seen.Presence == decide.Foreign && !seen.Log.IsZero() && t.adopts(): // a location of this name wrote it
 	default:
 		return marks.Unneeded
 	}
-	if !seen.log.IsZero() && slices.Contains(t.delivered, seen.log) {
+	if !seen.Log.IsZero() && slices.Contains(t.delivered, seen.Log) {
 		return marks.Given // the store has the very put by which it was written
 	}
-	return r.prover.Judge(t.id.String(), seen.log, time.Now())
+	return r.prover.Judge(t.id.String(), seen.Log, time.Now())
 }
 
 // adopts says that a foreign object of the identity is to be taken over.
 func (t *turn) adopts() bool {
 	w := t.want()
 	return w != nil && w.Object() != nil && w.Object().Policy.Adopt
-}
-
-// unprovenWait is the decision about an object that may not be changed.
-func unprovenWait(p marks.Proof) decision {
-	d := decision{proof: p}
-	if p == marks.Missing {
-		d.state, d.reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
-		d.message = "the object at the location was written by a log that this hub's does not continue, as far as is known; " +
-			"it is left alone until the log is accepted"
-	}
-	return d
 }
 
 // prove takes note of what is known of an item's object.

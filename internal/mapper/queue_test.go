@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -155,9 +156,9 @@ func TestSeenMeanwhile(t *testing.T) {
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 7}}})
-	e.finish(it, result{wanted: true, seen: &observed{presence: absent}})
-	if it.seen.presence != present || it.seen.uid != "u" {
+	e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 7}}})
+	e.finish(it, result{wanted: true, seen: &decide.Observed{Presence: decide.Absent}})
+	if it.seen.Presence != decide.Present || it.seen.UID != "u" {
 		t.Errorf("it is seen as %+v", it.seen)
 	}
 }
@@ -169,7 +170,7 @@ func TestAnotherOfOurs(t *testing.T) {
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
 	e.touch([]store.Touched{{Object: o}})
 	e.synced("", o.Resource, map[string]struct{}{}, 6)
-	e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "another", revision: 7}}})
+	e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "another", Revision: 7}}})
 	it, ok := e.next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -45,7 +45,7 @@ type reconciler struct {
 	proven  func() bool
 	prover  *hub.Prover
 	metrics *metrics
-	insists insistence
+	insists decide.Insistence
 
 	slots      slots
 	namespaces *namespaces
@@ -70,7 +70,7 @@ func (r *reconciler) work(ctx context.Context) {
 type turn struct {
 	id      key.Identity
 	view    view
-	wants   []spaceWant
+	wants   []decide.Entry
 	winner  int // index in wants; -1: no space desires it
 	guarded bool
 	settled bool
@@ -89,7 +89,7 @@ type turn struct {
 
 // outcome is what a turn leaves to write.
 type outcome struct {
-	decision
+	decide.Decision
 	record  *store.Record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
@@ -98,7 +98,7 @@ type outcome struct {
 	waits   bool // with claim: its removal waited for a confirmation before the store was lost
 	keep    bool // the last report stays
 	slotted bool // the retry is the object's slot
-	seen    *observed
+	seen    *decide.Observed
 	failed  bool
 	drifted bool
 	held    bool // it waits for others to be removed first
@@ -116,17 +116,17 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 	}
 	o := r.act(ctx, t)
 	r.settle(ctx, t, &o)
-	if o.seen != nil && o.seen.presence == present {
+	if o.seen != nil && o.seen.Presence == decide.Present {
 		r.engine.saw(it, t.view.as, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
 	res := result{
 		seen: o.seen, as: t.view.as, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
-		retry: o.retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.proof, judged: t.judged,
+		retry: o.Retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.Proof, judged: t.judged,
 		leaving: t.leaves(o), held: o.held, hurried: o.hurried, space: t.object().Space,
 	}
 	if !o.keep {
-		res.state = o.decision.state
+		res.state = o.Decision.State
 	}
 	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
 		r.engine.finish(it, res)
@@ -164,7 +164,7 @@ func completes(reports map[string]*wire.Report) bool {
 func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
 	r.engine.finish(it, result{
 		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
-		retry: max(o.retry, retry.Backoff(t.view.failures, store.Retry, maxRetry)),
+		retry: max(o.Retry, retry.Backoff(t.view.failures, store.Retry, maxRetry)),
 	})
 }
 
@@ -185,7 +185,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 			if w != nil {
 				t.deliver(w, x.Meta())
 			}
-			t.wants = append(t.wants, spaceWant{space: s, want: w})
+			t.wants = append(t.wants, decide.Entry{Space: s, Want: w})
 			if t.before[s], err = x.Report(path); err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (r *reconciler) read(it *item) (*turn, error) {
 		t.status = x.Status(it.id)
 		return nil
 	})
-	t.winner = choose(t.wants, t.record)
+	t.winner = decide.Choose(t.wants, t.record)
 	if t.record != nil && t.view.at.Version == "" {
 		t.view.at.Version, t.view.kind = t.record.Version, t.record.Kind
 	}
@@ -211,7 +211,7 @@ func (t *turn) want() *store.Want {
 	if t.winner < 0 {
 		return nil
 	}
-	return t.wants[t.winner].want
+	return t.wants[t.winner].Want
 }
 
 // object is the source object: the winner's, or else the one that was applied.
@@ -219,7 +219,7 @@ func (t *turn) object() key.Object {
 	o := key.Object{Identity: t.id}
 	switch {
 	case t.winner >= 0:
-		o.Space = t.wants[t.winner].space
+		o.Space = t.wants[t.winner].Space
 	case t.record != nil:
 		o.Space = t.record.Space
 	case len(t.view.spaces) > 0:
@@ -230,47 +230,47 @@ func (t *turn) object() key.Object {
 
 // act decides and does, until there is nothing more to do in this turn.
 func (r *reconciler) act(ctx context.Context, t *turn) outcome {
-	f := facts{
-		space: t.object().Space, want: t.want(), record: t.record, seen: t.view.seen,
-		guarded: t.guarded, settled: t.settled, pods: ownsPods(t.id.Resource), overdue: t.view.overdue && ownsPods(t.id.Resource),
+	f := decide.Facts{
+		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.seen,
+		Guarded: t.guarded, Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
-		f.former = t.record.As != "" && t.record.As != t.view.as
-		f.again = r.insists.wait(t.record.Mutated, t.id.String(), time.Now())
+		f.Former = t.record.As != "" && t.record.As != t.view.as
+		f.Again = r.insists.Wait(t.record.Mutated, t.id.String(), time.Now())
 	}
-	f.completed, f.reported = t.ended()
-	f.lingers = t.lingers(time.Now())
-	t.completed = f.completed
+	f.Completed, f.Reported = t.ended()
+	f.Lingers = t.lingers(time.Now())
+	t.completed = f.Completed
 	if t.traced() {
 		var err error
-		if f.traced, err = r.trace(ctx, t); err != nil {
+		if f.Traced, err = r.trace(ctx, t); err != nil {
 			return r.refusals.of(t, err)
 		}
 	}
 	if t.winner < 0 && t.record == nil && t.view.at.Version != "" {
-		f.traced = true // the list shows what was made right before the agent was killed
+		f.Traced = true // the list shows what was made right before the agent was killed
 	}
 	for range maxSteps {
-		f.proof = r.prove(t, f.seen)
-		d := decide(f)
-		t.judged = d.do != doNothing && d.do != doLook
+		f.Proof = r.prove(t, f.Seen)
+		d := decide.On(f)
+		t.judged = d.Do != decide.DoNothing && d.Do != decide.DoLook
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
 			return t.unobserved(t.contested(o))
 		case errors.Is(err, errLook), target.PreconditionFailed(err):
 			t.judged = false
-			if f.seen, err = r.look(ctx, t); err != nil {
+			if f.Seen, err = r.look(ctx, t); err != nil {
 				return r.refusals.of(t, err)
 			}
-			f.looked = true
+			f.Looked = true
 		case target.MissingNamespace(err, t.id):
 			r.namespaces.forget(t.id.Namespace)
-		case d.again && target.Immutable(err):
+		case d.Again && target.Immutable(err):
 			return r.remains(t)
-		case d.do == doApply && d.uid != "" && !d.adopt && target.Immutable(err) && t.mutatedBefore():
+		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && target.Immutable(err) && t.mutatedBefore():
 			return r.regains(ctx, t, d)
-		case d.do == doApply && d.uid != "" && target.Immutable(err):
+		case d.Do == decide.DoApply && d.UID != "" && target.Immutable(err):
 			return r.recreate(ctx, t, d, err)
 		default:
 			return r.refusals.of(t, err)
@@ -281,44 +281,44 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 
 // step does what was decided. It returns errLook, or a failed precondition, if the
 // object is not as it was thought to be.
-func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (outcome, error) {
-	if d.drift && t.view.calm > 0 {
-		return outcome{decision: decision{retry: t.view.calm}, record: t.record, keep: true}, nil
+func (r *reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+	if d.Drift && t.view.calm > 0 {
+		return outcome{Decision: decide.Decision{Retry: t.view.calm}, record: t.record, keep: true}, nil
 	}
-	switch d.do {
-	case doApply:
+	switch d.Do {
+	case decide.DoApply:
 		return r.apply(ctx, t, f, d)
-	case doNote:
+	case decide.DoNote:
 		return t.note(f, d), nil
-	case doMark:
+	case decide.DoMark:
 		return r.mark(ctx, t, d)
-	case doInspect:
+	case decide.DoInspect:
 		return r.inspect(ctx, t, f, d)
-	case doRefresh:
+	case decide.DoRefresh:
 		return r.refresh(ctx, t, f, d)
-	case doRemove:
+	case decide.DoRemove:
 		if o, waits, err := r.remover.inOrder(ctx, t); waits || err != nil {
 			return o, err
 		}
 		return r.remover.remove(ctx, t, d)
-	case doHurry:
+	case decide.DoHurry:
 		return r.remover.hurry(ctx, t, d)
-	case doLetGo:
+	case decide.DoLetGo:
 		return r.remover.letGo(ctx, t, d)
-	case doVerifyKind:
+	case decide.DoVerifyKind:
 		return r.remover.verifyKind(ctx, t)
-	case doClaim:
+	case decide.DoClaim:
 		return r.claim(ctx, t)
-	case doLook:
+	case decide.DoLook:
 		return outcome{}, errLook
-	case doForget:
+	case decide.DoForget:
 		return outcome{forget: true}, nil
 	default:
-		o := outcome{decision: d, record: t.record, keep: d.state == "" || d.proof == marks.Missing && t.guardedBefore()}
-		if f.seen != t.view.seen {
-			o.seen = &f.seen
-			if f.seen.presence == foreign || f.seen.unmarked && f.seen.terminating { // the watch does not show it
-				o.seen = &observed{presence: absent, taken: true, revision: t.view.seen.revision}
+		o := outcome{Decision: d, record: t.record, keep: d.State == "" || d.Proof == marks.Missing && t.guardedBefore()}
+		if f.Seen != t.view.seen {
+			o.seen = &f.Seen
+			if f.Seen.Presence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it
+				o.seen = &decide.Observed{Presence: decide.Absent, Taken: true, Revision: t.view.seen.Revision}
 			}
 		}
 		return o, nil
@@ -329,20 +329,20 @@ func (r *reconciler) step(ctx context.Context, t *turn, f facts, d decision) (ou
 // are the spaces that have neither an entry nor a report of the identity any more.
 func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
 	reports = map[string]*wire.Report{}
-	o.completed = t.completed
+	o.Completed = t.completed
 	owner := t.object().Space
 	for i, w := range t.wants {
-		path, before := key.Object{Space: w.space, Identity: t.id}.Path(), t.before[w.space]
+		path, before := key.Object{Space: w.Space, Identity: t.id}.Path(), t.before[w.Space]
 		var report wire.Report
 		switch {
-		case i == t.winner && o.keep, t.winner < 0 && w.space == owner && !o.forget && o.keep:
+		case i == t.winner && o.keep, t.winner < 0 && w.Space == owner && !o.forget && o.keep:
 			continue
-		case i == t.winner, t.winner < 0 && w.space == owner && !o.forget:
-			report = compose(w.want, o.record, o.decision, t.status, before, now)
-		case w.want != nil:
-			report = compose(w.want, nil, loses(w.want, key.Object{Space: owner, Identity: t.id}), nil, before, now)
+		case i == t.winner, t.winner < 0 && w.Space == owner && !o.forget:
+			report = decide.Compose(w.Want, o.record, o.Decision, t.status, before, now)
+		case w.Want != nil:
+			report = decide.Compose(w.Want, nil, decide.Loses(w.Want, key.Object{Space: owner, Identity: t.id}), nil, before, now)
 		default:
-			gone = append(gone, w.space)
+			gone = append(gone, w.Space)
 			if before != nil {
 				reports[path] = nil
 			}
@@ -353,15 +353,6 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		}
 	}
 	return reports, gone
-}
-
-// loses is the decision about an entry that is not the one to follow.
-func loses(w *store.Want, winner key.Object) decision {
-	owner := winner.Path()
-	if w.Kind == store.WantConflict {
-		owner = w.Note
-	}
-	return decision{state: wire.InConflict, reason: v1alpha1.ReasonOtherSpace, message: wire.OtherSpace(owner)}
 }
 
 // write puts the outcome into the store.
@@ -386,4 +377,24 @@ func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report,
 		}
 	}
 	return nil
+}
+
+// ended is how what is desired ran to its end, by what was observed or by its
+// last report, which is where it is kept; empty: it did not. reported says
+// that the report is of what is desired, as it is.
+func (t *turn) ended() (how string, reported bool) {
+	w := t.want()
+	if w == nil || w.Object() == nil {
+		return "", false
+	}
+	space, s := t.object().Space, w.Object()
+	if r := t.before[space]; r != nil && r.UID == s.UID && r.Digest == s.Digest {
+		how, reported = r.Completed, true
+	}
+	rec := t.record
+	if rec != nil && rec.Space == space && rec.Source.UID == s.UID && rec.Source.Digest == s.Digest &&
+		t.view.ending.UID == rec.UID && t.view.ending.How != "" {
+		how = t.view.ending.How
+	}
+	return how, reported
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -22,28 +23,28 @@ func (r refusals) of(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
 	case errors.Is(err, errDependency):
-		o.keep, o.failed, o.retry = true, false, dependencyRetry
+		o.keep, o.failed, o.Retry = true, false, dependencyRetry
 		return o
 	case errors.Is(err, fields.ErrMalformed):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
+		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
 		return o
 	case errors.Is(err, fields.ErrCannotRelease):
-		o.state, o.reason, o.message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
-		o.retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
+		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
+		o.Retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
 		return o
 	}
 	if t.endedVersion(err) {
 		return t.withoutVersion()
 	}
 	r.trouble(err)
-	if target.Unavailable(err) && t.view.seen.presence != blind { // or else it is the kind that fails
-		o.keep, o.retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), target.RetryAfter(err))
+	if target.Unavailable(err) && t.view.seen.Presence != decide.Blind { // or else it is the kind that fails
+		o.keep, o.Retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), target.RetryAfter(err))
 		return o
 	}
-	o.state, o.reason, o.message = target.Refusal(err)
+	o.State, o.Reason, o.Message = target.Refusal(err)
 	if t.winner < 0 {
-		o.state = wire.Removing
+		o.State = wire.Removing
 	}
-	o.retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), target.RetryAfter(err))
+	o.Retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), target.RetryAfter(err))
 	return o
 }

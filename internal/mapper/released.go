@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"orrery.dev/orrery/internal/mapper/decide"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/mapper/fields"
@@ -44,8 +46,8 @@ import (
 // cannot be released is not changed.
 
 // releases says whether something of the object is released, or was.
-func (t *turn) releases(f facts) bool {
-	return t.want().Object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.seen.released
+func (t *turn) releases(f decide.Facts) bool {
+	return t.want().Object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.Seen.Released
 }
 
 // withoutReleased hands over what is released of the object that has the UID, or
@@ -66,11 +68,11 @@ func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, ui
 
 // afterMaking hands over what is released of what an apply has made. Should that
 // be impossible, it is recorded as an object of which nothing is released.
-func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decision, object []byte, answer *marks.Answer) (outcome, error) {
+func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision, object []byte, answer *marks.Answer) (outcome, error) {
 	x, after, err := r.writer.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, fields.ErrCannotRelease) {
 		refused, o := r.refusals.of(t, err), r.done(t, d, answer.Metadata)
-		o.decision, o.failed, o.record.Source.Policy.Release = refused.decision, true, ""
+		o.Decision, o.failed, o.record.Source.Policy.Release = refused.Decision, true, ""
 		return o, nil
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -34,7 +35,7 @@ type remover struct {
 }
 
 // remove deletes the object that has the UID, unless others still use it.
-func (r *remover) remove(ctx context.Context, t *turn, d decision) (outcome, error) {
+func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	o := outcome{record: t.record}
 	use, err := r.users.of(ctx, t)
 	if err != nil {
@@ -42,21 +43,21 @@ func (r *remover) remove(ctx context.Context, t *turn, d decision) (outcome, err
 	}
 	switch {
 	case use.ours:
-		o.state, o.reason, o.message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(use.going), true
-		o.retry = retry.Backoff(t.view.failures, retry.First, emptyingRetry)
+		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(use.going), true
+		o.Retry = retry.Backoff(t.view.failures, retry.First, emptyingRetry)
 		return o, nil
 	case use.by != "":
 		m, err := r.target.Get(ctx, t.view.at, t.id)
 		switch {
-		case target.MissingObject(err, t.id), err == nil && m.UID != d.uid:
+		case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		case err != nil:
 			return o, err
 		case use.desired || !cascades(&m):
-			o.state, o.reason, o.message, o.retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), inUseRetry
+			o.State, o.Reason, o.Message, o.Retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), inUseRetry
 			o.failed = use.lasting
 			if !use.desired {
-				o.message += wayOut
+				o.Message += wayOut
 			}
 			return o, nil
 		}
@@ -65,13 +66,13 @@ func (r *remover) remove(ctx context.Context, t *turn, d decision) (outcome, err
 	if err != nil {
 		return o, err
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.uid, how)
+	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, how)
 	switch {
 	case err == nil && !gone:
-		o.decision = terminating(ownsPods(t.id.Resource))
-		if t.view.seen.presence == present && t.view.seen.uid == d.uid {
+		o.Decision = decide.Terminating(decide.OwnsPods(t.id.Resource))
+		if t.view.seen.Presence == decide.Present && t.view.seen.UID == d.UID {
 			seen := t.view.seen
-			seen.terminating = true
+			seen.Terminating = true
 			o.seen = &seen
 		}
 		return o, nil
@@ -87,26 +88,26 @@ func (r *remover) remove(ctx context.Context, t *turn, d decision) (outcome, err
 }
 
 // gone is what is seen of an object that is known to be deleted.
-func (r *remover) gone(t *turn) *observed {
-	if t.record != nil && t.view.seen.presence == present && t.view.seen.uid != t.record.UID {
+func (r *remover) gone(t *turn) *decide.Observed {
+	if t.record != nil && t.view.seen.Presence == decide.Present && t.view.seen.UID != t.record.UID {
 		return nil // another one has its name, and proves to be ours too
 	}
-	return &observed{presence: absent, revision: t.view.seen.revision}
+	return &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}
 }
 
 // removalRefused finds out whether another object has the name by now, or
 // whether ours is still there and being deleted.
-func (r *remover) removalRefused(ctx context.Context, t *turn, d decision, refused error) (outcome, error) {
+func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision, refused error) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	switch {
-	case target.MissingObject(err, t.id), err == nil && m.UID != d.uid:
+	case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
 		return outcome{forget: true, seen: r.gone(t)}, nil
 	case err != nil:
 		return outcome{}, err
 	case m.DeletionTimestamp == "":
 		return r.refusals.of(t, refused), nil
 	}
-	return outcome{record: t.record, decision: terminating(ownsPods(t.id.Resource))}, nil
+	return outcome{record: t.record, Decision: decide.Terminating(decide.OwnsPods(t.id.Resource))}, nil
 }
 
 // verifyKind finds out whether the resource is gone, and all its objects with it,
@@ -123,11 +124,11 @@ func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 		case err != nil:
 			return outcome{}, err
 		case now.Version == "":
-			return outcome{forget: true, seen: &observed{presence: absent, revision: t.view.seen.revision}}, nil
+			return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}}, nil
 		}
 	}
-	return outcome{record: t.record, decision: decision{
-		state: wire.Removing, reason: v1alpha1.ReasonNoSuchResource, retry: time.Minute,
-		message: "the location does not serve this resource now",
+	return outcome{record: t.record, Decision: decide.Decision{
+		State: wire.Removing, Reason: v1alpha1.ReasonNoSuchResource, Retry: time.Minute,
+		Message: "the location does not serve this resource now",
 	}}, nil
 }

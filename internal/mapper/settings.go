@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -56,7 +57,7 @@ func (e *engine) judged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.kinds {
-		if k.running > 0 || k.version != "" && k.sight == unseen {
+		if k.running > 0 || k.version != "" && k.sight == decide.Unseen {
 			return false
 		}
 	}

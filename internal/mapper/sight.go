@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 )
@@ -14,7 +15,7 @@ type sighting struct {
 	object key.Object // Space is from the object's label
 	ours   bool
 	gone   bool
-	seen   observed
+	seen   decide.Observed
 	status uint64 // hash of the status; zero if there is none
 	ended  string // how it ran to its end; empty: it did not
 }
@@ -37,10 +38,10 @@ func (e *engine) identify(as marks.Owner) {
 	}
 	e.as = as
 	for _, k := range e.kinds {
-		k.sight = unseen
+		k.sight = decide.Unseen
 	}
 	for _, it := range e.items {
-		e.sees(it, observed{})
+		e.sees(it, decide.Observed{})
 	}
 	e.news.Raise()
 }
@@ -66,10 +67,10 @@ func (e *engine) observe(as marks.Owner, all []sighting) []int {
 			it.spaces = []key.Space{s.object.Space}
 		}
 		if s.ours && s.ended != "" {
-			e.endings[it.id] = ending{uid: s.seen.uid, how: s.ended}
+			e.endings[it.id] = decide.Ending{UID: s.seen.UID, How: s.ended}
 		}
 		// Until the first list is complete nothing can be decided; then all have a turn.
-		if e.notice(it, s) && it.kind.sight == absent {
+		if e.notice(it, s) && it.kind.sight == decide.Absent {
 			e.queue.push(it)
 		}
 		if it.status && s.ours && s.status != it.statusHash {
@@ -84,32 +85,32 @@ func (e *engine) observe(as marks.Owner, all []sighting) []int {
 // notice updates what is known of an item; true: it is another object, or not
 // as it was.
 func (e *engine) notice(it *item, s *sighting) bool {
-	if s.seen.revision != 0 && s.seen.revision < it.seen.revision {
+	if s.seen.Revision != 0 && s.seen.Revision < it.seen.Revision {
 		return false // the answer to our own request was faster
 	}
 	now := s.seen
 	switch {
 	case s.gone:
-		now = observed{presence: absent, revision: s.seen.revision}
+		now = decide.Observed{Presence: decide.Absent, Revision: s.seen.Revision}
 	case s.ours:
-		now.presence = present
-	case it.seen.presence == present && it.seen.uid == now.uid:
-		now.presence, now.unmarked = present, true
+		now.Presence = decide.Present
+	case it.seen.Presence == decide.Present && it.seen.UID == now.UID:
+		now.Presence, now.Unmarked = decide.Present, true
 	default: // a copy of our label
-		if it.seen.presence == unseen {
-			e.sees(it, observed{presence: absent})
+		if it.seen.Presence == decide.Unseen {
+			e.sees(it, decide.Observed{Presence: decide.Absent})
 		}
 		return false
 	}
 	before := it.seen
 	e.sees(it, now)
-	before.revision, now.revision = 0, 0
+	before.Revision, now.Revision = 0, 0
 	return before != now
 }
 
 // saw takes note of what an answer to a request of our own showed, at once: the
 // watch, which shows it too, then has nothing new, and no second turn is needed.
-func (e *engine) saw(it *item, as marks.Owner, seen observed) {
+func (e *engine) saw(it *item, as marks.Owner, seen decide.Observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.answered(it, as, seen)
@@ -117,8 +118,8 @@ func (e *engine) saw(it *item, as marks.Owner, seen observed) {
 
 // answered takes note of what an answer showed, unless something newer was seen, or it
 // was given to the location as it was before.
-func (e *engine) answered(it *item, as marks.Owner, seen observed) {
-	if as == e.as && seen.revision >= it.seen.revision {
+func (e *engine) answered(it *item, as marks.Owner, seen decide.Observed) {
+	if as == e.as && seen.Revision >= it.seen.Revision {
 		e.sees(it, seen)
 	}
 }
@@ -127,11 +128,11 @@ func (e *engine) answered(it *item, as marks.Owner, seen observed) {
 const unordered = math.MaxUint64
 
 // sees replaces what was observed of an item.
-func (e *engine) sees(it *item, now observed) {
+func (e *engine) sees(it *item, now decide.Observed) {
 	switch {
-	case now.presence != present || !now.terminating:
+	case now.Presence != decide.Present || !now.Terminating:
 		it.doomed = 0
-	case it.doomed == 0 || it.seen.uid != now.uid:
+	case it.doomed == 0 || it.seen.UID != now.UID:
 		it.doomed = max(1, e.open.at(time.Now()))
 	}
 	it.seen = now
@@ -146,15 +147,15 @@ func (e *engine) synced(as marks.Owner, r key.Resource, shown map[string]struct{
 	if !ok || as != e.as {
 		return
 	}
-	k.sight = absent
+	k.sight = decide.Absent
 	for id, it := range e.items {
 		if it.kind != k {
 			continue
 		}
-		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
-			now := observed{presence: absent}
+		if _, ok := shown[id]; !ok && it.seen.Revision <= revision {
+			now := decide.Observed{Presence: decide.Absent}
 			if revision != unordered {
-				now.revision = revision
+				now.Revision = revision
 			}
 			e.sees(it, now)
 		}
@@ -170,12 +171,12 @@ func (e *engine) blinded(r key.Resource, cause string) {
 		k.cause = cause
 	}
 	e.mu.Unlock()
-	e.lost(r, blind)
+	e.lost(r, decide.Blind)
 }
 
 // lost takes note that a kind cannot be observed, and why, and queues its items
 // if that is news.
-func (e *engine) lost(r key.Resource, why presence) {
+func (e *engine) lost(r key.Resource, why decide.Presence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]
@@ -185,7 +186,7 @@ func (e *engine) lost(r key.Resource, why presence) {
 	k.sight = why
 	for _, it := range e.items {
 		if it.kind == k {
-			e.sees(it, observed{})
+			e.sees(it, decide.Observed{})
 			e.queue.push(it)
 		}
 	}
@@ -249,12 +250,4 @@ func (e *engine) again(ids []string) {
 		}
 	}
 	e.wake.Broadcast()
-}
-
-// observedOf is what an object that was read is, if it is the agent's.
-func observedOf(m *marks.Meta, l marks.Owner) *observed {
-	return &observed{
-		presence: present, uid: m.UID, revision: m.Revision(), fields: m.Fields(l),
-		terminating: m.DeletionTimestamp != "", released: m.Released(), log: m.Log(),
-	}
 }

@@ -3,6 +3,7 @@ package mapper
 import (
 	"testing"
 
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -14,24 +15,24 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := newEngine()
 	o := objectOf("s", "core/configmaps/n", 0)
 	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	if e.observe("", []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 1}}}); e.queue.count != 1 {
+	if e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 1}}}); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
 	e.synced("", o.Resource, nil, 2)
 	for _, c := range []struct {
 		name  string
-		shown observed
+		shown decide.Observed
 		again bool
 	}{
-		{"our own", observed{uid: "u", revision: 5, fields: 7}, false},
-		{"an older state", observed{uid: "u", revision: 4, fields: 6}, false},
-		{"the same again, later", observed{uid: "u", revision: 6, fields: 7}, false},
-		{"somebody else's", observed{uid: "u", revision: 7, fields: 8}, true},
+		{"our own", decide.Observed{UID: "u", Revision: 5, Fields: 7}, false},
+		{"an older state", decide.Observed{UID: "u", Revision: 4, Fields: 6}, false},
+		{"the same again, later", decide.Observed{UID: "u", Revision: 6, Fields: 7}, false},
+		{"somebody else's", decide.Observed{UID: "u", Revision: 7, Fields: 8}, true},
 	} {
 		e.queue.push(e.items[o.Identity.String()])
 		it, _ := e.next(t.Context())
-		ours := observed{presence: present, uid: "u", revision: 5, fields: 7}
-		it.seen = observed{presence: absent}
+		ours := decide.Observed{Presence: decide.Present, UID: "u", Revision: 5, Fields: 7}
+		it.seen = decide.Observed{Presence: decide.Absent}
 		e.saw(it, "", ours)
 		e.observe("", []sighting{{object: o, ours: true, seen: c.shown}})
 		e.finish(it, result{wanted: true, state: wire.Applied, seen: &ours})
@@ -56,11 +57,11 @@ func TestAnotherIdentity(t *testing.T) {
 		e.identify(former)
 		o := objectOf("s", "core/configmaps/n", 0)
 		e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-		shown := []sighting{{object: o, ours: true, seen: observed{uid: "u", revision: 5, fields: 7}}}
+		shown := []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 5, Fields: 7}}}
 		e.observe(former, shown)
 		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
 		it, _ := e.next(t.Context())
-		answer := observed{presence: present, uid: "u", revision: 50, fields: 7}
+		answer := decide.Observed{Presence: decide.Present, UID: "u", Revision: 50, Fields: 7}
 		finish := func() {
 			e.saw(it, former, answer)
 			e.finish(it, result{wanted: true, state: wire.Applied, as: former, seen: &answer})
@@ -78,7 +79,7 @@ func TestAnotherIdentity(t *testing.T) {
 		default:
 			t.Fatal("another identity is no news")
 		}
-		if v := e.view(it); v.as != now || v.seen != (observed{}) {
+		if v := e.view(it); v.as != now || v.seen != (decide.Observed{}) {
 			t.Errorf("what was known is %+v", v.seen)
 		}
 		if !late {
@@ -86,14 +87,14 @@ func TestAnotherIdentity(t *testing.T) {
 		}
 		e.observe(former, shown)
 		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
-		if v := e.view(it); v.seen.presence != unseen {
+		if v := e.view(it); v.seen.Presence != decide.Unseen {
 			t.Errorf("a list of the former location counts: %+v", v.seen)
 		}
 		e.synced(now, o.Resource, nil, 40)
 		if late {
 			finish()
 		}
-		if v := e.view(it); v.seen.presence != absent || e.queue.count != 1 {
+		if v := e.view(it); v.seen.Presence != decide.Absent || e.queue.count != 1 {
 			t.Errorf("the answer counts: %+v, and %d are queued", v.seen, e.queue.count)
 		}
 		e.stop()

@@ -1,26 +1,28 @@
 package mapper
 
-// A Namespace and a CustomResourceDefinition take along what is in them, so they go
-// only when nothing is in them that is to stay. What follows from that:
-//
-// All objects inside are looked at, of every kind that can be listed, in every version
-// that is served, all pages. What can't be looked at may be anybody's.
-//
-// Ours is what the engine knows, and what proves to be ours by marks and managed
-// fields: the engine then learns of it, so that it is removed like anything else that
-// is not desired, and the container waits.
-//
-// What a controller at the location owns goes with its owner, if that is inside, too,
-// and then counts itself. An owner elsewhere (of the cluster, or in another namespace)
-// does not go, so what it owns counts. Of an owner that is gone the garbage collector
-// soon takes what it left: that is waited for, and counts if nobody takes it.
-
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"orrery.dev/orrery/internal/mapper/decide"
+
+	// A Namespace and a CustomResourceDefinition take along what is in them, so they go
+	// only when nothing is in them that is to stay. What follows from that:
+	//
+	// All objects inside are looked at, of every kind that can be listed, in every version
+	// that is served, all pages. What can't be looked at may be anybody's.
+	//
+	// Ours is what the engine knows, and what proves to be ours by marks and managed
+	// fields: the engine then learns of it, so that it is removed like anything else that
+	// is not desired, and the container waits.
+	//
+	// What a controller at the location owns goes with its owner, if that is inside, too,
+	// and then counts itself. An owner elsewhere (of the cluster, or in another namespace)
+	// does not go, so what it owns counts. Of an owner that is gone the garbage collector
+	// soon takes what it left: that is waited for, and counts if nobody takes it.
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -180,7 +182,7 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 				s.inside[m.UID] = true
 				if m.WrittenAs(s.as, k.Resource) { // or else it is one of another group
 					ours = append(ours, o)
-					seen = append(seen, sighting{object: o, ours: true, seen: *observedOf(m, s.as)})
+					seen = append(seen, sighting{object: o, ours: true, seen: *decide.ObservedOf(m, s.as)})
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -28,16 +29,16 @@ func (t *turn) endedVersion(err error) bool {
 // An object that is there is recorded as one that is not as it should be: nothing else
 // may prove it to be ours, since an API server drops managed fields of such a version.
 func (t *turn) withoutVersion() outcome {
-	o := outcome{record: t.record, failed: true, decision: decision{
-		state: wire.Unsupported, reason: v1alpha1.ReasonNoSuchVersion, retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
-		message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.Version),
+	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
+		State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchVersion, Retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
+		Message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.Version),
 	}}
 	seen, s := t.view.seen, t.want().Object()
-	if t.record != nil || seen.presence != present || seen.terminating || s == nil {
+	if t.record != nil || seen.Presence != decide.Present || seen.Terminating || s == nil {
 		return o
 	}
 	rec := &store.Record{
-		Space: t.object().Space, UID: seen.uid, Fields: ^seen.fields, Version: t.view.shown, Kind: t.view.kind,
+		Space: t.object().Space, UID: seen.UID, Fields: ^seen.Fields, Version: t.view.shown, Kind: t.view.kind,
 		Source: store.Source{UID: s.UID, Policy: s.Policy},
 	}
 	if said := t.before[rec.Space]; said != nil && said.UID == s.UID {

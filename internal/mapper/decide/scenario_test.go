@@ -1,4 +1,4 @@
-package mapper
+package decide
 
 import (
 	"flag"
@@ -88,11 +88,11 @@ var (
 	}
 )
 
-// TestDecide runs testdata/decide/*.txtar. The files of an archive are pairs: the facts of
+// TestDecide runs testdata/*.txtar. The files of an archive are pairs: the facts of
 // a case, under its name, and the decision: what is done, to which object, and what is
 // said of it.
 func TestDecide(t *testing.T) {
-	files, err := filepath.Glob("testdata/decide/*.txtar")
+	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("scenarios: %v %v", files, err)
 	}
@@ -118,7 +118,7 @@ func decideAll(t *testing.T, file string) {
 		if err := yaml.UnmarshalStrict(about.Data, &g); err != nil {
 			t.Fatalf("%s: %v", about.Name, err)
 		}
-		got := decide(g.facts(t)).text()
+		got := On(g.facts(t)).text()
 		if *update {
 			want.Data = []byte(got)
 		} else if got != string(want.Data) {
@@ -156,45 +156,45 @@ func waits(t *testing.T, text string) time.Duration {
 	return d
 }
 
-func (g given) facts(t *testing.T) facts {
+func (g given) facts(t *testing.T) Facts {
 	t.Helper()
-	f := facts{
-		space: "s", completed: g.Completed, again: waits(t, g.Again), lingers: waits(t, g.Lingers),
-		seen: observed{
-			presence: presence(index(t, presences, g.Live.Is)), uid: g.Live.UID, terminating: g.Live.Terminating, unmarked: g.Live.Unmarked,
-			taken: g.Live.Taken, owned: g.Live.Owned, released: g.Live.Released, log: marks.ParsePair(g.Live.Log),
+	f := Facts{
+		Space: "s", Completed: g.Completed, Again: waits(t, g.Again), Lingers: waits(t, g.Lingers),
+		Seen: Observed{
+			Presence: Presence(index(t, presences, g.Live.Is)), UID: g.Live.UID, Terminating: g.Live.Terminating, Unmarked: g.Live.Unmarked,
+			Taken: g.Live.Taken, Owned: g.Live.Owned, Released: g.Live.Released, Log: marks.ParsePair(g.Live.Log),
 		},
 	}
-	if f.seen.presence == present {
-		f.seen.fields = leftFields
+	if f.Seen.Presence == Present {
+		f.Seen.Fields = leftFields
 		if g.Live.Changed {
-			f.seen.fields++
+			f.Seen.Fields++
 		}
 	}
-	if f.seen.uid == "" && (f.seen.presence == present || f.seen.presence == foreign) {
-		f.seen.uid = liveUID
+	if f.Seen.UID == "" && (f.Seen.Presence == Present || f.Seen.Presence == Foreign) {
+		f.Seen.UID = liveUID
 	}
 	if g.Proof != "" {
-		f.proof = marks.Proof(index(t, proofs, g.Proof))
+		f.Proof = marks.Proof(index(t, proofs, g.Proof))
 	}
 	if g.Desired != nil {
-		f.want = g.Desired.want()
+		f.Want = g.Desired.want()
 	}
 	if a := g.Applied; a != nil {
-		f.record = &store.Record{
+		f.Record = &store.Record{
 			Space: "s", UID: liveUID, Fields: leftFields, Version: "v1", Kind: "ConfigMap",
 			Source: store.Source{UID: a.UID, Digest: digest(a.Content), Policy: a.Policy, Log: marks.ParsePair(a.Log)},
 		}
 		if a.Space != "" {
-			f.record.Space = a.Space
+			f.Record.Space = a.Space
 		}
 		if a.Mutated != "" {
-			f.record.Mutated = &store.Mutation{Fields: a.Mutated}
+			f.Record.Mutated = &store.Mutation{Fields: a.Mutated}
 		}
 	}
 	words := map[string]*bool{
-		"former": &f.former, "looked": &f.looked, "guarded": &f.guarded, "settled": &f.settled, "reported": &f.reported, "traced": &f.traced,
-		"pods": &f.pods, "overdue": &f.overdue,
+		"former": &f.Former, "looked": &f.Looked, "guarded": &f.Guarded, "settled": &f.Settled, "reported": &f.Reported, "traced": &f.Traced,
+		"pods": &f.Pods, "overdue": &f.Overdue,
 	}
 	for _, word := range g.Known {
 		if words[word] == nil {
@@ -225,31 +225,31 @@ func (e *givenEntry) want() *store.Want {
 }
 
 // text is a decision as the scenarios have it.
-func (d decision) text() string {
+func (d Decision) text() string {
 	var b strings.Builder
-	b.WriteString(actions[d.do])
-	if d.uid != "" {
-		b.WriteString(" " + d.uid)
+	b.WriteString(actions[d.Do])
+	if d.UID != "" {
+		b.WriteString(" " + d.UID)
 	}
 	for _, flag := range []struct {
 		name string
 		on   bool
-	}{{"as drift", d.drift}, {"adopted", d.adopt}, {"again", d.again}, {"what has drifted stays", d.left}} {
+	}{{"as drift", d.Drift}, {"adopted", d.Adopt}, {"again", d.Again}, {"what has drifted stays", d.Left}} {
 		if flag.on {
 			b.WriteString(", " + flag.name)
 		}
 	}
-	if d.proof != marks.Unneeded { // missing is counted and said, unasked is not
-		b.WriteString(", it waits for proof, " + proofs[d.proof])
+	if d.Proof != marks.Unneeded { // missing is counted and said, unasked is not
+		b.WriteString(", it waits for proof, " + proofs[d.Proof])
 	}
-	if d.retry > 0 {
-		fmt.Fprintf(&b, ", look again in %s", d.retry)
+	if d.Retry > 0 {
+		fmt.Fprintf(&b, ", look again in %s", d.Retry)
 	}
 	b.WriteString("\n")
-	if d.state != "" || d.reason != "" {
-		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s %s", d.state, d.reason)))
-		if d.message != "" {
-			b.WriteString(": " + d.message)
+	if d.State != "" || d.Reason != "" {
+		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s %s", d.State, d.Reason)))
+		if d.Message != "" {
+			b.WriteString(": " + d.Message)
 		}
 		b.WriteString("\n")
 	}

@@ -1,0 +1,224 @@
+package decide
+
+import (
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Facts are what a decision is made from.
+type Facts struct {
+	// Space is that of the source object, and Want its desired entry; nil: the
+	// object is not desired.
+	Space  key.Space
+	Want   *store.Want
+	Record *store.Record
+	Seen   Observed
+	// Former says that the object has the marks of an earlier location of the same name,
+	// so that no list shows it; Looked says that the target was asked for it.
+	Former, Looked bool
+	// Guarded says that the removal waits for a confirmation.
+	Guarded bool
+	// Completed is how the desired Job or Pod ran to its end, so that it must not run
+	// again; empty: it has not. Reported says that the last report has it as applied.
+	Completed string
+	Reported  bool
+	// Traced says that nothing is recorded, but an object of ours may still be there,
+	// which the pending list will show.
+	Traced bool
+	// Again is how long to wait until what admission changes is applied again.
+	Again time.Duration
+	// Lingers is how long the report of an orphaned object still stays.
+	Lingers time.Duration
+	// Proof says whether the object that was seen is proven to be written from the hub's log.
+	Proof marks.Proof
+	// Pods says that the object at the target may own Pods, Overdue that it has been
+	// terminating for longer than those may take.
+	Pods, Overdue bool
+	// Settled says that a session has proved the desired content to be complete: what is
+	// not in it is not desired.
+	Settled bool
+}
+
+// On decides about one identity. It is a pure function.
+func On(f Facts) Decision {
+	switch {
+	case f.Want == nil:
+		return decideRemoval(f)
+	case f.Want.Kind == store.WantConflict:
+		return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace(f.Want.Note)}
+	case f.Want.Object() == nil:
+		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Note}
+	}
+	return decideObject(f, *f.Want.Object())
+}
+
+func decideObject(f Facts, s store.Source) Decision {
+	seen, rec := f.Seen, f.Record
+	changed := f.changed(s)
+	switch seen.Presence {
+	case Unseen:
+		return Decision{} // the pending list gives it another turn
+	case Unserved:
+		return Decision{State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchResource, Message: "the location does not serve this resource"}
+	case Present:
+		switch {
+		case !seen.Terminating && f.Proof.Waits():
+			return unprovenWait(f.Proof)
+		case !seen.Terminating:
+			return decidePresent(f, s, changed)
+		}
+	}
+	switch {
+	case f.Former && !f.Looked && (seen.Presence == Absent || seen.Presence == Blind):
+		return Decision{Do: DoLook}
+	case f.Completed != "" && rec != nil && !f.Looked && seen.Presence == Absent: // it may be there without its marks
+		return Decision{Do: DoLook}
+	case f.Completed != "":
+		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
+	case seen.Presence == Present && f.Overdue:
+		return Decision{Do: DoHurry, UID: seen.UID}
+	case seen.Presence == Present:
+		return Decision{
+			State: wire.Waiting, Reason: v1alpha1.ReasonTerminating, Retry: TerminatingRetry,
+			Message: "the object at the location is being deleted; it is made again when it is gone",
+		}
+	case seen.Presence == Foreign && s.Policy.Adopt && !seen.Owned && f.Proof.Waits():
+		return unprovenWait(f.Proof)
+	case seen.Presence == Foreign:
+		return decideForeign(seen, s)
+	case seen.Presence == Blind && !changed && !f.Unsaid(s) && f.Stale(s):
+		return Decision{Do: DoRefresh, UID: rec.UID}
+	case seen.Presence == Blind && !changed && !f.Unsaid(s):
+		return f.standing(s, rec.UID)
+	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.Unsaid(s):
+		return Decision{Do: DoMark, UID: rec.UID}
+	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
+		return Decision{Do: DoNote, UID: rec.UID}
+	case seen.Presence == Blind && rec != nil:
+		return Decision{Do: DoApply, UID: rec.UID}
+	case seen.Taken:
+		return Decision{Do: DoLook}
+	}
+	return Decision{Do: DoApply, Drift: !changed}
+}
+
+// replaced says that the record is of another source object.
+func (f Facts) replaced(s store.Source) bool {
+	return f.Record != nil && (f.Record.Space != f.Space || f.Record.Source.UID != s.UID)
+}
+
+// changed says that what was applied last is not what is desired now. Values that were
+// not enforced, since the object was CreateOnly or they were released, may be anything.
+func (f Facts) changed(s store.Source) bool {
+	was := f.Record
+	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
+		return true
+	}
+	p := was.Source.Policy
+	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.Seen.Released)
+}
+
+// Unsaid says that the object's orphan mark at the target is not as the policy is now.
+func (f Facts) Unsaid(s store.Source) bool {
+	return f.Record != nil && f.Record.Source.Policy.Orphan != s.Policy.Orphan
+}
+
+// decidePresent is about an object at the target that is ours.
+func decidePresent(f Facts, s store.Source, changed bool) Decision {
+	seen, rec := f.Seen, f.Record
+	known := rec != nil && seen.UID == rec.UID
+	asLeft := known && seen.Fields == rec.Fields // even if an earlier location of the name left it
+	same := asLeft && !seen.Unmarked
+	switch {
+	case s.Policy.CreateOnly && !f.replaced(s):
+		switch {
+		case seen.Unmarked: // the watch does not show it, so its deletion would go unseen
+			return Decision{Do: DoMark, UID: seen.UID, Drift: known && !changed}
+		case known && f.Unsaid(s):
+			return Decision{Do: DoMark, UID: seen.UID}
+		case !known || changed || f.Former:
+			return Decision{Do: DoNote, UID: seen.UID}
+		case f.Stale(s):
+			return Decision{Do: DoRefresh, UID: seen.UID}
+		}
+		return Applied(s)
+	case same && !changed && f.Unsaid(s), asLeft && !changed && f.Former:
+		return Decision{Do: DoApply, UID: seen.UID}
+	case known && !changed && f.Former && seen.Unmarked && s.Policy.ReportDrift:
+		return Decision{Do: DoMark, UID: seen.UID, Left: true}
+	case known && !changed && !seen.Unmarked && f.Stale(s) && (same || s.Policy.ReportDrift):
+		return Decision{Do: DoRefresh, UID: seen.UID}
+	case same && !changed && f.Completed != "":
+		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
+	case same && !changed:
+		return f.standing(s, seen.UID)
+	case s.Policy.ReportDrift && (known && !changed || rec == nil && f.Reported):
+		return Decision{Do: DoInspect, UID: seen.UID}
+	}
+	return Decision{Do: DoApply, UID: seen.UID, Drift: !changed}
+}
+
+// decideForeign is about an object at the target that is not ours.
+func decideForeign(seen Observed, s store.Source) Decision {
+	switch {
+	case s.Policy.Adopt && !seen.Owned && s.Policy.CreateOnly:
+		return Decision{Do: DoMark, UID: seen.UID, Adopt: true}
+	case s.Policy.Adopt && !seen.Owned:
+		return Decision{Do: DoApply, UID: seen.UID, Adopt: true}
+	}
+	d := Decision{
+		State: wire.InConflict, Reason: v1alpha1.ReasonExists, Retry: ForeignRetry,
+		Message: "an object of this name that Orrery did not make is at the location; ",
+	}
+	if s.Policy.Adopt {
+		d.Message += "it is not adopted, since a controller or another location has it"
+	} else {
+		d.Message += "it is left alone until it is deleted there, or onConflict of the Placement is Adopt"
+	}
+	return d
+}
+
+func decideRemoval(f Facts) Decision {
+	seen, rec := f.Seen, f.Record
+	switch {
+	case rec == nil && f.Lingers > 0:
+		return Decision{Retry: f.Lingers}
+	case rec == nil && seen.Presence == Present && f.Settled && f.Proof.Waits():
+		return unprovenWait(f.Proof)
+	case rec == nil && seen.Presence == Present && f.Settled:
+		return Decision{Do: DoClaim, UID: seen.UID}
+	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent cannot tell yet
+		return Decision{Retry: strayRetry, Proof: f.Proof}
+	case rec == nil && seen.Presence == Unseen && f.Traced:
+		return Decision{} // the pending list gives it another turn
+	case rec == nil:
+		return Decision{Do: DoForget}
+	case f.Guarded && !rec.Source.Policy.Orphan:
+		return Decision{
+			State: wire.Removing, Reason: v1alpha1.ReasonPruneGuard,
+			Message: "more removals than the location allows at once; this one waits for a confirmation",
+		}
+	case seen.Presence == Unseen:
+		return Decision{}
+	case seen.Presence == Unserved:
+		return Decision{Do: DoVerifyKind}
+	case seen.Presence == Present && seen.UID == rec.UID && seen.Terminating && !seen.Unmarked: // the watch shows when it is gone
+		if f.Overdue {
+			return Decision{Do: DoHurry, UID: rec.UID}
+		}
+		return Terminating(f.Pods)
+	case rec.Source.Policy.Orphan:
+		return Decision{Do: DoLetGo, UID: rec.UID}
+	}
+	return Decision{Do: DoRemove, UID: rec.UID}
+}
+
+// Stale says that another pair stands at the target than that of what is desired.
+func (f Facts) Stale(s store.Source) bool {
+	return f.Record != nil && !s.Log.IsZero() && f.Record.Source.Log != s.Log
+}

@@ -1,0 +1,44 @@
+package decide
+
+import "orrery.dev/orrery/internal/mapper/marks"
+
+// Presence is what is observed of an identity at the target.
+type Presence uint8
+
+const (
+	// Unseen: the resource has not been listed yet.
+	Unseen Presence = iota
+	// Unserved: the target does not serve the resource.
+	Unserved
+	// Blind: the agent cannot list or watch the resource.
+	Blind
+	// Absent: nothing with our label is there; a foreign object may be.
+	Absent
+	// Present: an object that proves to be ours is there.
+	Present
+	// Foreign: an object is there that does not prove to be ours.
+	Foreign
+)
+
+// Observed is what is known of an identity at the target.
+type Observed struct {
+	Presence Presence
+	// Terminating: the object is being deleted. Unmarked: it is ours by its UID only,
+	// and the watch does not show it. Taken: the last look found a foreign object.
+	// Owned: that object is not adopted, since a controller or another location has it.
+	// Released: it has fields of marks.ReleasedManager.
+	Terminating, Unmarked, Taken, Owned, Released bool
+	UID                                           string
+	Revision                                      uint64
+	Fields                                        marks.FieldsHash
+	// Log is the place in the log at which it was last written.
+	Log marks.Pair
+}
+
+// ObservedOf is what an object that was read is, if it is the agent's.
+func ObservedOf(m *marks.Meta, l marks.Owner) *Observed {
+	return &Observed{
+		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),
+		Terminating: m.DeletionTimestamp != "", Released: m.Released(), Log: m.Log(),
+	}
+}

@@ -1,0 +1,58 @@
+package decide
+
+import (
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Compose makes the report of one key; before is the last one, nil if there is none.
+// Since is kept as long as state and reason stay the same.
+func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before *wire.Report, now time.Time) wire.Report {
+	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message}
+	if d.Proof == marks.Missing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
+		// Nothing has changed of what was applied last.
+		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan
+	}
+	if rec != nil {
+		r.UID, r.Digest, r.Generation = rec.Source.UID, rec.Source.Digest, rec.Source.Generation
+		r.Orphan = rec.Source.Policy.Orphan
+	}
+	if w != nil {
+		r.UID = w.Leaf.UID
+		if o := w.Object(); o != nil {
+			r.Generation, r.Orphan = o.Generation, o.Policy.Orphan
+			if d.Completed != "" {
+				r.Completed, r.Digest = d.Completed, o.Digest
+			}
+			if o.Policy.ReturnStatus && rec != nil {
+				r.Status = sourceStatus(status, rec)
+			}
+		}
+		switch {
+		case w.Deferred:
+			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
+			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
+		case w.Kind == store.WantHold:
+			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note
+		}
+	}
+	r.Since = now.UTC().Format(time.RFC3339)
+	if before != nil && before.State == r.State && before.Reason == r.Reason {
+		r.Since = before.Since
+	}
+	return r
+}
+
+// Loses is the decision about an entry that is not the one to follow.
+func Loses(w *store.Want, winner key.Object) Decision {
+	owner := winner.Path()
+	if w.Kind == store.WantConflict {
+		owner = w.Note
+	}
+	return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace(owner)}
+}

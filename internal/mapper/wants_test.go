@@ -1,0 +1,17 @@
+package mapper
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+func digest(s string) wire.Sum { return wire.SumOf([]byte(s)) }
+
+func putWant(uid, content string) *store.Want {
+	return &store.Want{Kind: store.WantPut, Leaf: store.Source{UID: uid, Digest: digest(content)}, Version: "v1", ObjectKind: "ConfigMap"}
+}
+
+func recordOf(space key.Space, uid, content string) *store.Record {
+	return &store.Record{Space: space, Source: store.Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
+}
