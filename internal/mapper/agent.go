@@ -45,7 +45,7 @@ type Config struct {
 	// to the target. Zero: a default that suits one API server.
 	Workers int
 	// MutatedRetry is the first wait before an object that admission at the target has
-	// changed is applied again. It doubles up to mostMutatedRetry. Zero: a default.
+	// changed is applied again. It doubles each time, up to a bound. Zero: a default.
 	MutatedRetry time.Duration
 }
 

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// apply applies the object to follow, with marks, as one request, and sees to what
-// is released of it before or after.
+// apply applies the desired object with our marks, in one request. Released values are
+// handed over before that, or after the object was created.
 func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	object, err := r.writer.rendering(t)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	answer, err := r.target.Apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
 	m := answer.Metadata
 	if err == nil && d.UID != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
-		m, err = r.writer.putMarks(ctx, t, body) // another write of ours has set it
+		m, err = r.writer.putMarks(ctx, t, body) // another field manager of ours has set the orphan mark
 	}
 	if err != nil {
 		return outcome{}, err
@@ -47,14 +47,13 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 		}
 		r.log.Info("repaired drift", "object", t.object().Path())
 	}
-	if p := t.want().Object().Policy; fresh && p.Release != "" && !p.CreateOnly { // which is not applied again
+	if p := t.want().Object().Policy; fresh && p.Release != "" && !p.CreateOnly { // CreateOnly objects are not applied again
 		return r.afterMaking(ctx, t, d, object, answer)
 	}
 	return r.compared(t, r.done(t, d, m), body, answer), nil
 }
 
-// mark gives an object that is not to be changed, whoever made it, the marks by
-// which it is observed.
+// mark gives an object our marks, by which it is observed, and changes nothing else of it.
 func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	body, err := r.writer.body(t, d.UID)
 	if err != nil {
@@ -73,7 +72,7 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outc
 	return r.done(t, d, m), nil
 }
 
-// done is the outcome of a write that made the object at the target m.
+// done is the outcome of a write after which the object at the target is m.
 func (r *reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
 	if d.Adopt {
 		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
@@ -89,8 +88,8 @@ func (r *reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
 	}
 }
 
-// contested says of what is applied that another writer at the location changes
-// it whenever it has been repaired, until it has been calm for a while.
+// contested makes the report of an applied object say that another writer keeps
+// changing it, until nobody has for a while.
 func (t *turn) contested(o outcome) outcome {
 	if t.view.contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonContested
@@ -100,7 +99,7 @@ func (t *turn) contested(o outcome) outcome {
 	return o
 }
 
-// unobserved says of what is applied that a change of it would not be seen.
+// unobserved makes the report of an applied object say that drift in it is not seen.
 func (t *turn) unobserved(o outcome) outcome {
 	if t.view.seen.Presence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonUnobserved
@@ -109,7 +108,8 @@ func (t *turn) unobserved(o outcome) outcome {
 	return o
 }
 
-// look finds out what is at the target under the identity.
+// look reads what is at the target under the identity, and takes over an object that is
+// ours by its record.
 func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if target.MissingObject(err, t.id) {
@@ -136,7 +136,7 @@ func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 	return o, nil
 }
 
-// claim records an object that proves to be ours and that nothing explains, so
+// claim records an object that proves to be ours but is neither recorded nor desired, so
 // that it is removed like any other that is not desired.
 func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
@@ -147,7 +147,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		return outcome{}, err
 	}
 	space, ours := m.ProvesOurs(t.view.as, t.view.kind)
-	if !ours || m.UID != t.view.seen.UID { // which is newer than what any list showed
+	if !ours || m.UID != t.view.seen.UID { // what was read is newer than what was observed
 		now := decide.Observed{Presence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
 			now = *decide.ObservedOf(&m, t.view.as)
@@ -159,8 +159,8 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}
 	orphan, waits := m.Orphan(), false
 	if said := t.before[space]; said != nil {
-		if !said.Digest.IsZero() { // or else it is of nothing that was applied
-			orphan = said.Orphan // which knows of later changes of the policy
+		if !said.Digest.IsZero() { // the report is of an object that was applied
+			orphan = said.Orphan // the report has later changes of the policy, the mark need not
 		}
 		waits = said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 	}
@@ -178,9 +178,9 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}, nil
 }
 
-// alias says that an object of ours that has neither record nor desired entry is
-// there under another identity: it was written as one of another group, or what is
-// recorded or desired has its UID.
+// alias says that an object of ours that is neither recorded nor desired is one that the
+// agent knows under another identity: it was written as one of another group, or a
+// recorded or desired object has its UID.
 func (r *reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
 	if space, _ := m.ProvesOurs(t.view.as, t.view.kind); !m.WrittenAs(t.view.as, t.id.Resource) && !t.remembers(space, m) {
 		return true, nil

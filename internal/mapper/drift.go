@@ -33,8 +33,8 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 	return o
 }
 
-// inspect finds out which fields of an object are no longer as we left them, and
-// reports them. It changes nothing: the API server is asked what an apply would do.
+// inspect finds out by a dry run which fields of an object are no longer as we left
+// them, and reports them. It changes no field but our marks.
 func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	there, err := r.target.GetAll(ctx, t.view.at, t.id)
 	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.UID {
@@ -58,21 +58,21 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.as), now.Log()
 	o := t.note(f, d)
-	if f.Unsaid(o.record.Source) { // and can be said when there is no drift
+	if f.Unsaid(o.record.Source) { // the orphan mark is written when there is no drift
 		o.record.Source.Policy.Orphan, o.Retry = t.record.Source.Policy.Orphan, 1
 	}
-	if len(lost) == 0 && f.Seen.Unmarked { // they are those of a location that this one was
+	if len(lost) == 0 && f.Seen.Unmarked { // its marks are of an earlier location of the name
 		return r.mark(ctx, t, decide.Decision{UID: d.UID, Left: t.record != nil})
 	}
 	if len(lost) == 0 {
-		return r.compared(t, o, body, there), nil // another has said the same
+		return r.compared(t, o, body, there), nil // another writer set the same values
 	}
 	if t.record != nil {
 		rec := *t.record
 		rec.As = t.view.as
 		o.record, o.changed = &rec, f.Former && !f.Seen.Unmarked
 	} else {
-		o.record.Fields = ^o.record.Fields // what we left there is not known, but it was not this
+		o.record.Fields = ^o.record.Fields // a hash that differs: what we left is not known, but it was not this
 	}
 	o.Decision = decide.Decision{State: wire.Failed, Reason: v1alpha1.ReasonDrifted, Message: driftMessage(lost)}
 	if f.Seen.Unmarked {
@@ -81,7 +81,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	return o, nil
 }
 
-// inspected is what an apply would apply to the object that m was read from.
+// inspected is the body that an apply would send for the object that m was read from.
 func (r *reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]byte, error) {
 	object, err := r.writer.rendering(t)
 	if err != nil {
@@ -97,9 +97,9 @@ func (r *reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]b
 		}
 	}
 	of := *t.want().Object()
-	of.Log = m.Log() // which is no drift, whatever it says
+	of.Log = m.Log() // another pair is no drift
 	if t.record != nil {
-		of.Policy.Orphan = t.record.Source.Policy.Orphan // whose mark nobody has changed
+		of.Policy.Orphan = t.record.Source.Policy.Orphan // a policy that has changed since is no drift
 	}
 	return r.writer.dressed(t, object, &of, m.UID)
 }

@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
-// finder finds objects of ours at the target, of whatever kind. It changes nothing
-// there: what it finds is observed from then on, and judged like anything observed.
+// finder finds objects of ours at the target, of any kind. It changes nothing there:
+// what it finds is observed from then on, and treated like anything observed.
 type finder struct {
 	engine *engine
 	target *target.Client
@@ -32,8 +32,8 @@ func (f *finder) one(ctx context.Context, of target.Served) error {
 	})
 }
 
-// find shows, page by page, the objects of a resource that prove to be ours and were
-// written as its group, until it is told that this is enough.
+// find passes to show, page by page, the objects of a resource that prove to be ours and
+// were written as of its group, until show returns false.
 func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Object) (more bool)) error {
 	self := f.engine.self()
 	_, err := f.target.Pages(ctx, of.Place, "", selector(self), false, func(l *target.Page) (more bool, err error) {
@@ -49,13 +49,13 @@ func (f *finder) find(ctx context.Context, of target.Served, show func(ours []ke
 		return show(ours), nil
 	})
 	if target.MissingKind(err) {
-		return nil // it went meanwhile, with its objects
+		return nil // the kind has gone, with its objects
 	}
 	return err
 }
 
-// adopt makes items of objects that nothing else explains, so that their kind is
-// observed and they are removed.
+// adopt makes items of objects of ours, so that their kind is observed, and they are
+// removed if nobody desires them.
 func (e *engine) adopt(of target.Served, ours []key.Object) {
 	if len(ours) == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// gate keeps the workers from changing anything while the hub says so, or while
-// the target does not answer or its discovery is broken.
+// gate stops the workers while the hub halts the agent, the target does not answer, or
+// the target's discovery is broken.
 type gate struct {
 	engine *engine
 	target *target.Client
@@ -20,8 +20,8 @@ type gate struct {
 	signal retry.Signal
 
 	mu     sync.Mutex
-	halt   string // what the hub says
-	broken string // what is wrong with the target
+	halt   string // why the hub halts the agent; empty: it does not
+	broken string // what is wrong with the target; empty: nothing
 }
 
 func newGate(e *engine, t *target.Client, log *slog.Logger) *gate {
@@ -30,17 +30,18 @@ func newGate(e *engine, t *target.Client, log *slog.Logger) *gate {
 	return g
 }
 
-// setHalt takes the hub's word on why the agent is to change nothing; empty: it works.
+// setHalt says why the hub halts the agent; empty: it does not.
 func (g *gate) setHalt(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if why != g.halt {
-		g.log.Info("the hub's word on whether to change anything has changed", "halt", why)
+		g.log.Info("the hub has halted the agent, or let it go on", "halt", why)
 	}
 	g.halt = why
 	g.apply()
 }
 
+// setBroken says what is wrong with the target; empty: nothing.
 func (g *gate) setBroken(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +60,7 @@ func (g *gate) apply() {
 	g.engine.setClosed(why)
 }
 
-// why says why nothing is changed at the target; empty: it works.
+// why says why nothing may be changed at the target; empty: it may.
 func (g *gate) why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,10 +70,10 @@ func (g *gate) why() string {
 	return g.broken
 }
 
-// trouble takes note of an error of the target. If it says that the target
-// can't work, nothing more is asked of it until a probe succeeds; if it may mean
-// that discovery is broken, a probe finds out. One that is only busy is a matter
-// of the pace: a probe would be one request more. It does not wait.
+// trouble notes an error of the target. If the target is unavailable, the gate closes
+// until a probe succeeds; if discovery may be broken, a probe finds out. A target that
+// is only busy is not probed, which would be one more request: the pace slows down
+// instead. trouble does not block.
 func (g *gate) trouble(err error) {
 	if err == nil || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
 		return
@@ -92,7 +93,7 @@ func (g *gate) run(ctx context.Context) {
 				g.setBroken("")
 				break
 			}
-			if ctx.Err() == nil && !target.Busy(err) { // or else nothing is known that was not before
+			if ctx.Err() == nil && !target.Busy(err) { // a busy target is not a broken one
 				g.setBroken(wire.Brief(err.Error()))
 			}
 			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), target.RetryAfter(err)))

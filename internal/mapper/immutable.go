@@ -18,9 +18,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// recreate deletes an object of which a field can't change, so that it is made
-// anew when it is gone, if the policy has it so and it could be made. What
-// others use stays as it is.
+// recreate deletes an object of which an immutable field has changed, so that it is
+// created anew when it is gone. It does so only if the policy says Recreate and a dry
+// run shows that the object could be created. An object that others use is not deleted.
 func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
 		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(target.StatusOf(refused).Message),
@@ -61,8 +61,8 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 	return o
 }
 
-// wouldCreate returns why the target would not make the object if its name were
-// free; nil: it would. An API server finds all that is wrong with an object
+// wouldCreate returns why the target would refuse to create the object if its name were
+// free; nil: it would not. A dry run tells, since an API server validates an object
 // before it finds that the name is taken.
 func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	body, err := r.writer.body(t, "")

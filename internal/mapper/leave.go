@@ -17,15 +17,15 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// leaves says whether the object goes by what came of the turn, so that what
-// leaves after it waits.
+// leaves says whether, after the turn, the object is still being removed, so that what
+// is removed after it waits.
 func (t *turn) leaves(o outcome) bool {
 	return t.winner < 0 && o.record != nil && !o.forget && !o.letGo && !o.record.Source.Policy.Orphan &&
 		o.State != wire.Orphaned && o.Reason != v1alpha1.ReasonPruneGuard && o.Reason != v1alpha1.ReasonNoSuchResource
 }
 
-// inOrder says whether the object has to wait until others have left, and what
-// that leaves to write.
+// inOrder says whether the removal of the object has to wait until others are gone, and
+// what the outcome of the turn is then.
 func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	id := t.id.String()
 	first, waits := r.engine.ahead(id, false)
@@ -52,7 +52,7 @@ func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	return o, true, nil
 }
 
-// waitedFor is how to say that things of a rank are waited for.
+// waitedFor names what is waited for at a rank, and the reason to report.
 func waitedFor(r rank) (what, reason string) {
 	switch r {
 	case rankHooks:
@@ -66,8 +66,8 @@ func waitedFor(r rank) (what, reason string) {
 	}
 }
 
-// aggregates says whether the target's object is a ClusterRole that we made of
-// others.
+// aggregates says whether the object at the target is a ClusterRole to which we applied
+// an aggregation rule.
 func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if err != nil {
@@ -81,9 +81,10 @@ func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
 	}), nil
 }
 
-// propagation is how to delete an object. One that has Pods stays until those have
-// ended, which takes no right to see them. One that no controller has looked at yet
-// has none, and at a target without controllers it would stay for ever.
+// propagation is how to delete an object. One that may own Pods is deleted in the
+// foreground: it stays until they have ended, and the agent needs no permission to see
+// them. One that no controller has seen yet owns none, and would stay for ever at a
+// target without controllers, so it is deleted in the background.
 func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionPropagation, error) {
 	if !decide.OwnsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
@@ -100,7 +101,7 @@ func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionProp
 	return metav1.DeletePropagationBackground, nil
 }
 
-// says tells whether there is anything in a status but zeros.
+// says tells whether a status has any value that is not empty or zero.
 func says(status gjson.Result) bool {
 	switch {
 	case status.IsObject(), status.IsArray():
@@ -115,8 +116,8 @@ func says(status gjson.Result) bool {
 	}
 }
 
-// hurry has what is being deleted wait for its Pods no longer, as they take longer
-// than they may, or will never end, as on a node that is lost.
+// hurry deletes in the background an object that is being deleted in the foreground and
+// whose Pods take too long to end, or never will, as on a lost node.
 func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	switch {
@@ -140,7 +141,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 	case err != nil:
 		return outcome{}, err
 	}
-	r.log.Info("its Pods take too long to end: it goes without waiting for them", "object", t.object().Path())
+	r.log.Info("the Pods of a deleted object take too long to end; it no longer waits for them", "object", t.object().Path())
 	if gone {
 		o.seen, o.Retry = &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}, 1
 	}

@@ -6,28 +6,29 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// What leaves at once leaves in order: controllers are there while their custom
-// resources go, and have their rights and what they read until their Pods have
-// ended. All of it is best effort: whatever holds up others does so for a bounded
-// time, and nothing is remembered but what is to leave.
+// Objects that are removed together go in order: controllers run while their custom
+// resources are finalized, and keep their permissions and configuration until their Pods
+// have ended. This is best effort: each object holds up others for a bounded time, and
+// the order is kept in memory only.
 const (
-	// These are how long something that is being removed holds up what leaves after
-	// it: as long as API servers, controllers and Pods take to end as they want to.
+	// hooksPatience, customPatience and podsPatience are how long an object that is
+	// being removed holds up what goes after it: API servers, controllers and Pods have
+	// that long to finish.
 	hooksPatience  = 15 * time.Second
 	customPatience = time.Minute
 	podsPatience   = 5 * time.Minute
-	// rolesPatience is the same for what aggregates ClusterRoles, and rolesCalm how
-	// long that stays after the last of them: Kubernetes' controller makes it again
-	// if it has yet to write what is left of it.
+	// rolesPatience is how long ClusterRoles hold up the ones that aggregate them, and
+	// rolesCalm how long those stay after the last: Kubernetes' aggregation controller
+	// makes them again if it still has an update to write.
 	rolesPatience = 15 * time.Second
 	rolesCalm     = time.Second
-	// orderRetry is how often what waits looks again without being told.
+	// orderRetry is how often an object that waits looks again without an event.
 	orderRetry = 30 * time.Second
-	// tellAfter is how long a wait is that is worth a report.
+	// tellAfter is how long a wait must be to be reported.
 	tellAfter = time.Second
 )
 
-// patienceOf is how long what leaves at a rank holds up others.
+// patienceOf is how long an object of a rank holds up others while it is removed.
 func patienceOf(r rank) time.Duration {
 	switch r {
 	case rankHooks:
@@ -41,12 +42,12 @@ func patienceOf(r rank) time.Duration {
 	}
 }
 
-// scope is a set of things that leave and hold up others: those of a rank, of one
-// space, in one namespace, cluster-scoped (empty), or anywhere.
+// scope is a set of objects that hold up others while they are removed: those of one
+// space and one rank in a namespace.
 type scope struct {
 	space key.Space
 	rank  rank
-	in    string
+	in    string // a namespace; empty: cluster-scoped; or anywhere, or roles
 }
 
 const (
@@ -58,19 +59,19 @@ const (
 // clusterRoles is the resource of ClusterRoles.
 var clusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
-// order are the ranks that hold up others, as they leave.
+// order has the ranks that hold up others, in the order of removal.
 var order = [...]rank{rankHooks, rankCustom, rankWorkloads}
 
-// openTime is the time in which something may be changed at the target. What waits for
-// others does so by it: while nothing may go, nobody has had his time to.
+// openTime is a clock that runs only while the gate is open. Patience is measured by it:
+// while nothing may be changed at the target, nothing can be removed in time.
 type openTime struct {
-	since time.Time     // when it was opened; zero: it is closed
-	sum   time.Duration // that it was open before
+	since time.Time     // when the gate was opened; zero: it is closed
+	sum   time.Duration // how long it was open before that
 }
 
 func newOpenTime(now time.Time) openTime { return openTime{since: now} }
 
-// set opens or closes it.
+// set starts or stops the clock.
 func (o *openTime) set(open bool, now time.Time) {
 	if open == !o.since.IsZero() {
 		return
@@ -81,7 +82,7 @@ func (o *openTime) set(open bool, now time.Time) {
 	}
 }
 
-// at is how long it was open until now.
+// at is how long the gate was open until now.
 func (o *openTime) at(now time.Time) time.Duration {
 	if o.since.IsZero() {
 		return o.sum
@@ -89,29 +90,30 @@ func (o *openTime) at(now time.Time) time.Duration {
 	return o.sum + max(0, now.Sub(o.since))
 }
 
-// never is a moment of open time that has not come.
+// never is a point in open time that has not come.
 const never time.Duration = -1
 
-// leave is what is known of an item on its way out. Its moments are of open time.
+// leave is what is known of the removal of an item. Its times are open time.
 type leave struct {
 	space key.Space
-	// scopes are those in which it holds up others; none: it does not any more.
+	// scopes are those in which it holds up others; none: it holds up nobody.
 	scopes []scope
-	// began is when its removal was first tried; never: it waits for others.
+	// began is when its removal was first tried; never: it has not been.
 	began time.Duration
-	// held is since when it waits for others, awaits for whom, named for one of them,
-	// calm since when nothing that it aggregates was left; never: it does not.
+	// held is since when it waits for others; never: it does not. awaits is the scope
+	// that it waits for, named one of the items in that.
 	held   time.Duration
 	awaits scope
 	named  *item
-	calm   time.Duration
+	// calm is since when nothing that it aggregates is left; never: something is.
+	calm time.Duration
 }
 
-// leaves are the items on their way out. It is guarded by the engine's lock.
+// leaves are the items that are being removed. The engine's lock guards it.
 type leaves struct {
-	// there hold up others, waiting are held up.
+	// there has the items that hold up others, waiting those that are held up.
 	there, waiting map[scope]map[*item]struct{}
-	// push gives an item a turn.
+	// push queues an item.
 	push func(*item)
 }
 
@@ -119,7 +121,7 @@ func newLeaves(push func(*item)) *leaves {
 	return &leaves{there: map[scope]map[*item]struct{}{}, waiting: map[scope]map[*item]struct{}{}, push: push}
 }
 
-// leaving takes note that an item is on its way out, which a space had.
+// leaving notes that an item is being removed, which came from a space.
 func (all *leaves) leaving(it *item, s key.Space) {
 	if it.leave != nil {
 		return
@@ -140,8 +142,8 @@ func (all *leaves) leaving(it *item, s key.Space) {
 	}
 }
 
-// stays takes note that an item is not on its way out: it is gone, wanted, or
-// does not go for now.
+// stays notes that an item is not being removed: it is gone, desired, or its removal
+// does not go on for now.
 func (all *leaves) stays(it *item) {
 	if it.leave == nil {
 		return
@@ -151,7 +153,7 @@ func (all *leaves) stays(it *item) {
 	it.leave = nil
 }
 
-// passes takes note that an item holds up nobody any more.
+// passes notes that an item holds up nobody any more, and queues those it held up.
 func (all *leaves) passes(it *item) {
 	for _, s := range it.leave.scopes {
 		delete(all.there[s], it)
@@ -167,7 +169,7 @@ func (all *leaves) passes(it *item) {
 	it.leave.scopes = nil
 }
 
-// proceeds takes note that an item does not wait any more.
+// proceeds notes that an item does not wait any more.
 func (all *leaves) proceeds(it *item) {
 	l := it.leave
 	if waiting := all.waiting[l.awaits]; waiting != nil {
@@ -178,8 +180,8 @@ func (all *leaves) proceeds(it *item) {
 	l.held, l.awaits, l.named = never, scope{}, nil
 }
 
-// left takes an item back that a worker tried to remove, and returns when to look
-// at it again. now is of open time.
+// left notes the outcome of a turn, and returns after how long to look at the item
+// again. now is open time.
 func (all *leaves) left(it *item, r result, now time.Duration) time.Duration {
 	if !r.leaving {
 		all.stays(it)
@@ -207,16 +209,16 @@ func (all *leaves) left(it *item, r result, now time.Duration) time.Duration {
 	return min(r.retry, rest)
 }
 
-// ahead is what an item that is to leave waits for.
+// ahead is what the removal of an item waits for.
 type ahead struct {
-	id   string // one of those that are to go before
+	id   string // one of the items that go before; empty: none is left
 	rank rank
-	// held is how long it has waited, rest how long it waits yet at most.
+	// held is how long the item has waited, rest how much longer it waits at most.
 	held, rest time.Duration
 }
 
-// ahead finds what is to leave before an item; false: the item may go. The item
-// has a turn when that is gone.
+// ahead finds what has to be removed before an item. It returns false if the item may
+// go; otherwise the item is queued when that is gone.
 func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,13 +229,13 @@ func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
 	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
 }
 
-// ahead finds what is to leave before an item. now is of open time.
+// ahead finds what has to be removed before an item. now is open time.
 func (all *leaves) ahead(it *item, aggregates bool, now time.Duration) (ahead, bool) {
 	l, most := it.leave, hooksPatience+customPatience+podsPatience
 	if aggregates {
 		most = rolesPatience
 		if l.scopes != nil {
-			all.passes(it) // it holds up what aggregates other roles no more than those do it
+			all.passes(it) // roles that aggregate do not hold up each other
 			all.proceeds(it)
 		}
 	}
@@ -263,7 +265,7 @@ func (all *leaves) ahead(it *item, aggregates bool, now time.Duration) (ahead, b
 	return ahead{}, false
 }
 
-// await has an item wait for what leaves in a scope.
+// await has an item wait for the removals in a scope.
 func (all *leaves) await(it *item, s scope, now time.Duration) {
 	since := it.leave.held
 	all.proceeds(it)
@@ -281,9 +283,9 @@ func (all *leaves) await(it *item, s scope, now time.Duration) {
 	all.waiting[s][it] = struct{}{}
 }
 
-// after are the scopes that an item leaves after. What lives in a namespace waits
-// for what leaves there, and for what is cluster-scoped; but controllers work,
-// and have rights, beyond their own.
+// after are the scopes that an item is removed after. An object in a namespace waits for
+// that namespace and for cluster-scoped objects. Workloads and RBAC wait for those
+// anywhere, since controllers work in other namespaces, too.
 func (it *item) after(aggregates bool) func(yield func(scope) bool) {
 	id, mine, space := parseIdentity(it.id), it.kind.rank, it.leave.space
 	wide := id.Namespace == "" || mine >= rankWorkloads || id.Group == clusterRoles.Group
@@ -294,7 +296,7 @@ func (it *item) after(aggregates bool) func(yield func(scope) bool) {
 		}
 		for _, r := range order {
 			switch {
-			case r <= mine, mine == rankNamespaces: // a Namespace goes when nothing of ours is in it
+			case r <= mine, mine == rankNamespaces: // a Namespace waits until nothing of ours is in it (users.of)
 				return
 			case wide:
 				if !yield(scope{space, r, anywhere}) {

@@ -13,12 +13,12 @@ import (
 
 const (
 	reasonLetGo = v1alpha1.ReasonReleased
-	// letGoFor is how long the report of an object that was let go stays.
+	// letGoFor is how long the report of an orphaned object stays.
 	letGoFor = 5 * time.Second
 )
 
-// LetGo takes our marks and our managed fields from an object and leaves it to
-// itself. What has its name and our marks, but another UID, is let go, too.
+// letGo orphans an object: it takes our marks and our managed fields from it. An object
+// of the same name with our marks, but another UID, is orphaned, too.
 func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.at, t.id)
 	if err == nil && m.UID != d.UID {
@@ -37,7 +37,7 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcom
 	case err != nil:
 		return outcome{}, err
 	}
-	r.log.Info("left an object to itself", "object", t.object().Path())
+	r.log.Info("orphaned an object", "object", t.object().Path())
 	return outcome{
 		letGo: true, record: t.record, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()},
 		Decision: decide.Decision{
@@ -47,15 +47,14 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcom
 	}, nil
 }
 
-// lingers is how long the report of what was let go is yet to stay, so that it
-// is seen.
+// lingers is how much longer the report of an orphaned object stays, so that it is seen.
 func (t *turn) lingers(now time.Time) time.Duration {
 	r := t.before[t.object().Space]
 	if r == nil || r.State != wire.Orphaned || r.Reason != reasonLetGo {
 		return 0
 	}
 	since, err := time.Parse(time.RFC3339, r.Since)
-	if err != nil { // it was put together by somebody else
+	if err != nil { // the agent did not write it
 		return 0
 	}
 	return min(letGoFor-now.Sub(since), letGoFor)

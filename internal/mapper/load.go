@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// load makes the engine know what the store holds. What can be observed is
-// queued only when its kind has been listed at the target.
+// load tells the engine what the store holds. Items that can be observed are queued only
+// when their kind has been listed at the target.
 func (a *Agent) load() error {
 	a.identify()
 	a.gate.setHalt(a.store.Meta().Halt())

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are one agent's. They are registered only if somebody asks for them.
+// metrics are one agent's. They are registered only if Config.Metrics is set.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	repairs   prometheus.Counter
@@ -38,7 +38,7 @@ func (m *metrics) request(verb string, code int) {
 	m.requests.WithLabelValues(verb, strconv.Itoa(code)).Inc()
 }
 
-// register registers the counters and gauges that are read from the agent.
+// register registers the counters, and gauges of what status returns.
 func (m *metrics) register(r prometheus.Registerer, status func() Status) error {
 	gauge := func(name, help string, value func(Status) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "orrery_agent", Name: name, Help: help},
@@ -53,7 +53,7 @@ func (m *metrics) register(r prometheus.Registerer, status func() Status) error 
 			return 0
 		}),
 		gauge("revision", "Revision of the last mark.", func(s Status) float64 { return float64(s.Revision) }),
-		gauge("desired_objects", "Objects the location is to have.", func(s Status) float64 { return float64(s.Desired) }),
+		gauge("desired_objects", "Objects that are desired at the location.", func(s Status) float64 { return float64(s.Desired) }),
 		gauge("queue_length", "Objects that wait for a worker.", func(s Status) float64 { return float64(s.Queued) }),
 		gauge("deferred", "Changes that wait for proof of lineage.", func(s Status) float64 { return float64(s.Deferred) }),
 		gauge("unsent_reports", "Reports that the hub does not have yet.", func(s Status) float64 { return float64(s.Unsent) }),

@@ -13,15 +13,15 @@ import (
 	"orrery.dev/orrery/internal/mapper/store"
 )
 
-// Admission at the target may set other values than were applied: a policy or a
-// webhook runs after a server-side apply has been merged, and who owns the fields
-// does not tell. So the answer of each apply is compared with what was sent. Where
-// they differ the object is applied as far as it can be, which is said, and is
-// applied again from time to time, so that it becomes right when the policy has
-// gone. It is not drift: nothing has changed since our apply.
+// Admission at the target may set other values than were applied: policies and webhooks
+// run after a server-side apply has been merged, and managed fields do not show it. So
+// the answer of each apply is compared with what was sent. If they differ, the object
+// counts as Applied with the reason Mutated, and is applied again from time to time, so
+// that it becomes right once the policy has gone. It is not drift: nothing has changed
+// since our apply.
 
-// compared adds to the outcome of an apply what its answer has otherwise than what
-// was sent.
+// compared adds to the outcome of an apply the fields in which the answer differs from
+// what was sent.
 func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Answer) outcome {
 	if o.record.Source.Policy.CreateOnly {
 		return o
@@ -51,8 +51,8 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 	return o
 }
 
-// mutatedBefore says that nothing is recorded, and that by the last report what is
-// desired was applied, and changed by admission.
+// mutatedBefore says that nothing is recorded, and that the last report has what is
+// desired as applied and changed by admission.
 func (t *turn) mutatedBefore() bool {
 	said, w := t.before[t.object().Space], t.want()
 	if t.record != nil || said == nil || w == nil || w.Object() == nil {
@@ -62,8 +62,8 @@ func (t *turn) mutatedBefore() bool {
 	return said.Reason == v1alpha1.ReasonMutated && said.UID == o.UID && said.Digest == o.Digest
 }
 
-// regains records an object that can't be changed to what admission had changed when
-// it was made, after a loss of the store: it remains as it was before.
+// regains records, after a loss of the store, an object that admission changed in an
+// immutable field when it was created: it stays as it is.
 func (r *reconciler) regains(ctx context.Context, t *turn, d decide.Decision) outcome {
 	m, err := r.writer.getSame(ctx, t, d.UID)
 	if errors.Is(err, errLook) {
@@ -80,9 +80,8 @@ func (r *reconciler) regains(ctx context.Context, t *turn, d decide.Decision) ou
 	return o
 }
 
-// remains is the outcome of applying again what admission had changed when it was
-// made, and what can't be changed since: it remains as it is. Recreating it would
-// change nothing, as often as it were done.
+// remains is the outcome of applying again an object that admission changed in an
+// immutable field when it was created: it stays as it is. Recreating it would not help.
 func (r *reconciler) remains(t *turn) outcome {
 	now, rec := time.Now(), *t.record
 	rec.Mutated = r.insists.After(rec.Mutated, rec.Mutated.Fields, now)

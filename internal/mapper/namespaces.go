@@ -12,21 +12,23 @@ import (
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
-// namespaces makes those that objects need and nobody has placed.
+// namespaces creates the namespaces that objects need and that are not desired
+// themselves.
 type namespaces struct {
 	target *target.Client
 	engine *engine
 	making singleflight.Group
 
 	mu    sync.Mutex
-	known map[string]struct{} // that exist, as far as is known
+	known map[string]struct{} // those known to exist
 }
 
 func newNamespaces(t *target.Client, e *engine) *namespaces {
 	return &namespaces{target: t, engine: e, known: map[string]struct{}{}}
 }
 
-// need makes a namespace that nobody has placed, if it is missing.
+// need creates a namespace if it is missing. It returns errDependency if the namespace
+// is desired and has not been tried yet.
 func (n *namespaces) need(ctx context.Context, name string, l marks.Owner) error {
 	if name == "" || n.knows(name) {
 		return nil
@@ -49,7 +51,7 @@ func (n *namespaces) make(ctx context.Context, name string, l marks.Owner) error
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil // the apply tells
+		return nil // the apply shows whether the namespace is there
 	case err != nil && !apierrors.IsAlreadyExists(err):
 		return err
 	}
@@ -66,7 +68,7 @@ func (n *namespaces) knows(name string) bool {
 	return ok
 }
 
-// forget takes note that one does not exist any more.
+// forget notes that a namespace does not exist any more.
 func (n *namespaces) forget(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

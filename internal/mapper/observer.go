@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// maxListRetry and blindRetry are the longest waits before a kind that is not
-	// served, and one that may not be read, are tried again.
+	// maxListRetry is the longest wait before a list or watch is tried again, blindRetry
+	// the longest for a kind that the agent may not read.
 	maxListRetry = 15 * time.Second
 	blindRetry   = 5 * time.Minute
-	// blindAfter is how many failures in a row, later each time, make a kind one that
-	// cannot be observed: about a minute of them.
+	// blindAfter is how many failures in a row make a kind blind: with the waits between
+	// them, most of a minute.
 	blindAfter = 10
 )
 
@@ -39,13 +39,13 @@ type observers struct {
 	target  *target.Client
 	log     *slog.Logger
 	trouble func(error)
-	// served is raised when a kind turned out to be served, or not any more.
+	// served is raised when a kind begins or ceases to be served.
 	served retry.Signal
 
 	running map[key.Resource]*observer
 
 	mu sync.Mutex
-	// missed are kinds of which the store could not keep what was seen.
+	// missed are kinds of which the store could not keep a status.
 	missed map[key.Resource]struct{}
 }
 
@@ -62,7 +62,7 @@ type observer struct {
 	done   chan struct{}
 }
 
-// miss takes note that the store could not keep statuses.
+// miss notes that the store could not keep statuses.
 func (o *observers) miss(r key.Resource, ids []string) {
 	o.engine.forgetStatus(ids)
 	o.mu.Lock()
@@ -73,8 +73,7 @@ func (o *observers) miss(r key.Resource, ids []string) {
 	o.missed[r] = struct{}{}
 }
 
-// takeMissed returns what was missed since it was called last, unless the store
-// cannot keep it still.
+// takeMissed returns the kinds missed since the last call; none while the store fails.
 func (o *observers) takeMissed() map[key.Resource]struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +92,7 @@ func (o *observers) run(ctx context.Context) {
 		o.sync(ctx)
 		select {
 		case <-o.engine.news:
-		case <-o.store.Recovered(): // kinds are listed again of which something was missed
+		case <-o.store.Recovered(): // missed kinds are listed again
 		case <-ctx.Done():
 			for _, w := range o.running {
 				w.stop()
@@ -103,10 +102,11 @@ func (o *observers) run(ctx context.Context) {
 	}
 }
 
+// sync starts and stops observers so that they are those that the engine needs.
 func (o *observers) sync(ctx context.Context) {
 	self := o.engine.self()
 	if self == "" {
-		return // nothing can have our marks yet
+		return // without a UID the location owns nothing yet
 	}
 	uses, missed := o.engine.uses(), o.takeMissed()
 	for r, w := range o.running {
@@ -127,8 +127,8 @@ func (o *observers) sync(ctx context.Context) {
 	}
 }
 
-// stop ends the observer and waits, so that what it saw cannot come after what
-// its successor sees.
+// stop ends the observer and waits for it, so that nothing it saw arrives after what its
+// successor sees.
 func (w *observer) stop() {
 	w.cancel()
 	<-w.done
@@ -152,7 +152,7 @@ func (w *observer) run(ctx context.Context) {
 		if err == nil {
 			listed := revision
 			if revision, err = w.target.Follow(ctx, w.Place, selector(w.as), revision, w.status, w.change(ctx)); revision != listed {
-				failures = 0 // it did show something
+				failures = 0 // the watch delivered something
 			}
 		}
 		if ctx.Err() != nil {
@@ -161,20 +161,20 @@ func (w *observer) run(ctx context.Context) {
 		wait := retry.Backoff(failures, retry.First, maxListRetry)
 		failures = min(failures+1, retry.MaxFailures)
 		switch {
-		case err == nil: // it begins anew
+		case err == nil: // the watch ended; it resumes
 		case target.MissingKind(err):
 			revision = ""
 			if broken := w.target.Probe(ctx); broken != nil {
-				w.trouble(broken) // nothing is known of any kind
+				w.trouble(broken) // discovery is broken, so no kind is known to be gone
 				break
 			}
 			w.elsewhere(ctx)
 		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, target.ErrAnswer):
 			revision = ""
-			if !shown { // or else it is listed again and again
+			if !shown { // a kind that can be listed is not blind
 				w.blinded(err)
 			}
-			wait = retry.Backoff(failures, retry.First, blindRetry) // a permission may be granted at once, or never
+			wait = retry.Backoff(failures, retry.First, blindRetry) // a permission may be granted soon, or never
 		case target.Expired(err):
 			revision = ""
 		default:
@@ -183,24 +183,24 @@ func (w *observer) run(ctx context.Context) {
 			switch {
 			case failures < blindAfter:
 			case shown:
-				revision = "" // a list shows what watches do not
+				revision = "" // list again: watches keep failing, lists do not
 			case w.target.Probe(ctx) == nil:
-				w.blinded(err) // it is this kind that fails, for longer than anything restarts
+				w.blinded(err) // only this kind fails, for longer than a restart takes
 			}
 		}
 		retry.Pause(ctx, max(wait, target.RetryAfter(err)))
 	}
 }
 
-// blinded takes note that the kind cannot be observed. Its objects are applied all the
-// same, and their reports say it.
+// blinded notes that the kind cannot be observed. Its objects are still applied, and
+// their reports say so.
 func (w *observer) blinded(err error) {
 	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
 	w.engine.blinded(w.Resource, wire.Brief(err.Error()))
 }
 
-// elsewhere has a kind observed in another version that the target serves; without one
-// it is not served at all. An object is the same in each.
+// elsewhere has a kind observed in another version that the target serves; if there is
+// none, the kind is unserved. An object is the same in every version.
 func (w *observer) elsewhere(ctx context.Context) {
 	now, err := w.target.Find(ctx, w.Resource)
 	switch {
@@ -208,14 +208,13 @@ func (w *observer) elsewhere(ctx context.Context) {
 		w.trouble(err)
 	case now.Version == "" || now.Version == w.Version:
 		w.engine.lost(w.Resource, decide.Unserved)
-		w.engine.lost(w.Resource, decide.Unserved)
 	default:
 		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.Version, "now", now.Version)
 		w.engine.move(w.use, now)
 	}
 }
 
-// selector finds what has the label of a location.
+// selector selects the objects that have the label of a location.
 func selector(as marks.Owner) string { return v1alpha1.LocationLabel + "=" + string(as) }
 
 // list reads all objects with our label and returns the list's revision.
@@ -236,10 +235,10 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	return revision, err
 }
 
-// listRevision is a list's revision, up to which what it does not show is gone. One
-// that is not a number, as servers behind an API service may have it, says nothing of
-// order: then all is gone that is not shown, and what was made meanwhile is found by
-// the next look at it.
+// listRevision is a list's revision: what the list does not show and was not changed
+// since is gone. A revision that is not a number, as of some aggregated API servers, has
+// no order: then everything that is not shown counts as gone, and what was created
+// meanwhile is found when the agent next looks at it.
 func listRevision(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -248,14 +247,14 @@ func listRevision(text string) uint64 {
 	return n
 }
 
-// change shows what a watch has shown.
+// change returns what takes the events of a watch.
 func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone bool) error {
 	return func(o *marks.Observation, gone bool) error {
 		return w.show(ctx, []sighting{w.sight(o, gone)}, []marks.Observation{*o})
 	}
 }
 
-// sight is what an observation means.
+// sight makes a sighting of an observation.
 func (w *observer) sight(o *marks.Observation, gone bool) sighting {
 	m := &o.Metadata
 	space, ours := m.ProvesOurs(w.as, w.kind)
@@ -276,7 +275,7 @@ func (w *observer) sight(o *marks.Observation, gone bool) sighting {
 	return s
 }
 
-// show gives sightings to the engine, and statuses that are asked for to the store.
+// show passes sightings to the engine, and the statuses that are asked for to the store.
 func (w *observer) show(ctx context.Context, seen []sighting, objects []marks.Observation) error {
 	changed := w.engine.observe(w.as, seen)
 	if len(changed) == 0 {

@@ -14,13 +14,10 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-const (
-	// refreshEvery is how far apart writes are of nothing but an object's pair.
-	refreshEvery = 5 * time.Millisecond
-)
+// refreshEvery is the least time between two writes of nothing but an object's pair.
+const refreshEvery = 5 * time.Millisecond
 
-// deliver takes note of the pair by which an entry arrived, before it is given
-// another.
+// deliver notes the pair with which an entry arrived, before Rebase may replace it.
 func (t *turn) deliver(w *store.Want, m *store.Meta) {
 	if o := w.Object(); o != nil {
 		t.delivered = append(t.delivered, o.Log)
@@ -28,8 +25,9 @@ func (t *turn) deliver(w *store.Want, m *store.Meta) {
 	w.Rebase(m)
 }
 
-// log is the pair to write with the object to follow. What a hub told that says none
-// has that of the last mark, if all that is desired is known to be as of that.
+// log is the pair to write with the desired object. An entry without one, as older hubs
+// send it, gets that of the last wire mark, if the desired content is known to be as of
+// that mark.
 func (t *turn) log() marks.Pair {
 	if p := t.want().Object().Log; !p.IsZero() || !t.settled {
 		return p
@@ -37,15 +35,15 @@ func (t *turn) log() marks.Pair {
 	return t.mark
 }
 
-// source is the object to follow, with the pair to write.
+// source is the desired object, with the pair to write.
 func (t *turn) source() *store.Source {
 	s := *t.want().Object()
 	s.Log = t.log()
 	return &s
 }
 
-// refresh writes the pair of what is desired at an object that is otherwise as it is
-// to be, and nothing else: it is desired anew, or the log is another by acceptance.
+// refresh writes only the desired pair to an object that is otherwise as desired: its
+// source was written again, or another log was accepted.
 func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	if !t.view.slotted {
 		return outcome{Decision: decide.Decision{Retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
@@ -67,7 +65,7 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	rec := *t.record
 	rec.As, rec.Source.Log = t.view.as, t.log()
-	if fields == rec.Fields { // or else it has drifted, and still has
+	if fields == rec.Fields { // otherwise it has drifted, and stays so
 		rec.Fields = m.Fields(t.view.as)
 	}
 	return outcome{
@@ -75,11 +73,11 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 	}, nil
 }
 
-// settle writes the last mark at an object that stays as a log before the accepted one has
-// written it: the target refuses to have it otherwise, or others use it. Or else a store
-// that is lost after that would wait for another acceptance. It is only done where the hub
-// says that its log does not have the place that stands there; when it fails, it is tried
-// again with what makes the object stay.
+// settle writes the pair of the last wire mark to an object that still has one of an
+// earlier log, although the hub's log has been accepted since: the target refuses to
+// change it, or others use it. Without that an agent that loses its store would need
+// another acceptance. It is done only if the hub says that its log lacks the pair that
+// stands there. If the write fails, it is tried again at the object's next retry.
 func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	seen, rec := t.view.seen, t.record
 	switch {
@@ -110,14 +108,14 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	}
 }
 
-// slots are the times at which pairs are refreshed, one after the other: an
-// acceptance makes one write of each object, which nobody is to wait for.
+// slots spreads the writes that refresh pairs: an acceptance causes one for each object,
+// and other work must not wait for them.
 type slots struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// next is how long to wait for the next one.
+// next takes the next slot, and returns how long to wait for it.
 func (s *slots) next(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

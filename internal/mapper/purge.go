@@ -16,20 +16,20 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// purgeLook is how often it is looked whether a purge is asked for.
+// purgeLook is how often the agent looks whether a purge is asked for.
 const purgeLook = time.Second
 
-// purge sees to it that, when everything is to go by the operator's word, the
-// agent knows everything it made: also what neither store nor hub remember. The
-// removal itself is like any other: the hub's content is empty.
+// purge finds, when an operator asks for a purge, all objects at the target that the
+// agent has made, including those that neither store nor hub know. They are then removed
+// like any others: the hub's content is empty.
 type purge struct {
 	finder
 	store *store.Store
 	log   *slog.Logger
 
-	swept atomic.Bool // since the purge was asked for
-	// listed are the resources that have been, closed those that nobody lets the agent
-	// list. What is left is tried again at again, later each time.
+	swept atomic.Bool // whether a sweep has succeeded since the purge was asked for
+	// listed are the resources that have been listed, closed those that the agent may not
+	// list. again is when to sweep next.
 	listed, closed map[key.Resource]struct{}
 	again          time.Time
 	failures       uint8
@@ -41,8 +41,7 @@ func newPurge(f finder, st *store.Store, log *slog.Logger) *purge {
 	return p
 }
 
-// asked says whether everything is to go and the hub has said so: its content
-// is known to be empty.
+// asked says whether a purge is asked for and the hub's content is known to be empty.
 func (p *purge) asked() bool {
 	m := p.store.Meta()
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
@@ -74,8 +73,8 @@ func (p *purge) run(ctx context.Context) {
 	}
 }
 
-// sweep finds all objects at the target that have our label, of whatever kind. What
-// can't be listed now does not keep it from finding the rest.
+// sweep finds all objects of ours at the target, of every kind that it has not listed
+// yet. A kind that cannot be listed does not stop it.
 func (p *purge) sweep(ctx context.Context) error {
 	all, err := p.target.Removable(ctx)
 	for _, of := range all {
@@ -98,8 +97,8 @@ func (p *purge) sweep(ctx context.Context) error {
 	return err
 }
 
-// status is how far the purge has come; nil: none is asked for, or it is not
-// known yet what there is.
+// status is the progress of the purge; nil: none is asked for, or the first sweep has not
+// succeeded yet.
 func (p *purge) status() *wire.PurgeStatus {
 	if !p.asked() || !p.swept.Load() {
 		return nil

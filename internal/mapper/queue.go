@@ -8,30 +8,29 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// queueState is where an item is.
+// queueState says whether an item is queued or has a worker.
 type queueState uint8
 
 const (
 	idle queueState = iota
 	ready
 	running
-	// again: running, and to be looked at once more after that.
+	// again: running, and queued again when that is done.
 	again
 )
 
-// queue orders items for the workers: by priority, then space by space in turn,
-// and within a space kind by kind in turn, first come, first served. An item is
-// in it at most once and with one worker at most. It is guarded by the engine's
-// lock.
+// queue orders items for the workers: by priority, then round-robin over spaces and,
+// within a space, over kinds; first in, first out within a kind. An item is in it at
+// most once and has at most one worker. The engine's lock guards it.
 type queue struct {
 	ready [priorities]turns[key.Space, turns[*kind, fifo]]
 	later laterHeap
 	count int
 }
 
-// push makes an item ready; one that a worker has comes back when that is done.
+// push makes an item ready. One that has a worker becomes ready when that is done.
 func (q *queue) push(it *item) {
-	it.due = time.Time{} // whatever it waited for, it need not any more
+	it.due = time.Time{} // voids its entry in later
 	switch it.queue {
 	case idle:
 		it.queue = ready
@@ -52,7 +51,7 @@ func (q *queue) pushAt(it *item, due time.Time) {
 	heap.Push(&q.later, laterItem{due: due, item: it})
 }
 
-// promote makes ready what is due, and returns when the next item will be.
+// promote makes ready what is due, and returns when the next item is; false: none waits.
 func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	for len(q.later) > 0 {
 		first := q.later[0]
@@ -67,8 +66,8 @@ func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	return time.Time{}, false
 }
 
-// pop takes the next ready item of a kind that may have one more worker; nil if
-// there is none.
+// pop takes the next ready item of a kind for which may returns true; nil if there is
+// none.
 func (q *queue) pop(may func(*kind) bool) *item {
 	for i := range q.ready {
 		var it *item
@@ -101,8 +100,8 @@ func (q *queue) done(it *item) {
 	}
 }
 
-// turns are lines of which each has its turn, in the order in which they came.
-// Only lines with something in them are kept.
+// turns serves lines round-robin, in the order in which they were made. Empty lines are
+// dropped.
 type turns[K comparable, L any] struct {
 	lines []line[K, L]
 	next  int
@@ -151,7 +150,7 @@ type fifo struct {
 }
 
 func (f *fifo) push(it *item) {
-	if f.head > len(f.items)/2 { // what was taken out needs no room
+	if f.head > len(f.items)/2 { // free what was popped
 		f.items = slices.Delete(f.items, 0, f.head)
 		f.head = 0
 	}
@@ -175,8 +174,7 @@ type laterItem struct {
 	item *item
 }
 
-// laterHeap is a heap by due time. An entry whose time is not the item's own any
-// more is void.
+// laterHeap is a heap by due time. An entry is void if its time is not the item's.
 type laterHeap []laterItem
 
 func (h laterHeap) Len() int           { return len(h) }

@@ -2,8 +2,7 @@ package mapper
 
 import "orrery.dev/orrery/internal/key"
 
-// rank is the place of a resource in the order of creation; removal goes the
-// other way.
+// rank is the place of a resource in the order of creation; removal goes in reverse.
 type rank = key.Rank
 
 const (
@@ -16,8 +15,7 @@ const (
 	ranks           = key.Ranks
 )
 
-// priority is the place in the queue: what is to be made by rank, then what is
-// to be removed, against it.
+// priority is the place in the queue: applies by rank, then removals in reverse.
 type priority uint8
 
 const priorities = 2 * priority(ranks)

@@ -379,9 +379,9 @@ func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report,
 	return nil
 }
 
-// ended is how what is desired ran to its end, by what was observed or by its
-// last report, which is where it is kept; empty: it did not. reported says
-// that the report is of what is desired, as it is.
+// ended is how the desired Job or Pod ran to its end, as observed or by its last report,
+// which is where that is kept; empty: it did not. reported says that the last report is
+// of exactly what is desired.
 func (t *turn) ended() (how string, reported bool) {
 	w := t.want()
 	if w == nil || w.Object() == nil {

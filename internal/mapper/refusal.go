@@ -11,14 +11,14 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// refusals are what errors of the target come to.
+// refusals turns errors of the target into outcomes.
 type refusals struct {
-	// trouble is told of those that may be about the target as a whole.
+	// trouble is called with errors that may be about the target as a whole.
 	trouble func(error)
 }
 
-// of is the outcome of an error of the target. An error that is not about
-// the object changes nothing of its report.
+// of is the outcome of an error of the target. An error that is not about the object
+// leaves its report as it is.
 func (r refusals) of(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
@@ -37,7 +37,7 @@ func (r refusals) of(t *turn, err error) outcome {
 		return t.withoutVersion()
 	}
 	r.trouble(err)
-	if target.Unavailable(err) && t.view.seen.Presence != decide.Blind { // or else it is the kind that fails
+	if target.Unavailable(err) && t.view.seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
 		o.keep, o.Retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), target.RetryAfter(err))
 		return o
 	}

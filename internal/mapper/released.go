@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
-// Values that a policy releases are written once, when the object is made, and
-// then left to whoever changes them at the location. What follows from that:
+// Values that a policy releases are written once, when the object is created, and then
+// left to other writers at the location. What follows from that:
 //
 // Everything that the agent has applied of an object is owned by one of two
 // entries of its managed fields: that of the location's manager, which enforces,
@@ -26,33 +26,33 @@ import (
 // and holds for that very revision; the apply then leaves the released values out.
 // So it neither removes nor changes them, whoever wrote them last. What a rule no
 // longer releases is moved back in the same way, and the apply sets or removes it
-// like anything else. Nothing of this is remembered: whatever an agent was killed
-// in, or has forgotten, the managed fields tell.
+// like anything else. The managed fields are the only memory of this, so it survives a
+// kill of the agent and the loss of its store.
 //
-// What is made is made in full, by one request, under the location's manager; its
-// released values are handed over right after. That holds for an object, and for an
-// element of an associative list that is not there yet: it could not be made
-// without them, and nobody has written them.
+// What is created is created in full, by one request, under the location's manager;
+// its released values are handed over right after. That holds for an object, and for a
+// new element of an associative list: it might be invalid without them, and nobody has
+// written them.
 //
 // Drift is a change of what the location's manager owns, so a released value, which
 // it does not own, is never drift.
 //
 // Only what the API server keeps as a value of its own can be released: not the
 // inside of an atomic map or list, a key of a list, or an element of a set, since
-// an apply without it would remove it. The managed fields show which maps and
-// lists have parts that are owned apart; where they show nothing, a dry run of the
-// whole object does. (They do not show what is there: nobody need own that. Whether
-// an element is new is seen in the object itself.) An object of which something
-// cannot be released is not changed.
+// an apply without it would remove it. The managed fields show of which maps and lists
+// the parts have owners of their own; where they do not, a dry run of the whole object
+// does. (They do not show which elements exist, since a value may have no owner; that is
+// read from the object itself.) An object with a value that cannot be released is not
+// changed.
 
 // releases says whether something of the object is released, or was.
 func (t *turn) releases(f decide.Facts) bool {
 	return t.want().Object().Policy.Release != "" || t.record != nil && t.record.Source.Policy.Release != "" || f.Seen.Released
 }
 
-// withoutReleased hands over what is released of the object that has the UID, or
-// takes it back, and returns what to apply to it. fresh says that this has released
-// values in it, which are to be handed over afterwards.
+// withoutReleased hands over the released values of the object that has the UID, or
+// takes them back, and returns what to apply to it. fresh says that rest has new released
+// values, which are handed over after the apply.
 func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, uid string) (rest []byte, fresh bool, err error) {
 	m, err := w.getSame(ctx, t, uid)
 	if err != nil {
@@ -66,8 +66,8 @@ func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, ui
 	return rest, x.Fresh, err
 }
 
-// afterMaking hands over what is released of what an apply has made. Should that
-// be impossible, it is recorded as an object of which nothing is released.
+// afterMaking hands over the released values of what an apply has created. If they can't
+// be released, the object is recorded as one that releases nothing.
 func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision, object []byte, answer *marks.Answer) (outcome, error) {
 	x, after, err := r.writer.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, fields.ErrCannotRelease) {
@@ -78,7 +78,7 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision
 	if err != nil {
 		return outcome{}, err
 	}
-	rest, err := x.Rest(object) // what is released may be anything
+	rest, err := x.Rest(object) // released values are not compared
 	if err != nil {
 		return outcome{}, err
 	}
@@ -86,8 +86,8 @@ func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision
 }
 
 // handOver moves fields of the object that m was read from between the location's
-// manager and that of released values, as the policy says, and returns what the
-// object is then. It makes no request if they are where they belong.
+// manager and that of released values, as the policy says, and returns the object's
+// metadata after that. It makes no request if they are where they belong.
 func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m marks.Meta) (*fields.Lease, marks.Meta, error) {
 	for range maxSteps {
 		x, err := w.lease(ctx, t, object, &m)
@@ -105,7 +105,7 @@ func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m marks.M
 		if !apierrors.IsConflict(err) && !target.MissingObject(err, t.id) {
 			return nil, m, err
 		}
-		// Controllers write to what is new at once.
+		// Somebody has written meanwhile, as controllers do to new objects.
 		if m, err = w.getSame(ctx, t, m.UID); err != nil {
 			return nil, m, err
 		}
@@ -113,20 +113,21 @@ func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m marks.M
 	return nil, m, errLook
 }
 
-// lease finds what is released of an object that m was read from, and asks the
-// target for as much as that takes: mostly nothing.
+// lease finds which values of the object that m was read from are released. Mostly it
+// needs no request for that.
 func (w *writer) lease(ctx context.Context, t *turn, object []byte, m *marks.Meta) (*fields.Lease, error) {
 	return fields.NewLease(ctx, t.want().Object().Policy.Release, object, m, t.view.as, &lookup{writer: w, turn: t, uid: m.UID})
 }
 
-// lookup asks the target about the object of a turn that has a UID. It is for one lease.
+// lookup asks the target about the object of a turn, provided it has the UID, on behalf
+// of one lease.
 type lookup struct {
 	*writer
 	*turn
 	uid string
 }
 
-// Object implements asker.
+// Object implements fields.Asker.
 func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
 	there, err := l.target.GetAll(ctx, l.turn.view.at, l.id)
 	if target.MissingObject(err, l.id) || err == nil && there.Metadata.UID != l.uid {
@@ -142,7 +143,7 @@ func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
 	return object, nil
 }
 
-// getSame reads the object that has the UID.
+// getSame reads the object. It returns errLook if that has another UID.
 func (w *writer) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, error) {
 	m, err := w.target.Get(ctx, t.view.at, t.id)
 	if target.MissingObject(err, t.id) || err == nil && m.UID != uid {
@@ -151,7 +152,7 @@ func (w *writer) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, 
 	return m, err
 }
 
-// Whole implements asker by a dry run.
+// Whole implements fields.Asker by a dry run.
 func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
 	body, err := l.body(l.turn, l.uid)
 	if err != nil {
@@ -167,8 +168,8 @@ func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
 	return &m, err
 }
 
-// marks.TakeOver makes the fields of an object, which is recorded as ours, this
-// location's that were those of one of its name before.
+// takeOver moves the managed fields of earlier locations of the name, in an object of
+// ours, to this location.
 func (w *writer) takeOver(ctx context.Context, t *turn, m marks.Meta) (marks.Meta, error) {
 	fields, moved := marks.TakeOver(m.ManagedFields, t.view.as)
 	if !moved {

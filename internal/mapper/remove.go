@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// inUseRetry is how long something in use is left alone: what others have in it
-	// is not observed.
+	// inUseRetry is how long to wait before looking again whether an object is still in
+	// use: what others have in it is not observed.
 	inUseRetry = time.Minute
-	// emptyingRetry is the longest wait for something that is about to be empty.
+	// emptyingRetry is the longest wait before looking again at what is being emptied.
 	emptyingRetry = 15 * time.Second
 )
 
-// wayOut is how to have something go that others use.
+// wayOut tells the user how an object that others use can be removed.
 const wayOut = "; it goes when that is gone, or with it when it has the annotation " + v1alpha1.CascadeAnnotation + ": \"true\" at the location"
 
 // remover removes what is not desired any more.
@@ -87,10 +87,10 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	return outcome{forget: true, seen: r.gone(t)}, nil
 }
 
-// gone is what is seen of an object that is known to be deleted.
+// gone is what to note as observed of an object that is known to be deleted.
 func (r *remover) gone(t *turn) *decide.Observed {
 	if t.record != nil && t.view.seen.Presence == decide.Present && t.view.seen.UID != t.record.UID {
-		return nil // another one has its name, and proves to be ours too
+		return nil // what was observed is another object of ours
 	}
 	return &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}
 }
@@ -110,9 +110,9 @@ func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision
 	return outcome{record: t.record, Decision: decide.Terminating(decide.OwnsPods(t.id.Resource))}, nil
 }
 
-// verifyKind finds out whether the resource is gone, and all its objects with it,
-// or whether the target only fails to serve it, or serves it again by now.
-// Objects of Kubernetes' own kinds do not go when a target stops serving them.
+// verifyKind finds out whether the resource is gone, and all its objects with it, or
+// whether the target only fails to serve it, or serves it again. Objects of built-in
+// kinds are not gone when a target stops serving them.
 func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
 	_, err := r.target.Get(ctx, target.CRDs, crd)

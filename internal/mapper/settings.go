@@ -12,13 +12,11 @@ import (
 	"orrery.dev/orrery/internal/mapper/store"
 )
 
-const (
-	// trustEvery is how often it is looked whether a new store has seen its target.
-	trustEvery = time.Second
-)
+// trustEvery is how often the agent looks whether a new store can be trusted.
+const trustEvery = time.Second
 
-// trust ends the caution of a new store: it has come to a mark, all kinds have been
-// listed, and each object that was found has proved to be of the hub's log.
+// trust ends the caution of a new store once the desired content is complete, all kinds
+// have been listed, and each object that was found is proven to be of the hub's log.
 type trust struct {
 	store  *store.Store
 	engine *engine
@@ -27,14 +25,14 @@ type trust struct {
 	landed func([]store.Touched)
 }
 
-// run looks for that until it is so, or ctx ends.
+// run returns when the store is trusted, or ctx ends.
 func (c *trust) run(ctx context.Context) {
 	for c.store.Meta().Fresh && ctx.Err() == nil {
 		if c.store.Meta().ReportsAgreed && c.state.Proves() && c.engine.judged() {
 			var all []store.Touched
 			err := c.store.Write(ctx, func(t *store.Tx) (err error) {
 				all = nil
-				if !c.state.Proves() { // by now
+				if !c.state.Proves() { // any more
 					return nil
 				}
 				all, err = t.Trust()
@@ -45,14 +43,14 @@ func (c *trust) run(ctx context.Context) {
 				c.engine.push((*item).stray)
 				continue
 			}
-			c.log.Warn("what was found at the target cannot be taken note of", "error", err)
+			c.log.Warn("the store cannot note that the target has been looked through", "error", err)
 		}
 		retry.Pause(ctx, trustEvery)
 	}
 }
 
-// judged says that all that concerns the agent has been seen, as far as it can be,
-// had its turn, and waits for no proof.
+// judged says that all kinds have been listed, as far as they can be, that no item is
+// queued or running, and that none waits for a proof.
 func (e *engine) judged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,16 +20,16 @@ type sighting struct {
 	ended  string // how it ran to its end; empty: it did not
 }
 
-// self is who the location is to the target; empty until that is known.
+// self is the owner as whom the location marks objects; empty until it is known.
 func (e *engine) self() marks.Owner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.as
 }
 
-// identify says who the location is to the target. If it was another, nothing is known
-// of what is there until it is listed anew: lists, watches and turns that are under way
-// go by the marks of the former one, and what they come to see does not count any more.
+// identify sets the owner as whom the location marks objects. If it changes, nothing is
+// known of the target until it is listed anew: lists, watches and turns under way go by
+// the marks of the former owner, and what they see no longer counts.
 func (e *engine) identify(as marks.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,9 +46,9 @@ func (e *engine) identify(as marks.Owner) {
 	e.news.Raise()
 }
 
-// observe takes note of objects at the target, as the location that saw them, and
-// queues what differs from what was known. It returns the indices of those whose status
-// is asked for and has changed.
+// observe notes objects at the target that were found by the marks of an owner, and
+// queues those that are not as they were known. It returns the indices of those whose
+// status is asked for and has changed.
 func (e *engine) observe(as marks.Owner, all []sighting) []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,11 +82,11 @@ func (e *engine) observe(as marks.Owner, all []sighting) []int {
 	return statuses
 }
 
-// notice updates what is known of an item; true: it is another object, or not
-// as it was.
+// notice updates what is known of an item. It returns true if the object is another one,
+// or has changed.
 func (e *engine) notice(it *item, s *sighting) bool {
 	if s.seen.Revision != 0 && s.seen.Revision < it.seen.Revision {
-		return false // the answer to our own request was faster
+		return false // the answer to a request of ours was newer
 	}
 	now := s.seen
 	switch {
@@ -96,7 +96,7 @@ func (e *engine) notice(it *item, s *sighting) bool {
 		now.Presence = decide.Present
 	case it.seen.Presence == decide.Present && it.seen.UID == now.UID:
 		now.Presence, now.Unmarked = decide.Present, true
-	default: // a copy of our label
+	default: // it has our label, but is not ours
 		if it.seen.Presence == decide.Unseen {
 			e.sees(it, decide.Observed{Presence: decide.Absent})
 		}
@@ -108,23 +108,23 @@ func (e *engine) notice(it *item, s *sighting) bool {
 	return before != now
 }
 
-// saw takes note of what an answer to a request of our own showed, at once: the
-// watch, which shows it too, then has nothing new, and no second turn is needed.
+// saw notes at once what the answer to a request of ours showed. The watch then shows
+// nothing new, and no second turn is needed.
 func (e *engine) saw(it *item, as marks.Owner, seen decide.Observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.answered(it, as, seen)
 }
 
-// answered takes note of what an answer showed, unless something newer was seen, or it
-// was given to the location as it was before.
+// answered notes what an answer showed, unless something newer was seen or the owner has
+// changed since.
 func (e *engine) answered(it *item, as marks.Owner, seen decide.Observed) {
 	if as == e.as && seen.Revision >= it.seen.Revision {
 		e.sees(it, seen)
 	}
 }
 
-// unordered is the revision of a list that says nothing of order.
+// unordered stands for the revision of a list whose revision is not a number.
 const unordered = math.MaxUint64
 
 // sees replaces what was observed of an item.
@@ -138,8 +138,8 @@ func (e *engine) sees(it *item, now decide.Observed) {
 	it.seen = now
 }
 
-// synced takes note that a list of a kind is complete: what it did not show, and
-// was not changed since, is absent. It queues all items of the kind.
+// synced notes that the list of a kind is complete: what it did not show and has not
+// changed since is absent. It queues all items of the kind.
 func (e *engine) synced(as marks.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +164,7 @@ func (e *engine) synced(as marks.Owner, r key.Resource, shown map[string]struct{
 	e.wake.Broadcast()
 }
 
-// blinded is lost for a kind that cannot be observed, for a cause to be told.
+// blinded notes that a kind is blind, and the cause, which reports name.
 func (e *engine) blinded(r key.Resource, cause string) {
 	e.mu.Lock()
 	if k := e.kinds[r]; k != nil {
@@ -174,8 +174,8 @@ func (e *engine) blinded(r key.Resource, cause string) {
 	e.lost(r, decide.Blind)
 }
 
-// lost takes note that a kind cannot be observed, and why, and queues its items
-// if that is news.
+// lost notes that a kind is not observed, since it is unserved or blind, and queues its
+// items if that is news.
 func (e *engine) lost(r key.Resource, why decide.Presence) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,7 +193,7 @@ func (e *engine) lost(r key.Resource, why decide.Presence) {
 	e.wake.Broadcast()
 }
 
-// move has a kind observed in another version than that of a use.
+// move has a kind observed in another version, unless it changed since from was taken.
 func (e *engine) move(from use, to target.Served) {
 	e.mu.Lock()
 	k := e.kinds[from.Resource]
@@ -212,7 +212,8 @@ type use struct {
 	target.Place
 	kind   string
 	status bool
-	// of tells it from one that was forgotten in between, and with it what was seen.
+	// of is the kind's entry in the engine: an equal use of another entry begins with
+	// nothing seen, so the kind is listed again.
 	of *kind
 }
 
@@ -229,7 +230,7 @@ func (e *engine) uses() map[key.Resource]use {
 	return all
 }
 
-// forgetStatus takes note that the statuses of items were not kept.
+// forgetStatus notes that the store did not keep the statuses of items.
 func (e *engine) forgetStatus(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

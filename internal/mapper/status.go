@@ -30,11 +30,11 @@ type Status struct {
 	Running bool      `json:"running"`
 	Updated time.Time `json:"updated"`
 
-	// Connected says that a session with the hub is open, since Since; else that
-	// none has been since then.
+	// Connected says whether a session with the hub is open; Since is since when that is
+	// so.
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
-	// Proven is false if the hub's log does not continue the one before.
+	// Proven is false if the hub's log does not continue the one that the agent knows.
 	Proven bool `json:"proven"`
 	// Awaits is the marker that "orrery location accept" would accept.
 	Awaits    string `json:"awaits,omitempty"`
@@ -47,13 +47,13 @@ type Status struct {
 	// StoreError is why the store cannot be written; empty: it can.
 	StoreError string `json:"storeError,omitempty"`
 
-	// Revision and Marker are those of the last mark.
+	// Revision and Marker are those of the last wire mark.
 	Revision int64  `json:"revision"`
 	Marker   string `json:"marker,omitempty"`
 	// Unsent counts reports that the hub does not have yet.
 	Unsent int `json:"unsent"`
-	// Desired counts what the location is to have, Queued what waits for a worker,
-	// Deferred what waits for proof of lineage, States what is reported.
+	// Desired counts desired objects, Queued those that wait for a worker, Deferred
+	// changes that wait for proof of lineage, States objects by the state last reported.
 	Desired  int                `json:"desired"`
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
@@ -63,7 +63,7 @@ type Status struct {
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
-	// Leftovers are the first few objects that stay though they are not desired, with why.
+	// Leftovers are the first few objects that stay though they are not desired.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (e *engine) staying() []string {
 	return all[:min(store.MaxExamples, len(all))]
 }
 
-// ReadStatus reads what the agent on a data directory last said of itself.
+// ReadStatus reads the status that the agent on a data directory wrote last.
 func ReadStatus(dataDir string) (Status, error) {
 	var s Status
 	b, err := os.ReadFile(filepath.Join(dataDir, statusFile))
@@ -124,7 +124,7 @@ func ReadStatus(dataDir string) (Status, error) {
 	return s, nil
 }
 
-// writeStatus replaces the status file as a whole.
+// writeStatus replaces the status file atomically.
 func writeStatus(dataDir string, s Status) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -140,7 +140,7 @@ func writeStatus(dataDir string, s Status) error {
 	return nil
 }
 
-// fill says how the session with the hub is.
+// fill adds the state of the session with the hub.
 func (s *Status) fill(now hub.Now) {
 	s.Connected, s.Proven, s.Since = now.Open, now.Proven, now.Since
 	if now.Open && !now.Proven {

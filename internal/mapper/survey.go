@@ -16,28 +16,27 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// A store that is new knows nothing of what an older one has made. Most of it the hub
-// tells: what is desired or was reported says which kinds to observe, and a list of a
-// kind shows all that is ours. What nobody tells of, a hub that was restored from an
-// older copy, or an object that was made right before the loss and dropped since, is
-// of a kind that may not be in use any more: no list would ever show it.
+// A new store does not know what the agent made with an earlier one. The hub tells most
+// of it: desired objects and reports say which kinds to observe, and the list of a kind
+// shows all objects of ours. But some objects the hub may not know: it was restored from
+// an older copy, or they were applied right before the store was lost and are not desired
+// any more. If nothing else of their kind is in use, no list would ever show them.
 //
-// So the target is searched once for each new store. The search does nothing at the
-// target and decides nothing: it finds which kinds have something of ours, and has
-// them observed. From there on everything is as with any stray: it is removed if it is
-// proven to be of the hub's log, if it is no other object's alias, and if the guard of
-// removals lets it go. Nobody waits for the search. It goes on after a restart, until
-// all that it found is on record or gone; what has to wait is found again.
+// So the target is searched once for each new store. The search changes nothing at the
+// target: it finds which kinds have objects of ours, and has them observed. These are
+// then strays like any others: they are removed if they are proven to be of the hub's
+// log, are not aliases of other objects, and the prune guard lets them go. Nothing waits
+// for the search. A restart repeats it, until all that it found is recorded or gone.
 
 const (
 	// surveyLook is how often a search that waits looks whether it may go on, and
-	// surveyPatience how long it lets all other work go first.
+	// surveyPatience how long it lets other work go first.
 	surveyLook     = time.Second
 	surveyPatience = time.Minute
-	// surveyPause is between two lists, which nobody waits for.
+	// surveyPause is the wait between two lists, to keep the load down.
 	surveyPause = 50 * time.Millisecond
-	// surveyRetry and maxSurveyRetry are how long to wait, first and at most, until
-	// what could not be listed is tried again, and surveyRounds how often it is tried.
+	// surveyRetry is the first wait before kinds that could not be listed are tried
+	// again, maxSurveyRetry the longest, and surveyRounds how often they are tried.
 	surveyRetry    = time.Minute
 	maxSurveyRetry = time.Hour
 	surveyRounds   = 10
@@ -45,16 +44,16 @@ const (
 	namedMissed = 20
 )
 
-// survey finds the kinds of ours that a new store knows nothing of.
+// survey finds kinds with objects of ours that a new store does not know.
 type survey struct {
 	finder
 	store *store.Store
 	state *hub.State
 	log   *slog.Logger
-	// stopped says why nothing is asked of the target now; empty: it is.
+	// stopped says why the target is not to be asked now; empty: it may be.
 	stopped func() string
 
-	// looked are the resources that were listed, tried how often that failed.
+	// looked are the resources that were listed, tried counts failures of the others.
 	looked map[key.Resource]struct{}
 	tried  map[key.Resource]int
 }
@@ -72,11 +71,11 @@ func (s *survey) run(ctx context.Context) {
 			break
 		}
 		if round+1 == surveyRounds {
-			s.log.Warn("some of the target could not be searched: what is there of the location, and neither store nor hub know, stays", "resources", firstMissed(missed))
+			s.log.Warn("some resources could not be searched; objects of this location in them that neither store nor hub know stay", "resources", firstMissed(missed))
 			break
 		}
 		wait := retry.Backoff(round, surveyRetry, maxSurveyRetry)
-		s.log.Info("some of the target cannot be searched now for what neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
+		s.log.Info("some resources cannot be searched now for objects that neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
 		retry.Pause(ctx, wait)
 	}
 	s.conclude(ctx)
@@ -91,8 +90,8 @@ func firstMissed(missed []string) string {
 	return strings.Join(missed, ", ")
 }
 
-// turn waits until the hub has said what is desired and nothing is to be done, or was
-// for long enough.
+// turn waits until the desired content is known and the workers are idle, but for them no
+// longer than surveyPatience.
 func (s *survey) turn(ctx context.Context) {
 	var known time.Time
 	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
@@ -108,9 +107,9 @@ func (s *survey) turn(ctx context.Context) {
 	}
 }
 
-// round lists what was not listed yet and is not observed anyhow, and returns what it
-// could not list. What failed is the last to be tried, and of a group that does not
-// answer nothing else is: each request may take its whole time.
+// round lists the resources that were not listed yet and are not observed, and returns
+// those it could not list. What failed before comes last, and a group that does not
+// answer is not asked again in the round, since each request may take until it times out.
 func (s *survey) round(ctx context.Context) (missed []string) {
 	all, err := s.target.Removable(ctx)
 	if err != nil {
@@ -145,14 +144,14 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 	return missed
 }
 
-// isEvent says that a resource is that of Events, which no hub ever places, and of
-// which there may be very many.
+// isEvent says that a resource is that of Events: hubs never place them, there may be
+// very many, and they are nobody's content.
 func isEvent(r key.Resource) bool {
 	return r.Resource == "events" && (r.APIGroup() == "" || r.APIGroup() == "events.k8s.io")
 }
 
-// conclude waits until all that was found is on record or gone, and takes note that
-// the target was searched. Before that a restart would forget what was found.
+// conclude waits until all that was found is recorded or gone, and then notes in the
+// store that the target was searched. Until then a restart searches again.
 func (s *survey) conclude(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
@@ -166,13 +165,14 @@ func (s *survey) conclude(ctx context.Context) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("that the target was searched cannot be taken note of", "error", err)
+			s.log.Warn("the store cannot note that the target has been searched", "error", err)
 		}
 		retry.Pause(ctx, retry.Backoff(failures, surveyLook, surveyPatience))
 	}
 }
 
-// open says that something may be at the target that is neither desired nor on record.
+// open says that the target may have objects of ours that are neither desired nor
+// recorded.
 func (s *survey) open() (open bool, err error) {
 	m := s.store.Meta()
 	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.judged() {
@@ -186,7 +186,7 @@ func (s *survey) open() (open bool, err error) {
 	return open, err
 }
 
-// calm says that nothing is to be done now.
+// calm says that no item is queued or running.
 func (e *engine) calm() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,7 +202,7 @@ func (e *engine) observes(r key.Resource) bool {
 	return k != nil && k.version != ""
 }
 
-// strays are the identities of what is at the target, ours and not desired.
+// strays are the identities of objects of ours at the target that are not desired.
 func (e *engine) strays() (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

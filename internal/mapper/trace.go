@@ -6,9 +6,9 @@ import (
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
-// trace has the objects of a resource observed of which nothing but reports is
-// left, from before the store was lost: what they are about may still be at the
-// target. It returns false if the target does not serve the resource.
+// trace has a resource observed of which the agent knows only reports from before its
+// store was lost: the objects may still be at the target. It returns false if the target
+// does not serve the resource.
 func (r *reconciler) trace(ctx context.Context, t *turn) (bool, error) {
 	if t.view.at.Version != "" {
 		return true, nil
@@ -21,8 +21,8 @@ func (r *reconciler) trace(ctx context.Context, t *turn) (bool, error) {
 	return true, nil
 }
 
-// traced says that nothing but a report is left of the identity, by which an
-// object of ours was at the target.
+// traced says that only a report is left of the identity, and that by it an object of
+// ours was at the target.
 func (t *turn) traced() bool {
 	if t.winner >= 0 || t.record != nil {
 		return false
@@ -31,8 +31,7 @@ func (t *turn) traced() bool {
 	return r != nil && !r.Digest.IsZero() && r.Reason != reasonLetGo
 }
 
-// teach tells of a resource in what version and kind its objects are observed,
-// if no object has told yet.
+// teach sets the version and kind in which a resource is observed, unless they are known.
 func (e *engine) teach(s target.Served) {
 	e.mu.Lock()
 	k := e.kinds[s.Resource]

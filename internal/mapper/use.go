@@ -9,20 +9,20 @@ import (
 
 	"orrery.dev/orrery/internal/mapper/decide"
 
-	// A Namespace and a CustomResourceDefinition take along what is in them, so they go
-	// only when nothing is in them that is to stay. What follows from that:
+	// Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
+	// deleted only when nothing in it has to stay. What follows from that:
 	//
-	// All objects inside are looked at, of every kind that can be listed, in every version
-	// that is served, all pages. What can't be looked at may be anybody's.
+	// All objects inside are looked at, all pages of every kind that can be listed. A kind
+	// that can't be listed may have objects of others.
 	//
 	// Ours is what the engine knows, and what proves to be ours by marks and managed
-	// fields: the engine then learns of it, so that it is removed like anything else that
+	// fields. The engine then learns of it, so that it is removed like anything else that
 	// is not desired, and the container waits.
 	//
-	// What a controller at the location owns goes with its owner, if that is inside, too,
-	// and then counts itself. An owner elsewhere (of the cluster, or in another namespace)
-	// does not go, so what it owns counts. Of an owner that is gone the garbage collector
-	// soon takes what it left: that is waited for, and counts if nobody takes it.
+	// What a controller owns is deleted with its owner. If the owner is inside, too, the
+	// owner counts. An owner elsewhere (cluster-scoped, or in another namespace) stays, so
+	// what it owns counts. If the owner is gone, the garbage collector soon deletes what it
+	// left: the container waits for that for a while, after which it counts.
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -33,26 +33,26 @@ import (
 )
 
 const (
-	// maxPages bounds the search for something foreign in one kind.
+	// maxPages bounds the search for foreign objects of one kind.
 	maxPages = 50
-	// maxOwners bounds how many owners elsewhere are looked up at once.
+	// maxOwners bounds how many owners elsewhere are looked up in one turn.
 	maxOwners = 50
-	// collected is after how many looks, later each time, what nobody has collected
-	// counts: about a minute.
+	// collected is after how many turns an object that the garbage collector has not
+	// deleted counts: with the waits between them, about a minute.
 	collected = 10
 )
 
 // usage says who uses what is to be deleted.
 type usage struct {
-	ours    bool   // objects of ours, or what goes by itself, that are to go before
-	going   string // what goes by itself
-	by      string // something else: what
-	desired bool   // which is what the location is to have
-	lasting bool   // which was waited for in vain, and is not to be waited for anew
+	ours    bool   // wait: objects of ours inside, or what goes by itself, go first
+	going   string // what goes by itself, for the report
+	by      string // what else uses it, so that it stays; empty: nothing
+	desired bool   // with by: it is desired objects of this location
+	lasting bool   // with by: it was expected to go, and has not
 }
 
-// containers are the identities of what an object is in: its namespace, and the
-// definition of its kind.
+// containers are the identities of what an object is in: its Namespace, and the
+// CustomResourceDefinition of its kind.
 func containers(id key.Identity) (in []string) {
 	if id.Namespace != "" {
 		in = append(in, key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String())
@@ -107,19 +107,19 @@ func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []target.Se
 		return u.kindOf(ctx, id)
 	}
 	all, err := u.target.Removable(ctx)
-	if err != nil { // there may be more
+	if err != nil { // there may be kinds that discovery did not show
 		return nil, "", err
 	}
 	for _, k := range all {
-		if k.Namespaced && !notices[k.Resource] {
+		if k.Namespaced && !isEvent(k.Resource) {
 			kinds = append(kinds, k)
 		}
 	}
 	return kinds, "", nil
 }
 
-// kindOf is the kind that a CustomResourceDefinition defines, in a version that shows
-// its objects. There is none if it never came into force: nor is there an object.
+// kindOf is the kind that a CustomResourceDefinition defines, in a version that is
+// served. There is none if it was never established; then there are no objects either.
 func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []target.Served, by string, err error) {
 	d, err := u.target.Definition(ctx, id)
 	if target.MissingObject(err, id) {
@@ -138,16 +138,16 @@ func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []target.Ser
 	return []target.Served{{Place: target.Place{Resource: key.NewResource(group, resource), Version: d.Served[0]}, Kind: d.Kind}}, "", nil
 }
 
-// search looks for what is in a container and not ours.
+// search looks for objects in a container that are not ours.
 type search struct {
 	*users
 	as        marks.Owner
 	namespace string // empty: all
-	ours      bool   // something is, and was not known
-	// inside are the UIDs of what was found, and owned what of it has a controller.
+	ours      bool   // objects of ours were found that the engine did not know
+	// inside are the UIDs of the objects found, owned those that have a controller.
 	inside map[string]bool
 	owned  []dependent
-	// unknown says of which kind that can't be told now; empty: of none.
+	// unknown says which kind can't be searched now, and why; empty: none.
 	unknown string
 }
 
@@ -158,7 +158,8 @@ type dependent struct {
 	owner     marks.OwnerReference
 }
 
-// kind looks at all objects of a kind. It returns what is foreign.
+// kind looks at all objects of a kind. by names a foreign one, or says why that can't be
+// found out; empty: there is none.
 func (s *search) kind(ctx context.Context, k target.Served) (by string, err error) {
 	pages := 0
 	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *target.Page) (more bool, err error) {
@@ -180,7 +181,7 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 					return false, nil
 				}
 				s.inside[m.UID] = true
-				if m.WrittenAs(s.as, k.Resource) { // or else it is one of another group
+				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
 					ours = append(ours, o)
 					seen = append(seen, sighting{object: o, ours: true, seen: *decide.ObservedOf(m, s.as)})
 				}
@@ -207,7 +208,7 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 	return by, err
 }
 
-// left is what all that was found comes to.
+// left is the usage by what was found in all kinds.
 func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
 	switch {
 	case s.ours:
@@ -243,7 +244,8 @@ func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
 	return usage{}, nil
 }
 
-// awaited is the usage by what may be over by itself soon: then it counts.
+// awaited is the usage by something that should end by itself: wait for it, until there
+// were too many looks.
 func awaited(looks uint8, what string) usage {
 	if looks >= collected {
 		return usage{by: what, lasting: true}
@@ -251,10 +253,11 @@ func awaited(looks uint8, what string) usage {
 	return usage{ours: true, going: what}
 }
 
-// exists says whether an owner is there. What may not be asked may be.
+// exists says whether an owner is there. One that the agent can't or may not ask for
+// counts as there.
 func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	if strings.Contains(d.owner.APIVersion, "..") || strings.Count(d.owner.APIVersion, "/") > 1 {
-		return true, nil // which is no version, and would be another path
+		return true, nil // this is no version, and would be another path
 	}
 	all, err := s.target.Resources(ctx, d.owner.APIVersion)
 	if target.MissingKind(err) {
@@ -268,11 +271,11 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 			continue
 		}
 		id := key.Identity{Resource: k.Resource, Name: d.owner.Name}
-		if k.Namespaced { // where the owner must be, or is none
+		if k.Namespaced { // an owner is in the same namespace, or cluster-scoped
 			id.Namespace = d.namespace
 		}
 		if err := id.Validate(); err != nil {
-			return true, nil //nolint:nilerr // an owner that can't exist does not
+			return true, nil //nolint:nilerr // an owner that can't be asked for counts as there
 		}
 		m, err := s.target.Get(ctx, k.Place, id)
 		switch {
@@ -286,12 +289,6 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	return false, nil
 }
 
-// notices are resources whose objects are about others, and nobody's content.
-var notices = map[key.Resource]bool{
-	key.NewResource("", "events"):              true,
-	key.NewResource("events.k8s.io", "events"): true,
-}
-
 const (
 	accountAnnotation = "kubernetes.io/service-account.name"
 	defaultAccount    = "default"
@@ -299,9 +296,9 @@ const (
 	endpointsManaged  = "endpoints.kubernetes.io/managed-by"
 )
 
-// inEveryNamespace says whether Kubernetes itself makes the object in every namespace,
-// or for another object, with which it goes. What a user makes of the same kind, or
-// for the same account, is none of these.
+// inEveryNamespace says whether Kubernetes itself makes the object, in every namespace or
+// for another object, with which it goes. What users make, of the same kind or for the
+// same account, does not count.
 func inEveryNamespace(r key.Resource, m *marks.Meta) bool {
 	switch r {
 	case key.NewResource("", "serviceaccounts"):
@@ -325,5 +322,5 @@ func inEveryNamespace(r key.Resource, m *marks.Meta) bool {
 	}
 }
 
-// cascades says whether an object may be deleted with what others have in it.
+// cascades says whether an object may be deleted together with what others have in it.
 func cascades(m *marks.Meta) bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }

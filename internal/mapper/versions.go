@@ -13,11 +13,11 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// A version of a resource may end at a target while objects of it are desired that way.
-// An object is the same in every version, so it is observed, found and removed through
-// one that is served (observer.elsewhere). Only an apply needs the version in which the
-// object is written: until that is served, or the object in the space is written in
-// another one, what is at the target stays as it is, and the report says why.
+// A target may stop serving a version in which objects are desired. An object is the same
+// in every version, so it is observed, found and removed in one that is served
+// (observer.elsewhere). Only an apply needs the version that the object is written in:
+// until that is served again, or the object in the space is written in another version,
+// the object at the target stays as it is, and the report says why.
 
 // endedVersion says that the target refused a version, and shows objects of the kind in
 // another one.
@@ -25,9 +25,9 @@ func (t *turn) endedVersion(err error) bool {
 	return target.MissingKind(err) && t.winner >= 0 && t.view.shown != "" && t.view.shown != t.view.at.Version
 }
 
-// withoutVersion is the outcome of what can't be applied in the version it is desired in.
-// An object that is there is recorded as one that is not as it should be: nothing else
-// may prove it to be ours, since an API server drops managed fields of such a version.
+// withoutVersion is the outcome of an apply in a version that is not served. An object
+// that is there is recorded as drifted: without a record nothing may prove it to be ours,
+// since an API server drops managed fields of versions that it does not serve.
 func (t *turn) withoutVersion() outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
 		State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchVersion, Retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
@@ -49,7 +49,7 @@ func (t *turn) withoutVersion() outcome {
 }
 
 // remembers says that the last report is of the object that has the marks: it was applied
-// then, whatever managed fields say now.
+// then, even if its managed fields do not show it now.
 func (t *turn) remembers(space key.Space, m *marks.Meta) bool {
 	said := t.before[space]
 	return said != nil && !said.Digest.IsZero() && said.Reason != reasonLetGo && said.UID == m.Annotations[v1alpha1.SourceUIDAnnotation]

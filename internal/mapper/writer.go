@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
-// writer makes what is written of a turn's object: all of it with its marks, without
-// what is released, or marks and managed fields alone.
+// writer composes and sends what is written to a turn's object: the object with its
+// marks, with or without its released values, or only marks or managed fields.
 type writer struct {
 	store  *store.Store
 	target *target.Client
@@ -28,7 +28,7 @@ func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (marks.Meta
 	return w.target.Merge(ctx, "mark", t.view.at, t.id, t.view.as.Manager(), only)
 }
 
-// patch merges a patch into the object of the turn, if that is as the patch says.
+// patch sends a merge patch to the object of the turn, if the patch's preconditions hold.
 func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (marks.Meta, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ma
 	return w.target.Merge(ctx, verb, t.view.at, t.id, t.view.as.Manager(), body)
 }
 
-// rendering is the object to follow, as it was written.
+// rendering is the desired object as the hub sent it.
 func (w *writer) rendering(t *turn) (object []byte, err error) {
 	err = w.store.View(func(x *store.Tx) error {
 		object = bytes.Clone(x.Object(t.object().Path()))
@@ -46,7 +46,8 @@ func (w *writer) rendering(t *turn) (object []byte, err error) {
 	return object, err
 }
 
-// body is all of the object to follow, dressed for the target.
+// body is the whole desired object, with our marks, as it is sent to the target. uid is
+// that of the object to apply it to; empty: it is to be created.
 func (w *writer) body(t *turn, uid string) ([]byte, error) {
 	object, err := w.rendering(t)
 	if err != nil {

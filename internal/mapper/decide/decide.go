@@ -218,7 +218,7 @@ func decideRemoval(f Facts) Decision {
 	return Decision{Do: DoRemove, UID: rec.UID}
 }
 
-// Stale says that another pair stands at the target than that of what is desired.
+// Stale says that the pair at the target is not the desired one.
 func (f Facts) Stale(s store.Source) bool {
 	return f.Record != nil && !s.Log.IsZero() && f.Record.Source.Log != s.Log
 }

@@ -94,7 +94,7 @@ func Applied(s store.Source) Decision {
 	return Decision{State: wire.Applied}
 }
 
-// unprovenWait is the decision about an object that may not be changed.
+// unprovenWait is the decision about an object that waits for a proof.
 func unprovenWait(p marks.Proof) Decision {
 	d := Decision{Proof: p}
 	if p == marks.Missing {

@@ -1,5 +1,6 @@
-// Package decide is the agent's judgement of one identity at the target: of what is
-// desired, what was applied, what is observed there and what was reported, it says what
-// to do and what to report of it. It keeps nothing, asks nobody, and is told the time.
-// What takes a request to know is a decision to make that, and to come back with it.
+// Package decide is the agent's judgement of one identity at the target: from what is
+// desired, what was applied, what is observed and what was last reported, it decides what
+// to do and what to report. It is pure: it keeps no state, does no I/O, and gets the time
+// as a parameter. If a fact takes a request to find out, it decides to make that request;
+// the caller then asks again with the answer.
 package decide

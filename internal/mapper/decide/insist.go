@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// FirstMutatedRetry is how long it takes until what admission changes is
-	// applied again, the first time; mostMutatedRetry is how long at most.
+	// FirstMutatedRetry is the first wait until what admission changes is applied again,
+	// mostMutatedRetry the longest.
 	FirstMutatedRetry = 10 * time.Second
 	mostMutatedRetry  = 10 * time.Minute
 )
 
 // Insistence says when to apply again what admission changes.
 type Insistence struct {
+	// First is the first wait; it doubles with each apply that changes nothing.
 	First time.Duration
-	// Started is when this agent did. What came due before that is spread over
-	// the time that it would wait for, so that it does not come all at once.
+	// Started is when this agent did. What was due before is spread over the time until
+	// its next retry, so that not everything is applied at once.
 	Started time.Time
 }
 
-// After is the mutation of an apply at a time, given the one before of the same object.
+// After is the mutation to record after an apply; before is the last one of the same
+// object, nil if there is none.
 func (i Insistence) After(before *store.Mutation, fields string, now time.Time) *store.Mutation {
 	m := &store.Mutation{Fields: fields}
 	if before != nil {
@@ -36,8 +38,8 @@ func (i Insistence) After(before *store.Mutation, fields string, now time.Time) 
 	return m
 }
 
-// Wait is how long it takes until an object is applied again; nothing if its clock
-// was set back meanwhile.
+// Wait is how long to wait until an object is applied again. It is zero if the clock was
+// set back meanwhile.
 func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Duration {
 	if m == nil {
 		return 0
@@ -56,8 +58,8 @@ func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Durat
 	return 0
 }
 
-// standing is what to say and do about an object at the target that is as our last
-// apply left it.
+// standing is the decision about an object at the target that is as our last apply left
+// it.
 func (f Facts) standing(s store.Source, uid string) Decision {
 	d, m := Applied(s), f.Record.Mutated
 	switch {
@@ -69,7 +71,7 @@ func (f Facts) standing(s store.Source, uid string) Decision {
 	return MutatedBy(m, f.Again)
 }
 
-// SaysMutated is what a report says before it names the fields.
+// SaysMutated begins the message of a report; the names of the fields follow.
 const SaysMutated = "admission at the location sets other values than were applied; it is tried again: "
 
 // MutatedBy is the decision about an object that admission at the target has changed.

@@ -35,7 +35,7 @@ type Observed struct {
 	Log marks.Pair
 }
 
-// ObservedOf is what an object that was read is, if it is the agent's.
+// ObservedOf is what is observed of an object of ours that was read.
 func ObservedOf(m *marks.Meta, l marks.Owner) *Observed {
 	return &Observed{
 		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),

@@ -13,19 +13,18 @@ const (
 	conditionsField    = "conditions"
 )
 
-// sourceStatus is a status at the target as it is to be read beside the source
-// object, whose generations are others: an object that was made again begins
-// anew. What says that it is about the object as it was last applied, or later,
-// is about the source's generation; anything else is about an earlier one. That
-// goes for the status and for each of its conditions; what is deeper may be about
-// anything.
+// sourceStatus translates the observedGeneration of a status at the target, and of each
+// of its conditions, to generations of the source object: those of the target differ, and
+// begin anew when the object is recreated. One that is not older than the last apply
+// becomes the source's generation, an older one the generation before. Anything deeper
+// in the status is left alone, since it may be about other objects.
 func sourceStatus(status []byte, rec *store.Record) []byte {
 	if rec.Source.Generation == 0 || !bytes.Contains(status, []byte(`"`+observedGeneration+`"`)) {
 		return status
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(status, &fields) != nil {
-		return status // whatever it is
+		return status // it is no JSON object
 	}
 	changed := sourceGeneration(rec, fields)
 	var conditions []map[string]json.RawMessage
@@ -48,7 +47,8 @@ func sourceStatus(status []byte, rec *store.Record) []byte {
 	return out
 }
 
-// sourceGeneration replaces an observed generation among fields; false: there is none.
+// sourceGeneration replaces observedGeneration among fields. It returns false if there
+// is none.
 func sourceGeneration(r *store.Record, fields map[string]json.RawMessage) bool {
 	var observed *int64
 	if json.Unmarshal(fields[observedGeneration], &observed) != nil || observed == nil {

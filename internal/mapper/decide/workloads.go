@@ -6,8 +6,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// RunsOnce says whether an object of the resource may come to an end of its own,
-// after which it must not run again.
+// RunsOnce says whether objects of the resource run to completion, after which they must
+// not run again.
 func RunsOnce(r key.Resource) bool { return isJob(r) || isPod(r) }
 
 func isJob(r key.Resource) bool { return r == key.NewResource("batch", "jobs") }
@@ -17,8 +17,8 @@ func isPod(r key.Resource) bool { return r == key.NewResource("", "pods") }
 // Ending is how an object at the target ran to its end.
 type Ending struct{ UID, How string }
 
-// HowEnded reads from a status how a Job or Pod ran to its end; empty: it did
-// not. A Pod that was taken from its node did not.
+// HowEnded reads from a status how a Job or Pod ran to its end; empty: it did not. A Pod
+// that was evicted, or otherwise disrupted, did not.
 func HowEnded(r key.Resource, status []byte) string {
 	if !RunsOnce(r) {
 		return ""
@@ -32,7 +32,7 @@ func HowEnded(r key.Resource, status []byte) string {
 		} `json:"conditions"`
 	}
 	if json.Unmarshal(status, &s) != nil {
-		return "" // no status of a Job or a Pod
+		return "" // this is not the status of a Job or Pod
 	}
 	has := map[string]bool{}
 	for _, c := range s.Conditions {
@@ -53,8 +53,7 @@ func HowEnded(r key.Resource, status []byte) string {
 	return ""
 }
 
-// OwnsPods says whether objects of the resource have Pods that end when they are
-// deleted.
+// OwnsPods says whether objects of the resource own Pods, directly or not.
 func OwnsPods(r key.Resource) bool {
 	switch r {
 	case key.NewResource("apps", "deployments"), key.NewResource("apps", "replicasets"), key.NewResource("apps", "statefulsets"),
