@@ -45,7 +45,7 @@ func (c content) entry(row *table.Row) *entry {
 	if !ok {
 		return nil
 	}
-	place, ok := m.Place(string(c.location))
+	place, ok := m.Place(c.location)
 	if !ok {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 
 // del is what the location is told of a row that it no longer is to have.
 func (c content) del(ch table.Change, was *entry) *wire.Del {
-	by, named := placement.LetGo(ch, string(c.location))
+	by, named := placement.LetGo(ch, c.location)
 	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: by}
 	if named {
 		d.Cause = wire.Deleted

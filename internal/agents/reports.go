@@ -143,7 +143,7 @@ func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) 
 		return true
 	}
 	row, _ := a.config.Table.Get(object.Key())
-	return row != nil && row.In != nil && row.In.Has(string(l))
+	return row != nil && row.In != nil && row.In.Has(l)
 }
 
 // reportLeaves are the leaves of a location's reports.

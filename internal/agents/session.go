@@ -97,7 +97,7 @@ func (s *session) premises(ctx context.Context, at int64) []table.Premise {
 }
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
-	rows, rev := s.server.config.Table.Members(string(s.content.location))
+	rows, rev := s.server.config.Table.Members(s.content.location)
 	continuous := s.server.config.Lineage.Continuous(marker, after)
 	uid, settings, err := s.server.Settings(s.content.location)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 // subscribe has the session hear of its content and of its location after a revision.
 func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
 	l := s.content.location
-	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(string(l)), table.At(l.Key()))
+	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(l), table.At(l.Key()))
 	return err
 }
 

@@ -41,7 +41,7 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 
 // contentLeaves are the leaves of what a location is to have.
 func (a *Server) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
-	rows, rev := a.config.Table.Members(string(l))
+	rows, rev := a.config.Table.Members(l)
 	c := a.contentOf(l)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	for _, row := range rows {

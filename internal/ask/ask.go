@@ -36,7 +36,7 @@ import (
 
 // SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where.
 type SpaceStatus struct {
-	Space      string           `json:"space"`
+	Space      key.Space        `json:"space"`
 	Placements []PlacementTotal `json:"placements"`
 	// Waiting are the removals that wait for a confirmation, by Placement.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
@@ -71,7 +71,7 @@ type ObjectStatus struct {
 
 // PlaceStatus is one object at one location.
 type PlaceStatus struct {
-	Location string `json:"location"`
+	Location key.Location `json:"location"`
 	// State is the report's, or Pending while the location has not reported
 	// the object as it is now.
 	State   string `json:"state"`
@@ -165,7 +165,7 @@ func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.S
 	snapshot := q.config.Table.Snapshot()
 	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
 	head, err := json.Marshal(SpaceStatus{
-		Space: string(s), Placements: totals, Waiting: q.config.Pruned.Waiting(s), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
+		Space: s, Placements: totals, Waiting: q.config.Pruned.Waiting(s), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
 	})
 	if err != nil {
 		q.config.Logger.Error("encode the status of a space", "space", s, "error", err)
@@ -261,12 +261,12 @@ func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTot
 }
 
 // awayIn says of each location whether it is away, and looks at each once.
-func awayIn(state table.Reader) func(location string) bool {
-	known := map[string]bool{}
-	return func(l string) bool {
+func awayIn(state table.Reader) func(key.Location) bool {
+	known := map[key.Location]bool{}
+	return func(l key.Location) bool {
 		away, ok := known[l]
 		if !ok {
-			away = judge.RowAway(state.Get(key.Location(l).Key()))
+			away = judge.RowAway(state.Get(l.Key()))
 			known[l] = away
 		}
 		return away
@@ -275,14 +275,14 @@ func awayIn(state table.Reader) func(location string) bool {
 
 // placeStatus is what is known of one object at one of its locations.
 func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
-	ps := placeStatusOf(p.Location, judge.Assigned(q.config.Digest, row, p, reportOf(state, o, key.Location(p.Location)), away))
+	ps := placeStatusOf(p.Location, judge.Assigned(q.config.Digest, row, p, reportOf(state, o, p.Location), away))
 	if u, ok := q.config.LeftOut.Get(row.Key); ok && u.Location == p.Location {
 		ps.StatusLeftOut = u.Why
 	}
 	return ps
 }
 
-func placeStatusOf(location string, v judge.Verdict) PlaceStatus {
+func placeStatusOf(location key.Location, v judge.Verdict) PlaceStatus {
 	return PlaceStatus{
 		Location: location, State: string(v.State), Reason: v.Reason, Message: v.Message, Since: v.Since,
 		Stale: v.Stale, Unassigned: v.Unassigned,
@@ -298,7 +298,7 @@ func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.P
 	if !ok || m == nil {
 		return nil, placement.Place{}, false
 	}
-	p, ok := m.Place(string(l))
+	p, ok := m.Place(l)
 	return m, p, ok
 }
 
@@ -317,12 +317,12 @@ func (q *Server) why(o key.Object, l key.Location) Why {
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)
 	if m == nil || !ok {
-		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(string(l))); left {
+		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
 			answer.Place = &ps
 		}
 		return answer
 	}
-	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(string(l)))
+	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
 	answer.Place = &ps
 	if view.Holds(row, l) {
 		if digest, err := q.config.Digest(row.Entry, p.Class); err == nil {

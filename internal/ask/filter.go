@@ -51,7 +51,7 @@ func (f statusFilter) shows(ps *PlaceStatus) bool {
 
 // placed says whether the Placement that is asked for, if one is, has an object at a
 // location.
-func (f statusFilter) placed(m *placement.Membership, location string) bool {
+func (f statusFilter) placed(m *placement.Membership, location key.Location) bool {
 	return f.placement == "" || slices.ContainsFunc(m.Sources(), func(s placement.Source) bool {
 		return s.Placement == f.placement && s.Selects(location)
 	})
@@ -75,7 +75,7 @@ func (q *Server) known(state table.Reader, s key.Space, object string) error {
 
 // leftStatuses are, by path, the places of objects that locations report and are not
 // to have.
-func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(string) bool) (paths []string, all map[string][]PlaceStatus) {
+func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
 	if f.placement != "" { // none has them
 		return nil, all
@@ -85,7 +85,7 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 		if err != nil || !f.wants(o.Identity) {
 			continue
 		}
-		ps, ok := leftStatus(state, o, l.Location, away(string(l.Location)))
+		ps, ok := leftStatus(state, o, l.Location, away(l.Location))
 		if !ok || !f.shows(&ps) {
 			continue
 		}
@@ -103,7 +103,7 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 	if report == nil {
 		return PlaceStatus{}, false
 	}
-	return placeStatusOf(string(l), judge.Left(report, away)), true
+	return placeStatusOf(l, judge.Left(report, away)), true
 }
 
 // leftOf counts what locations report of a space and are not to have.

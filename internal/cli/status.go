@@ -143,7 +143,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 		return compared, s.output.data(s.streams.Out, status)
 	}
 	if object := query.Get("object"); object == "" {
-		if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+status.Space); err != nil {
+		if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+string(status.Space)); err != nil {
 			return nil, err
 		}
 		if err := printProblems(s.streams.Out, status.Placements); err != nil {
@@ -162,7 +162,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 			s.blank()
 		}
 	}
-	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+status.Space)
+	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+string(status.Space))
 }
 
 // blank prints an empty line; what comes next says if that can't be done.
@@ -225,7 +225,7 @@ func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
 			if p.Stale {
 				state += " (stale)"
 			}
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, p.Location, state, age(p.Since, now), p.Reason, oneLine(cmp.Or(p.Message, p.Reason))}})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, string(p.Location), state, age(p.Since, now), p.Reason, oneLine(cmp.Or(p.Message, p.Reason))}})
 		}
 	}
 	return t

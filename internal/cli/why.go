@@ -93,12 +93,12 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	if p == nil {
 		return nil
 	}
-	text := "reported by " + p.Location + ": " + p.State
+	text := "reported by " + string(p.Location) + ": " + p.State
 	if p.Unassigned {
-		text = "it is still at " + p.Location + ": " + p.State
+		text = "it is still at " + string(p.Location) + ": " + p.State
 	}
 	if p.State == string(judge.Pending) {
-		text = p.Location + " has not reported it as it is now"
+		text = string(p.Location) + " has not reported it as it is now"
 	}
 	if since := age(p.Since, now); since != "" {
 		text += ", for " + since

@@ -100,7 +100,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	if asks(row) {
 		location, _ := row.In.(*placement.Membership).StatusFrom()
 		var known bool
-		if status, report, known = c.reportedStatus(snapshot, o, row, key.Location(location)); location != "" && !known {
+		if status, report, known = c.reportedStatus(snapshot, o, row, location); location != "" && !known {
 			c.config.LeftOut.Forget(o)
 			return nil // not reported yet: what is there stays
 		}
@@ -134,7 +134,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 }
 
 // askers are the placements that ask for the status of a row, and where it is from.
-func askers(row *table.Row) (location string, placements []string) {
+func askers(row *table.Row) (location key.Location, placements []string) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
 		return "", nil

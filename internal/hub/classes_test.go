@@ -31,7 +31,7 @@ func followSites(h *Hub) {
 		for _, r := range spec.Rules {
 			paths = append(paths, r.Path)
 		}
-		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(_ string, l table.Labels) string { return l.Get("where") }}
+		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(_ key.Location, l table.Labels) string { return l.Get("where") }}
 	}
 	h.renderer.Follow = func(value []byte, inputs []placement.Input) ([]byte, error) {
 		var object map[string]any

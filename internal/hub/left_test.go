@@ -36,7 +36,7 @@ func (r *running) asked(query ...string) (status ask.SpaceStatus, shown string) 
 	var rows []string
 	for _, o := range status.Objects {
 		for _, p := range o.Places {
-			rows = append(rows, strings.Join([]string{o.Object, p.Location, p.State, p.Reason}, " "))
+			rows = append(rows, strings.Join([]string{o.Object, string(p.Location), p.State, p.Reason}, " "))
 		}
 	}
 	return status, strings.Join(rows, "\n")

@@ -429,7 +429,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	}
 	s.close()
 	f.causes = nil
-	rows, _ := l.r.table.Members(string(name))
+	rows, _ := l.r.table.Members(name)
 	for _, row := range rows {
 		o, err := key.ParseObject(row.Key)
 		if err != nil {

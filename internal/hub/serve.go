@@ -168,7 +168,7 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, discovery ht
 // locationCatalog lists exactly the resources that a location has something of.
 func (h *Hub) locationCatalog(l key.Location) *kinds.Catalog {
 	var places []key.Object
-	h.table.AscendMembers(string(l), func(row *table.Row) (from string, more bool) {
+	h.table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
 		o, err := key.ParseObject(row.Key)
 		if err != nil || !view.Holds(row, l) {
 			return "", true

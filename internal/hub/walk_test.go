@@ -66,7 +66,7 @@ func desiredOf(r *running, row *table.Row, l key.Location) (judge.Desired, bool)
 	if !ok {
 		return judge.Desired{}, false
 	}
-	p, ok := m.Place(string(l))
+	p, ok := m.Place(l)
 	if !ok {
 		return judge.Desired{}, false
 	}

@@ -25,7 +25,7 @@ const maxLeftOutExamples = 3
 // Unfit is a status that is left out, since it does not fit.
 type Unfit struct {
 	// Location is where it is from, Placements are those that ask for it.
-	Location   string
+	Location   key.Location
 	Placements []string
 	// Limits names what it does not fit, Why says it to people.
 	Limits []string
@@ -163,7 +163,7 @@ func (l *Index) Of(p tally.Placement) (m Missed) {
 	slices.Sort(m.limits)
 	slices.Sort(first)
 	for _, k := range first {
-		m.examples = append(m.examples, strings.TrimPrefix(k, key.SpacePrefix(p.Space))+" from "+l.all[k].Location)
+		m.examples = append(m.examples, strings.TrimPrefix(k, key.SpacePrefix(p.Space))+" from "+string(l.all[k].Location))
 	}
 	return m
 }

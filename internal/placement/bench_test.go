@@ -27,7 +27,7 @@ func benchTable(b *testing.B) *table.Writer {
 		w[o.Key()] = x
 	}
 	for i := range benchLocations {
-		add(locationAt(fmt.Sprintf("l%d", i)), &thing{labels: map[string]string{"site": fmt.Sprint(i)}})
+		add(locationAt(key.Location(fmt.Sprintf("l%d", i))), &thing{labels: map[string]string{"site": fmt.Sprint(i)}})
 	}
 	for i := range benchSpaces {
 		space := key.Space(fmt.Sprintf("s%d", i))

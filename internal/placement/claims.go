@@ -26,18 +26,18 @@ type claim struct {
 // contest is an identity that several spaces place.
 type contest struct {
 	as         map[key.Space]*Membership
-	byLocation map[string][]key.Space // in order
+	byLocation map[key.Location][]key.Space // in order
 }
 
 // spot is an identity at a location.
 type spot struct {
 	key.Identity
-	location string
+	location key.Location
 }
 
 // set notes how a space places an object, nil for not at all, and calls moved
 // for every location where the claimants of a contested identity are now others.
-func (c claims) set(o key.Object, as *Membership, moved func(location string)) {
+func (c claims) set(o key.Object, as *Membership, moved func(location key.Location)) {
 	was := c[o.Identity]
 	switch {
 	case was.contest != nil:
@@ -54,14 +54,14 @@ func (c claims) set(o key.Object, as *Membership, moved func(location string)) {
 		}
 		c[o.Identity] = claim{space: o.Space, as: as}
 	case as != nil:
-		now := &contest{as: map[key.Space]*Membership{}, byLocation: map[string][]key.Space{}}
+		now := &contest{as: map[key.Space]*Membership{}, byLocation: map[key.Location][]key.Space{}}
 		c[o.Identity] = claim{contest: now}
-		now.set(was.space, was.as, func(string) {})
+		now.set(was.space, was.as, func(key.Location) {})
 		now.set(o.Space, as, moved)
 	}
 }
 
-func (c *contest) set(space key.Space, as *Membership, moved func(location string)) {
+func (c *contest) set(space key.Space, as *Membership, moved func(location key.Location)) {
 	was := c.as[space]
 	if was != nil {
 		for _, l := range was.members {
@@ -122,7 +122,7 @@ func (c claims) claimants(s spot) []key.Space {
 }
 
 // contested calls fn for the locations where an object is not the only claimant.
-func (c claims) contested(id key.Identity, as *Membership, fn func(location string)) {
+func (c claims) contested(id key.Identity, as *Membership, fn func(location key.Location)) {
 	contest := c[id].contest
 	if contest == nil || as == nil {
 		return
@@ -168,7 +168,7 @@ func winner(state table.Reader, s spot, claimants []key.Space) key.Space {
 		if row == nil {
 			continue
 		}
-		report := state.Get(key.Report{Location: key.Location(s.location), Origin: key.Placed, Object: o}.Key())
+		report := state.Get(key.Report{Location: s.location, Origin: key.Placed, Object: o}.Key())
 		next := claimant{space, owns(report, row.Meta.UID), row.CreateRev}
 		if best.space == "" || compare(next, best) < 0 {
 			best = next

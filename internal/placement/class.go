@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -46,7 +47,7 @@ type Rules struct {
 	Text string
 	// Needs is what they need of a location; nil: nothing of any. It must be a
 	// function of its arguments.
-	Needs func(location string, l table.Labels) string
+	Needs func(location key.Location, l table.Labels) string
 }
 
 // RulesOf finds the rules that renderings follow in a Customizer's spec. It must be a
@@ -67,7 +68,7 @@ func (ms *memberships) class(inputs []Input) *Class {
 
 // classes gives the class of each of some locations by the rules that are in force
 // there; each is nil if all are of one. It is done once for many objects.
-func (ms *memberships) classes(rules []effect, locations []string) (all *Class, each []*Class) {
+func (ms *memberships) classes(rules []effect, locations []key.Location) (all *Class, each []*Class) {
 	if len(rules) == 0 || len(locations) == 0 {
 		return nil, nil
 	}
@@ -104,7 +105,7 @@ func (e effect) id() uint64 {
 }
 
 // at says whether the effect is one at a location, and what it needs of that.
-func (e effect) at(location string) (needs string, ok bool) {
+func (e effect) at(location key.Location) (needs string, ok bool) {
 	if e.locations == nil {
 		return "", true
 	}

@@ -21,10 +21,10 @@ func newClasses(t *testing.T, rules RulesOf) *classes {
 	e.Rules = rules
 	c := &classes{T: t, table: table.New(table.Config{Deriver: e, WindowSteps: 100, WindowBytes: 1 << 20})}
 	for _, l := range worldLocations {
-		c.set(locationAt(l), &thing{labels: map[string]string{"k": "1", "site": l}})
+		c.set(locationAt(l), &thing{labels: map[string]string{"k": "1", "site": string(l)}})
 	}
 	c.set(placementAt("s", "p"), &thing{spec: v1alpha1.PlacementSpec{
-		Locations: []v1alpha1.LocationSelector{{Names: worldLocations}},
+		Locations: []v1alpha1.LocationSelector{{Names: []string{"a", "b", "c"}}},
 		Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Names: []string{"x"}}}},
 	}})
 	c.set(classed, &thing{})
@@ -54,7 +54,7 @@ func (c *classes) customize(path string, at ...string) {
 	c.set(customizerAt("s", "c"), &thing{spec: spec})
 }
 
-func (c *classes) at(l string) *Class {
+func (c *classes) at(l key.Location) *Class {
 	row, _ := c.table.Get(classed.Key())
 	p, _ := row.In.(*Membership).Place(l)
 	return p.Class
@@ -73,7 +73,7 @@ func (c *classes) heard(since int64) string {
 			c.Fatal(err)
 		}
 		if len(steps) > 0 {
-			all += l
+			all += string(l)
 		}
 	}
 	return all
@@ -106,7 +106,7 @@ func TestClassesAreMemberships(t *testing.T) {
 		if got := c.heard(before); got != step.heard {
 			t.Errorf("%s: heard of by %q, want %q", step.what, got, step.heard)
 		}
-		for l, want := range map[string]string{"a": step.a, "b": step.b, "c": step.c} {
+		for l, want := range map[key.Location]string{"a": step.a, "b": step.b, "c": step.c} {
 			if got := c.at(l).String(); got != want {
 				t.Errorf("%s: class of %s is %s, want %s", step.what, l, got, want)
 			}

@@ -100,7 +100,7 @@ func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 // released adds up releases at each of some locations; each is nil if it is the
 // same at all. It is done once for many objects, and so that locations with the
 // same releases share a text.
-func released(releases []effect, locations []string) (all string, each []string) {
+func released(releases []effect, locations []key.Location) (all string, each []string) {
 	var everywhere, some []effect
 	for _, r := range releases {
 		if r.locations == nil {

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/customize"
+	"orrery.dev/orrery/internal/key"
 )
 
 // What is released at a location is what all say there, whoever else says what
 // elsewhere.
 func TestReleased(t *testing.T) {
-	set := func(names ...string) *locationSet { return &locationSet{names: names} }
+	set := func(names ...key.Location) *locationSet { return &locationSet{names: names} }
 	x, y, both := effect{text: "$.x"}, effect{text: "$.y"}, effect{text: "$.x\n$.z"}
 	at := func(r effect, s *locationSet) effect {
 		r.locations = s
@@ -27,7 +28,7 @@ func TestReleased(t *testing.T) {
 		"somewhere":  {releases: []effect{at(x, set("b")), at(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
 		"more there": {releases: []effect{x, at(both, set("a")), at(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
 	} {
-		all, each := released(c.releases, []string{"a", "b", "c"})
+		all, each := released(c.releases, []key.Location{"a", "b", "c"})
 		if all != c.all || fmt.Sprintf("%q", each) != fmt.Sprintf("%q", c.each) {
 			t.Errorf("%s: %q %q, want %q %q", name, all, each, c.all, c.each)
 		}
@@ -38,11 +39,11 @@ func TestReleased(t *testing.T) {
 // the location has, and says so.
 func TestTooManyRules(t *testing.T) {
 	var ms memberships
-	sources := []Source{{Placement: "p", locations: &locationSet{names: []string{"a", "b"}}}}
+	sources := []Source{{Placement: "p", locations: &locationSet{names: []key.Location{"a", "b"}}}}
 	few := effect{text: "$.x", key: "few"}
-	many := effect{text: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []string{"b"}}}
+	many := effect{text: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []key.Location{"b"}}}
 	m := ms.of(sources, []effect{few, many}, nil, nil)
-	for location, want := range map[string]Place{
+	for location, want := range map[key.Location]Place{
 		"a": {Location: "a"},
 		"b": {Location: "b", Held: fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), HeldFor: "TooManyRules"},
 	} {

@@ -27,13 +27,13 @@ type Engine struct {
 	placements  map[key.Space]policies[*placement]
 	customizers map[key.Space]policies[*customizer]
 	// locations are those that are there, with their labels.
-	locations map[string]table.Labels
+	locations map[key.Location]table.Labels
 	// going are the spaces that are being deleted: nothing of them is placed any
 	// more, so that what is left of them goes without anybody hearing of it.
 	going map[key.Space]struct{}
 	// direct has, by location, the keys of the objects whose annotation names it,
 	// whether or not the location is there.
-	direct      map[string]map[string]struct{}
+	direct      map[key.Location]map[string]struct{}
 	claims      claims
 	sets        locationSets
 	memberships memberships
@@ -54,9 +54,9 @@ func (e *Engine) Reset() {
 		Rules:       e.Rules,
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
-		locations:   map[string]table.Labels{},
+		locations:   map[key.Location]table.Labels{},
 		going:       map[key.Space]struct{}{},
-		direct:      map[string]map[string]struct{}{},
+		direct:      map[key.Location]map[string]struct{}{},
 		claims:      claims{},
 	}
 }
@@ -89,7 +89,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 	}
 	var sources []Source
 	if d := directOf(s.row); d.given {
-		var there []string
+		var there []key.Location
 		for _, l := range d.locations {
 			if _, ok := e.locations[l]; ok {
 				there = append(there, l)

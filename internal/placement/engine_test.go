@@ -102,7 +102,7 @@ func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 				here := func(r *table.Row) bool { return r != nil && r.In != nil && r.In.Has(l) }
 				if here(ch.Prev) && !here(ch.Cur) {
 					by, named := LetGo(ch, l)
-					all[ch.Row().Key+" at "+l] = fmt.Sprintf("by %q, named %v", by, named)
+					all[ch.Row().Key+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by, named)
 				}
 			}
 		}
@@ -170,7 +170,7 @@ func (c claims) text() map[string]string {
 		for l, spaces := range claim.contest.byLocation {
 			sorted := slices.Sorted(slices.Values(spaces))
 			for _, s := range sorted {
-				all[id.String()+" at "+l] += string(s) + " "
+				all[id.String()+" at "+string(l)] += string(s) + " "
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	state := tbl.Snapshot()
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
-		e := Explain(state, o, key.Location(l))
+		e := Explain(state, o, l)
 		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
@@ -257,7 +257,7 @@ func TestEngineForgets(t *testing.T) {
 	}
 	rev := int64(0)
 	next := func() int64 { rev++; return rev }
-	for _, l := range []string{"a", "b"} {
+	for _, l := range []key.Location{"a", "b"} {
 		apply(next(), locationAt(l).Key(), &thing{})
 	}
 	object := objectAt("s", "", "configmaps", "n", "x")

@@ -15,8 +15,8 @@ import (
 // Explanation says why an object is assigned to a location, or why not.
 type Explanation struct {
 	// Object is the object's path, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
-	Object   string `json:"object"`
-	Location string `json:"location"`
+	Object   string       `json:"object"`
+	Location key.Location `json:"location"`
 	// Placed says that the object is assigned to the location. It may be held
 	// there, or another object may have its place.
 	Placed bool   `json:"placed"`
@@ -90,7 +90,7 @@ type Finding struct {
 // with the memberships of a state that an Engine derived. It reads the state
 // only, so any goroutine may call it.
 func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
-	e := Explanation{Object: object.Path(), Location: string(location)}
+	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
 	locationRow := state.Get(location.Key())
 	space := state.Get(object.Space.Key())
@@ -99,23 +99,23 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		return e
 	}
 	if m, ok := row.In.(*Membership); ok && m != nil {
-		if place, ok := m.Place(string(location)); ok {
+		if place, ok := m.Place(location); ok {
 			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 		}
 	}
 	if d := directOf(row); d.given {
-		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, string(location)), Problem: d.problem}
+		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, location), Problem: d.problem}
 	}
 	labels, _ := locationLabels(locationRow)
 	s := subject{object, row, state}
 	for name, row := range policyRows(state, object.Space, key.Placements) {
 		if p := compile(name, row); p != nil {
-			e.Placements = append(e.Placements, p.explain(s, string(location), labels))
+			e.Placements = append(e.Placements, p.explain(s, location, labels))
 		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(name, row, nil); c != nil {
-			e.Customizers = append(e.Customizers, c.explain(s, string(location), labels))
+			e.Customizers = append(e.Customizers, c.explain(s, location, labels))
 		}
 	}
 	if len(e.Obstacles) > 0 {
@@ -158,14 +158,14 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 	return all
 }
 
-func (p *placement) explain(s subject, location string, l table.Labels) PlacementExplanation {
+func (p *placement) explain(s subject, location key.Location, l table.Labels) PlacementExplanation {
 	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Fit: p.fit(s, location, l)}
 	_, e.Policy = p.matches(s)
 	e.Places = e.Selects && e.Matched >= 0
 	return e
 }
 
-func (c *customizer) explain(s subject, location string, l table.Labels) CustomizerExplanation {
+func (c *customizer) explain(s subject, location key.Location, l table.Labels) CustomizerExplanation {
 	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, location, l), Problems: c.problems}
 	if c.releases.text != "" {
 		e.Releases = strings.Split(c.releases.text, "\n")
@@ -174,7 +174,7 @@ func (c *customizer) explain(s subject, location string, l table.Labels) Customi
 	return e
 }
 
-func (p *scope) fit(s subject, location string, l table.Labels) Fit {
+func (p *scope) fit(s subject, location key.Location, l table.Labels) Fit {
 	e := Fit{Matched: -1, Selects: p.selects(location, l)}
 	if !e.Selects {
 		for i := range p.locations {

@@ -3,6 +3,7 @@ package placement
 import (
 	"slices"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -12,7 +13,7 @@ import (
 // the deletion of Placements alone accounts for it. All else follows from policy,
 // as the deletion of a space. It goes by the change alone, whatever has happened
 // since.
-func LetGo(ch table.Change, location string) (placement string, named bool) {
+func LetGo(ch table.Change, location key.Location) (placement string, named bool) {
 	was, ok := ch.Prev.In.(*Membership)
 	if !ok {
 		return "", false

@@ -9,24 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
 // locationSet is a set of locations, made once per content.
 type locationSet struct {
 	id    uint64 // never used again for another content
-	names []string
+	names []key.Location
 	// needs is what is needed of each of them; nil: nothing of any.
 	needs []string
 }
 
-func (s *locationSet) has(location string) bool {
+func (s *locationSet) has(location key.Location) bool {
 	_, ok := slices.BinarySearch(s.names, location)
 	return ok
 }
 
 // at says whether a location is in the set, and what is needed of it.
-func (s *locationSet) at(location string) (needs string, ok bool) {
+func (s *locationSet) at(location key.Location) (needs string, ok bool) {
 	i, ok := slices.BinarySearch(s.names, location)
 	if !ok || s.needs == nil {
 		return "", ok
@@ -43,7 +44,7 @@ type locationSets struct {
 
 // of gives the set of some names, which are in order, and what is needed of each,
 // nil for nothing. Neither is changed from then on.
-func (ls *locationSets) of(names, needs []string) *locationSet {
+func (ls *locationSets) of(names []key.Location, needs []string) *locationSet {
 	if !slices.ContainsFunc(needs, func(s string) bool { return s != "" }) {
 		needs = nil
 	}
@@ -61,7 +62,7 @@ func (ls *locationSets) of(names, needs []string) *locationSet {
 }
 
 // with gives the set with a location and what is needed of that.
-func (ls *locationSets) with(s *locationSet, location, needs string) *locationSet {
+func (ls *locationSets) with(s *locationSet, location key.Location, needs string) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
 	if was, _ := s.at(location); found && was == needs {
 		return s
@@ -84,7 +85,7 @@ func (ls *locationSets) with(s *locationSet, location, needs string) *locationSe
 }
 
 // without gives the set without a location.
-func (ls *locationSets) without(s *locationSet, location string) *locationSet {
+func (ls *locationSets) without(s *locationSet, location key.Location) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
 	if !found {
 		return s
@@ -98,8 +99,8 @@ func (ls *locationSets) without(s *locationSet, location string) *locationSet {
 
 // union is what is in any of some sets, in order. It shares memory with a set
 // that has everything.
-func union(of []*locationSet) []string {
-	var all []string
+func union(of []*locationSet) []key.Location {
+	var all []key.Location
 	for _, s := range of {
 		if len(all) == 0 {
 			all = s.names
@@ -124,7 +125,7 @@ func union(of []*locationSet) []string {
 
 // site is a location as tests see it.
 type site struct {
-	name   string
+	name   key.Location
 	labels table.Labels
 }
 
@@ -148,7 +149,7 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
 			}
 		}
-		t.add("names", names != nil, func(s site) bool { return names.Has(s.name) },
+		t.add("names", names != nil, func(s site) bool { return names.Has(string(s.name)) },
 			func(s site) string { return fmt.Sprintf("location %q is not among the names", s.name) })
 		t.add("selector", entry.Selector != nil, func(s site) bool { return selector.Matches(s.labels) },
 			func(s site) string {

@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -20,7 +21,7 @@ type Membership struct {
 	// releases and rules are what Customizers say of the object, also where no source
 	// places it.
 	releases, rules []effect
-	members         []string
+	members         []key.Location
 	owners          []owner
 	// released are the paths of what is released at each of the members, as a
 	// wire.Policy has them; nil: everywhere the same, which is releasedAll.
@@ -30,7 +31,7 @@ type Membership struct {
 	classes  []*Class
 	classAll *Class
 	// statusFrom is the only location that the sources which ask for status name.
-	statusFrom string
+	statusFrom key.Location
 	asked      bool
 }
 
@@ -50,14 +51,14 @@ type Source struct {
 
 // Locations are the names of the locations that the source selects, in order.
 // The caller must not change them.
-func (s Source) Locations() []string { return s.locations.names }
+func (s Source) Locations() []key.Location { return s.locations.names }
 
 // Selects says whether a location is among them.
-func (s Source) Selects(location string) bool { return s.locations.has(location) }
+func (s Source) Selects(location key.Location) bool { return s.locations.has(location) }
 
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
-	Location string
+	Location key.Location
 	// Policy is how the object is treated there, by the word of all sources and
 	// Customizers that select the location.
 	Policy wire.Policy
@@ -72,21 +73,24 @@ type Place struct {
 }
 
 // owner is a location where another object has the identity.
-type owner struct{ location, path string }
+type owner struct {
+	location key.Location
+	path     string
+}
 
 // Members are the names of the locations in order. The caller must not change
 // them. Places that are held or lost to another object are among them.
-func (m *Membership) Members() []string { return m.members }
+func (m *Membership) Members() []key.Location { return m.members }
 
 // Has says whether the object is assigned to a location.
-func (m *Membership) Has(location string) bool {
+func (m *Membership) Has(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.members, location)
 	return ok
 }
 
 // SameAt says whether another Membership has the same policies place the object at
 // a location, in the same way, and rendered by the same class.
-func (m *Membership) SameAt(location string, other table.Membership) bool {
+func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
 	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.classAt(location) != o.classAt(location) {
@@ -117,7 +121,7 @@ func (s Source) alike(o Source) bool {
 }
 
 // ownerAt is the path of another space's object that a location has; empty: none.
-func (m *Membership) ownerAt(location string) string {
+func (m *Membership) ownerAt(location key.Location) string {
 	if i, ok := slices.BinarySearchFunc(m.owners, location, compareOwner); ok {
 		return m.owners[i].path
 	}
@@ -126,7 +130,7 @@ func (m *Membership) ownerAt(location string) string {
 
 // releasedAt are the paths of what is released at one of the members, as a
 // wire.Policy has them.
-func (m *Membership) releasedAt(location string) string {
+func (m *Membership) releasedAt(location key.Location) string {
 	if m.released == nil {
 		return m.releasedAll
 	}
@@ -137,7 +141,7 @@ func (m *Membership) releasedAt(location string) string {
 }
 
 // classAt is the class of one of the members.
-func (m *Membership) classAt(location string) *Class {
+func (m *Membership) classAt(location key.Location) *Class {
 	if m.classes == nil {
 		return m.classAll
 	}
@@ -149,7 +153,7 @@ func (m *Membership) classAt(location string) *Class {
 
 // Place is what the policies say of one location; ok is false if they don't
 // assign the object to it.
-func (m *Membership) Place(location string) (p Place, ok bool) {
+func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 	if !m.Has(location) {
 		return Place{}, false
 	}
@@ -181,7 +185,9 @@ func (m *Membership) Place(location string) (p Place, ok bool) {
 	return p, true
 }
 
-func compareOwner(o owner, location string) int { return strings.Compare(o.location, location) }
+func compareOwner(o owner, location key.Location) int {
+	return strings.Compare(string(o.location), string(location))
+}
 
 // Places are all places in the order of their locations.
 func (m *Membership) Places() []Place {
@@ -211,7 +217,7 @@ func (m *Membership) Sources() []Source { return m.sources }
 // StatusFrom tells whether any source asks for the object's status to be
 // returned, and from which location: only the locations of the sources that ask
 // count, and unless they are exactly one, location is empty.
-func (m *Membership) StatusFrom() (location string, asked bool) { return m.statusFrom, m.asked }
+func (m *Membership) StatusFrom() (location key.Location, asked bool) { return m.statusFrom, m.asked }
 
 // memberships makes each Membership, and each Class, once.
 type memberships struct {
@@ -258,7 +264,7 @@ func membershipKey(sources []Source, releases, rules []effect, owners []owner) s
 	}
 	b = appendEffects(appendEffects(b, releases), rules)
 	for _, o := range owners {
-		b = appendText(appendText(b, o.location), o.path)
+		b = appendText(appendText(b, string(o.location)), o.path)
 	}
 	return string(b)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,7 @@ func (w world) naiveMemberships() map[string]string {
 
 type naiveSource struct {
 	placement string
-	locations []string
+	locations []key.Location
 	asks      bool
 	suspended bool
 	// words are the policies other than the default, by the entry that says so.
@@ -68,7 +67,8 @@ func (w world) naiveMembership(o key.Object) string {
 	if len(sources) == 0 {
 		return "-"
 	}
-	var placements, asking []string
+	var placements []string
+	var asking []key.Location
 	asked := false
 	for _, s := range sources {
 		if s.placement != "" {
@@ -79,9 +79,9 @@ func (w world) naiveMembership(o key.Object) string {
 			asking = append(asking, s.locations...)
 		}
 	}
-	sort.Strings(asking)
+	slices.Sort(asking)
 	asking = slices.Compact(asking)
-	from := ""
+	from := key.Location("")
 	if len(asking) == 1 {
 		from = asking[0]
 	}
@@ -117,9 +117,9 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	if x == nil || x.deleting || w.naiveGoing(o.Space) || x.report != nil || o.Group == v1alpha1.Group || isEvent {
 		return nil
 	}
-	var names []string
+	var names []key.Location
 	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
-		names = slices.DeleteFunc(names, func(l string) bool { return !w.naiveLocationIsThere(l) })
+		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) })
 		if len(names) > 0 {
 			sources = append(sources, naiveSource{
 				locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton",
@@ -156,7 +156,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 }
 
 // naiveCustomizers are those in force for an object at a location, by name.
-func (w world) naiveCustomizers(o key.Object, location string) (specs []v1alpha1.CustomizerSpec) {
+func (w world) naiveCustomizers(o key.Object, location key.Location) (specs []v1alpha1.CustomizerSpec) {
 	for _, name := range worldCustomizers {
 		c := w[customizerAt(o.Space, name).Key()]
 		if c == nil || c.deleting {
@@ -174,7 +174,7 @@ func (w world) naiveCustomizers(o key.Object, location string) (specs []v1alpha1
 }
 
 // naiveReleased are the paths that any Customizer releases of an object at a location.
-func (w world) naiveReleased(o key.Object, location string) string {
+func (w world) naiveReleased(o key.Object, location key.Location) string {
 	released := map[string]bool{}
 	for _, spec := range w.naiveCustomizers(o, location) {
 		for _, r := range spec.Rules {
@@ -187,7 +187,7 @@ func (w world) naiveReleased(o key.Object, location string) string {
 }
 
 // naiveClass is what the rendering of an object at a location depends on, by worldRules.
-func (w world) naiveClass(o key.Object, location string) *Class {
+func (w world) naiveClass(o key.Object, location key.Location) *Class {
 	var inputs []Input
 	for _, spec := range w.naiveCustomizers(o, location) {
 		var in Input
@@ -237,24 +237,24 @@ func (w world) naiveLetGo(next world) map[string]string {
 				}
 			}
 			by = append(slices.DeleteFunc(by, func(s string) bool { return s == "" }), "")
-			all[k+" at "+l] = fmt.Sprintf("by %q, named %v", by[0], ended || gone(k))
+			all[k+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by[0], ended || gone(k))
 		}
 	}
 	return all
 }
 
-func (w world) naiveLocationIsThere(l string) bool {
+func (w world) naiveLocationIsThere(l key.Location) bool {
 	x := w[locationAt(l).Key()]
 	return x != nil && !x.deleting
 }
 
-func (w world) naiveSelected(entries []v1alpha1.LocationSelector) (names []string) {
+func (w world) naiveSelected(entries []v1alpha1.LocationSelector) (names []key.Location) {
 	for _, l := range worldLocations {
 		if !w.naiveLocationIsThere(l) {
 			continue
 		}
 		for _, e := range entries {
-			if e.Selector == nil && e.Names == nil || e.Names != nil && !slices.Contains(e.Names, l) ||
+			if e.Selector == nil && e.Names == nil || e.Names != nil && !slices.Contains(e.Names, string(l)) ||
 				e.Selector != nil && !naiveAny([]metav1.LabelSelector{*e.Selector}, w[locationAt(l).Key()].labels) {
 				continue
 			}
@@ -313,8 +313,8 @@ func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool 
 	return d.LabelSelectors == nil || naiveAny(d.LabelSelectors, x.labels)
 }
 
-func (w world) naiveLocationsOf(o key.Object) []string {
-	all := map[string]bool{}
+func (w world) naiveLocationsOf(o key.Object) []key.Location {
+	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
 			all[l] = true
@@ -324,7 +324,7 @@ func (w world) naiveLocationsOf(o key.Object) []string {
 }
 
 // naiveWinner is the space whose object a location has.
-func (w world) naiveWinner(id key.Identity, location string) key.Space {
+func (w world) naiveWinner(id key.Identity, location key.Location) key.Space {
 	type candidate struct {
 		rank  string
 		space key.Space
@@ -336,7 +336,7 @@ func (w world) naiveWinner(id key.Identity, location string) key.Space {
 			continue
 		}
 		x, has := w[o.Key()], 1
-		if r := w[key.Report{Location: key.Location(location), Origin: key.Placed, Object: o}.Key()]; r != nil && r.report.UID == x.uid {
+		if r := w[key.Report{Location: location, Origin: key.Placed, Object: o}.Key()]; r != nil && r.report.UID == x.uid {
 			beenThere := !r.report.Digest.IsZero() && strings.Contains("Failed Held Waiting Unsupported", string(r.report.State))
 			if r.report.State == wire.Applied || beenThere {
 				has = 0

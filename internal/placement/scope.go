@@ -25,7 +25,7 @@ type scope struct {
 	problems []string
 	// needs is what the policy needs of a location, for objects to be rendered; nil:
 	// nothing of any.
-	needs func(location string, l table.Labels) string
+	needs func(location key.Location, l table.Labels) string
 	// set is what the location tests select; nil: everywhere, with no needs.
 	set *locationSet
 }
@@ -50,7 +50,7 @@ func (p *scope) note() {
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 
 // selects says whether a location is one of the policy's.
-func (p *scope) selects(name string, l table.Labels) bool {
+func (p *scope) selects(name key.Location, l table.Labels) bool {
 	for i := range p.locations {
 		if p.locations[i].fit(site{name, l}) {
 			return true

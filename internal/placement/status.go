@@ -10,7 +10,7 @@ import (
 // Status is what the state says of one Placement's own spec.
 type Status struct {
 	// Locations are the names of the locations that it selects, in order.
-	Locations []string
+	Locations []key.Location
 	// Problems are the entries of its spec that can't be used, and why; they
 	// select and match nothing.
 	Problems []string
@@ -27,12 +27,12 @@ func StatusOf(state table.Reader, space key.Space, name string) (status Status, 
 	}
 	status.Problems = p.problems
 	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
-		location, err := key.ParseObject(row.Key)
-		if err != nil {
+		location, ok := key.LocationOf(row.Key)
+		if !ok {
 			return true
 		}
-		if l, there := locationLabels(row); there && p.selects(location.Name, l) {
-			status.Locations = append(status.Locations, location.Name)
+		if l, there := locationLabels(row); there && p.selects(location, l) {
+			status.Locations = append(status.Locations, location)
 		}
 		return true
 	})

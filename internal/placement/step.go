@@ -131,22 +131,23 @@ func (s *step) noteEnded() {
 }
 
 // updateLocations returns the names of those that came, went, or have other labels.
-func (s *step) updateLocations() []string {
-	var moved []string
+func (s *step) updateLocations() []key.Location {
+	var moved []key.Location
 	for _, c := range s.located {
-		was, there := s.locations[c.Name]
+		l := key.Location(c.Name)
+		was, there := s.locations[l]
 		now, there2 := locationLabels(c.Cur)
 		if there == there2 && slices.Equal(was, now) {
 			continue
 		}
-		moved = append(moved, c.Name)
+		moved = append(moved, l)
 		if there2 {
-			s.locations[c.Name] = now
+			s.locations[l] = now
 		} else {
-			delete(s.locations, c.Name)
+			delete(s.locations, l)
 		}
 		if there != there2 {
-			for k := range s.direct[c.Name] {
+			for k := range s.direct[l] {
 				s.reaches(reach{prefix: k})
 			}
 		}
@@ -185,7 +186,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 
 // selected are the locations that a policy selects, with what it needs of them.
 func (e *Engine) selected(p *scope) *locationSet {
-	var names []string
+	var names []key.Location
 	for name, l := range e.locations {
 		if p.selects(name, l) {
 			names = append(names, name)
@@ -202,7 +203,7 @@ func (e *Engine) selected(p *scope) *locationSet {
 }
 
 // moveLocations brings a policy's locations up to date with some of them.
-func (s *step) moveLocations(space key.Space, p *scope, moved []string) {
+func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
 	was := p.set
 	for _, name := range moved {
 		l, there := s.locations[name]
@@ -297,7 +298,7 @@ func (s *step) claim(o key.Object, as *Membership) {
 		return
 	}
 	s.unsettled[o] = struct{}{}
-	s.claims.set(o, as, func(location string) { s.disputed[spot{o.Identity, location}] = struct{}{} })
+	s.claims.set(o, as, func(location key.Location) { s.disputed[spot{o.Identity, location}] = struct{}{} })
 }
 
 // noteReports disputes the contested spots that reports are about.
@@ -307,7 +308,7 @@ func (s *step) noteReports() {
 		if err != nil || r.Origin != key.Placed {
 			continue
 		}
-		if at := (spot{r.Identity, string(r.Location)}); s.claims.claimants(at) != nil {
+		if at := (spot{r.Identity, r.Location}); s.claims.claimants(at) != nil {
 			s.disputed[at] = struct{}{}
 		}
 	}
@@ -341,7 +342,7 @@ func (s *step) settle() []table.Assignment {
 // ownersOf are the locations that another space's object of the identity has.
 func (s *step) ownersOf(o key.Object, m *Membership) []owner {
 	var owners []owner
-	s.claims.contested(o.Identity, m, func(location string) {
+	s.claims.contested(o.Identity, m, func(location key.Location) {
 		at := spot{o.Identity, location}
 		space, ok := s.winners[at]
 		if !ok {

@@ -37,7 +37,7 @@ func Never(r key.Resource) string {
 // direct is what an object's own annotations assign.
 type direct struct {
 	given        bool
-	locations    []string // in order
+	locations    []key.Location // in order
 	returnStatus bool
 	// problem is what is wrong with the annotations; such a one has no effect.
 	problem string

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 	const objects = 20
 	w := world{}
 	for i := range benchLocations {
-		o := locationAt(fmt.Sprintf("l%d", i))
+		o := locationAt(key.Location(fmt.Sprintf("l%d", i)))
 		w[o.Key()] = &thing{createRev: 1, uid: o.Path(), labels: map[string]string{"in": "yes"}}
 	}
 	p := placementAt("s", "p")
@@ -32,7 +33,7 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 	t.Reset(1, w.updates(1))
 	var followers []*table.Subscription
 	for i := range benchLocations {
-		sub, err := t.Subscribe(1, nil, table.Of(fmt.Sprintf("l%d", i)))
+		sub, err := t.Subscribe(1, nil, table.Of(key.Location(fmt.Sprintf("l%d", i))))
 		if err != nil {
 			b.Fatal(err)
 		}

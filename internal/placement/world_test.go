@@ -63,8 +63,8 @@ func objectAt(space key.Space, group, resource, namespace, name string) key.Obje
 	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
 }
 
-func locationAt(name string) key.Object {
-	return objectAt(key.Root, v1alpha1.Group, "locations", "", name)
+func locationAt(l key.Location) key.Object {
+	return objectAt(key.Root, v1alpha1.Group, "locations", "", string(l))
 }
 
 func spaceAt(s key.Space) key.Object {
@@ -82,7 +82,7 @@ func customizerAt(space key.Space, name string) key.Object {
 // The universe of the random tests: small, so that things meet.
 var (
 	worldSpaces      = []key.Space{"s1", "s2", "s3"}
-	worldLocations   = []string{"a", "b", "c"}
+	worldLocations   = []key.Location{"a", "b", "c"}
 	worldCustomizers = []string{"p", "r", "s", "t"}
 	worldPaths       = []string{"$.data.x", "$.data", "$.spec[*].x", "$.spec['x']"}
 )
@@ -97,7 +97,7 @@ func worldRules(spec *v1alpha1.CustomizerSpec) (rules Rules) {
 			continue
 		}
 		if rules.Text += r.Path + ";"; r.Path == worldNeeds {
-			rules.Needs = func(_ string, l table.Labels) string { return l.Get("k") }
+			rules.Needs = func(_ key.Location, l table.Labels) string { return l.Get("k") }
 		}
 	}
 	return rules
@@ -201,7 +201,7 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 
 func drawLocations(t *rapid.T) (entries []v1alpha1.LocationSelector) {
 	for range rapid.IntRange(0, 2).Draw(t, "location entries") {
-		entry := v1alpha1.LocationSelector{Names: drawSome(t, "location names", append(worldLocations, "none")...)}
+		entry := v1alpha1.LocationSelector{Names: drawSome(t, "location names", "a", "b", "c", "none")}
 		if rapid.Bool().Draw(t, "by selector") {
 			selector := drawSelector(t)
 			entry.Selector = &selector
@@ -275,7 +275,7 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		}
 	case reporting:
 		o := rapid.SampledFrom(f.objects).Draw(t, "reported object")
-		k = key.Report{Location: key.Location(rapid.SampledFrom(worldLocations).Draw(t, "by")), Origin: key.Placed, Object: o}.Key()
+		k = key.Report{Location: rapid.SampledFrom(worldLocations).Draw(t, "by"), Origin: key.Placed, Object: o}.Key()
 		next.report = w.drawReport(t, o)
 	case writing:
 		k = rapid.SampledFrom(f.objects).Draw(t, "object").Key()

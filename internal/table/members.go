@@ -1,24 +1,26 @@
 package table
 
-// Members returns the rows that belong to a member, in key order, and the
-// revision they were read at. It costs as much as the member has rows.
-func (t *Table) Members(member string) ([]*Row, int64) {
+import "orrery.dev/orrery/internal/key"
+
+// Members returns the rows that belong to a location, in key order, and the
+// revision they were read at. It costs as much as the location has rows.
+func (t *Table) Members(l key.Location) ([]*Row, int64) {
 	var rows []*Row
-	rev := t.AscendMembers(member, func(row *Row) (string, bool) {
+	rev := t.AscendMembers(l, func(row *Row) (string, bool) {
 		rows = append(rows, row)
 		return "", true
 	})
 	return rows, rev
 }
 
-// AscendMembers calls fn for the rows that belong to a member, in key order,
+// AscendMembers calls fn for the rows that belong to a location, in key order,
 // until it returns false. fn may name a later key to go on from, so that rows
 // nobody asks for cost nothing. It returns the revision it has read. fn is
 // called under the table's lock: it must be quick and not call the table.
-func (t *Table) AscendMembers(member string, fn func(*Row) (from string, more bool)) int64 {
+func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more bool)) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	set := t.members[member]
+	set := t.members[l]
 	if set == nil {
 		return t.rev.Load()
 	}

@@ -4,16 +4,17 @@ import (
 	"slices"
 	"testing"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
 // in is a membership of one name.
 type in string
 
-func (i in) Members() []string    { return []string{string(i)} }
-func (i in) Has(name string) bool { return name == string(i) }
+func (i in) Members() []key.Location    { return []key.Location{key.Location(i)} }
+func (i in) Has(name key.Location) bool { return name == key.Location(i) }
 
-func (i in) SameAt(string, table.Membership) bool { return false }
+func (i in) SameAt(key.Location, table.Membership) bool { return false }
 
 // everywhere derives one membership for all rows.
 type everywhere struct{}
@@ -37,7 +38,7 @@ func TestAscendMembers(t *testing.T) {
 		updates = append(updates, table.Update{Key: k, Value: []byte("{}"), CreateRev: 7, ModRev: 7})
 	}
 	tb.Reset(7, updates)
-	visit := func(member string, next func(k string) (string, bool)) []string {
+	visit := func(member key.Location, next func(k string) (string, bool)) []string {
 		var seen []string
 		if rev := tb.AscendMembers(member, func(row *table.Row) (string, bool) {
 			seen = append(seen, row.Key)
@@ -48,9 +49,10 @@ func TestAscendMembers(t *testing.T) {
 		return seen
 	}
 	for _, test := range []struct {
-		name, member string
-		next         func(k string) (string, bool)
-		want         []string
+		name   string
+		member key.Location
+		next   func(k string) (string, bool)
+		want   []string
 	}{
 		{"all", "north", func(string) (string, bool) { return "", true },
 			[]string{"o/a/core/configmaps/n/x", "o/a/core/configmaps/n/y", "o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"}},

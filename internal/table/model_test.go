@@ -57,11 +57,11 @@ func membersOf(k, value, policy string) string {
 }
 
 // membership is interned by testDeriver.
-type membership []string
+type membership []key.Location
 
-func (m *membership) Members() []string    { return *m }
-func (m *membership) Has(name string) bool { return slices.Contains(*m, name) }
-func (m *membership) SameAt(name string, other Membership) bool {
+func (m *membership) Members() []key.Location    { return *m }
+func (m *membership) Has(name key.Location) bool { return slices.Contains(*m, name) }
+func (m *membership) SameAt(name key.Location, other Membership) bool {
 	return m.Has(name) == other.Has(name)
 }
 
@@ -84,7 +84,10 @@ func (d *testDeriver) Derive(state Reader, changes []Change) []Assignment {
 		var in Membership
 		if names := membersOf(row.Key, string(row.Value), policy); names != "" {
 			if d.made[names] == nil {
-				m := membership(strings.Split(names, ","))
+				var m membership
+				for name := range strings.SplitSeq(names, ",") {
+					m = append(m, key.Location(name))
+				}
 				d.made[names] = &m
 			}
 			in = d.made[names]
@@ -193,7 +196,7 @@ func topicAcross(r key.Resource) modelTopic {
 }
 
 func topicOf(member string) modelTopic {
-	return modelTopic{Of(member), objectWindow, func(_ string, c modelChange) bool {
+	return modelTopic{Of(key.Location(member)), objectWindow, func(_ string, c modelChange) bool {
 		was := c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member)
 		is := c.cur != nil && slices.Contains(strings.Split(c.cur.members, ","), member)
 		return was != is || was && c.prev.modRev != c.cur.modRev
@@ -233,7 +236,11 @@ func rowText(r *Row) string {
 	}
 	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev}
 	if r.In != nil {
-		m.members = strings.Join(r.In.Members(), ",")
+		var names []string
+		for _, l := range r.In.Members() {
+			names = append(names, string(l))
+		}
+		m.members = strings.Join(names, ",")
 	}
 	return m.String()
 }

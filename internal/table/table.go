@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
+
+	"orrery.dev/orrery/internal/key"
 )
 
 var (
@@ -44,15 +46,15 @@ type Row struct {
 	In Membership
 }
 
-// Membership names what a row belongs to by policy, such as locations. It is
-// immutable; a Deriver that means the same membership gives the same value.
+// Membership names the locations to which a row belongs by policy. It is immutable;
+// a Deriver that means the same membership gives the same value.
 type Membership interface {
-	// Members are the names in order.
-	Members() []string
-	// Has says whether the row belongs to a member.
-	Has(member string) bool
-	// SameAt says whether another membership, never nil, says the same of a member.
-	SameAt(member string, other Membership) bool
+	// Members are the locations in order.
+	Members() []key.Location
+	// Has says whether the row belongs to a location.
+	Has(l key.Location) bool
+	// SameAt says whether another membership, never nil, says the same of a location.
+	SameAt(l key.Location, other Membership) bool
 }
 
 // Change is what one revision did to one row: Prev is nil when it came to be,
@@ -77,10 +79,10 @@ func (c Change) SameEntry() bool {
 	return c.Prev != nil && c.Cur != nil && c.Prev.Entry == c.Cur.Entry
 }
 
-// sameAt says that all is as it was for a member to which the row belongs: a change
+// sameAt says that all is as it was for a location to which the row belongs: a change
 // of membership that concerns others.
-func (c Change) sameAt(member string) bool {
-	return c.SameEntry() && c.Prev.In != nil && c.Cur.In != nil && c.Cur.In.SameAt(member, c.Prev.In)
+func (c Change) sameAt(l key.Location) bool {
+	return c.SameEntry() && c.Prev.In != nil && c.Cur.In != nil && c.Cur.In.SameAt(l, c.Prev.In)
 }
 
 // Step is all that one revision changed, as far as its receiver asked for it.
@@ -146,7 +148,7 @@ type Table struct {
 
 	mu      sync.RWMutex
 	rows    btree.Map[string, *Row]
-	members map[string]*btree.Set[string]
+	members map[key.Location]*btree.Set[string]
 	windows [windowCount]window
 	subs    map[Topic]map[*Subscription]struct{}
 	offered []*Subscription // to be woken at the end of the revision being applied
@@ -168,7 +170,7 @@ func New(config Config) *Writer {
 
 func (t *Table) clear(rev int64) {
 	t.rows = btree.Map[string, *Row]{}
-	t.members = map[string]*btree.Set[string]{}
+	t.members = map[key.Location]*btree.Set[string]{}
 	t.snap = nil
 	for i := range t.windows {
 		t.windows[i] = window{floor: rev, maxSteps: t.config.WindowSteps, maxBytes: t.config.WindowBytes}

@@ -340,7 +340,7 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	for _, member := range []string{"l1", "l2", "l3", "l4"} {
-		rows, rev := m.table.Members(member)
+		rows, rev := m.table.Members(key.Location(member))
 		var got, want []string
 		for _, r := range rows {
 			got = append(got, r.Key+" "+rowText(r))

@@ -31,10 +31,10 @@ func At(k string) Topic { return Topic{ofKey, k} }
 // AcrossSpaces is everything of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
 
-// Of is everything that belongs, or belonged before the change, to a member, except
-// changes of membership that are none for the member.
+// Of is everything that belongs, or belonged before the change, to a location, except
+// changes of membership that are none for that location.
 // Events, Leases and what is no object must not belong to any.
-func Of(member string) Topic { return Topic{ofMember, member} }
+func Of(l key.Location) Topic { return Topic{ofMember, string(l)} }
 
 func (t Topic) window() int {
 	switch t.kind {
@@ -53,9 +53,10 @@ func (t Topic) window() int {
 func (t Topic) concerns(c Change) bool {
 	switch t.kind {
 	case ofMember:
-		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(t.name) ||
-			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(t.name)
-		return here && !c.sameAt(t.name)
+		l := key.Location(t.name)
+		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(l) ||
+			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(l)
+		return here && !c.sameAt(l)
 	case acrossSpaces:
 		rest, ok := withoutSpace(c.Row().Key)
 		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
@@ -93,14 +94,14 @@ func topics(c Change, fn func(Topic)) {
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Members() {
 			if !c.sameAt(m) {
-				fn(Topic{ofMember, m})
+				fn(Topic{ofMember, string(m)})
 			}
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
 		for _, m := range c.Cur.In.Members() {
 			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Has(m) {
-				fn(Topic{ofMember, m})
+				fn(Topic{ofMember, string(m)})
 			}
 		}
 	}

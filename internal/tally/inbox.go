@@ -100,16 +100,17 @@ func (t *Tally) notePlacement(o key.Object, row *table.Row) {
 }
 
 func (t *Tally) noteLocation(o key.Object, row *table.Row) {
-	t.dirtyLocation[o.Name] = struct{}{}
-	t.noteConnection(o.Name, judge.RowAway(row))
-	was, there := t.there[o.Name]
+	l := key.Location(o.Name)
+	t.dirtyLocation[l] = struct{}{}
+	t.noteConnection(l, judge.RowAway(row))
+	was, there := t.there[l]
 	if row == nil || row.Meta.Deleting {
-		delete(t.there, o.Name)
+		delete(t.there, l)
 		if !there {
 			return
 		}
 	} else {
-		t.there[o.Name] = row.Meta.Labels
+		t.there[l] = row.Meta.Labels
 		if there && slices.Equal(was, row.Meta.Labels) {
 			return
 		}
@@ -120,7 +121,7 @@ func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 }
 
 // noteConnection changes the counts of what is stale.
-func (t *Tally) noteConnection(location string, away bool) {
+func (t *Tally) noteConnection(location key.Location, away bool) {
 	if _, was := t.away[location]; was == away {
 		return
 	}

@@ -15,19 +15,19 @@ import (
 type lefts struct {
 	pairs  btree.BTreeG[pair]
 	stays  map[pair]struct{}
-	counts map[string]v1alpha1.LeftCounts // by location
+	counts map[key.Location]v1alpha1.LeftCounts // by location
 }
 
 func newLefts() lefts {
 	return lefts{
 		pairs: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true}),
-		stays: map[pair]struct{}{}, counts: map[string]v1alpha1.LeftCounts{},
+		stays: map[pair]struct{}{}, counts: map[key.Location]v1alpha1.LeftCounts{},
 	}
 }
 
 // noteLeft takes note of whether an object that may be reported by a location is
 // assigned to it.
-func (t *Tally) noteLeft(o *object, location string) {
+func (t *Tally) noteLeft(o *object, location key.Location) {
 	p := pair{o.path, location}
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if found && o.as != nil {
@@ -70,7 +70,7 @@ func (t *Tally) noteLeft(o *object, location string) {
 func (t *Tally) LeftAt(l key.Location) v1alpha1.LeftCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.left.counts[string(l)]
+	return t.left.counts[l]
 }
 
 // Left is one object at one location that is not to have it.
@@ -91,7 +91,7 @@ func (t *Tally) LeftOf(below string) []Left {
 		if len(p.path) < len(below) || p.path[:len(below)] != below {
 			return false
 		}
-		all = append(all, Left{p.path, key.Location(p.location)})
+		all = append(all, Left{p.path, p.location})
 		return true
 	})
 	return all

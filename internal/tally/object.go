@@ -29,7 +29,7 @@ type object struct {
 
 // report is one location's.
 type report struct {
-	location string
+	location key.Location
 	row      *table.Row
 }
 
@@ -134,7 +134,7 @@ func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
 
 // move takes a pair from one state to another. A failing one may fail for
 // another reason now.
-func (t *Tally) move(o *object, location string, from, to state) {
+func (t *Tally) move(o *object, location key.Location, from, to state) {
 	if from == to && !to.failing() {
 		return
 	}
@@ -145,7 +145,7 @@ func (t *Tally) move(o *object, location string, from, to state) {
 // countReport replaces one location's report of an object.
 func (t *Tally) countReport(r key.Report, row *table.Row) {
 	o := t.object(r.Object)
-	location := string(r.Location)
+	location := r.Location
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	switch {
 	case row == nil && found:
@@ -167,7 +167,9 @@ func (t *Tally) countReport(r key.Report, row *table.Row) {
 	t.drop(o)
 }
 
-func compareLocation(r report, location string) int { return strings.Compare(r.location, location) }
+func compareLocation(r report, location key.Location) int {
+	return strings.Compare(string(r.location), string(location))
+}
 
 // classify gives the state of every member.
 func (o *object) classify(config Config) []state {
@@ -182,7 +184,7 @@ func (o *object) classify(config Config) []state {
 }
 
 // state is that of the object at one of its locations.
-func (o *object) state(config Config, location string) state {
+func (o *object) state(config Config, location key.Location) state {
 	v := o.judge(config, location)
 	switch {
 	case v.Mutated():
@@ -200,21 +202,21 @@ func (o *object) state(config Config, location string) state {
 }
 
 // describe is what a Placement's status says of a failing pair.
-func (o *object) describe(config Config, location string) v1alpha1.PlacementError {
+func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
 	v := o.judge(config, location)
 	return v1alpha1.PlacementError{
-		Object: o.id.Identity.String(), Location: location, Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
+		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
 	}
 }
 
 // judge is the verdict about the object at one of its locations, but for whether that is away.
-func (o *object) judge(config Config, location string) judge.Verdict {
+func (o *object) judge(config Config, location key.Location) judge.Verdict {
 	place, _ := o.as.Place(location)
 	return judge.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
 }
 
 // reportOf is what a location reports; nil: nothing.
-func (o *object) reportOf(location string) []byte {
+func (o *object) reportOf(location key.Location) []byte {
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if !found {
 		return nil

@@ -64,15 +64,15 @@ type Tally struct {
 	rev        int64
 	objects    map[string]*object // by path
 	placements map[Placement]*placementTally
-	locations  map[string]*locationTally
+	locations  map[key.Location]*locationTally
 	// there are the Locations that have a row, by name, with their labels.
-	there map[string]table.Labels
+	there map[key.Location]table.Labels
 	// known are the Placements that have a row.
 	known          map[Placement]struct{}
 	left           lefts
-	away           map[string]struct{} // locations that are away, see Away
+	away           map[key.Location]struct{} // locations that are away, see Away
 	dirtyPlacement map[Placement]struct{}
-	dirtyLocation  map[string]struct{}
+	dirtyLocation  map[key.Location]struct{}
 }
 
 var _ table.Observer = (*Tally)(nil)
@@ -82,7 +82,7 @@ type placementTally struct {
 	objects int64
 	counts  v1alpha1.Counts
 	// at counts the pairs by location.
-	at map[string]int64
+	at map[key.Location]int64
 	// failing are the pairs that failed, in order.
 	failing btree.BTreeG[pair]
 }
@@ -91,7 +91,10 @@ type placementTally struct {
 type locationTally struct{ counts v1alpha1.Counts }
 
 // pair is an object at a location.
-type pair struct{ path, location string }
+type pair struct {
+	path     string
+	location key.Location
+}
 
 func pairLess(a, b pair) bool {
 	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
@@ -102,7 +105,7 @@ func New(config Config) *Tally {
 	t := &Tally{
 		config:         config,
 		dirtyPlacement: map[Placement]struct{}{},
-		dirtyLocation:  map[string]struct{}{},
+		dirtyLocation:  map[key.Location]struct{}{},
 	}
 	t.clear()
 	return t
@@ -124,9 +127,9 @@ func (t *Tally) clear() {
 	}
 	t.objects = map[string]*object{}
 	t.placements = map[Placement]*placementTally{}
-	t.locations = map[string]*locationTally{}
-	t.there = map[string]table.Labels{}
-	t.away = map[string]struct{}{}
+	t.locations = map[key.Location]*locationTally{}
+	t.there = map[key.Location]table.Labels{}
+	t.away = map[key.Location]struct{}{}
 	t.known = map[Placement]struct{}{}
 	t.left = newLefts()
 }
@@ -152,7 +155,7 @@ func (t *Tally) Placement(p Placement) PlacementCounts {
 func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	sum := t.locations[string(l)]
+	sum := t.locations[l]
 	if sum == nil {
 		return v1alpha1.Counts{}
 	}
@@ -183,9 +186,7 @@ func (t *Tally) Dirty() Dirty {
 	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), func(a, b Placement) int {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
 	})
-	for _, l := range slices.Sorted(maps.Keys(t.dirtyLocation)) {
-		d.Locations = append(d.Locations, key.Location(l))
-	}
+	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
 	clear(t.dirtyPlacement)
 	clear(t.dirtyLocation)
 	return d
@@ -193,7 +194,7 @@ func (t *Tally) Dirty() Dirty {
 
 // add adds n times a state of a pair to its location and to the Placements that
 // place it there.
-func (t *Tally) add(o *object, as *placement.Membership, location string, s state, n int64) {
+func (t *Tally) add(o *object, as *placement.Membership, location key.Location, s state, n int64) {
 	here := t.locations[location]
 	if here == nil {
 		here = &locationTally{}
@@ -246,7 +247,7 @@ func (t *Tally) placement(p Placement) *placementTally {
 	t.dirtyPlacement[p] = struct{}{}
 	sum := t.placements[p]
 	if sum == nil {
-		sum = &placementTally{at: map[string]int64{}, failing: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})}
+		sum = &placementTally{at: map[key.Location]int64{}, failing: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})}
 		t.placements[p] = sum
 	}
 	return sum

@@ -45,7 +45,7 @@ func mustJSON(v any) []byte {
 
 var (
 	testSpaces    = []key.Space{"s1", "s2"}
-	testLocations = []string{"a", "b", "c"}
+	testLocations = []key.Location{"a", "b", "c"}
 )
 
 func testObjects() (all []key.Object) {
@@ -96,7 +96,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 	metadata["labels"] = labels
 	switch kind {
 	case "location":
-		k = objectAt(key.Root, v1alpha1.Group, "locations", "", rapid.SampledFrom(testLocations).Draw(t, "location")).Key()
+		k = objectAt(key.Root, v1alpha1.Group, "locations", "", string(rapid.SampledFrom(testLocations).Draw(t, "location"))).Key()
 		status := map[string]any{}
 		if connected := rapid.SampledFrom([]string{"", "True", "False"}).Draw(t, "connected"); connected != "" {
 			status["conditions"] = []any{map[string]any{"type": "Enrolled", "status": "False"}, map[string]any{"type": "Connected", "status": connected}}
@@ -118,7 +118,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		}
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": rapid.SampledFrom([]string{"x", "y", "broken"}).Draw(t, "spec")})
 	case "report":
-		l := key.Location(rapid.SampledFrom(testLocations).Draw(t, "by"))
+		l := rapid.SampledFrom(testLocations).Draw(t, "by")
 		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
 		k = key.Report{Location: l, Origin: origin, Object: rapid.SampledFrom(testObjects()).Draw(t, "of")}.Key()
 		value = mustJSON(wire.Report{
@@ -188,7 +188,7 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	for _, l := range testLocations {
-		if got := m.shownLocations[key.Location(l)]; got != locations[l] {
+		if got := m.shownLocations[l]; got != locations[l] {
 			t.Fatalf("location %s:\n got %+v\nwant %+v", l, got, locations[l])
 		}
 	}
@@ -204,27 +204,27 @@ func (m *machine) check(t *rapid.T) {
 // checkLeft compares what is reported and not assigned with looking at every report.
 func (m *machine) checkLeft(t *rapid.T) {
 	state := m.table.Snapshot()
-	counts, pairs := map[string]v1alpha1.LeftCounts{}, map[Left]bool{}
+	counts, pairs := map[key.Location]v1alpha1.LeftCounts{}, map[Left]bool{}
 	state.Ascend("r/", func(row *table.Row) bool {
 		r, err := key.ParseReport(row.Key)
 		if err != nil || r.Origin != key.Placed {
 			return true
 		}
-		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.Has(string(r.Location)) {
+		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.Has(r.Location) {
 			return true
 		}
-		c := counts[string(r.Location)]
+		c := counts[r.Location]
 		if gjson.GetBytes(row.Value, "state").Str == "Orphaned" && gjson.GetBytes(row.Value, "reason").Str != "Released" {
 			c.Leftovers++
 		} else {
 			c.Leaving++
 		}
-		counts[string(r.Location)] = c
+		counts[r.Location] = c
 		pairs[Left{r.Path(), r.Location}] = true
 		return true
 	})
 	for _, l := range testLocations {
-		if got := m.tally.LeftAt(key.Location(l)); got != counts[l] {
+		if got := m.tally.LeftAt(l); got != counts[l] {
 			t.Fatalf("left at %s:\n got %+v\nwant %+v", l, got, counts[l])
 		}
 	}
@@ -265,8 +265,8 @@ func (m *machine) checkObjects(t *rapid.T) {
 }
 
 // recount counts everything anew from the words of the API.
-func (m *machine) recount() (map[Placement]PlacementCounts, map[string]v1alpha1.Counts) {
-	placements, locations := map[Placement]PlacementCounts{}, map[string]v1alpha1.Counts{}
+func (m *machine) recount() (map[Placement]PlacementCounts, map[key.Location]v1alpha1.Counts) {
+	placements, locations := map[Placement]PlacementCounts{}, map[key.Location]v1alpha1.Counts{}
 	state := m.table.Snapshot()
 	state.Ascend("o/", func(row *table.Row) bool {
 		in, ok := row.In.(*placement.Membership)
@@ -303,15 +303,15 @@ func (m *machine) recount() (map[Placement]PlacementCounts, map[string]v1alpha1.
 }
 
 // count counts one pair and returns what is wrong with it.
-func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l string, c *v1alpha1.Counts) *v1alpha1.PlacementError {
+func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l key.Location, c *v1alpha1.Counts) *v1alpha1.PlacementError {
 	c.Assigned++
-	location := state.Get(objectAt(key.Root, v1alpha1.Group, "locations", "", l).Key())
+	location := state.Get(objectAt(key.Root, v1alpha1.Group, "locations", "", string(l)).Key())
 	if location != nil && strings.Contains(string(location.Value), `"status":"False","type":"Connected"`) {
 		c.Stale++
 	}
-	e := &v1alpha1.PlacementError{Object: o.Identity.String(), Location: l}
+	e := &v1alpha1.PlacementError{Object: o.Identity.String(), Location: string(l)}
 	var r wire.Report
-	if row := state.Get(key.Report{Location: key.Location(l), Origin: key.Placed, Object: o}.Key()); row != nil {
+	if row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); row != nil {
 		if err := json.Unmarshal(row.Value, &r); err != nil {
 			panic(err)
 		}
@@ -357,7 +357,7 @@ func TestTallyEqualsRecount(t *testing.T) {
 		}
 		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
 		for _, l := range testLocations[:2] {
-			m.put(t, map[string][]byte{objectAt(key.Root, v1alpha1.Group, "locations", "", l).Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
+			m.put(t, map[string][]byte{objectAt(key.Root, v1alpha1.Group, "locations", "", string(l)).Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "length") {
 			switch rapid.IntRange(0, 9).Draw(t, "action") {

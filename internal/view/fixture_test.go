@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -300,9 +301,9 @@ var classes = sync.OnceValue(func() map[string]*placement.Class {
 })
 
 // classOf is what a location's class needs of it; empty: it is of none.
-func classOf(values map[string][]byte, location string) string {
+func classOf(values map[string][]byte, location key.Location) string {
 	for entry := range strings.FieldsSeq(string(values[classKey])) {
-		if l, needs, _ := strings.Cut(entry, "="); l == location {
+		if l, needs, _ := strings.Cut(entry, "="); l == string(location) {
 			return needs
 		}
 	}
@@ -326,26 +327,26 @@ func followRules(object []byte, inputs []placement.Input) ([]byte, error) {
 // at is the membership of one row.
 type at struct{ places []placement.Place }
 
-func (a *at) Members() []string {
-	var names []string
+func (a *at) Members() []key.Location {
+	var names []key.Location
 	for _, p := range a.places {
 		names = append(names, p.Location)
 	}
 	return names
 }
 
-func (a *at) Has(member string) bool {
-	_, ok := a.Place(member)
+func (a *at) Has(l key.Location) bool {
+	_, ok := a.Place(l)
 	return ok
 }
 
-func (a *at) SameAt(member string, other table.Membership) bool {
-	place, ok := a.Place(member)
-	was, before := other.(*at).Place(member)
+func (a *at) SameAt(l key.Location, other table.Membership) bool {
+	place, ok := a.Place(l)
+	was, before := other.(*at).Place(l)
 	return ok == before && place == was
 }
 
-func (a *at) Place(l string) (placement.Place, bool) {
+func (a *at) Place(l key.Location) (placement.Place, bool) {
 	for _, p := range a.places {
 		if p.Location == l {
 			return p, true
@@ -415,8 +416,9 @@ func placeAll(values map[string][]byte) map[string]*at {
 		}
 		a := &at{}
 		_, resource, rest, _ := key.Split(k)
-		for l := range strings.SplitSeq(object.Metadata.Labels["at"], ".") {
-			if l == "" || strings.Contains(denied, l) {
+		for name := range strings.SplitSeq(object.Metadata.Labels["at"], ".") {
+			l := key.Location(name)
+			if l == "" || strings.Contains(denied, name) {
 				continue
 			}
 			p := placement.Place{Location: l, Held: object.Metadata.Labels["hold"], Class: classes()[classOf(values, l)]}
@@ -428,7 +430,7 @@ func placeAll(values map[string][]byte) map[string]*at {
 			}
 			a.places = append(a.places, p)
 		}
-		slices.SortFunc(a.places, func(x, y placement.Place) int { return strings.Compare(x.Location, y.Location) })
+		slices.SortFunc(a.places, func(x, y placement.Place) int { return cmp.Compare(x.Location, y.Location) })
 		placed[k] = a
 	}
 	return placed

@@ -19,11 +19,11 @@ type locationLens struct{ name key.Location }
 
 func (l locationLens) String() string { return route.View(l.name).String() }
 
-func (l locationLens) topic(query) table.Topic { return table.Of(string(l.name)) }
+func (l locationLens) topic(query) table.Topic { return table.Of(l.name) }
 
 func (l locationLens) now(t *table.Table, q query) state {
 	var rows []*table.Row
-	rev := t.AscendMembers(string(l.name), func(row *table.Row) (from string, more bool) {
+	rev := t.AscendMembers(l.name, func(row *table.Row) (from string, more bool) {
 		if r, _ := restOf(row); r != q.resource {
 			return l.next(row, q), true
 		}

@@ -102,7 +102,7 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			object["metadata"].(map[string]any)["annotations"] = map[string]any{SpaceAnnotation: string(o.Space)}
 			s.object = compact(object)
 		case locationLens:
-			p, ok := placed[k].Place(string(l.name))
+			p, ok := placed[k].Place(l.name)
 			if !ok || p.Held != "" || p.Owner != "" {
 				continue
 			}
@@ -110,7 +110,7 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			if err != nil {
 				panic(err)
 			}
-			if needs := classOf(values, string(l.name)); needs != "" {
+			if needs := classOf(values, l.name); needs != "" {
 				if travelled, err = followRules(travelled, []placement.Input{{Needs: needs}}); err != nil {
 					panic(err)
 				}

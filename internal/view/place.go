@@ -10,7 +10,7 @@ import (
 
 // placed is the membership of rows that go to locations.
 type placed interface {
-	Place(location string) (placement.Place, bool)
+	Place(location key.Location) (placement.Place, bool)
 }
 
 // Holds says whether a location is to have a row's object: it is assigned, not
@@ -21,9 +21,9 @@ func Holds(row *table.Row, l key.Location) bool {
 	}
 	p, ok := row.In.(placed)
 	if !ok {
-		return row.In.Has(string(l))
+		return row.In.Has(l)
 	}
-	place, ok := p.Place(string(l))
+	place, ok := p.Place(l)
 	return ok && place.Held == "" && place.Owner == ""
 }
 
@@ -43,6 +43,6 @@ func classAt(row *table.Row, l key.Location) *placement.Class {
 	if !ok {
 		return nil
 	}
-	place, _ := p.Place(string(l))
+	place, _ := p.Place(l)
 	return place.Class
 }
