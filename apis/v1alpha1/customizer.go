@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Customizer says what is different about objects of its space at the locations
-// that get them. It places nothing: Placements do.
+// that get them. It assigns nothing to locations: Placements do.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cz,categories=orrery
@@ -56,19 +56,19 @@ type Rule struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Path string `json:"path"`
-	// Release leaves the values to others: a location gets them when the object is
-	// made there, and what becomes of them afterwards is neither changed nor
-	// repaired, also when they change in the space. An object of which a path
-	// selects something that can't be owned by itself, such as an element of an
-	// atomic list, is not changed, and reported as Failed with reason CannotRelease.
+	// Release leaves the values to others at the location: they are set when the
+	// object is created there, and neither changed nor repaired afterwards, not even
+	// when they change in the space. If a path selects something that can't be owned
+	// on its own, such as an element of an atomic list, the object is not changed and
+	// is reported as Failed with reason CannotRelease.
 	// +optional
 	Release bool `json:"release,omitempty"`
 }
 
 // CustomizerStatus says whether the rules are in force.
 type CustomizerStatus struct {
-	// Conditions has Accepted: all tests, selectors and paths could be read. Those
-	// that could not be have no effect, the others have.
+	// Conditions has Accepted: all tests, selectors and paths are valid. Those that
+	// are not have no effect; the others do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

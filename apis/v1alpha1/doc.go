@@ -11,7 +11,7 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 const (
 	// Group is the API group of Orrery's kinds.
 	Group = "orrery.dev"
-	// Version is their version.
+	// Version is the version of Orrery's kinds.
 	Version = "v1alpha1"
 )
 
@@ -19,22 +19,23 @@ const (
 var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 const (
-	// AssignedLocationsAnnotation on any object assigns it directly: a JSON list of location names.
+	// AssignedLocationsAnnotation on any object assigns it to locations without a
+	// Placement: a JSON list of their names.
 	AssignedLocationsAnnotation = "orrery.dev/assigned-locations"
 	// ReturnStatusAnnotation is the return-status policy of a direct assignment.
 	ReturnStatusAnnotation = "orrery.dev/return-status"
-	// ForLabel with value ForBelow marks an Orrery object that a lower hub is to act on.
+	// ForLabel with value ForBelow says that an Orrery object is for a lower hub.
 	ForLabel = "orrery.dev/for"
 	// ForBelow is the value of ForLabel.
 	ForBelow = "below"
-	// AcceptAnnotation on a Location is the marker of the log that its agent is to
-	// accept as the continuation of the one it knows.
+	// AcceptAnnotation on a Location is a hub marker: its agent accepts the log that
+	// has this marker as the continuation of the one it knows.
 	AcceptAnnotation = "orrery.dev/accept"
-	// ConfirmPruneAnnotation is the digest of removals that may go: on a Location
-	// of any, on a Placement of those of its space's objects.
+	// ConfirmPruneAnnotation is the digest of pending removals that may proceed: on a
+	// Location any that wait there, on a Placement those of objects of its space.
 	ConfirmPruneAnnotation = "orrery.dev/confirm-prune"
-	// PurgeAnnotation with value "true" on a Location has its agent remove
-	// everything that it made there.
+	// PurgeAnnotation with value "true" on a Location makes its agent remove
+	// everything that it created there.
 	PurgeAnnotation = "orrery.dev/purge"
 	// SpaceAnnotation names the space of an object read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"

@@ -21,10 +21,10 @@ type Location struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is how the location is to be treated.
+	// Spec says how the location is managed.
 	// +optional
 	Spec LocationSpec `json:"spec,omitempty,omitzero"`
-	// Status is what is known of it.
+	// Status is what the hub knows of the location.
 	// +optional
 	Status LocationStatus `json:"status,omitempty,omitzero"`
 }
@@ -41,7 +41,7 @@ const (
 	MappingPaused Mapping = "Paused"
 )
 
-// LocationSpec is how a location is to be treated.
+// LocationSpec says how a location is managed.
 type LocationSpec struct {
 	// Mapping is Active, or Paused: then the agent changes nothing at the location.
 	// +optional
@@ -55,8 +55,8 @@ type LocationSpec struct {
 // Prune bounds the deletions at a location that follow from a change of policy
 // rather than from the deletion of the object itself.
 type Prune struct {
-	// MaxPercent of the location's objects may go within ten minutes, and
-	// always 50; further deletions wait for a confirmation.
+	// MaxPercent is how many percent of the location's objects may be removed within
+	// ten minutes; 50 objects always may. Further removals wait for a confirmation.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -74,20 +74,20 @@ type LocationStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Agent is what the agent said of itself.
+	// Agent is what the agent last said of itself.
 	// +optional
 	Agent      *AgentStatus `json:"agent,omitempty"`
 	Counts     `json:",inline"`
 	LeftCounts `json:",inline"`
 }
 
-// LeftCounts adds up what is not assigned to a location, and there all the same.
+// LeftCounts counts the objects that are not assigned to a location but still there.
 type LeftCounts struct {
-	// Leaving: the location has yet to remove it, or removes it.
+	// Leaving: the agent removes the object, or has yet to begin.
 	// +optional
 	Leaving int64 `json:"leaving,omitempty"`
-	// Leftovers: it stays, since others at the location use it. The reports say who,
-	// and how to have it go: "orrery status", "orrery why".
+	// Leftovers: the object stays because others at the location use it. "orrery
+	// status" and "orrery why" show who does, and how to get it removed.
 	// +optional
 	Leftovers int64 `json:"leftovers,omitempty"`
 }
@@ -103,7 +103,7 @@ type AgentStatus struct {
 	// APIsDigest is a digest of the kinds, versions and schemas that the cluster serves.
 	// +optional
 	APIsDigest string `json:"apisDigest,omitempty"`
-	// Halted is why the agent changes nothing at the cluster; empty: it does.
+	// Halted says why the agent changes nothing at the cluster; empty while it works.
 	// +optional
 	Halted string `json:"halted,omitempty"`
 	// Lineage is Proven, or Unproven: the hub's log does not continue the one that
@@ -119,24 +119,25 @@ type AgentStatus struct {
 	// Prune are removals that wait for a confirmation.
 	// +optional
 	Prune *PendingPrune `json:"prune,omitempty"`
-	// Purge is how far the removal of everything has come.
+	// Purge is the progress of the removal of everything.
 	// +optional
 	Purge *PurgeProgress `json:"purge,omitempty"`
 }
 
-// PendingPrune are removals at a location that wait for a confirmation, since
-// there were more of them than spec.prune allows.
+// PendingPrune are removals at a location that wait for a confirmation, because
+// they are more than spec.prune allows.
 type PendingPrune struct {
 	// Pending counts them.
 	Pending int64 `json:"pending"`
 	// Digest names exactly these, for "orrery location confirm-prune --digest".
 	Digest string `json:"digest"`
-	// Spaces are the same by space; the digest of one can be confirmed by the
-	// annotation orrery.dev/confirm-prune of a Placement of that space.
+	// Spaces are the same removals by space. The digest of one can be confirmed by
+	// the annotation orrery.dev/confirm-prune of a Placement of that space.
 	// +optional
 	// +listType=atomic
 	Spaces []SpacePrune `json:"spaces,omitempty"`
-	// Placements are the same by the Placement that let go.
+	// Placements are the same removals by the Placement that no longer assigns the
+	// objects.
 	// +optional
 	// +listType=atomic
 	Placements []PlacementPrune `json:"placements,omitempty"`
@@ -146,11 +147,12 @@ type PendingPrune struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
-// PlacementPrune are the removals that wait of what one Placement let go.
+// PlacementPrune are the pending removals of objects that one Placement no longer
+// assigns.
 type PlacementPrune struct {
 	// Space is the name of the space.
 	Space string `json:"space"`
-	// Placement is its name; empty: of these none is known.
+	// Placement is its name; empty for removals of which no Placement is known.
 	// +optional
 	Placement string `json:"placement,omitempty"`
 	// Pending counts them.
@@ -159,7 +161,7 @@ type PlacementPrune struct {
 	Digest string `json:"digest"`
 }
 
-// SpacePrune are the removals of one space's objects that wait.
+// SpacePrune are the pending removals of one space's objects.
 type SpacePrune struct {
 	// Space is the name of the space.
 	Space string `json:"space"`
@@ -169,11 +171,11 @@ type SpacePrune struct {
 	Digest string `json:"digest"`
 }
 
-// PurgeProgress is how far the removal of everything from a location has come.
+// PurgeProgress is the progress of the removal of everything from a location.
 type PurgeProgress struct {
-	// Left counts what is still to go.
+	// Left counts the objects that have yet to be removed.
 	Left int64 `json:"left"`
-	// Kept counts what stays, since others at the cluster use it.
+	// Kept counts the objects that stay because others at the cluster use them.
 	// +optional
 	Kept int64 `json:"kept,omitempty"`
 	// Objects are the first few of what stays.
@@ -182,30 +184,30 @@ type PurgeProgress struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Counts adds up the states of pairs of object and location.
+// Counts counts pairs of object and location by their state.
 type Counts struct {
-	// Assigned pairs there are in all.
+	// Assigned: all pairs.
 	// +optional
 	Assigned int64 `json:"assigned"`
-	// Applied: the location has the object exactly as it is to be.
+	// Applied: the location has the object as desired.
 	// +optional
 	Applied int64 `json:"applied"`
-	// Mutated: it is applied, and admission at the location sets other values than
-	// it says; these are among Applied, too.
+	// Mutated: it is applied, but admission at the location sets other values than
+	// it says. These count as Applied, too.
 	// +optional
 	Mutated int64 `json:"mutated"`
-	// Failed: the location can't have it as it is.
+	// Failed: the object can't be applied as it is.
 	// +optional
 	Failed int64 `json:"failed"`
-	// Held: the location keeps what it has of it.
+	// Held: the location keeps the object as it has it.
 	// +optional
 	Held int64 `json:"held"`
-	// Stale: the location is not connected, so that its reports may be old.
+	// Stale: the location is not connected, so its reports may be old.
 	// +optional
 	Stale int64 `json:"stale"`
 }
 
-// Condition types of a Location.
+// Condition types, and reasons that only one of them has.
 const (
 	// ConditionEnrolled says that an agent has shown the location's token.
 	ConditionEnrolled = "Enrolled"
@@ -221,12 +223,12 @@ const (
 	// ConditionAccepted says that a Placement's or Customizer's spec can be used.
 	ConditionAccepted = "Accepted"
 	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
-	// matches some objects of a Helm release and not all; else it is not there.
+	// matches some objects of a Helm release but not all; otherwise it is absent.
 	ConditionWholeReleases = "WholeReleases"
 	// ReasonPartOfHelmRelease is that condition's reason.
 	ReasonPartOfHelmRelease = "PartOfHelmRelease"
 	// ConditionStatusReturned is False, with ReasonStatusLeftOut, while statuses that a
-	// Placement asks for do not come back, since they do not fit; else it is not there.
+	// Placement asks for are too large to come back; otherwise it is absent.
 	ConditionStatusReturned = "StatusReturned"
 	// ReasonStatusLeftOut is that condition's reason.
 	ReasonStatusLeftOut = "StatusLeftOut"

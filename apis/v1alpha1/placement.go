@@ -21,61 +21,62 @@ type Placement struct {
 
 	// Spec says what goes where.
 	Spec PlacementSpec `json:"spec"`
-	// Status adds up what came of it.
+	// Status sums up the state of what is placed.
 	// +optional
 	Status PlacementStatus `json:"status,omitempty,omitzero"`
 }
 
 // PlacementSpec says what goes where.
 type PlacementSpec struct {
-	// Suspend freezes what this placement alone decides: locations keep what
-	// they have of its objects, and get and change nothing. Objects that no
-	// longer belong to it leave all the same.
+	// Suspend freezes the objects that no other placement assigns to a location:
+	// nothing is created or changed there. Objects that the placement no longer
+	// matches are removed all the same.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// Locations that get the objects: those that any entry selects.
+	// Locations get the objects if any entry selects them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Locations []LocationSelector `json:"locations,omitempty"`
-	// Downsync says which objects of the space go there: those that any entry matches.
+	// Downsync selects the objects of the space that go there: those that any entry
+	// matches.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Downsync []Downsync `json:"downsync,omitempty"`
 	// OnConflict says what to do where a location has an object of the same
-	// identity that Orrery did not make: Fail leaves it alone and says so; Adopt
+	// identity that Orrery did not create: Fail leaves it alone and reports it; Adopt
 	// applies over it and treats it as Orrery's from then on, removal included.
-	// What a controller owns, or another location, is never adopted. Of several
-	// placements of one object at a location, Adopt wins.
+	// Objects that a controller or another location owns are never adopted. If
+	// several placements assign an object to a location, Adopt wins.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnConflict OnConflict `json:"onConflict,omitempty"`
 	// OnImmutable says what to do where a location refuses a change because the
-	// field can't change: Fail keeps the object as it is and says so; Recreate
-	// deletes the object and makes it anew. Namespaces and
-	// CustomResourceDefinitions with something in them are never recreated. Of
-	// several placements, Recreate wins.
+	// field is immutable: Fail keeps the object as it is and reports it; Recreate
+	// deletes the object and creates it anew. Namespaces and
+	// CustomResourceDefinitions that are not empty are never recreated. Of several
+	// placements, Recreate wins.
 	// +optional
 	// +kubebuilder:default=Fail
 	OnImmutable OnImmutable `json:"onImmutable,omitempty"`
-	// OnRemove says what becomes of an object at a location that is no longer to
-	// have it: Delete, or Orphan: it stays as it is, without Orrery's marks. Of
-	// several placements, that which lets go last decides; of those that let go
-	// together, Orphan wins.
+	// OnRemove says what becomes of an object at a location to which it is no longer
+	// assigned: Delete, or Orphan: it stays as it is, without Orrery's marks. Of
+	// several placements, the last one that assigned it decides; of those that
+	// stopped together, Orphan wins.
 	// +optional
 	// +kubebuilder:default=Delete
 	OnRemove OnRemove `json:"onRemove,omitempty"`
 	// OnDrift says what to do where somebody at a location changes what Orrery
-	// applied: Repair undoes it; Report says so and leaves it until the object in
-	// the space changes. An object that is deleted at a location is made again
-	// either way. Of several placements, Repair wins.
+	// applied: Repair undoes the change; Report reports it and leaves it until the
+	// object in the space changes. An object that is deleted at a location is created
+	// again either way. Of several placements, Repair wins.
 	// +optional
 	// +kubebuilder:default=Repair
 	OnDrift OnDrift `json:"onDrift,omitempty"`
 }
 
-// OnConflict is a policy for objects that Orrery did not make.
+// OnConflict is a policy for objects that Orrery did not create.
 //
 // +kubebuilder:validation:Enum=Fail;Adopt
 type OnConflict string
@@ -87,7 +88,7 @@ const (
 	OnConflictAdopt OnConflict = "Adopt"
 )
 
-// OnImmutable is a policy for changes of fields that can't change.
+// OnImmutable is a policy for changes of immutable fields.
 //
 // +kubebuilder:validation:Enum=Fail;Recreate
 type OnImmutable string
@@ -95,11 +96,11 @@ type OnImmutable string
 const (
 	// OnImmutableFail keeps the object as it is.
 	OnImmutableFail OnImmutable = "Fail"
-	// OnImmutableRecreate deletes the object and makes it anew.
+	// OnImmutableRecreate deletes the object and creates it anew.
 	OnImmutableRecreate OnImmutable = "Recreate"
 )
 
-// OnRemove is a policy for objects that a location is no longer to have.
+// OnRemove is a policy for objects that are no longer assigned to a location.
 //
 // +kubebuilder:validation:Enum=Delete;Orphan
 type OnRemove string
@@ -139,8 +140,8 @@ type LocationSelector struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// ObjectTest matches objects: all fields that are given must match, and of a
-// list one entry. A cluster-scoped object never matches a test that names
+// ObjectTest matches objects: all fields that are given must match, a list by any
+// of its entries. A cluster-scoped object never matches a test that names
 // namespaces.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources) || has(self.namespaces) || has(self.namespaceSelectors) || has(self.names) || has(self.labelSelectors)",message="an object test needs at least one of apiGroup, resources, namespaces, namespaceSelectors, names, labelSelectors"
@@ -188,9 +189,9 @@ type Downsync struct {
 	// +optional
 	// +kubebuilder:default=None
 	ReturnStatus ReturnStatus `json:"returnStatus,omitempty"`
-	// CreateOnly makes the object where it is missing and never changes it there
-	// afterwards. It is deleted like any other. Of several entries and placements
-	// that match an object, all have to say so.
+	// CreateOnly creates the object where it is missing and never changes it there
+	// afterwards. It is deleted like any other. If several entries and placements
+	// match an object, all have to set it.
 	// +optional
 	CreateOnly bool `json:"createOnly,omitempty"`
 }
@@ -203,18 +204,19 @@ type ReturnStatus string
 const (
 	// ReturnStatusNone leaves the status at the location.
 	ReturnStatusNone ReturnStatus = "None"
-	// ReturnStatusSingleton copies the status of the one location there is.
+	// ReturnStatusSingleton copies the status from the location while exactly one has
+	// the object.
 	ReturnStatusSingleton ReturnStatus = "Singleton"
 )
 
-// PlacementStatus adds up what came of a placement.
+// PlacementStatus sums up the state of what a placement places.
 type PlacementStatus struct {
 	// ObservedGeneration is the generation that the rest is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions has Accepted: the selectors could be read; Synced: every pair
-	// is applied, and no removal waits; WholeReleases, if it is False: a Helm release
-	// is matched in part; StatusReturned, if it is False: statuses do not fit and are left out.
+	// Conditions has Accepted: the selectors are valid; Synced: every pair is applied,
+	// and no removal waits; and, only while False, WholeReleases: a Helm release is
+	// matched in part; StatusReturned: statuses are too large and left out.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -231,12 +233,12 @@ type PlacementStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Errors []PlacementError `json:"errors,omitempty"`
-	// Prune is what the placement let go and locations have not removed, since that
-	// would be more at once than they allow; it waits for a confirmation.
+	// Prune counts objects that the placement no longer assigns and whose removal
+	// waits for a confirmation, because it is more than locations allow at once.
 	// +optional
 	Prune *WaitingPrune `json:"prune,omitempty"`
-	// Confirmed are removals that the placement's annotation let go, by location,
-	// until they are gone.
+	// Confirmed are removals that the placement's annotation confirms, by location,
+	// until they are done.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -245,13 +247,13 @@ type PlacementStatus struct {
 
 // WaitingPrune are removals at all locations that wait for a confirmation.
 type WaitingPrune struct {
-	// Pending counts them, those that are confirmed and not gone included.
+	// Pending counts them, including those that are confirmed but not done.
 	Pending int64 `json:"pending"`
-	// Locations counts the locations that they are of.
+	// Locations counts the locations where they wait.
 	Locations int64 `json:"locations"`
 	// Digest names exactly those that are not confirmed, at all locations, for
 	// "orrery placement confirm-prune --digest" and the annotation
-	// orrery.dev/confirm-prune; empty: all are.
+	// orrery.dev/confirm-prune; empty if all are confirmed.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
@@ -260,7 +262,7 @@ type WaitingPrune struct {
 type ConfirmedPrune struct {
 	// Location is the location's name.
 	Location string `json:"location"`
-	// Digest names exactly what waited there.
+	// Digest names exactly the removals that waited there.
 	Digest string `json:"digest"`
 }
 

@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Reasons of the states of an object at a location, as reports, answers and the status
-// of Placements have them. A target's own reason for a refusal comes with Failed besides.
+// of Placements give them. Failed can also have the target's own reason for a refusal.
 const (
 	// ReasonMutated, of Applied: the cluster's admission sets other values in fields that
 	// the message names.
@@ -11,20 +11,20 @@ const (
 	ReasonContested = "Contested"
 	// ReasonUnobserved, of Applied: the kind can't be listed, so changes are not seen.
 	ReasonUnobserved = "Unobserved"
-	// ReasonCreateOnly, of Applied: it was made, and is left alone since, as its policy has it.
+	// ReasonCreateOnly, of Applied: it was created, and is left alone since, as createOnly says.
 	ReasonCreateOnly = "CreateOnly"
-	// ReasonCompleted, of Applied: it ran to its end and is not made again.
+	// ReasonCompleted, of Applied: it ran to its end and is not created again.
 	ReasonCompleted = "Completed"
 
 	// ReasonUnknownField, of Failed: the kind's schema at the location lacks a field.
 	ReasonUnknownField = "UnknownField"
-	// ReasonImmutable, of Failed: a field has changed that can't be, and onImmutable is Fail.
+	// ReasonImmutable, of Failed: an immutable field has changed, and onImmutable is Fail.
 	ReasonImmutable = "Immutable"
 	// ReasonDrifted, of Failed: it is not as it was applied, and onDrift is Report.
 	ReasonDrifted = "Drifted"
 	// ReasonCannotRelease, of Failed: it can't be applied without a value that is released.
 	ReasonCannotRelease = "CannotRelease"
-	// ReasonMalformed, of Failed: what the hub sent is no object that can be applied.
+	// ReasonMalformed, of Failed: what the hub sent is not an object that can be applied.
 	ReasonMalformed = "Malformed"
 	// ReasonRefused, of Failed: the target refuses it without a reason of its own.
 	ReasonRefused = "Refused"
@@ -42,19 +42,19 @@ const (
 
 	// ReasonSuspended, of Held: all Placements that place the object there are suspended.
 	ReasonSuspended = "Suspended"
-	// ReasonTooManyRules, of Held: the object's Customizers have more paths than can go
-	// with it.
+	// ReasonTooManyRules, of Held: the object's Customizers have more paths than can be
+	// sent with it.
 	ReasonTooManyRules = "TooManyRules"
-	// ReasonNotRendered, of Held: what the location is to get can't be made of the object.
+	// ReasonNotRendered, of Held: the object can't be rendered for the location.
 	ReasonNotRendered = "NotRendered"
-	// ReasonNothingToKeep, of Held: the location is to keep what it has, and has nothing.
+	// ReasonNothingToKeep, of Held: the location should keep what it has, but has nothing.
 	ReasonNothingToKeep = "NothingToKeep"
 
 	// ReasonTerminating, of Waiting and Removing: what is there is being deleted.
 	ReasonTerminating = "Terminating"
 	// ReasonNamespaceTerminating, of Waiting: its namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonRecreating, of Waiting: it is deleted to be made again, as onImmutable has it.
+	// ReasonRecreating, of Waiting: it is deleted to be created again, as onImmutable says.
 	ReasonRecreating = "Recreating"
 	// ReasonTargetUnavailable, of Waiting: the location's API server does not answer.
 	ReasonTargetUnavailable = "TargetUnavailable"
@@ -78,7 +78,7 @@ const (
 
 	// ReasonInUse, of Orphaned: others have something in it.
 	ReasonInUse = "InUse"
-	// ReasonReleased, of Orphaned: it was let go, as its policy has it, and is not managed.
+	// ReasonReleased, of Orphaned: it stays, as onRemove says, and is no longer managed.
 	ReasonReleased = "Released"
 )
 
@@ -88,6 +88,6 @@ const (
 	// spaces, while the hub's log has no room.
 	ReasonLogFull = "LogFull"
 	// ReasonProtocol is the reason of the condition Compatible when the hub itself has set
-	// it. With any other it is an operator's, and stays.
+	// it. With any other reason an operator has set it, and the hub leaves it alone.
 	ReasonProtocol = "Protocol"
 )

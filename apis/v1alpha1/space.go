@@ -20,7 +20,7 @@ type Space struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the space is to be.
+	// Spec is the desired state of the space.
 	// +optional
 	Spec SpaceSpec `json:"spec,omitempty,omitzero"`
 	// Status is what the hub says of it.
@@ -28,10 +28,10 @@ type Space struct {
 	Status SpaceStatus `json:"status,omitempty,omitzero"`
 }
 
-// SpaceSpec is what a space is to be.
+// SpaceSpec is the desired state of a space.
 type SpaceSpec struct {
 	// Limits bound what the space may hold. Writes beyond them are refused as
-	// Forbidden; what is there stays.
+	// Forbidden; what the space already holds stays.
 	// +optional
 	Limits SpaceLimits `json:"limits,omitempty,omitzero"`
 }
@@ -60,7 +60,7 @@ type SpaceStatus struct {
 	// URL is where the space's API is served.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// Objects is how many objects the space holds when it is read.
+	// Objects is how many objects the space holds at the time of the read.
 	// +optional
 	Objects int64 `json:"objects,omitempty"`
 	// Bytes is how large they are together, as they are stored.

@@ -1,5 +1,5 @@
-// Command orrery-agent keeps a cluster equal to what an Orrery hub says its
-// location is to have.
+// Command orrery-agent keeps a cluster in the state that an Orrery hub desires for
+// its location.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// version is that of the module as it was built.
+// version is the version of the module that the binary was built from.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

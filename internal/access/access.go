@@ -1,7 +1,7 @@
-// Package access says who sends a request and whether they may: the hub's
-// authentication, its authorizer, acting as somebody else, and what clients ask
-// about themselves. It goes by what a request is about (its root and its
-// RequestInfo), with the filters of k8s.io/apiserver.
+// Package access says who sends a request and whether they may: authentication,
+// authorization, impersonation, and reviews that clients ask for about themselves. It
+// goes by what a request is about (its root and its RequestInfo), with the filters of
+// k8s.io/apiserver.
 //
 // It must never know how a request is served.
 package access
@@ -26,22 +26,21 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Config is what access is decided by.
+// Config is what a Guard needs.
 type Config struct {
-	// Authority has signed the certificates of people.
+	// Authority signs the certificates of users.
 	Authority *enroll.Authority
 	// Table has the hashes of the locations' tokens.
 	Table *table.Table
-	// Codecs encode what is refused.
+	// Codecs encode refusals.
 	Codecs runtime.NegotiatedSerializer
-	// Logger hears of who is not known.
+	// Logger gets unauthenticated requests, at level debug.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Guard lets requests through to those who may send them. It is safe for
-// concurrent use.
+// Guard authenticates and authorizes requests. It is safe for concurrent use.
 type Guard struct {
 	config        Config
 	authenticator authenticator.Request
@@ -53,12 +52,13 @@ func New(config Config) *Guard {
 	return &Guard{config: config, authenticator: authentication(config.Authority, config.Table, config.Now)}
 }
 
-// Authorizer decides about what a request goes on to do, such as an update that creates.
+// Authorizer is for what a handler finds to decide later, such as an update that creates.
 func (g *Guard) Authorizer() Authorizer { return g.authorizer }
 
-// Handler serves requests with next whose RequestInfo and root are in their context:
-// those of known clients that may send them. Next finds there whom they are to be
-// served as, and by PremisesOf what let them in.
+// Handler passes on to next the requests of authenticated clients that are authorized,
+// and refuses the others. The context of a request must have its RequestInfo and root
+// (WithRoot). Next finds in it the user, who may be impersonated, and what the access
+// rests on (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, g.authorizer, g.config.Codecs)
 	next = impersonation.WithConstrainedImpersonation(next, g.authorizer, g.config.Codecs)
@@ -82,8 +82,8 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 
 type rootKey struct{}
 
-// WithRoot has next find in the context which API a request is for. One of
-// Kubernetes begins below its root.
+// WithRoot puts the API that a request is for into its context, see RootOf. For the
+// APIs of Kubernetes it also strips the root from the path.
 func WithRoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		root, rest := route.Of(r.URL.Path)
@@ -97,7 +97,7 @@ func WithRoot(next http.Handler) http.Handler {
 	})
 }
 
-// RootOf is the API that a request is for.
+// RootOf is the API that the request of a context is for, as WithRoot put it there.
 func RootOf(ctx context.Context) route.Root {
 	root, _ := ctx.Value(rootKey{}).(route.Root)
 	return root

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// AdminUser is who the hub's own kubeconfig is for.
+	// AdminUser is the user of the kubeconfig that the hub writes at its start.
 	AdminUser      = "orrery:admin"
 	locationsGroup = "orrery:locations"
 	locationPrefix = "orrery:location:"
 )
 
-// authentication knows two kinds of clients: those with a certificate of the
-// hub's authority, and agents with their location's token.
+// authentication accepts two kinds of credentials: certificates of the hub's authority,
+// and the tokens of locations.
 func authentication(ca *enroll.Authority, t *table.Table, now func() time.Time) authenticator.Request {
 	verify := x509request.DefaultVerifyOptions()
 	verify.Roots = ca.Pool()

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// Authorizer decides who may do what at the root that is in the context: members of
-// system:masters everything, an agent what is about its own location.
+// Authorizer decides who may do what at the root in the context: members of
+// system:masters may do everything, an agent what concerns its own location.
 type Authorizer struct{}
 
 var (
@@ -21,7 +21,7 @@ var (
 	_ authorizer.RuleResolver = Authorizer{}
 )
 
-// impersonate is how all verbs begin of acting as somebody else.
+// impersonate is the prefix of all verbs of impersonation.
 const impersonate = "impersonate"
 
 // reads are the verbs that change nothing.
@@ -53,7 +53,7 @@ func (Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (autho
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// RulesFor implements authorizer.RuleResolver: all that somebody may do at the root.
+// RulesFor implements authorizer.RuleResolver: what a user may do at the root.
 func (z Authorizer) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	verbs, all := []string{"*"}, []string{"*"}
 	if !z.may(ctx, who, "*", namespace) {

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// knownFor is how long an accepted certificate is not verified again, and
-	// maxKnown of how many that is remembered.
+	// knownFor is for how long an accepted certificate is not verified again, and
+	// maxKnown how many are remembered.
 	knownFor = time.Minute
 	maxKnown = 4096
 )
 
-// knownCertificates authenticates as next does, and remembers for a while whom it
-// has accepted: a client shows the same certificate with each request, and to
-// verify its signature takes longer than much of what is asked for. The handshake
-// has proved by then that the client holds the key. Nothing is remembered beyond
-// the end of a certificate, and no refusal is.
+// knownCertificates authenticates as next does, and caches for a while which
+// certificates it has accepted: a client shows the same one with each request, and
+// verifying its signature takes longer than many requests. The handshake has already
+// proved that the client holds the key. Nothing is cached beyond the end of a
+// certificate, and refusals are not cached.
 type knownCertificates struct {
 	next  authenticator.Request
 	now   func() time.Time
@@ -46,7 +46,7 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 		return response, ok, err
 	}
 	valid := knownFor
-	for _, c := range r.TLS.PeerCertificates { // its issuers', too
+	for _, c := range r.TLS.PeerCertificates { // also those of the issuers
 		valid = min(valid, c.NotAfter.Sub(k.now()))
 	}
 	remembered := *response

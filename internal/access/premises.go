@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// letIn collects what a request is let in by, from whoever decides about it: the row
-// that shows who sends it, say. It is safe for concurrent use.
+// letIn collects the premises of a request's access, from those who decide about it:
+// for instance the row of its token. It is safe for concurrent use.
 type letIn struct {
 	mu  sync.Mutex
 	all []table.Premise
@@ -17,13 +17,13 @@ type letIn struct {
 
 type letInKey struct{}
 
-// withPremises has those who decide about a request note what they go by.
+// withPremises returns a context in which restOn collects premises.
 func withPremises(ctx context.Context) context.Context {
 	return context.WithValue(ctx, letInKey{}, &letIn{})
 }
 
-// restOn notes what has to hold for as long as what was asked for goes on. Streams end
-// when it no longer does, each in its own way: the End is not theirs to say who decide.
+// restOn notes a premise that must hold for as long as the request is served. A stream
+// ends when it no longer holds. The premise has no End: each kind of stream sets its own.
 func restOn(ctx context.Context, premise table.Premise) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
@@ -32,8 +32,8 @@ func restOn(ctx context.Context, premise table.Premise) {
 	}
 }
 
-// PremisesOf are what the request of a context was let in by. Who serves a stream has it
-// end once one of them does not hold.
+// PremisesOf are the premises of a request's access. A stream must end when one of them
+// no longer holds.
 func PremisesOf(ctx context.Context) []table.Premise {
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	if !ok {

@@ -41,24 +41,24 @@ var _ interface {
 	rest.Scoper
 } = &reviewer{}
 
-// ReviewHandler answers reviews of a kind by the authorizer, and by what a catalog
-// lets be done at all.
+// ReviewHandler answers reviews of a kind by the authorizer, and by what the catalog
+// allows at all.
 func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
 	scope := kind.Scope("")
 	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
 	return handlers.CreateResource(&reviewer{kind, catalog, g.authorizer}, scope, nil)
 }
 
-// New is an empty question.
+// New is an empty review.
 func (r *reviewer) New() runtime.Object { return r.kind.New() }
 
 // Destroy has nothing to clean up.
 func (r *reviewer) Destroy() {}
 
-// NamespaceScoped says that questions are in no namespace.
+// NamespaceScoped says that reviews are in no namespace.
 func (r *reviewer) NamespaceScoped() bool { return false }
 
-// Create answers a question.
+// Create answers a review.
 func (r *reviewer) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	who, ok := request.UserFrom(ctx)
 	if !ok {
@@ -118,7 +118,7 @@ func problemsOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) field.ErrorLi
 	return nil
 }
 
-// decide asks the authorizer, and then whether what is asked about is served at all.
+// decide asks the authorizer, and then the catalog whether the verb is served at all.
 func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	decision, reason, err := r.authorizer.Authorize(ctx, attributesOf(who, spec))
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// content is what one location is to have, as agents are told of it. It is a
-// function of the rows alone, unless it is purged: the same rows give the same
-// frames and sums at every hub.
+// content is what is desired at one location, as its agent is told. Unless it is
+// purged, it is a function of the rows alone: the same rows give the same frames and
+// sums at every hub.
 type content struct {
 	location key.Location
 	renderer *render.Renderer
-	// purged says that the location is to have nothing, by the operator's word.
+	// purged says that the operator has the location purged: its content is empty.
 	purged bool
 }
 
@@ -31,7 +31,7 @@ type entry struct {
 	uid    string
 	digest wire.Sum
 	policy wire.Policy
-	// held and owner are why the row is a hold or a conflict; both empty: a put.
+	// held makes the row a hold, owner a conflict; if both are empty it is a put.
 	held, owner string
 	class       *placement.Class
 }
@@ -89,8 +89,8 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	}}
 }
 
-// change is what an agent is told of a change, and by how much the root moves;
-// ok is false when the location need not know.
+// change is what an agent is told of a change, with the entry before and after it. ok is
+// false if the agent need not know.
 func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok bool) {
 	before, after = c.entry(ch.Prev), c.entry(ch.Cur)
 	switch {
@@ -104,7 +104,7 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 	return c.frame(ch.Cur, after), before, after, true
 }
 
-// del is what the location is told of a row that it no longer is to have.
+// del is what the agent is told of a row that is no longer in the content.
 func (c content) del(ch table.Change, was *entry) *wire.Del {
 	by, named := placement.LetGo(ch, c.location)
 	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: by}

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// reportBodies is how many requests with reports of one location are worked on at
-	// once; an agent has one, and perhaps one that it has given up.
+	// reportBodies is how many report requests of one location are worked on at once:
+	// the agent's current one, and perhaps one that it has given up.
 	reportBodies = 2
 	// reportRate and reportBurst bound the bytes per second that one location reports,
-	// reportRequests and reportRequestBurst how many requests it does that with.
+	// reportRequests and reportRequestBurst its report requests per second.
 	reportRate, reportBurst            = 8 << 20, 64 << 20
 	reportRequests, reportRequestBurst = 50, 500
-	// statusRate and statusBurst bound how many statuses of its agent one location sends
-	// per second, each of which may be written; an agent sends one a second, and one
-	// more when a session begins.
+	// statusRate and statusBurst bound the status requests per second of one location,
+	// each of which may cause a write. An agent sends at most one a second, and one more
+	// when a session begins.
 	statusRate, statusBurst = 5, 100
 )
 
@@ -38,7 +38,7 @@ func newReportLimits(limit int) reportLimits {
 	}
 }
 
-// limitReports serves a request with reports within what one location may report.
+// limitReports serves a report request unless its location reports too much.
 func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Location) {
 	name := "location " + string(l)
 	for _, rates := range []*fair.Rates{a.reported.requests, a.reported.bytes} {
@@ -66,7 +66,7 @@ type countedBody struct {
 	read int
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.read += n

@@ -11,8 +11,8 @@ import (
 // maxLineageBytes bounds the body of a lineage request.
 const maxLineageBytes = 64 << 10
 
-// serveLineage tells an agent which part of the logs that it asks about is a part of
-// this one.
+// serveLineage tells an agent which revisions under the markers that it asks about are
+// of this log.
 func (a *Server) serveLineage(w http.ResponseWriter, r *http.Request) {
 	var ask wire.LineageAsk
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLineageBytes)).Decode(&ask); err != nil {

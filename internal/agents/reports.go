@@ -31,7 +31,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		return
 	}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
-	// What is newer than the request's beginning is not replaced by it.
+	// The request must not replace reports that are newer than its beginning.
 	seen := a.config.Table.Snapshot()
 	var answer wire.ReportsAnswer
 	var changes []store.Change
@@ -63,8 +63,8 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	respond.JSON(w, answer)
 }
 
-// whileThere is the condition that a location is still there: what is reported of
-// one that is removed meanwhile is not kept.
+// whileThere is the guard that a location still exists: reports of one that is removed
+// meanwhile are not written.
 func (a *Server) whileThere(l key.Location) (store.Guard, error) {
 	location, _ := a.config.Table.Get(l.Key())
 	if location == nil {
@@ -73,9 +73,9 @@ func (a *Server) whileThere(l key.Location) (store.Guard, error) {
 	return store.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
 }
 
-// settleReports makes the table show the reports of a location that are under way,
-// also of requests that have ended: who compares must not find what is replaced
-// right after.
+// settleReports waits until the table shows the reports of a location that are under
+// way, including those of requests that have ended: a walk must not compare reports that
+// are replaced right after.
 func (a *Server) settleReports(ctx context.Context, l key.Location) error {
 	guard, err := a.whileThere(l)
 	if err != nil {
@@ -87,8 +87,9 @@ func (a *Server) settleReports(ctx context.Context, l key.Location) error {
 	return a.config.Committed(ctx)
 }
 
-// changeOf makes a change of a write: nothing is written again that is there, but
-// it is made sure, in turn with what else is to be written, that it stays.
+// changeOf makes a write conditional on what was seen. A report that is there already is
+// not written again; it is only checked, in order with the other writes, that it is
+// still there.
 func changeOf(op store.Op, seen *table.Row) store.Change {
 	c := store.Change{Op: op}
 	if seen == nil {
@@ -136,8 +137,8 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error
 	return op, nil
 }
 
-// mayReport says whether a location may have a report of an object: it is
-// assigned to it, or was when the report was first made.
+// mayReport says whether a location may report an object: it is assigned to the
+// location, or was when the report was first made.
 func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
 	if row, _ := a.config.Table.Get(reportKey); row != nil {
 		return true

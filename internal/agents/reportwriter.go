@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// reportLinger is how long a report waits for others to share its
-	// transaction, which keeps one change at many locations at few transactions.
+	// reportLinger is how long a report waits for others to share its transaction, so
+	// that one change at many locations takes few transactions.
 	reportLinger = 100 * time.Millisecond
 	reportQueue  = 1000
-	// fullReports is how many reports are worth no more waiting for others.
+	// fullReports is how many reports are written without waiting for more.
 	fullReports = 100
 )
 
 // reportWriter puts the reports of many agents into shared transactions, in the
-// order in which they arrive. What a location no longer says is not written: a
-// batch whose request has ended is dropped, and a report that somebody else has
-// written since its request began is not replaced.
+// order in which they arrive. Outdated reports are not written: a batch whose request
+// has ended is dropped, and a report that somebody else has written since the request
+// began is not replaced.
 type reportWriter struct {
 	log    *store.Log
 	linger time.Duration
 	queue  chan reportBatch
 
 	mu sync.Mutex
-	// under counts the batches that are under way, by the key of their location.
+	// under counts the batches that are under way, by the key of their Location.
 	under map[string]int
 }
 
 type reportBatch struct {
-	// request is whose end drops the batch.
+	// request is the context of the request; the batch is dropped when it ends.
 	request context.Context
 	guard   store.Guard
 	changes []store.Change
@@ -61,8 +61,8 @@ func errStaleReports() error {
 	}}
 }
 
-// write returns the revision that holds the changes, which are reports of one
-// location.
+// write writes changes, all of reports of one location, and returns the revision that
+// holds them.
 func (w *reportWriter) write(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
 	done := make(chan reportResult, 1)
 	w.count(guard, 1)
@@ -80,8 +80,8 @@ func (w *reportWriter) write(ctx context.Context, guard store.Guard, changes []s
 	}
 }
 
-// settle waits until nothing of a location is under way that was when it was called.
-// moved says that something was, so that the log has perhaps gone on.
+// settle waits until all batches of a location that are under way at the call are done.
+// moved says that there were any, so the log may have new revisions.
 func (w *reportWriter) settle(ctx context.Context, guard store.Guard) (moved bool, err error) {
 	w.mu.Lock()
 	quiet := w.under[guard.Key] == 0
@@ -131,8 +131,8 @@ func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportB
 	return batches
 }
 
-// flush writes batches together, or, if that fails, each by itself: what is
-// wrong with one must not keep out the others.
+// flush writes batches together or, if that fails, each by itself, so that a bad one
+// does not keep out the others.
 func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 	results := w.together(ctx, batches)
 	for i, b := range batches {
@@ -144,7 +144,7 @@ func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 	}
 }
 
-// together writes those batches that somebody waits for still.
+// together writes in one go the batches whose requests still wait.
 func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []reportResult {
 	var changes []store.Change
 	var guards []store.Guard

@@ -1,8 +1,8 @@
 // Package agents is the hub's side of the protocol with agents: sessions that stream
-// what a location is to have, walks that compare it, and what agents report.
+// what is desired at a location, walks that compare it, and what agents report.
 //
-// A location reads and writes what is its own and nothing else. The package must never
-// decide what a location is to have, nor what a report means to anybody.
+// A location reads and writes only what is its own. The package must never decide what
+// is desired, nor what a report means to anybody.
 package agents
 
 import (
@@ -23,7 +23,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// maxVersion bounds what is kept of the version that an agent says it speaks.
+// maxVersion bounds, in bytes, what is kept of the protocol version that an agent names.
 const maxVersion = 1024
 
 // Config is what a Server needs.
@@ -33,32 +33,32 @@ type Config struct {
 	Log   *store.Log
 	// Lineage says which revisions are of this log.
 	Lineage *lineage.Lineage
-	// Renderer makes of rows what locations get.
+	// Renderer renders rows for locations.
 	Renderer *render.Renderer
 	// Sessions knows who is connected.
 	Sessions *Sessions
 	// Confirmations are the removals at a location that were confirmed elsewhere.
 	Confirmations func(key.Location) []wire.Confirmation
-	// Premises, if set, are what the client of a request was let in by. Sessions end when
-	// that does not hold any more, whatever End it names.
+	// Premises, if set, are the premises of a request's access. Sessions end when one of
+	// them no longer holds; its End is not used.
 	Premises func(context.Context) []table.Premise
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
-	// Requests is how many requests are worked on at once, Bodies how many of them have
-	// large bodies.
+	// Requests is how many requests are worked on at once; Bodies bounds how many of
+	// them have large bodies.
 	Requests int
 	Bodies   fair.Bodies
-	// Heartbeat is how often agents hear from the hub on a quiet session.
+	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	Logger    *slog.Logger
 }
 
-// Server serves agents. It is safe for concurrent use; Run has to run while it serves.
+// Server serves agents. It is safe for concurrent use. Run must run while it serves.
 type Server struct {
 	config   Config
 	sessions *Sessions
-	// turns bound what is worked on at once, walkers has one walk of each location
-	// served at a time, and walks keeps what they compare.
+	// turns bounds the requests that are worked on at once. walkers lets each location
+	// have one walk request at a time, and walks keeps what walks compare.
 	turns   respond.Turns
 	walkers *fair.Queue
 	walks   *walkIndexes
@@ -77,13 +77,14 @@ func New(config Config) *Server {
 	}
 }
 
-// Run writes what is reported until the context ends.
+// Run writes reports to the log until the context ends.
 func (a *Server) Run(ctx context.Context) error { return a.reports.run(ctx) }
 
-// Queues are those of requests, and of such with reports, to be measured.
+// Queues are the queues of all requests and of report requests, for metrics.
 func (a *Server) Queues() (requests, reports *fair.Queue) { return a.turns.Queue, a.reported.turns }
 
-// Refusals is how many requests were refused for what their location sends a second.
+// Refusals is how many requests were refused because their location sends too much per
+// second.
 func (a *Server) Refusals() int {
 	return a.reported.bytes.Refusals() + a.reported.requests.Refusals() + a.reported.statuses.Refusals()
 }
@@ -123,7 +124,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	}
 }
 
-// serveCall serves what an agent asks beside its session.
+// serveCall serves the calls of an agent besides its session and walks.
 func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, call string) {
 	switch call {
 	case route.Fetch:

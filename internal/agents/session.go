@@ -16,8 +16,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// sendTimeout is how long an agent may take to read what it is sent before its
-// session is given up.
+// sendTimeout is how long an agent may take to read a frame before its session is ended.
 const sendTimeout = 60 * time.Second
 
 // session is one agent's desired stream.
@@ -26,21 +25,21 @@ type session struct {
 	content content
 	sub     *table.Subscription
 	out     *frameWriter
-	// root and count describe the content at the revision at; frames of
-	// changes up to at are sent without touching them.
+	// root and count describe the content at revision at. Changes up to at are sent
+	// without adding them again.
 	root  wire.Sum
 	count int
 	at    int64
 	// marker is that of the hello.
 	marker string
-	// settings are the last ones sent; poke says that they may be others, besides the
-	// changes of the location that are in the log.
+	// settings are the last ones sent. poke says that they may have changed by something
+	// other than the Location in the log.
 	settings wire.Settings
 	poke     <-chan struct{}
 }
 
-// serveDesired streams to an agent what its location is to have, until the
-// agent goes, a newer session takes over, or the hub stops.
+// serveDesired streams to an agent what is desired at its location, until the agent
+// disconnects, a premise fails, a newer session takes over, or the hub stops.
 func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
 	if shard := r.URL.Query().Get("shard"); shard != "" && shard != "1/1" {
 		respond.Error(w, r, respond.BadRequest("shard %q: this hub serves a location as a whole", shard))
@@ -74,16 +73,16 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	a.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
 }
 
-// Ends of a session by its premises.
+// How a session ends when a premise fails.
 var (
 	errLocationRemoved = errors.New("the location was removed")
-	errContentChanged  = errors.New("the location is to have all or nothing from now on")
-	errTokenReplaced   = errors.New("what the agent was let in by is no longer good")
+	errContentChanged  = errors.New("a purge of the location was begun or called off")
+	errTokenReplaced   = errors.New("the agent's credential is no longer valid")
 )
 
-// premises are what a session rests on that knows its location as it was at a revision.
-// A location that is removed has nothing assigned, but its cluster keeps what it runs:
-// the agent must not hear of it as deletions.
+// premises are what a session rests on that read its Location at a revision. A location
+// that is removed has nothing assigned, but its cluster keeps what it runs: the agent
+// must not be told of deletions.
 func (s *session) premises(ctx context.Context, at int64) []table.Premise {
 	location, purged := s.content.location.Key(), s.content.purged
 	all := []table.Premise{table.Stands(location, at, errLocationRemoved), {
@@ -129,15 +128,16 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	return s.follow(ctx, resumed)
 }
 
-// subscribe has the session hear of its content and of its location after a revision.
+// subscribe subscribes to the changes of the content and of the Location after a
+// revision. at is the revision for which the session's premises were read.
 func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
 	l := s.content.location
 	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(l), table.At(l.Key()))
 	return err
 }
 
-// follow sends what happens until the context ends. mark says that the agent
-// waits for a mark even if nothing happened.
+// follow sends changes until the context ends. mark says that the agent waits for a mark
+// even if nothing changes.
 func (s *session) follow(ctx context.Context, mark bool) error {
 	ping := time.NewTicker(s.server.config.Heartbeat)
 	defer ping.Stop()
@@ -161,7 +161,7 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 	}
 }
 
-// poll sends the changes that are there and, once the agent has all of them, a mark.
+// poll sends the available changes and, once the agent has all of them, a mark.
 func (s *session) poll(mark *bool) error {
 	steps, upTo, err := s.sub.Poll()
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *session) poll(mark *bool) error {
 			return err
 		}
 	}
-	if upTo < s.at { // the history before the hello's revision is not through yet
+	if upTo < s.at { // more of the history before the hello's revision follows
 		return s.out.flush()
 	}
 	s.at = upTo
@@ -215,10 +215,10 @@ func (s *session) move(before, after *entry) {
 	}
 }
 
-// locationChanged sends new settings.
+// locationChanged sends the settings if they have changed.
 func (s *session) locationChanged() error {
 	_, settings, err := s.server.Settings(s.content.location)
-	// Asked after the settings: they may be those of another location, or of none.
+	// Asked after the settings: those may be of another location of the name, or of none.
 	if ended := s.sub.Ended(); ended != nil {
 		return ended
 	}
@@ -238,15 +238,15 @@ func (s *session) locationChanged() error {
 type frameWriter struct {
 	encoder *json.Encoder
 	control *http.ResponseController
-	// patience is how long the agent may take to read a frame; 0: the request has a
-	// deadline for all of them.
+	// patience is how long the agent may take to read a frame; 0 if the request as a
+	// whole has a deadline.
 	patience time.Duration
-	// begun says that something was written: the answer can't be an error any more.
+	// begun says that something was written, so the answer can no longer be an error.
 	begun bool
 	to    io.Writer
 }
 
-// newSessionWriter writes the frames of a session, which has no end of its own.
+// newSessionWriter writes frames of an answer that has no deadline as a whole.
 func newSessionWriter(w http.ResponseWriter) *frameWriter {
 	f := newFrameWriter(w)
 	f.patience = sendTimeout
@@ -261,7 +261,7 @@ func newFrameWriter(w http.ResponseWriter) *frameWriter {
 	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: w}
 }
 
-// blank sends a line without content: no frame, but the reader hears something.
+// blank sends an empty line, which is no frame but tells the agent that the hub is there.
 func (f *frameWriter) blank() error {
 	if err := f.write(func() error { _, err := io.WriteString(f.to, "\n"); return err }); err != nil {
 		return err
@@ -294,8 +294,8 @@ func (f *frameWriter) setDeadline(at time.Time) error {
 	return nil
 }
 
-// flush also lifts the deadline of a frame: it is for the agent to read, not for the hub
-// to have something to say.
+// flush sends what was added, and lifts the write deadline: that is for the agent to
+// read a frame, not for the hub to have another one.
 func (f *frameWriter) flush() error {
 	if err := f.control.Flush(); err != nil {
 		return fmt.Errorf("send frames: %w", err)

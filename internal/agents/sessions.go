@@ -9,17 +9,17 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Sessions knows which locations have an agent connected. A location has one
-// session at a time: the newest ends the one before. It is safe for concurrent use.
+// Sessions knows which locations have an agent connected. A location has one session at
+// a time: a new one ends the one before. It is safe for concurrent use.
 type Sessions struct {
 	now func() time.Time
-	// changed is called, without the lock, when what is known of a location changed.
+	// changed is called, without the lock, when what is known of a location has changed.
 	changed func(key.Location)
 
 	mu   sync.Mutex
 	open map[key.Location]*openSession
 	seen map[key.Location]LastSeen
-	// asks counts requests beside the sessions that are under way.
+	// asks counts the requests besides sessions that are under way.
 	asks map[key.Location]int
 }
 
@@ -27,21 +27,21 @@ type openSession struct {
 	location key.Location
 	ctx      context.Context
 	cancel   context.CancelFunc
-	// poke receives when the session should look at its location again.
+	// poke receives when the session must read its settings again.
 	poke     chan struct{}
 	replaced bool
 }
 
 // LastSeen is what is remembered of a location since the hub started.
 type LastSeen struct {
-	// Opened says that there was a session; Ended is when the last one ended, zero
-	// while one is open.
+	// Opened says that there was a session. Ended is when the location was last heard
+	// of, if none is open; zero while one is.
 	Opened bool
 	Ended  time.Time
 	// Status is what the agent last said of itself; nil: nothing yet.
 	Status *wire.AgentStatus
-	// Refused is the version of the protocol that an agent was turned away for;
-	// empty: none, or another has connected since.
+	// Refused is the protocol version for which an agent was refused; empty if none was,
+	// or one has connected since.
 	Refused string
 	// apis is the list that goes with apisDigest.
 	apis       []wire.API
@@ -53,8 +53,7 @@ func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
 	return &Sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]LastSeen{}, asks: map[key.Location]int{}}
 }
 
-// start starts a session and ends an older one of the location. Every session
-// is to be ended.
+// start starts a session and ends an older one of the location. The caller must end it.
 func (s *Sessions) start(ctx context.Context, l key.Location) *openSession {
 	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
@@ -89,9 +88,9 @@ func (s *Sessions) end(mine *openSession) {
 	}
 }
 
-// hear takes note of a request beside a location's session, until done is called: who
-// asks is not lost, also if its session was cut, which it does not read while it
-// compares its content.
+// hear notes, until done is called, a request besides a location's session: an agent
+// that asks something is not lost, even if its session was cut because it does not read
+// it while it walks.
 func (s *Sessions) hear(l key.Location) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,14 +108,14 @@ func (s *Sessions) hear(l key.Location) (done func()) {
 	}
 }
 
-// replaced says whether a newer session took over.
+// replaced says whether a newer session has taken over.
 func (s *Sessions) replaced(mine *openSession) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mine.replaced
 }
 
-// Poke makes the open session of a location, if any, look at it again.
+// Poke makes the open session of a location, if any, read its settings again.
 func (s *Sessions) Poke(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +127,8 @@ func (s *Sessions) Poke(l key.Location) {
 	}
 }
 
-// tell keeps what an agent says of itself. sendAPIs says that the list of APIs
-// that goes with it is not known.
+// tell keeps what an agent says of itself. sendAPIs says that the hub does not have the
+// list of APIs that goes with its digest.
 func (s *Sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool) {
 	s.mu.Lock()
 	seen := s.seen[l]
@@ -144,7 +143,7 @@ func (s *Sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool)
 	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest
 }
 
-// refuse notes that an agent was turned away for the protocol it speaks.
+// refuse notes that an agent was refused for its protocol version.
 func (s *Sessions) refuse(l key.Location, protocol string) {
 	s.mu.Lock()
 	seen := s.seen[l]

@@ -21,8 +21,8 @@ import (
 // locations whose spec leaves prune out.
 const defaultPruneMaxPercent = 30
 
-// Settings are what a location's agent is told of the location, and its UID. A
-// location that is gone or going is not found.
+// Settings returns a location's UID and its settings for the agent. It fails with
+// NotFound if the location is gone or being deleted.
 func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err error) {
 	row, _ := a.config.Table.Get(l.Key())
 	if row == nil || row.Meta.Deleting {
@@ -47,12 +47,12 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 	return row.Meta.UID, s, nil
 }
 
-// isPurged says that a location is to have nothing, by the operator's word.
+// isPurged says that the operator has a location purged.
 func isPurged(location *table.Row) bool {
 	return location.Annotation(v1alpha1.PurgeAnnotation) == "true"
 }
 
-// haltOf is why the agent of a location is to change nothing; empty: it works.
+// haltOf says why the agent of a location must change nothing; empty if it works.
 func haltOf(l *v1alpha1.Location) string {
 	if l.Spec.Mapping == v1alpha1.MappingPaused {
 		return "the location's mapping is Paused"

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// maxStatusBytes bounds what an agent may say of itself.
+// maxStatusBytes bounds the body of a status request.
 const maxStatusBytes = 1 << 20
 
 // serveAgentStatus takes what an agent says of itself.

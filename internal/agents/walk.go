@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// maxWalkBytes bounds what an agent may send to ask for a page.
+	// maxWalkBytes bounds the body of a walk or fetch request.
 	maxWalkBytes = 4 << 20
 	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
 	maxFetchBytes = 4 << 20
-	// walkPing is how long an agent that waits for a page hears nothing at most.
+	// walkPing is the longest silence for an agent that waits for a page.
 	walkPing = 10 * time.Second
 )
 
 // collect gives the leaves of what a walk compares, and their revision. It fails with
-// the API's error when the location is gone.
+// NotFound if the location is gone.
 func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	collect := a.contentLeaves
 	if of.reports {
 		collect = a.reportLeaves
 	}
 	leaves, rev := collect(of.location)
-	// Asked after the leaves: a location that is gone by now has none, and the
-	// agent must not take that for its content.
+	// Asked after the leaves: a location that is gone by now has none, and the agent
+	// must not take that for an empty content.
 	_, _, err := a.Settings(of.location)
 	return leaves, rev, err
 }
 
-// contentLeaves are the leaves of what a location is to have.
+// contentLeaves are the leaves of a location's content.
 func (a *Server) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 	rows, rev := a.config.Table.Members(l)
 	c := a.contentOf(l)
@@ -52,8 +52,8 @@ func (a *Server) contentLeaves(l key.Location) ([]wire.Leaf, int64) {
 	return leaves, rev
 }
 
-// serveWalkInTurn answers one page of a walk of an agent. It has no deadline as a
-// whole: the answer waits for those of others.
+// serveWalkInTurn answers one page of a walk when it is its turn. It has no deadline as
+// a whole, since it may wait for the walks of others.
 func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
 	leave, err := a.walkers.Enter(r.Context(), fmt.Sprint(of))
 	if err != nil {
@@ -74,23 +74,23 @@ func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	out := newSessionWriter(w)
 	index, err := a.walkIndex(r.Context(), out, of, walk)
 	if err != nil {
-		if !out.begun { // else the agent sees no mark and does not believe the page
+		if !out.begun { // otherwise the agent sees no mark and discards the page
 			respond.Error(w, r, err)
 		}
 		return
 	}
 	ended, err := a.answerWalk(out, index, walk, spans)
 	a.walks.leave(index, ended)
-	if err != nil { // the agent sees no mark and does not believe the page
+	if err != nil { // the agent sees no mark and discards the page
 		a.config.Logger.Info("walk ended", "location", of.location, "error", err)
 	}
 }
 
-// readWalk reads what a page is asked for with, for which there is a deadline.
+// readWalk reads the body of a walk request, for which there is a deadline.
 func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []wire.Span, err error) {
 	control := http.NewResponseController(w)
-	// What has no deadlines, as in tests, goes without. An expired one would end a
-	// request that is still worked on.
+	// A writer without deadlines, as in tests, goes without. The deadline is lifted
+	// afterwards: when it expires, it would end a request that is still worked on.
 	_ = control.SetReadDeadline(time.Now().Add(respond.Timeout))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
@@ -101,8 +101,8 @@ func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []w
 	return walk, spans, err
 }
 
-// walkIndex gets the index for a page. While it is waited for the agent hears that the
-// hub is there: lines without content.
+// walkIndex gets the index for a page. Meanwhile it sends empty lines, so that the agent
+// knows that the hub is there.
 func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk wire.Walk) (*walkIndex, error) {
 	var index *walkIndex
 	done := make(chan error, 1)
@@ -119,7 +119,7 @@ func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, wal
 	}()
 	ping := time.NewTicker(min(a.config.Heartbeat, walkPing))
 	defer ping.Stop()
-	var lost error // the agent is gone; what was begun is waited for
+	var lost error // set when the agent is gone; the goroutine is waited for all the same
 	for {
 		select {
 		case err := <-done:
@@ -147,7 +147,8 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
 		Continuous: a.config.Lineage.Continuous(walk.Marker, walk.After), Settings: settings,
 	}})
-	// Who asks for less than they may has nothing else to ask for but what is split.
+	// An agent that asks for fewer spans than it may has no others left, but those that
+	// this answer splits.
 	ended = len(spans) < wire.MaxSpans
 	for _, part := range index.Answer(spans) {
 		ended = ended && part.Split == nil
@@ -161,7 +162,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 	return ended && err == nil, err
 }
 
-// serveFetch sends what the location is to have of the keys that are asked for.
+// serveFetch sends what is desired of the keys that are asked for.
 func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
 	keys, err := keysAsked(w, r)
 	if err != nil {
@@ -169,7 +170,7 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 		return
 	}
 	snapshot := a.config.Table.Snapshot()
-	// Asked after the state was taken: see collect.
+	// Asked after the snapshot was taken: see collect.
 	if _, _, err := a.Settings(l); err != nil {
 		respond.Error(w, r, err)
 		return
@@ -201,7 +202,7 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 
-// keysAsked reads which keys a fetch is about.
+// keysAsked reads the keys of a fetch request.
 func keysAsked(w http.ResponseWriter, r *http.Request) ([]wire.Fetch, error) {
 	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
 	if err != nil {
@@ -210,7 +211,8 @@ func keysAsked(w http.ResponseWriter, r *http.Request) ([]wire.Fetch, error) {
 	return keys, nil
 }
 
-// readLines reads JSON values up to the end of a body, which may have so many.
+// readLines reads JSON values up to the end of a body, and fails if there are more than
+// limit.
 func readLines[T any](body *json.Decoder, limit int) ([]T, error) {
 	var lines []T
 	for {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// walkBytes is what the indexes of walks that are under way may take together.
+	// walkBytes is how many bytes the indexes of all walks under way may take.
 	walkBytes = 128 << 20
-	// leafBytes is what an index takes for each leaf besides its key.
+	// leafBytes is how many bytes an index takes for each leaf besides its key.
 	leafBytes = 96
 	// walkIdle is how long an agent may take to ask for the next page of a walk.
 	walkIdle = 10 * time.Second
-	// maxWalks is how many requests for pages are served at once, of one location one.
+	// maxWalks is how many walk requests are served at once.
 	maxWalks = 4096
 )
 
@@ -28,9 +28,9 @@ type walkOf struct {
 	reports  bool
 }
 
-// walkIndexes keeps the indexes of walks that are under way, so that each collects
-// what it compares once: an index stays until its walk has ended or its agent is
-// silent, and others wait for room. It is safe for concurrent use.
+// walkIndexes keeps the indexes of walks that are under way, so that each walk collects
+// its leaves once: an index stays until its walk has ended or its agent is silent, and
+// other walks wait for room. It is safe for concurrent use.
 type walkIndexes struct {
 	// room bounds what is kept, in bytes; one index is kept however large it is.
 	room int
@@ -49,9 +49,9 @@ type walkIndex struct {
 	of  walkOf
 	rev int64
 	*wire.Index
-	// size is what it takes of the room; nothing, if it shares the index of another.
+	// size is how many bytes it takes of the room; 0 if it shares the index of another.
 	size int
-	// users are the requests that read it; idle fires when there is none for long.
+	// users counts the requests that read it; idle fires when there is none for walkIdle.
 	users int
 	idle  *time.Timer
 }
@@ -63,8 +63,8 @@ func newWalkIndexes(room int) *walkIndexes {
 	}
 }
 
-// at is the index at a revision if it is kept, or else what collect gives. Every index
-// is to be left.
+// at is the index at a revision if it is kept, or else a new one of what collect gives.
+// The caller must leave it.
 func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func() ([]wire.Leaf, int64, error)) (*walkIndex, error) {
 	w.mu.Lock()
 	if known := w.kept[of]; known != nil && known.rev == rev {
@@ -73,7 +73,7 @@ func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func
 		w.mu.Unlock()
 		return known, nil
 	}
-	w.drop(w.kept[of]) // of a walk that has ended before its time
+	w.drop(w.kept[of]) // of an earlier walk that was given up
 	w.mu.Unlock()
 	select {
 	case w.collecting <- struct{}{}:
@@ -96,7 +96,7 @@ func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func
 	return w.keep(ctx, &walkIndex{of: of, rev: now, Index: index, size: size, users: 1})
 }
 
-// keep waits for room.
+// keep keeps an index, once there is room for it.
 func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, error) {
 	for {
 		w.mu.Lock()
@@ -121,8 +121,7 @@ func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, er
 	}
 }
 
-// equal is a kept index that says the same, which locations have that are to have
-// the same.
+// equal is a kept index with the same leaves: locations with the same content share one.
 func (w *walkIndexes) equal(index *wire.Index) *walkIndex {
 	for _, k := range w.kept {
 		if k.size > 0 && k.Equal(index) {
@@ -132,7 +131,8 @@ func (w *walkIndexes) equal(index *wire.Index) *walkIndex {
 	return nil
 }
 
-// leave says that a request has been answered; ended, that its walk needs no more.
+// leave says that a request no longer reads an index; ended says that its walk needs no
+// other page.
 func (w *walkIndexes) leave(k *walkIndex, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *walkIndexes) drop(k *walkIndex) {
 	delete(w.kept, k.of)
 	w.size -= k.size
 	if k.size > 0 {
-		// Another that shares the index takes it over, and what it takes.
+		// Another walk that shares the index takes over its size.
 		for _, other := range w.kept {
 			if other.Index == k.Index {
 				other.size, w.size = k.size, w.size+k.size

@@ -11,7 +11,7 @@ import (
 )
 
 // writeReports writes reports of one location. If the log has no room for all of them,
-// those that take none are written, and the rest has to be sent again.
+// those that need none are written, and the error tells the agent to send the rest again.
 func (a *Server) writeReports(ctx context.Context, guard store.Guard, changes []store.Change) (int64, error) {
 	var full error
 	for need := store.Growth; ; need++ {
@@ -40,7 +40,8 @@ func (a *Server) writeReports(ctx context.Context, guard store.Guard, changes []
 	}
 }
 
-// reportsOf are those of some changes that need no more room than a need has, and their bytes.
+// reportsOf are the changes that can be written while the log admits only need, and how
+// many bytes they take.
 func (a *Server) reportsOf(changes []store.Change, need store.Need) (part []store.Change, bytes int) {
 	for _, c := range changes {
 		of := store.Ending

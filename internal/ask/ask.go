@@ -1,5 +1,5 @@
-// Package ask answers what is asked about a space that no object of it answers: what of
-// it is where, why an object is or is not at a location, and which removals wait.
+// Package ask answers questions about a space that no object of it answers: what is
+// where, why an object is or is not at a location, and which removals wait.
 //
 // It only reads, and must never decide by itself how far an object is: judge does.
 package ask
@@ -40,18 +40,18 @@ type SpaceStatus struct {
 	Placements []PlacementTotal `json:"placements"`
 	// Waiting are the removals that wait for a confirmation, by Placement.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
-	// LeftCounts are of all locations that the space's objects left, or are to leave.
+	// LeftCounts are of the space's objects at locations that they are not assigned to.
 	v1alpha1.LeftCounts
 	Objects []ObjectStatus `json:"objects"`
 }
 
-// PlacementTotal adds up one Placement.
+// PlacementTotal sums up one Placement.
 type PlacementTotal struct {
 	Name      string `json:"name"`
 	Suspended bool   `json:"suspended,omitempty"`
-	// Problems are why parts of its spec can't be used.
+	// Problems say why parts of its spec can't be used.
 	Problems []string `json:"problems,omitempty"`
-	// PartOf says which Helm releases it matches some objects of, and not all.
+	// PartOf says which Helm releases it matches only in part.
 	PartOf []string `json:"partOf,omitempty"`
 	// StatusLeftOut says which statuses that it asks for are not returned.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
@@ -61,7 +61,7 @@ type PlacementTotal struct {
 	Errors []v1alpha1.PlacementError `json:"errors,omitempty"`
 }
 
-// ObjectStatus is one placed object.
+// ObjectStatus is one object, and the locations where it is or is assigned to.
 type ObjectStatus struct {
 	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object     string        `json:"object"`
@@ -72,16 +72,15 @@ type ObjectStatus struct {
 // PlaceStatus is one object at one location.
 type PlaceStatus struct {
 	Location key.Location `json:"location"`
-	// State is the report's, or Pending while the location has not reported
-	// the object as it is now.
+	// State is that of the verdict, see package judge.
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Since   string `json:"since,omitempty"`
 	// Stale says that the location is away, see judge.Away.
 	Stale bool `json:"stale,omitempty"`
-	// Unassigned says that the location is not to have the object: it removes it, or
-	// reports why it stays.
+	// Unassigned says that the object is not assigned to the location: the location
+	// removes it, or reports why it stays.
 	Unassigned bool `json:"unassigned,omitempty"`
 	// StatusLeftOut says why the status there is not returned, though it is asked for.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
@@ -90,24 +89,24 @@ type PlaceStatus struct {
 // statusPiece is how much of a SpaceStatus is sent at once, in bytes.
 const statusPiece = 64 << 10
 
-// Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: how it was
-// decided whether an object goes to a location, and what became of it.
+// Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: why an object is or is
+// not assigned to a location, and how far it is there.
 type Why struct {
 	Decision placement.Explanation `json:"decision"`
-	// Place is what the location reports; nil if the object is not assigned, and not
-	// there either.
+	// Place is the object at the location; nil if it is neither assigned nor reported.
 	Place *PlaceStatus `json:"place,omitempty"`
-	// Digest is what the location is to have, Applied what it has.
+	// Digest is that of the desired object, Applied that of the one last applied.
 	Digest  string `json:"digest,omitempty"`
 	Applied string `json:"applied,omitempty"`
 }
 
 // Config is what a Server needs.
 type Config struct {
-	// Table has the objects and reports, and Digest what locations are to have of them.
+	// Table has the objects and reports; Digest gives the digests of rendered objects.
 	Table  *table.Table
 	Digest judge.Digest
-	// What is counted and waits.
+	// Counts of states, removals that wait, Helm releases matched in part, and statuses
+	// that do not fit.
 	Tally    *tally.Tally
 	Pruned   *prune.Index
 	Releases *release.Index
@@ -159,8 +158,8 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeStatus writes a SpaceStatus of what is asked for of a space. It goes out an object at a time, since all places of a space
-// may be more than the hub has memory for.
+// writeStatus writes the SpaceStatus of a space, filtered. It writes one object at a
+// time, since all of them may be more than the hub has memory for.
 func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, f statusFilter) {
 	snapshot := q.config.Table.Snapshot()
 	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
@@ -173,15 +172,15 @@ func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.S
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// Objects come last: they are put between the two brackets that end the rest.
+	// Objects come last, so they can be written before the two brackets that end it.
 	const end = "]}"
 	out := bufio.NewWriterSize(w, statusPiece)
-	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // Flush says what went wrong
+	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // a write error sticks until Flush
 	separator := ""
 	for status := range q.objectStatuses(snapshot, s, f) {
 		one, err := json.Marshal(status)
 		if err != nil || ctx.Err() != nil {
-			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+			panic(http.ErrAbortHandler) // a truncated answer must not look complete
 		}
 		_, _ = out.WriteString(separator)
 		_, _ = out.Write(one)
@@ -191,8 +190,8 @@ func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.S
 	_ = out.Flush() // a client that is gone needs no answer
 }
 
-// objectStatuses are those of a space that are asked for: of what is placed in order,
-// then of what is not and is at locations all the same.
+// objectStatuses are the objects of a space that are asked for: first, in order of keys,
+// those that are placed, then those that are not but are still at locations.
 func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter) iter.Seq[ObjectStatus] {
 	away := awayIn(state)
 	paths, left := q.leftStatuses(state, s, f, away)
@@ -232,8 +231,8 @@ func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter)
 	}
 }
 
-// placementTotals adds up the placements of a space as far as the hub has
-// counted, which is at most a settling time behind.
+// placementTotals sums up the Placements of a space. Counts may be behind by at most a
+// settling time.
 func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTotal {
 	all := []PlacementTotal{}
 	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
@@ -260,7 +259,7 @@ func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTot
 	return all
 }
 
-// awayIn says of each location whether it is away, and looks at each once.
+// awayIn says of a location whether it is away, and remembers it.
 func awayIn(state table.Reader) func(key.Location) bool {
 	known := map[key.Location]bool{}
 	return func(l key.Location) bool {
@@ -289,7 +288,7 @@ func placeStatusOf(location key.Location, v judge.Verdict) PlaceStatus {
 	}
 }
 
-// placeOf is how a row's object is placed at a location; false: it is not.
+// placeOf is how a row's object is placed at a location; false if it is not.
 func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.Place, bool) {
 	if row == nil {
 		return nil, placement.Place{}, false
@@ -302,7 +301,7 @@ func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.P
 	return m, p, ok
 }
 
-// reportOf is a location's report as the log has it; nil: there is none.
+// reportOf is a location's report as the log has it; nil if there is none.
 func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	if row == nil {

@@ -17,11 +17,11 @@ import (
 	"orrery.dev/orrery/internal/tally"
 )
 
-// Stale asks, as a state, for what locations that are away have said last.
+// Stale, given as a state, asks for objects at locations that are away.
 const Stale = "stale"
 
-// statusFilter says which rows of a SpaceStatus are asked for; what is empty asks
-// for all.
+// statusFilter says which rows of a SpaceStatus are asked for; an empty field asks for
+// all.
 type statusFilter struct {
 	object, namespace, placement string
 	// states are in lower case.
@@ -73,11 +73,11 @@ func (q *Server) known(state table.Reader, s key.Space, object string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
 }
 
-// leftStatuses are, by path, the places of objects that locations report and are not
-// to have.
+// leftStatuses are, by path, the places of objects that locations report though they are
+// not assigned there.
 func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
-	if f.placement != "" { // none has them
+	if f.placement != "" { // no Placement assigns them
 		return nil, all
 	}
 	for _, l := range q.config.Tally.LeftOf(string(s) + "/" + f.object) {
@@ -97,7 +97,8 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 	return paths, all
 }
 
-// leftStatus is what a location reports of an object that it is not to have.
+// leftStatus is the place of an object that is not assigned to a location; false if the
+// location does not report it.
 func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
 	report := reportOf(state, o, l)
 	if report == nil {
@@ -106,7 +107,8 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 	return placeStatusOf(l, judge.Left(report, away)), true
 }
 
-// leftOf counts what locations report of a space and are not to have.
+// leftOf counts the objects of a space that locations report though they are not
+// assigned there.
 func (q *Server) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
 	for _, l := range q.config.Tally.LeftOf(string(s) + "/") {
 		o, err := key.ParsePath(l.Path)

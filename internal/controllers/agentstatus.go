@@ -18,15 +18,15 @@ const (
 	// the location's status.
 	maxShown = 10
 	maxText  = 1024
-	// maxPruned bounds by how many Placements the removals that wait are told apart;
-	// agents send about half as many.
+	// maxPruned bounds how many Placements' pending removals are kept; agents send about
+	// half as many.
 	maxPruned = 200
 	// maxName is how long an object's name may be.
 	maxName = 253
 )
 
-// agentStatus is what a location's status shows of what its agent says. has says
-// whether the location has something of a space.
+// agentStatus is what a location's status shows of its agent's status. has says whether
+// the location reports objects of a space.
 func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
 		Version: clip(s.Version), KubernetesVersion: clip(s.KubernetesVersion), APIsDigest: clip(s.APIsDigest),
@@ -39,8 +39,8 @@ func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentS
 	return a
 }
 
-// pendingPrune is what is kept of the removals that wait at a location. What it says
-// of a space of which it has nothing is nobody's business there.
+// pendingPrune is what is kept of the pending removals at a location. What the agent
+// says about spaces of which the location has no objects is dropped.
 func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.PendingPrune {
 	if p == nil {
 		return nil
@@ -63,7 +63,7 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
 		if !knows(one.Space) || len(one.Placement) > maxName || len(one.Digest) > maxName {
-			continue // no agent of ours says so
+			continue // no proper agent sends this
 		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
 			Space: one.Space, Placement: one.Placement, Pending: int64(max(0, one.Pending)), Digest: one.Digest,
@@ -72,8 +72,8 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 	return out
 }
 
-// hasOf says whether a location has something of a space, as it reported: what waits
-// to be removed there has a report.
+// hasOf says whether a location reports objects of a space. Objects whose removal waits
+// are reported, too.
 func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
 	c.config.Table.Snapshot().Ascend(key.LocationReports(l)+string(s)+"/", func(*table.Row) bool {
 		has = true
@@ -92,7 +92,7 @@ func first(all []string) []string {
 
 func clip(s string) string { return wire.Clip(s, maxText) }
 
-// compatible sets the condition Compatible, unless an operator has.
+// compatible sets the condition Compatible, unless an operator has set it.
 func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen agents.LastSeen) {
 	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
 	if now != nil && now.Reason != v1alpha1.ReasonProtocol {

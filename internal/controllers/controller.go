@@ -17,10 +17,9 @@ const (
 	retryMost  = 30 * time.Second
 )
 
-// controller brings things named by strings to where they should be: whenever
-// something about one may have changed it is reconciled, one at a time, and
-// again after a pause if that failed. It is level-triggered: reconcile looks at
-// the table, not at what happened.
+// controller reconciles things that are named by strings: each whenever it may have
+// changed, one at a time, and again after a pause if that failed. It is level-triggered:
+// reconcile looks at the table, not at what happened.
 type controller struct {
 	name      string
 	logger    *slog.Logger
@@ -30,8 +29,8 @@ type controller struct {
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// watch calls enqueue with the names of what there is and then of what changes, until
-// its context ends.
+// watch calls enqueue with the names of what exists and then of what changes, until its
+// context ends.
 type watch func(ctx context.Context, enqueue func(names []string)) error
 
 func (c *Controllers) controller(name string, reconcile func(context.Context, string) error, watches ...watch) *controller {
@@ -89,34 +88,34 @@ func (c *controller) next(ctx context.Context) bool {
 	return true
 }
 
-// errAgain says that somebody else wrote first, or that something is not there yet.
+// errAgain says that somebody else wrote first, or that something does not exist yet: a
+// reason to retry that is not worth a log line.
 var errAgain = errors.New("try again")
 
-// againError says that what could be done was done, and when to look again; at once: when
-// others had their turn.
+// againError says that what could be done was done, and after which time to reconcile
+// again; 0 means after the others that are queued.
 type againError time.Duration
 
-// Error says it to people.
+// Error implements error.
 func (l againError) Error() string { return "look again in " + time.Duration(l).String() }
 
 const (
-	// errMore says that a part is done and the rest may begin.
+	// errMore says that a part is done and the rest can follow.
 	errMore = againError(0)
 	// errLater says that somebody else has to act first.
 	errLater = againError(time.Second)
 )
 
-// source is a topic of the table and whose names its changes concern.
+// source is a topic of the table, and which names its changes concern.
 type source struct {
 	topic table.Topic
-	// rows calls fn for the rows that there are.
+	// rows calls fn for the existing rows.
 	rows  func(s *table.Snapshot, fn func(*table.Row) bool)
 	names func(table.Change) []string
 }
 
 // follow is the watch of a source. When it falls out of the window, or the table was
-// loaded anew meanwhile, perhaps at a lower revision, it starts over, so nothing is
-// missed.
+// reloaded meanwhile, perhaps at a lower revision, it starts over, so nothing is missed.
 func (c *Controllers) follow(s source) watch {
 	return func(ctx context.Context, enqueue func([]string)) error {
 		for {

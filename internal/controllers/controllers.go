@@ -2,9 +2,9 @@
 // Spaces, Locations, Placements and Customizers, the end of deletions, the statuses that
 // come back from locations.
 //
-// Each controller says what it watches and what one key needs; it is level-triggered
-// and goes by the table, not by what happened. If several hubs share a log one of them is to
-// run these, and no other. The package must never serve a request.
+// Each controller says what it watches and what one key needs; it is level-triggered and
+// goes by the table, not by what happened. If several hubs share a log, only one of them
+// may run the controllers. The package must never serve a request.
 package controllers
 
 import (
@@ -34,9 +34,9 @@ type Config struct {
 	// Kinds encode what is written, and Spaces ends what is deleted.
 	Kinds  *registry.Registry
 	Spaces *space.Server
-	// Limits are those of spaces.
+	// Limits are the limits of spaces.
 	Limits *limits.Limits
-	// What Placements and Locations say of themselves follows from these.
+	// The status of Placements and Locations follows from these.
 	Tally    *tally.Tally
 	Pruned   *prune.Index
 	Releases *release.Index
@@ -44,18 +44,19 @@ type Config struct {
 	Standing *standing.Standing
 	// Changed is raised when any of them may have changed.
 	Changed Signal
-	// Sessions says who is connected, and Connections collects whose sessions began or ended.
+	// Sessions says which agents are connected; Connections collects the locations whose
+	// sessions began or ended.
 	Sessions    *agents.Sessions
 	Connections *Connections
-	// Answers is since when the log answers, zero if it always did; Committed waits until
-	// the table shows what was acknowledged to anybody before, and fails while it does not.
+	// Answers is since when the log answers, zero if it always did. Committed waits until
+	// the table shows what was acknowledged to anybody before, and fails if it can't.
 	Answers   func() time.Time
 	Committed func(context.Context) error
 	// SpaceURL is where a space is served.
 	SpaceURL func(key.Space) string
-	// Settle is for how long more changes are waited for before counts are written.
+	// Settle is how long to wait for more changes before counts are written.
 	Settle time.Duration
-	// RoomRetry is how often something is tried again that users have to make room for.
+	// RoomRetry is the interval of retries of what users have to make room for.
 	RoomRetry time.Duration
 	// Disconnected is how long a location may be without a session before it counts as lost.
 	Disconnected time.Duration
@@ -67,16 +68,16 @@ type Config struct {
 // Controllers write what the hub has to say. They run in Loops.
 type Controllers struct {
 	config Config
-	// started is when they began; no location is declared lost before it had time to
+	// started is when New was called: no location is declared lost before it had time to
 	// connect.
 	started time.Time
 }
 
-// New makes Controllers, which begin now.
+// New makes Controllers.
 func New(config Config) *Controllers { return &Controllers{config: config, started: config.Now()} }
 
-// Loops are the controllers, each of which runs until its context ends. One that fails
-// is to be run again.
+// Loops are the controllers, each of which runs until its context ends. The caller must
+// run one that fails again.
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
@@ -89,5 +90,5 @@ func (c *Controllers) Loops() []func(context.Context) error {
 	return loops
 }
 
-// exists says whether a space can be used: one that is being deleted is gone.
+// exists says whether a space exists and is not being deleted.
 func (c *Controllers) exists(s key.Space) bool { return space.Exists(c.config.Table, s) }

@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// customizers says of each Customizer whether its rules are in force.
+// customizers keeps the condition Accepted of Customizers.
 func (c *Controllers) customizers() *controller {
 	return c.controller("customizers", c.reconcileCustomizer,
 		c.follow(source{table.AcrossSpaces(key.Customizers), inAllSpaces(key.Customizers), byKey}))

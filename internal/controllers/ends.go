@@ -51,7 +51,7 @@ func (c *Controllers) crds() *controller {
 		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
 }
 
-// pods ends deletions of Pods that were left between their two steps.
+// pods completes deletions of Pods that stopped between their two steps.
 func (c *Controllers) pods() *controller {
 	reconcile := func(ctx context.Context, k string) error {
 		o, err := key.ParseObject(k)
@@ -80,8 +80,8 @@ func (c *Controllers) names() *controller {
 	}}))
 }
 
-// finish makes a reconcile of something that goes towards the end of one
-// object's deletion.
+// finish makes a reconcile function of end, which does the next step of one object's
+// deletion.
 func (c *Controllers) finish(end func(ctx context.Context, s key.Space, name string) (space.Progress, error)) func(context.Context, string) error {
 	return func(ctx context.Context, k string) error {
 		o, err := key.ParseObject(k)
@@ -92,8 +92,9 @@ func (c *Controllers) finish(end func(ctx context.Context, s key.Space, name str
 	}
 }
 
-// progressed says when a deletion goes on: after the others that are waiting,
-// so that a large one does not hold up those of other spaces.
+// progressed is the result of a reconcile that did a step of a deletion. The next step is
+// after the others in the queue, so that a large deletion does not hold up those of other
+// spaces.
 func progressed(progress space.Progress, err error) error {
 	switch {
 	case err != nil:

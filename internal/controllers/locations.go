@@ -52,7 +52,7 @@ func (d *Connections) take() []string {
 	return all
 }
 
-// watch is that of the locations that are noted.
+// watch is the watch of the noted locations.
 func (d *Connections) watch(ctx context.Context, enqueue func([]string)) error {
 	for {
 		select {
@@ -64,8 +64,8 @@ func (d *Connections) watch(ctx context.Context, enqueue func([]string)) error {
 	}
 }
 
-// locations keeps the conditions of locations, tells their agents of
-// changes, and forgets what is kept of locations that are gone.
+// locations keeps the status of locations, and deletes what is kept of locations that
+// are gone.
 func (c *Controllers) locations() *controller {
 	locations := key.ResourcePrefix(key.Root, key.Locations)
 	enrolments := string(key.Enrolments) + "/"
@@ -95,7 +95,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		if wait, err = c.grace(ctx, seen); err != nil {
 			return err
 		}
-		away = wait <= 0 // or else it has time to come back before anything is said
+		away = wait <= 0 // until then the condition stays as it is
 	}
 	err := c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
@@ -128,7 +128,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 }
 
 // grace is how long a location without a session may still stay away before it is
-// declared lost: the time counts from when it could have come back.
+// declared lost. The time counts from when the agent could have connected.
 func (c *Controllers) grace(ctx context.Context, seen agents.LastSeen) (time.Duration, error) {
 	left := func() time.Duration {
 		since := c.config.Answers()
@@ -142,7 +142,7 @@ func (c *Controllers) grace(ctx context.Context, seen agents.LastSeen) (time.Dur
 	if wait := left(); wait > 0 {
 		return wait, nil
 	}
-	// Nobody can connect while the log is away, and nobody may have asked it.
+	// No agent can connect while the log does not answer, which may not be known yet.
 	if err := c.config.Committed(ctx); err != nil {
 		return 0, errLater
 	}
@@ -163,7 +163,7 @@ func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error 
 	c.config.Sessions.Forget(l)
 	_, err := c.config.Log.Write(ctx, ops, store.Guard{Key: l.Key()})
 	if errors.Is(err, store.ErrGuard) {
-		return nil // made again meanwhile: an agent that joins clears its reports
+		return nil // created again meanwhile: an agent that joins clears old reports
 	}
 	return err
 }

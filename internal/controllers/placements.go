@@ -21,7 +21,8 @@ import (
 	"orrery.dev/orrery/internal/tally"
 )
 
-// Signal is an observer that wakes a loop; what happened is asked elsewhere.
+// Signal is an observer that only wakes a loop. The loop finds out by itself what has
+// changed.
 type Signal chan struct{}
 
 // NewSignal makes a Signal.
@@ -41,14 +42,14 @@ func (s Signal) Raise() {
 	}
 }
 
-// placements writes the status of Placements once their counts have been quiet, or
-// at the latest every few settling times, so that a burst of reports costs one
-// write.
+// placements writes the status of Placements once their counts have settled, or every
+// few settling times if they don't, so that a burst of reports costs one write.
 func (c *Controllers) placements() *controller {
 	return c.controller("placements", c.reconcilePlacement, c.counted)
 }
 
-// counted is the watch of what follows from counts.
+// counted is the watch of Placements whose status may have changed. It also notes which
+// locations are synced.
 func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error {
 	for {
 		select {
@@ -74,8 +75,8 @@ func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error
 	}
 }
 
-// settle waits until nothing has changed for the settling time, but no longer
-// than maxSettle of them.
+// settle waits until nothing has changed for the settling time, but gives up after
+// maxSettle rounds of changes.
 func (c *Controllers) settle(ctx context.Context) error {
 	const maxSettle = 5
 	for range maxSettle {
@@ -148,7 +149,8 @@ func (c *Controllers) condition(all *[]metav1.Condition, row *table.Row, is meta
 	meta.SetStatusCondition(all, is)
 }
 
-// accepted says whether all of a policy can be used; sound is the message if so.
+// accepted is the condition Accepted of a policy with problems; sound is the message if
+// there are none.
 func accepted(problems []string, sound string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: sound}
 	if len(problems) > 0 {
@@ -157,8 +159,8 @@ func accepted(problems []string, sound string) metav1.Condition {
 	return c
 }
 
-// waiting is the condition Synced of a Placement of which removals wait, otherwise
-// the one that is given.
+// waiting is the condition Synced of a Placement: that removals wait, or otherwise the
+// given one.
 func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) metav1.Condition {
 	if w == nil {
 		return otherwise
@@ -173,8 +175,8 @@ func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) 
 	return c
 }
 
-// partOf is the condition of a Placement that matches some objects of releases and
-// not all; others don't have it.
+// partOf is the condition of a Placement that matches Helm releases in part; others don't
+// have it.
 func partOf(parts []release.Part) metav1.Condition {
 	var all []string
 	for _, p := range parts {

@@ -25,13 +25,12 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// statusManager is the field manager of statuses that came back from a
-// location. Its entry in managedFields tells them from what a user wrote.
+// statusManager is the field manager of returned statuses. Its entry in managedFields
+// tells them from statuses that users wrote.
 const statusManager = "orrery-status"
 
-// returned copies the status of objects that exist at exactly one location
-// to their source, for placements that ask for it, and clears it when that
-// ends.
+// returned copies the status of objects that are at exactly one location to their
+// source, for Placements that ask for it, and clears it when that ends.
 func (c *Controllers) returned() *controller {
 	reports, objects, spaces := string(key.Reports)+"/", string(key.Objects)+"/", key.ResourcePrefix(key.Root, key.Spaces)
 	return c.controller("returned status", c.reconcileReturn,
@@ -51,8 +50,8 @@ func (c *Controllers) returned() *controller {
 		c.follow(source{table.Under(spaces), below(spaces), c.withOtherLimits}))
 }
 
-// withOtherLimits are the objects of a space whose limits change of which something is
-// left out.
+// withOtherLimits names the objects whose statuses are left out in a space whose limits
+// have changed.
 func (c *Controllers) withOtherLimits(ch table.Change) []string {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || ch.Cur == nil || ch.Prev == nil {
@@ -91,7 +90,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	}
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
-	// What is in a space that is being deleted is placed nowhere, and not to be written once more.
+	// Objects of a space that is being deleted are placed nowhere, and must not be written again.
 	if row == nil || row.Meta.Deleting || !c.exists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
 		c.config.LeftOut.Forget(o)
 		return nil
@@ -102,7 +101,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 		var known bool
 		if status, report, known = c.reportedStatus(snapshot, o, row, location); location != "" && !known {
 			c.config.LeftOut.Forget(o)
-			return nil // not reported yet: what is there stays
+			return nil // not reported yet: the status in the space stays
 		}
 	}
 	if status == nil || isReturned(row) && sameJSON(status, []byte(gjson.GetBytes(row.Value, "status").Raw)) {
@@ -114,7 +113,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	}
 	try := leftout.Tried{In: row.In, Row: row.ModRev, Report: report}
 	if c.stillUnfit(k, try) {
-		return againError(c.config.RoomRetry) // nothing tells when there is room
+		return againError(c.config.RoomRetry) // there is no event for room
 	}
 	size, err := c.writeReturned(ctx, o, row, status)
 	limits, why, left := misfit(err)
@@ -126,14 +125,15 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 	}
 	location, placements := askers(row)
 	c.config.LeftOut.Note(o, leftout.Unfit{Location: location, Placements: placements, Limits: limits, Why: why, Tried: try, Size: size})
-	// An older status in its place would be taken for what is.
+	// An older status in its place would be taken for the current one.
 	if err := c.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
 		return err
 	}
 	return againError(c.config.RoomRetry)
 }
 
-// askers are the placements that ask for the status of a row, and where it is from.
+// askers are the Placements that ask for the status of a row, and the location that it is
+// from.
 func askers(row *table.Row) (location key.Location, placements []string) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
@@ -175,7 +175,7 @@ func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *tabl
 		return len(value), nil
 	}
 	need := store.Upkeep
-	if len(value) > len(row.Value) { // it is what locations report
+	if len(value) > len(row.Value) { // to the log it is growth, as reports are
 		need = store.Growth
 		if len(value) > space.DefaultObjectBytes {
 			return len(value), tooLarge(o.Space, len(value))
@@ -197,7 +197,7 @@ func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *tabl
 	return len(value), err
 }
 
-// stillUnfit says, at little cost, whether what did not fit still does not.
+// stillUnfit says, at little cost, whether a status that did not fit still does not.
 func (c *Controllers) stillUnfit(k string, try leftout.Tried) bool {
 	u, ok := c.config.LeftOut.Get(k)
 	if !ok || u.Tried != try {
@@ -213,9 +213,9 @@ func (c *Controllers) stillUnfit(k string, try leftout.Tried) bool {
 	return err == nil && exceeded != nil
 }
 
-// reportedStatus is the status that a location reports of the object as it is
-// now, and the revision of the report. One that was left out for its size is known to
-// be none.
+// reportedStatus is the status that a location reports of the current object, and the
+// revision of the report. A status that the report leaves out for its size is known, and
+// nil.
 func (c *Controllers) reportedStatus(state table.Reader, o key.Object, row *table.Row, l key.Location) (status json.RawMessage, rev int64, known bool) {
 	if l == "" {
 		return nil, 0, false

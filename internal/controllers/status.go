@@ -18,9 +18,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// updateStatus writes what status returns of the stored object as its status,
-// if that changes anything. If somebody wrote the object meanwhile it returns
-// errAgain.
+// updateStatus sets an object's status to what status returns for the stored object, and
+// writes it if that changes anything. It returns errAgain if somebody else wrote the
+// object meanwhile.
 func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
 	now, err := status(row.Value)
 	if err != nil {
@@ -54,9 +54,8 @@ func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object 
 	return err
 }
 
-// withStatus is object with a status, in the bytes that the object's own registry
-// would have written, so that a user's next apply without a change stays one without
-// a change.
+// withStatus is object with a status, encoded as a write by a user would be, so that a
+// user's next apply without a change does not become a change.
 func (c *Controllers) withStatus(k string, object, status []byte) ([]byte, error) {
 	var err error
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {

@@ -9,15 +9,15 @@ import (
 	"github.com/theory/jsonpath/spec"
 )
 
-// Location is where one value is in an object: from the outermost in, the names
-// of fields (string) and the indexes in lists (int).
+// Location is the path of one value in an object, from the outside in: names of fields
+// (string) and indexes in lists (int).
 type Location []any
 
-// maxSteps bounds how many elements and fields of an object [*] and filters look at,
-// to follow all rules.
+// maxSteps bounds how many elements and fields of an object [*] and filters visit, over
+// all rules.
 const maxSteps = 100_000
 
-// errTooLarge says that an object has more values than rules may look at.
+// errTooLarge says that an object has more values than rules may visit.
 var errTooLarge = fmt.Errorf("the paths lead through more than %d elements of the object", maxSteps)
 
 // walk follows paths through one object.
@@ -26,8 +26,7 @@ type walk struct {
 	found []Location
 }
 
-// follow adds the locations of what the rest of a path selects in a value, which
-// is at a location.
+// follow adds the locations of what path selects in value, which is at the location at.
 func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
 	if len(path) == 0 {
 		w.found = append(w.found, slices.Clone(at))
@@ -66,8 +65,7 @@ func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
 	return nil
 }
 
-// choose follows a path into one of several values, if the filter lets it or there
-// is none.
+// choose follows path into one of several values, if the filter selects it or is nil.
 func (w *walk) choose(filter *spec.FilterSelector, path []*spec.Segment, value any, at Location) error {
 	if w.steps++; w.steps > maxSteps {
 		return errTooLarge
@@ -92,18 +90,18 @@ func compare(a, b Location) int {
 			return cmp.Compare(m, n)
 		}
 		if isIndex {
-			return -1 // of one object's locations none gets here
+			return -1 // does not happen for locations in one object
 		}
 		return 1
 	})
 }
 
-// contains says whether the value at b is that at a or is in it.
+// contains says whether the value at other is the value at l, or inside it.
 func (l Location) contains(other Location) bool {
 	return len(l) <= len(other) && compare(l, other[:len(l)]) == 0
 }
 
-// Paths are those of several rules.
+// Paths are the paths of several rules.
 type Paths []Path
 
 // ParsePaths reads what Join wrote.
@@ -119,21 +117,19 @@ func ParsePaths(lines string) (Paths, error) {
 	return all, nil
 }
 
-// MaxJoined bounds, in bytes, what all rules release of one object at one location:
-// it goes to the location with the object.
+// MaxJoined bounds, in bytes, the joined paths of all rules of one object at one
+// location: they are sent to the location with the object.
 const MaxJoined = 16 << 10
 
-// Join writes paths as a wire.Policy has them: in order, each once, on a line of
-// its own.
+// Join encodes paths as a wire.Policy has them: sorted, without repeats, one per line.
 func Join(paths []string) string {
 	paths = slices.Sorted(slices.Values(paths))
 	return strings.Join(slices.Compact(paths), "\n")
 }
 
-// Locate gives the locations of what any of the paths selects, in order, without
-// those that are inside others; none if the object has nothing there. The object
-// is as encoding/json or apimachinery decode it. The only error says that it
-// is too large.
+// Locate gives the locations of the values that the paths select, in order, without
+// those inside others. The object is as encoding/json or apimachinery decode it. The only
+// error says that the object is too large.
 func (ps Paths) Locate(object any) ([]Location, error) {
 	var w walk
 	for _, p := range ps {

@@ -1,6 +1,6 @@
-// Package customize knows the rules that users give for single objects: which
-// values of an object a rule's path is about. Both sides import it, so that what
-// the hub accepts is what an agent can follow.
+// Package customize has the rules that Customizers apply to one object: which values of
+// the object a rule's path selects. Hub and agent both import it, so that what the hub
+// accepts is what an agent can follow.
 //
 // It is pure. It must never know where an object comes from or goes to.
 package customize
@@ -17,18 +17,17 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// maxPath bounds the text of a path.
+// maxPath bounds the text of a path, in bytes.
 const maxPath = 256
 
-// Path says which values of an object a rule is about. It is a part of JSONPath
-// (RFC 9535), small enough that following it costs no more than the values that it
-// looks at, since users write paths that agents follow: it begins with the name of
-// a field, and goes on by names, indexes, [*] and filters for one string, such as
-// [?@.name=="app"].
+// Path says which values of an object a rule is about. It is a subset of JSONPath (RFC
+// 9535) that costs no more to follow than the values it visits, since users write paths
+// that agents follow: it begins with the name of a field, and goes on by names, indexes,
+// [*] and filters for one string, such as [?@.name=="app"].
 type Path struct{ segments []*spec.Segment }
 
-// Parse reads a path and refuses one that no rule may have: it is no JSONPath,
-// or more of one than rules have, or may select what makes the object the one it is.
+// Parse parses a path. It refuses what is not JSONPath or not in the subset, and paths
+// that may select fields that identify the object.
 func Parse(text string) (Path, error) {
 	if len(text) > maxPath {
 		return Path{}, fmt.Errorf("may not be longer than %d bytes", maxPath)
@@ -50,12 +49,12 @@ func Parse(text string) (Path, error) {
 	return Path{segments}, nil
 }
 
-// oneString is a filter that compares one value in an element with a string, in the
-// library's own spelling.
+// oneString matches a filter that compares one value in an element with a string, as the
+// library prints it.
 var oneString = regexp.MustCompile(`^\?@(\["(\\.|[^"\\])*"\])+ == "(\\.|[^"\\])*"$`)
 
-// simple lets through what costs no more than the values it looks at, and which
-// can't select one of them twice.
+// simple refuses selectors that are not in the subset: those left cost no more than the
+// values they visit, and can't select one twice.
 func simple(segments []*spec.Segment) error {
 	for _, s := range segments {
 		switch {
@@ -77,9 +76,9 @@ func simple(segments []*spec.Segment) error {
 	return nil
 }
 
-// allowed refuses what may select apiVersion, kind, Orrery's marks, or any of the
-// metadata but single labels and annotations: they say what the object is and
-// whose. Status does not travel.
+// allowed refuses paths that may select apiVersion, kind, Orrery's marks, or any metadata
+// but single labels and annotations: these say what the object is, and whose. Status does
+// not travel.
 func allowed(segments []*spec.Segment) error {
 	field, ok := name(segments, 0)
 	if !ok {
@@ -96,11 +95,11 @@ func allowed(segments []*spec.Segment) error {
 	}
 	switch field, ok = name(segments, 1); {
 	case !ok || field != "labels" && field != "annotations":
-		return errors.New("may select of metadata single labels and annotations only")
+		return errors.New("may select only single labels and annotations of metadata")
 	}
 	one, ok := name(segments, 2)
 	if !ok || len(segments) > 3 {
-		return fmt.Errorf("may select of metadata.%s single ones only, by name", field)
+		return fmt.Errorf("may select only single %s of metadata, by name", field)
 	}
 	if strings.HasPrefix(one, v1alpha1.Group+"/") {
 		return fmt.Errorf("may not select %s, which is Orrery's", one)
@@ -108,7 +107,7 @@ func allowed(segments []*spec.Segment) error {
 	return nil
 }
 
-// name is that of the field which the i-th segment selects; ok is false if it may
+// name is the name of the field that the i-th segment selects; ok is false if it may
 // select anything else.
 func name(segments []*spec.Segment, i int) (field string, ok bool) {
 	if i >= len(segments) {

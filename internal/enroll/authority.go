@@ -1,6 +1,6 @@
-// Package enroll decides who a hub trusts: it keeps the hub's certificate
-// authority in the data directory, issues certificates from it, and makes and
-// checks the join tokens of locations, of which only a hash is ever stored.
+// Package enroll issues the credentials that a hub trusts: it keeps the hub's
+// certificate authority in the data directory, issues certificates from it, and
+// makes and checks the join tokens of locations, of which only a hash is stored.
 //
 // It must never write a secret anywhere but where its caller asked for it.
 package enroll
@@ -46,7 +46,8 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// LoadOrCreate reads the authority of a directory (ca.crt, ca.key), or makes one.
+// LoadOrCreate reads the authority of a directory (ca.crt, ca.key), or creates it.
+// now is the clock by which certificates are issued.
 func LoadOrCreate(dir string, now func() time.Time) (*Authority, error) {
 	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
 	certPEM, err := os.ReadFile(certFile)
@@ -86,7 +87,7 @@ func create(certFile, keyFile string, now func() time.Time) (*Authority, error) 
 		return nil, fmt.Errorf("encode the certificate authority's key: %w", err)
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	// The key first: a directory with a certificate has its key.
+	// The key goes first, so that a directory with a certificate always has its key.
 	if err := writeWhole(keyFile, keyPEM, 0o600); err != nil {
 		return nil, fmt.Errorf("write the certificate authority's key: %w", err)
 	}
@@ -96,7 +97,7 @@ func create(certFile, keyFile string, now func() time.Time) (*Authority, error) 
 	return parse(certPEM, keyPEM, now)
 }
 
-// writeWhole writes a file that is whole or not there, also after a power cut.
+// writeWhole writes a file atomically: even after a power cut it is complete or absent.
 func writeWhole(name string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
@@ -156,7 +157,8 @@ func (a *Authority) Server(hosts []string) (Pair, error) {
 	return a.issue(template)
 }
 
-// Client issues a certificate for a user in groups, as Kubernetes reads them.
+// Client issues a certificate for a user in groups. As in Kubernetes, the common
+// name is the user, and the organizations are the groups.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -174,8 +176,8 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 		return Pair{}, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.SerialNumber = serial
-	// They begin long ago, so that what a hub issues whose clock is ahead is valid to
-	// those whose clocks are right; but not before the authority.
+	// Certificates are backdated, so that those of a hub whose clock is ahead are valid
+	// for peers whose clocks are right; but not to before the authority's own.
 	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(certificateLife)
 	if template.NotBefore.Before(a.cert.NotBefore) {
 		template.NotBefore = a.cert.NotBefore

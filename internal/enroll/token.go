@@ -25,9 +25,8 @@ type Enrolment struct {
 	Created string `json:"created"`
 }
 
-// NewToken makes a token for a location, which has a UID, and what is to be
-// stored of it. The token names its location so that a hub can find the
-// enrolment to check.
+// NewToken makes a token for the location with a UID, and the encoded Enrolment to
+// store. The token names its location, so that a hub finds the enrolment to check.
 func NewToken(l key.Location, uid string, now time.Time) (token string, enrolment []byte, err error) {
 	secret := rand.Text()
 	enrolment, err = json.Marshal(Enrolment{Location: uid, Hash: hash(secret), Created: now.UTC().Format(time.RFC3339)})
@@ -43,8 +42,8 @@ func TokenLocation(token string) (key.Location, bool) {
 	return key.Location(l), ok && key.ValidateName(l) == nil
 }
 
-// Verify says whether a token is the one that an enrolment was made for, and
-// the enrolment that of the location with a UID.
+// Verify says whether a token is the one that an encoded Enrolment was made for,
+// and whether that belongs to the location with the UID.
 func Verify(token, uid string, enrolment []byte) bool {
 	_, secret, ok := strings.Cut(token, ".")
 	var e Enrolment

@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// smallBody is what every request may send without asking.
+// smallBody is how many bytes every request may send without a turn.
 const smallBody = 256 << 10
 
-// Bodies bounds the memory that the bodies of requests take: a large one needs a turn
-// of a Queue, which is held until the request ends, and is refused if there is none.
+// Bodies bounds the memory that request bodies take: a large body needs a turn of the
+// Queue, which it holds until the request ends, and is refused if none is free.
 type Bodies struct{ Queue *Queue }
 
-// Limit has the body of a request of a flow take a turn when it is large; done must be
-// called when nothing is left of it.
+// Limit wraps the body of a request so that it takes a turn of the named flow once it
+// is large. done gives the turn back; it must be called when the body's memory is free.
 func (b Bodies) Limit(r *http.Request, name string) (done func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return func() {}
@@ -35,7 +35,7 @@ type limited struct {
 	leave func()
 }
 
-// Read reads on, with a turn if the body is large.
+// Read implements io.Reader. It takes a turn before it reads past smallBody.
 func (l *limited) Read(p []byte) (int, error) {
 	if l.read >= smallBody && l.leave == nil {
 		leave, err := l.enter()
@@ -52,5 +52,5 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the body.
+// Close implements io.Closer.
 func (l *limited) Close() error { return l.body.Close() }

@@ -1,8 +1,8 @@
-// Package fair shares what the hub can do at once, or in a second, between many who
-// ask for it, such as spaces and locations: whoever asks without pause waits for their
-// own, and not for others.
+// Package fair shares what the hub can do at once, or per second, between flows such
+// as spaces and locations: a flow that asks without pause waits for itself, and does
+// not hold up the others.
 //
-// It must never know what is done.
+// It must never know what the work is.
 package fair
 
 import (
@@ -15,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Queue lets a bounded number of requests be worked on at once, and shares them
-// between flows, such as spaces: whoever asks without pause waits for turns of
-// their own, and a flow that asks now and then gets the next one that is free.
-// It is safe for concurrent use.
+// Queue bounds how many requests are worked on at once. Each holds a turn, and turns
+// are shared between flows, such as spaces: the requests of a busy flow wait for each
+// other, while a flow that asks now and then gets the next free turn. It is safe for
+// concurrent use.
 type Queue struct {
 	config QueueConfig
 
@@ -27,7 +27,7 @@ type Queue struct {
 	waiting int
 	refused int
 	flows   map[string]*flow
-	// ring are the flows with requests that wait, the one whose turn is next first.
+	// ring holds the flows with waiting requests, the next one to be served first.
 	ring []*flow
 }
 
@@ -35,8 +35,8 @@ type Queue struct {
 type QueueConfig struct {
 	// Limit is how many requests are worked on at once.
 	Limit int
-	// Share is how many of them may be of one flow, so that another one need not
-	// even wait for the first to end.
+	// Share is how many of them may be of one flow, so that another flow need not
+	// wait for one of them to end.
 	Share int
 	// Queue is how many requests of one flow may wait.
 	Queue int
@@ -44,14 +44,15 @@ type QueueConfig struct {
 	Patience time.Duration
 }
 
-// flow is what is being asked under one name.
+// flow holds the requests of one name.
 type flow struct {
 	name    string
 	working int
 	waiting []chan struct{}
 }
 
-// Defaults are for a number of requests at once, of which one flow may have three quarters.
+// Defaults is the configuration for limit requests at once, of which one flow may have
+// three quarters.
 func Defaults(limit int) QueueConfig {
 	const (
 		patience = 15 * time.Second
@@ -65,20 +66,20 @@ func NewQueue(config QueueConfig) *Queue {
 	return &Queue{config: config, flows: map[string]*flow{}}
 }
 
-// Enter waits for a turn of a flow; leave gives it back. The error tells the
-// client to come again later, or is the context's.
-func (t *Queue) Enter(ctx context.Context, name string) (leave func(), err error) {
-	f, granted, err := t.ask(name)
+// Enter waits for a turn of the named flow; leave gives it back. The error is a
+// TooManyRequests for the client, or the context's.
+func (q *Queue) Enter(ctx context.Context, name string) (leave func(), err error) {
+	f, granted, err := q.ask(name)
 	if err != nil {
 		return nil, err
 	}
-	leave = func() { t.leave(f) }
+	leave = func() { q.leave(f) }
 	select {
 	case <-granted:
 		return leave, nil
 	default:
 	}
-	patience := time.NewTimer(t.config.Patience)
+	patience := time.NewTimer(q.config.Patience)
 	defer patience.Stop()
 	select {
 	case <-granted:
@@ -88,113 +89,114 @@ func (t *Queue) Enter(ctx context.Context, name string) (leave func(), err error
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if t.giveUp(f, granted) {
+	if q.giveUp(f, granted) {
 		return nil, err
 	}
 	return leave, nil // the turn came at the same moment
 }
 
-// Try is Enter for who can't wait, as what has begun to be sent: while a body is not
-// read, nothing of others gets through its connection.
-func (t *Queue) Try(name string) (leave func(), err error) {
-	f, granted, err := t.ask(name)
+// Try is Enter without waiting, for requests whose body is already being sent: while
+// nobody reads it, it blocks the other requests of its connection.
+func (q *Queue) Try(name string) (leave func(), err error) {
+	f, granted, err := q.ask(name)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-granted:
 	default:
-		if t.giveUp(f, granted) {
+		if q.giveUp(f, granted) {
 			return nil, busy(name)
 		}
 	}
-	return func() { t.leave(f) }, nil
+	return func() { q.leave(f) }, nil
 }
 
 func busy(name string) error {
 	return apierrors.NewTooManyRequests(fmt.Sprintf("the hub has too many requests for %s to work on, please try again later", name), 1)
 }
 
-// ask takes a place in the queue of a flow; the channel is closed when its turn
-// has come.
-func (t *Queue) ask(name string) (*flow, chan struct{}, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.flows[name]
+// ask takes a place in the queue of a flow; the channel is closed when the request
+// gets its turn.
+func (q *Queue) ask(name string) (*flow, chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.flows[name]
 	if f == nil {
 		f = &flow{name: name}
-		t.flows[name] = f
+		q.flows[name] = f
 	}
-	if len(f.waiting) >= t.config.Queue {
-		t.refused++
+	if len(f.waiting) >= q.config.Queue {
+		q.refused++
 		return nil, nil, busy(name)
 	}
 	granted := make(chan struct{})
 	if len(f.waiting) == 0 {
-		t.ring = append(t.ring, f)
+		q.ring = append(q.ring, f)
 	}
 	f.waiting = append(f.waiting, granted)
-	t.waiting++
-	t.grant()
+	q.waiting++
+	q.grant()
 	return f, granted, nil
 }
 
-// giveUp takes a request out of the queue; false if its turn has come.
-func (t *Queue) giveUp(f *flow, granted chan struct{}) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// giveUp takes a request out of the queue; it returns false if the request already
+// has its turn.
+func (q *Queue) giveUp(f *flow, granted chan struct{}) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	i := slices.Index(f.waiting, granted)
 	if i < 0 {
 		return false
 	}
 	f.waiting = slices.Delete(f.waiting, i, i+1)
-	t.waiting--
-	t.refused++
+	q.waiting--
+	q.refused++
 	if len(f.waiting) == 0 {
-		t.ring = slices.DeleteFunc(t.ring, func(other *flow) bool { return other == f })
+		q.ring = slices.DeleteFunc(q.ring, func(other *flow) bool { return other == f })
 	}
-	t.forget(f)
+	q.forget(f)
 	return true
 }
 
-func (t *Queue) leave(f *flow) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.working--
+func (q *Queue) leave(f *flow) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.working--
 	f.working--
-	t.grant()
-	t.forget(f)
+	q.grant()
+	q.forget(f)
 }
 
 // grant gives free turns, flow by flow.
-func (t *Queue) grant() {
-	for t.working < t.config.Limit {
-		i := slices.IndexFunc(t.ring, func(f *flow) bool { return f.working < t.config.Share })
+func (q *Queue) grant() {
+	for q.working < q.config.Limit {
+		i := slices.IndexFunc(q.ring, func(f *flow) bool { return f.working < q.config.Share })
 		if i < 0 {
 			return
 		}
-		f := t.ring[i]
-		t.ring = slices.Delete(t.ring, i, i+1)
+		f := q.ring[i]
+		q.ring = slices.Delete(q.ring, i, i+1)
 		close(f.waiting[0])
 		f.waiting = f.waiting[1:]
-		t.waiting--
+		q.waiting--
 		f.working++
-		t.working++
+		q.working++
 		if len(f.waiting) > 0 {
-			t.ring = append(t.ring, f)
+			q.ring = append(q.ring, f)
 		}
 	}
 }
 
-func (t *Queue) forget(f *flow) {
+func (q *Queue) forget(f *flow) {
 	if f.working == 0 && len(f.waiting) == 0 {
-		delete(t.flows, f.name)
+		delete(q.flows, f.name)
 	}
 }
 
-// Load is what is going on: requests worked on, waiting, and refused so far.
-func (t *Queue) Load() (working, waiting, refused int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.working, t.waiting, t.refused
+// Load returns how many requests are being worked on, wait now, and were refused so far.
+func (q *Queue) Load() (working, waiting, refused int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.working, q.waiting, q.refused
 }

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Rates bounds how much each of many, such as spaces, does per second. It keeps
-// nothing of those that do less. It is safe for concurrent use.
+// Rates bounds how much each flow, such as a space, does per second. It forgets
+// flows that have been idle. It is safe for concurrent use.
 type Rates struct {
 	limit rate.Limit
 	burst int
@@ -20,13 +20,13 @@ type Rates struct {
 
 	mu      sync.Mutex
 	all     map[string]*rate.Limiter
-	sweep   int // at how many those that are idle are dropped
+	sweep   int // at how many flows the idle ones are dropped
 	refused int
 }
 
 const firstSweep = 128
 
-// NewRates lets each do so much per second, and a burst at once.
+// NewRates lets each flow do perSecond units per second, and burst at once.
 func NewRates(perSecond, burst int) *Rates {
 	return &Rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
@@ -51,8 +51,9 @@ func (r *Rates) of(name string) *rate.Limiter {
 	return of
 }
 
-// Wait waits until n may be done, and no longer than patience: then the client is told
-// when to come again.
+// Wait waits until the named flow may do n units. If that takes longer than patience,
+// it fails at once with a TooManyRequests that says when to come again. More than the
+// burst counts as the burst.
 func (r *Rates) Wait(ctx context.Context, name string, n int, patience time.Duration) error {
 	now := r.now()
 	reserved := r.of(name).ReserveN(now, min(n, r.burst))
@@ -75,7 +76,8 @@ func (r *Rates) Wait(ctx context.Context, name string, n int, patience time.Dura
 	}
 }
 
-// Begin refuses somebody who has done more than they may; Count says what was done.
+// Begin fails with a TooManyRequests while the named flow has done more than it may.
+// It is for work whose size is known only afterwards, see Count.
 func (r *Rates) Begin(name string) error {
 	if debt := -r.of(name).TokensAt(r.now()); debt > 0 {
 		return r.tooMuch(name, time.Duration(debt/float64(r.limit)*float64(time.Second)))
@@ -83,7 +85,7 @@ func (r *Rates) Begin(name string) error {
 	return nil
 }
 
-// Count takes note that n were done.
+// Count notes that the named flow has done n units.
 func (r *Rates) Count(name string, n int) {
 	r.of(name).ReserveN(r.now(), min(n, r.burst))
 }
@@ -96,7 +98,7 @@ func (r *Rates) tooMuch(name string, delay time.Duration) error {
 		int(math.Ceil(max(delay.Seconds(), 1))))
 }
 
-// Refusals is how many were told to come again.
+// Refusals is how many requests were refused so far.
 func (r *Rates) Refusals() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// partTimeout is how long a client may take for a part of a copy.
+	// partTimeout is how long a client may take to read one part of a backup.
 	partTimeout = time.Minute
-	// backupTimeout bounds how long a copy may take: etcd keeps what it is about.
+	// backupTimeout bounds a whole backup: etcd keeps the state that it copies until then.
 	backupTimeout = time.Hour
 )
 
-// BackupError is the trailer that says why a backup has ended before it was whole, to a
-// client that takes trailers. To any other one the connection breaks off.
+// BackupError is the trailer that says why a backup ended early. For a client that does
+// not accept trailers the connection breaks off instead.
 const BackupError = "Orrery-Backup-Error"
 
-// serveBackup sends a snapshot of the log, one at a time. Its end has a checksum: what
-// breaks off before is no backup.
+// serveBackup sends a snapshot of the log, to one client at a time. It ends with a
+// checksum, so one that breaks off is recognized.
 func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
@@ -45,11 +45,11 @@ func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(http.TrailerPrefix+BackupError, err.Error())
 			return
 		}
-		panic(http.ErrAbortHandler) // the client is to see that this is not the end
+		panic(http.ErrAbortHandler) // a truncated backup must not look complete
 	}
 }
 
-// patientWriter lets a client take its time for each part, but not for all of it.
+// patientWriter gives a client partTimeout for each part, but no longer than end in all.
 type patientWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -60,9 +60,9 @@ type patientWriter struct {
 func (p *patientWriter) Write(b []byte) (int, error) {
 	now := time.Now()
 	if now.After(p.end) {
-		return 0, errors.New("the client has taken too long")
+		return 0, errors.New("the backup timed out: the client reads too slowly")
 	}
-	// What has no deadlines, as in tests, goes without.
+	// A writer without deadlines, as in tests, goes without.
 	_ = p.control.SetWriteDeadline(now.Add(partTimeout))
 	p.begun = true
 	return p.w.Write(b)

@@ -16,41 +16,41 @@ import (
 	"orrery.dev/orrery/internal/store"
 )
 
-// errNoMarker says that there was no room for the marker of this beginning.
-var errNoMarker = errors.New("the log has no room for it; what is new is not proven to agents until it has")
+// errNoMarker says that the log has no room for the hub's marker.
+var errNoMarker = errors.New("the log has no room for the hub's marker; until it has, new revisions are not proven to agents")
 
-// retryLoop is how long the hub waits before it tries again what can't go on.
+// retryLoop is how long the hub waits before it retries what failed.
 const retryLoop = time.Second
 
-// phase says whether requests are let in: not before the table is loaded and the
-// hub's marker is in the log, and not while the table is lost. It is safe for
-// concurrent use.
+// phase says whether requests are served: not before the table is loaded and the hub's
+// marker is in the log or found to have no room, and not while the table is lost. It is
+// safe for concurrent use.
 type phase struct {
 	// wake receives when the table is loaded.
 	wake chan struct{}
 
 	mu sync.Mutex
-	// turn counts how often the table was lost or loaded.
-	turn          int
+	// epoch counts how often the table was lost or loaded.
+	epoch         int
 	loaded, ready bool
-	// marked says that the marker of this turn is in the log.
+	// marked says that the marker of this epoch is in the log.
 	marked bool
 }
 
 func newPhase() *phase { return &phase{wake: make(chan struct{}, 1)} }
 
-// lose keeps requests out.
+// lose notes that the table is lost: no requests are served.
 func (p *phase) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn++
+	p.epoch++
 	p.loaded, p.ready, p.marked = false, false, false
 }
 
 func (p *phase) load() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn++
+	p.epoch++
 	p.loaded, p.ready, p.marked = true, false, false
 	select {
 	case p.wake <- struct{}{}:
@@ -58,19 +58,20 @@ func (p *phase) load() {
 	}
 }
 
-// now is the turn that is to be begun, if there is one. again says that requests are
-// let in already, and only the marker is missing.
-func (p *phase) now() (turn int, todo, again bool) {
+// now is the current epoch. todo says that its marker has yet to be written; again, that
+// requests are served already and only the marker is missing.
+func (p *phase) now() (epoch int, todo, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.turn, p.loaded && !p.marked, p.ready
+	return p.epoch, p.loaded && !p.marked, p.ready
 }
 
-// serve lets requests in, unless the table was lost since a turn.
-func (p *phase) serve(turn int, marked bool) bool {
+// serve begins to serve requests, unless the epoch has passed. It says whether requests
+// are served.
+func (p *phase) serve(epoch int, marked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if turn == p.turn {
+	if epoch == p.epoch {
 		p.ready, p.marked = true, marked
 	}
 	return p.ready
@@ -82,8 +83,8 @@ func (p *phase) serves() bool {
 	return p.ready
 }
 
-// answering is since when the log answers, as far as somebody has asked. It is safe
-// for concurrent use.
+// answering notes since when the log answers, by the requests to it. It is safe for
+// concurrent use.
 type answering struct {
 	now func() time.Time
 
@@ -94,7 +95,7 @@ type answering struct {
 
 func newAnswering(now func() time.Time) *answering { return &answering{now: now} }
 
-// note takes the outcome of a question to the log.
+// note notes the outcome of a request to the log.
 func (a *answering) note(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,8 +112,8 @@ func (a *answering) state() (since time.Time, ok bool) {
 	return a.since, !a.fails
 }
 
-// lost keeps requests out until the table is loaded again. restored says that the
-// log is another one.
+// lost stops serving requests until the table is loaded again. restored says that the log
+// was replaced by another one.
 func (h *Hub) lost(restored bool) {
 	h.phase.lose()
 	h.answers.note(errors.New("the table is lost"))
@@ -121,7 +122,7 @@ func (h *Hub) lost(restored bool) {
 	}
 }
 
-// work waits for the table, makes the hub ready and runs the loops.
+// work waits for the table, calls ready once requests are served, and runs the loops.
 func (h *Hub) work(ctx context.Context, ready func()) error {
 	if err := h.serveLoaded(ctx); err != nil {
 		return err
@@ -141,8 +142,8 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 	return group.Wait()
 }
 
-// loops are what the hub does by itself while it runs. The controllers write: if several
-// hubs share a log, one of them is to run these.
+// loops are what the hub does by itself while it runs. If several hubs share a log, only
+// one of them may run the controllers.
 func (h *Hub) loops() []func(context.Context) error {
 	own := controllers.New(controllers.Config{
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
@@ -154,7 +155,7 @@ func (h *Hub) loops() []func(context.Context) error {
 	return append([]func(context.Context) error{h.agents.Run, h.compactLoop}, own.Loops()...)
 }
 
-// compactLoop forgets history that nobody can resume from any more.
+// compactLoop compacts history that nobody can resume from any more.
 func (h *Hub) compactLoop(ctx context.Context) error {
 	return h.log.Keep(ctx, store.Keeping{
 		Every: h.config.CompactEvery,
@@ -167,7 +168,7 @@ func (h *Hub) compactLoop(ctx context.Context) error {
 	})
 }
 
-// goOn runs a loop until the context ends: whatever a loop fails by, the hub goes on.
+// goOn runs a loop until the context ends, and runs it again if it fails.
 func (h *Hub) goOn(ctx context.Context, loop func(context.Context) error) error {
 	for {
 		err := loop(ctx)
@@ -192,15 +193,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// serveLoaded waits until the table is loaded, and lets requests in. It fails only
-// when the context ends: what the log refuses now it may take later. A log without
-// room for the marker is served all the same, since deletions make room; the marker
-// follows.
+// serveLoaded waits until the table is loaded, and begins to serve requests. It fails
+// only when the context ends: what the log refuses now it may accept later. Requests are
+// served even if the log has no room for the marker, since deletions make room; the
+// marker follows.
 func (h *Hub) serveLoaded(ctx context.Context) error {
 	for said := false; ; {
 		losses := h.log.Losses()
-		turn, todo, again := h.phase.now()
-		if h.log.Losses() != losses { // of another table than the turn
+		epoch, todo, again := h.phase.now()
+		if h.log.Losses() != losses { // losses and epoch are of different tables
 			continue
 		}
 		if !todo {
@@ -215,12 +216,12 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 		full := respond.NoRoom(err)
 		if full {
 			if !again {
-				h.config.Logger.Error("begin without a marker", "error", errNoMarker)
+				h.config.Logger.Error("serving without a marker", "error", errNoMarker)
 			}
 			h.log.RefusedByEtcd()
 			h.log.Resume(losses)
 		}
-		if (err == nil || full && !again) && h.phase.serve(turn, err == nil) {
+		if (err == nil || full && !again) && h.phase.serve(epoch, err == nil) {
 			h.answers.note(nil)
 			return nil
 		}
@@ -234,9 +235,9 @@ func (h *Hub) serveLoaded(ctx context.Context) error {
 	}
 }
 
-// begin appends the marker of this beginning, by which a log that went on from an
-// older copy is told from the one before, and what the hub needs to be there.
-// losses is how often the table was lost before the one that is begun with.
+// begin writes the hub's marker, which tells a log that continues from an older copy from
+// the one before, and creates what the hub needs. losses is how often the table was lost
+// before the one that is served.
 func (h *Hub) begin(ctx context.Context, losses int) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
@@ -246,7 +247,7 @@ func (h *Hub) begin(ctx context.Context, losses int) error {
 	}
 	rev, err := h.log.Begin(ctx, key.Marker(name), value, losses)
 	if err != nil {
-		return fmt.Errorf("append the hub's marker: %w", err)
+		return fmt.Errorf("write the hub's marker: %w", err)
 	}
 	if err := h.table.WaitFor(ctx, rev); err != nil {
 		return err
@@ -254,8 +255,8 @@ func (h *Hub) begin(ctx context.Context, losses int) error {
 	return h.spaces.EnsureNamespace(ctx, key.Root, "default")
 }
 
-// leaveTrace writes the hub's marker again if the log would not show how far it
-// reached once history up to a revision is forgotten. A quiet log is not written to.
+// leaveTrace writes the hub's marker again if the log would no longer show how far it
+// reached once it is compacted up to floor. It writes nothing to a log without changes.
 func (h *Hub) leaveTrace(ctx context.Context, floor int64) error {
 	marker, hides := h.lineage.Hides(floor)
 	if !hides {
@@ -271,14 +272,14 @@ func (h *Hub) leaveTrace(ctx context.Context, floor int64) error {
 	return err
 }
 
-// waitCommitted makes the table show everything that was acknowledged to
-// anybody before the call.
+// waitCommitted waits until the table shows everything that was acknowledged to anybody
+// before the call.
 func (h *Hub) waitCommitted(ctx context.Context) error {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
 	rev, err := h.log.Committed(limited)
-	// Who leaves at once says nothing about the log.
+	// A client that leaves at once says nothing about the log.
 	if err == nil || ctx.Err() == nil || time.Since(begun) > silence {
 		h.answers.note(err)
 	}
@@ -288,6 +289,6 @@ func (h *Hub) waitCommitted(ctx context.Context) error {
 	return h.table.WaitFor(limited, rev)
 }
 
-// silence is how long the log may take to answer somebody who does not wait for it
-// before it counts as away.
+// silence is after which time a client that leaves without an answer shows that the log
+// does not answer.
 const silence = 2 * time.Second

@@ -1,9 +1,9 @@
-// Package hub is one hub process: it opens the log, serves spaces, views and
-// agents over HTTPS, runs the loops that write what the hub itself has to say
-// (status, counts, the end of deletions), and stops all of it in order.
+// Package hub is one hub process: it opens the log, serves spaces, views and agents over
+// HTTPS, runs the controllers (status, counts, the end of deletions), and stops all of it
+// in order.
 //
-// It wires packages that do not know each other; a rule about what an object
-// means belongs into one of them, not here.
+// It wires packages that do not know each other; a rule about what an object means belongs
+// in one of them, not here.
 package hub
 
 import (
@@ -23,41 +23,41 @@ type Config struct {
 	DataDir string
 	// Listen is the address to serve on, HOST:PORT. Port 0 chooses one.
 	Listen string
-	// Advertise is the URL under which clients and agents reach the hub; empty:
-	// made from Listen.
+	// Advertise is the URL under which clients and agents reach the hub; if empty, it is
+	// derived from Listen.
 	Advertise string
-	// EtcdServers are the client URLs of an external etcd; empty: embedded.
+	// EtcdServers are the client URLs of an external etcd; if empty, etcd is embedded.
 	EtcdServers []string
-	// Heartbeat is how often agents hear from the hub on a quiet session.
+	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	// Disconnected is how long a location may be without a session before it
 	// counts as disconnected.
 	Disconnected time.Duration
 	// Settle is how long the hub waits for more changes before it writes counts.
 	Settle time.Duration
-	// RoomRetry is how often something is tried again that users have to make room for.
+	// RoomRetry is the interval of retries of what users have to make room for.
 	RoomRetry time.Duration
 	// WindowRevisions is how many revisions watchers can go back.
 	WindowRevisions int
 	// WindowBytes bounds the memory of each window.
 	WindowBytes int
-	// CompactEvery is how often history that left the window is forgotten.
+	// CompactEvery is the interval of compactions of history that left the window.
 	CompactEvery time.Duration
-	// Quota is how large the log may become, in bytes; 0 for 8 GiB if it is embedded, else
-	// for what etcd says.
+	// Quota is how large the log may become, in bytes. 0 means 8 GiB for an embedded etcd,
+	// and for an external one its own quota.
 	Quota int64
-	// Quiet is for how long nothing was written when an embedded log gives free space
-	// back to the disk.
+	// Quiet is how long an embedded log must be without writes before it is defragmented
+	// to give free space back to the disk.
 	Quiet time.Duration
-	// MaxReads and MaxWrites are how many requests that read, or write, are
-	// worked on at once; the rest waits for its turn, space by space.
+	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
+	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
 	// PlainTables leaves PLACED, APPLIED and FAILED out of tables, for a hub whose
 	// spaces stand in for clusters.
 	PlainTables bool
 	// UnsafeNoFsync trades durability for speed, for tests and demos.
 	UnsafeNoFsync bool
-	// Logger receives the hub's log.
+	// Logger receives the hub's log messages.
 	Logger *slog.Logger
 	// Now is the clock of timestamps that the hub writes.
 	Now func() time.Time
@@ -83,7 +83,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what of a configuration can't work.
+// Validate says what is wrong with a configuration.
 func (c Config) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("no data directory given")
@@ -104,7 +104,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
 	}
 	if c.RoomRetry <= 0 {
-		return fmt.Errorf("room is looked for again after %s: want more than 0", c.RoomRetry)
+		return fmt.Errorf("room retry interval %s: want more than 0", c.RoomRetry)
 	}
 	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
 		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)

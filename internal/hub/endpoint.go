@@ -55,8 +55,8 @@ func serverHosts(hubURL string) []string {
 // spaceURL is where a space is served.
 func (h *Hub) spaceURL(s key.Space) string { return h.url + route.Space(s).String() }
 
-// writeAdminKubeconfig writes a kubeconfig with which an operator may do
-// everything; it points at the space root.
+// writeAdminKubeconfig writes a kubeconfig of the space root whose user may do
+// everything.
 func (h *Hub) writeAdminKubeconfig(file string) error {
 	pair, err := h.ca.Client(access.AdminUser, user.SystemPrivilegedGroup)
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Hub) writeAdminKubeconfig(file string) error {
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
 	config.CurrentContext = name
-	// Written anew and renamed, so that a reader never sees half of it.
+	// Written to a new file that is then renamed, so that a reader never sees half of it.
 	if err := clientcmd.WriteToFile(*config, file+".new"); err != nil {
 		return fmt.Errorf("write %q: %w", file, err)
 	}
@@ -81,7 +81,7 @@ func (h *Hub) writeAdminKubeconfig(file string) error {
 	return nil
 }
 
-// quietTLS sends what net/http has to say of single connections to the debug log.
+// quietTLS sends net/http's messages about single connections to the debug log.
 func quietTLS(logger *slog.Logger) *log.Logger {
 	return slog.NewLogLogger(logger.Handler(), slog.LevelDebug)
 }

@@ -20,9 +20,8 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// handler is the whole of what the hub serves. Paths are taken as they are
-// written: a ServeMux would redirect those with dots or with two slashes, which
-// an API answers.
+// handler serves all of the hub's paths, taken as they are written: a ServeMux would
+// redirect those with dots or with two slashes, to which a Kubernetes API gives an answer.
 func (h *Hub) handler() http.Handler {
 	others := h.named(h.onceLoaded(h.access.Handler(http.HandlerFunc(h.route))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +36,7 @@ func (h *Hub) handler() http.Handler {
 	})
 }
 
-// named has next find in the context what a request is about.
+// named puts the request's root and RequestInfo into the context.
 func (h *Hub) named(next http.Handler) http.Handler {
 	next = genericapifilters.WithRequestInfo(next, lenient{h.requestInfo})
 	next = genericapifilters.WithRequestReceivedTimestamp(next)
@@ -45,7 +44,7 @@ func (h *Hub) named(next http.Handler) http.Handler {
 	return access.WithRoot(next)
 }
 
-// onceLoaded lets requests in when there is something to answer them from.
+// onceLoaded refuses requests while the table is not loaded.
 func (h *Hub) onceLoaded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.phase.serves() {
@@ -70,7 +69,7 @@ func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	if u := h.log.Usage(); u.Full {
-		// What is there can be read and deleted, and no other way leads out of this.
+		// The hub stays ready: reads and deletions work, and deletions make room.
 		_, _ = io.WriteString(w, "ok, but the log is out of space: "+u.Why) // as above
 		return
 	}
@@ -93,7 +92,7 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOwn serves what is about the hub itself.
+// serveOwn serves the paths of the hub itself.
 func (h *Hub) serveOwn(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case route.Metrics:
@@ -114,15 +113,15 @@ func (h *Hub) kubernetes(w http.ResponseWriter, r *http.Request, root route.Root
 	handler = h.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = genericapifilters.WithCacheControl(handler)
-	// Of watches the timeout is read by their handler.
+	// Watches are left out: their handler reads the timeout itself.
 	watches := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, respond.Codecs(), respond.Timeout)
 	handler = genericfilters.WithPanicRecovery(handler, h.requestInfo)
 	handler.ServeHTTP(w, r)
 }
 
-// withTurn makes requests wait for their turn. A watch gives it back once it has
-// sent what was there when it began: then it takes no work while nothing happens.
+// withTurn makes requests wait for their turn. A watch gives it back once it has sent its
+// initial events: from then on it takes no work while nothing changes.
 func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -137,8 +136,8 @@ func (h *Hub) withTurn(next http.Handler, root route.Root) http.Handler {
 	})
 }
 
-// startInTurn serves a watch, which holds its turn until it says that it has
-// begun, and no longer than any other request.
+// startInTurn serves a watch, which holds its turn until it signals that it has begun,
+// but no longer than respond.Timeout.
 func (h *Hub) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	leave, err := h.reads.Queue.Enter(r.Context(), flow.String())
 	if err != nil {

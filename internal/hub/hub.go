@@ -40,8 +40,8 @@ import (
 )
 
 const (
-	// largeBodies is how many requests may send large bodies at once: what is made of one
-	// takes several times its size.
+	// largeBodies is how many requests may send large bodies at once: decoded, a body takes
+	// several times its size.
 	largeBodies = 16
 	// shutdownTimeout bounds how long requests may take to end when the hub stops.
 	shutdownTimeout = 5 * time.Second
@@ -52,8 +52,7 @@ const (
 	idleTimeout = 3 * time.Minute
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
 	readHeaderTimeout = 20 * time.Second
-	// minPing and maxPing bound how long a client may take to answer whether it is
-	// still there.
+	// minPing and maxPing bound how long a client may take to answer a ping of HTTP/2.
 	minPing = 2 * time.Second
 	maxPing = 15 * time.Second
 )
@@ -64,7 +63,7 @@ type Hub struct {
 	url    string
 	ca     *enroll.Authority
 	log    *store.Log
-	// writer changes the table, for the tail alone.
+	// writer changes the table; only the tail uses it.
 	writer      *table.Writer
 	table       *table.Table
 	engine      *placement.Engine
@@ -83,8 +82,8 @@ type Hub struct {
 	metrics     http.Handler
 	access      *access.Guard
 	requestInfo *request.RequestInfoFactory
-	// reads, writes and agents bound what is worked on at once, and share it
-	// between spaces and locations.
+	// reads and writes bound the requests that are worked on at once, and share turns
+	// between spaces and locations. Those of agents have their own.
 	reads, writes respond.Turns
 	// bodies bounds how many requests send large bodies at once.
 	bodies fair.Bodies
@@ -96,27 +95,26 @@ type Hub struct {
 	// answers is since when the log answers.
 	answers     *answering
 	connections *controllers.Connections
-	// pruned adds up the removals that wait, and those that owners let go.
+	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
-	// releases knows which Helm releases Placements match in part.
+	// releases has the Helm releases that Placements match in part.
 	releases *release.Index
-	// leftOut knows the statuses that do not fit.
+	// leftOut has the returned statuses that do not fit.
 	leftOut *leftout.Index
 	// standing completes Spaces and Locations that are read.
 	standing *standing.Standing
-	// changed wakes the loop that writes counts.
+	// changed wakes the controller that writes counts.
 	changed controllers.Signal
 }
 
 // Ready tells the caller of Run that the hub serves.
 type Ready struct {
-	// URL is where, and Kubeconfig a file with which an operator gets in.
+	// URL is where it serves; Kubeconfig is the file of an operator's kubeconfig.
 	URL, Kubeconfig string
 }
 
-// Run runs a hub until the context ends, and then stops it: first no more
-// requests, then the loops, then the log. ready is called once, when the hub
-// serves.
+// Run runs a hub until the context ends, and then stops it: first requests, then the
+// loops, then the log. ready is called once, when the hub serves.
 func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if err := config.Validate(); err != nil {
 		return err
@@ -130,7 +128,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen on %q: %w", config.Listen, err)
 	}
-	defer func() { _ = listener.Close() }() // closed by the server as a rule
+	defer func() { _ = listener.Close() }() // usually the server has closed it
 
 	h, err := newHub(ctx, config, listener.Addr())
 	if err != nil {
@@ -144,7 +142,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	return h.run(ctx, listener, func() { ready(Ready{URL: h.url, Kubeconfig: kubeconfig}) })
 }
 
-// newHub opens the log and makes the parts; nothing runs yet.
+// newHub opens the log and makes the hub's parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h := &Hub{config: config, requestInfo: newRequestInfoResolver(), lineage: &lineage.Lineage{}, changed: controllers.NewSignal(), phase: newPhase(), answers: newAnswering(config.Now)}
 	h.releases, h.leftOut = release.New(), leftout.New(h.changed.Raise)
@@ -195,7 +193,7 @@ func (h *Hub) connectParts() (err error) {
 	h.standing = standing.New(standing.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
 	reads := view.DefaultConfig()
 	reads.Table, reads.Renderer = h.table, h.renderer
-	// Every request has waited for that before it is known what it reads.
+	// Every request has already waited, before it is known what it reads.
 	reads.Committed = func(context.Context) error { return nil }
 	reads.Complete = h.standing.Complete
 	reads.Defines = h.defines
@@ -224,7 +222,7 @@ func (h *Hub) connectParts() (err error) {
 	return nil
 }
 
-// turns are for so many requests at once.
+// turns are Turns for limit requests at once.
 func (h *Hub) turns(limit int) respond.Turns {
 	return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: h.bodies}
 }
@@ -235,7 +233,7 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	if err != nil {
 		return err
 	}
-	// The tail outlives the server and the loops, which wait for revisions.
+	// The tail must outlive the server and the loops, which wait for revisions.
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopTail()
 	tailed := make(chan error, 1)
@@ -279,8 +277,8 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 		Handler:           h.handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		// A client that vanished without a word is noticed: what is sent to it would
-		// be taken by the network's buffers for a long time.
+		// Pings detect clients that have vanished: the network's buffers would take what
+		// is sent to them for a long time.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: h.config.Heartbeat, PingTimeout: min(max(h.config.Heartbeat, minPing), maxPing),
 		},
@@ -296,7 +294,7 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 	}, nil
 }
 
-// observers shows changes to several.
+// observers shows changes to several observers, in order.
 type observers []table.Observer
 
 func (o observers) Reset() {

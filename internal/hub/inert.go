@@ -12,9 +12,8 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 )
 
-// needsCluster refuses what Kubernetes does with an object by way of one of its
-// subresources: it takes something that runs, or somebody who grants. Nil: the
-// subresource is none of these.
+// needsCluster refuses subresources through which Kubernetes acts on an object: they need
+// a cluster that runs something or issues credentials. It returns nil for others.
 func needsCluster(kind *kinds.Kind, info *request.RequestInfo) error {
 	if !slices.Contains(actingSubresources(kind.GVR.GroupResource().String()), info.Subresource) {
 		return nil

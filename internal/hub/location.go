@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// tokenHandler makes a join token for a location and forgets the one before.
+// tokenHandler makes a join token for a location, which replaces the one before.
 func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error) {
 	if verb != "create" {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
@@ -39,8 +39,8 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 	}, nil
 }
 
-// makeToken makes a join token; a dry run makes none, since one that is not kept is
-// good for nothing.
+// makeToken makes a join token. A dry run makes none: one that is not stored is not
+// valid.
 func (h *Hub) makeToken(r *http.Request, l key.Location, uid string) (join string, err error) {
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
@@ -57,7 +57,7 @@ func (h *Hub) makeToken(r *http.Request, l key.Location, uid string) (join strin
 	if err != nil {
 		return "", err
 	}
-	// Agents are known by the table: the token is to be good at once.
+	// Agents are authenticated by the table, and the token must be valid at once.
 	if err := h.table.WaitFor(r.Context(), rev); err != nil {
 		return "", err
 	}

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/fair"
 )
 
-// newMetrics serves what the hub measures of itself. Series have no labels
-// that users choose, so their number is bounded.
+// newMetrics serves the hub's metrics. Their labels have no values that users choose, so
+// the number of series is bounded.
 func (h *Hub) newMetrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -39,7 +39,7 @@ func (h *Hub) newMetrics() http.Handler {
 				Name: "orrery_requests_waiting", Help: "Requests that wait for their turn.", ConstLabels: labels,
 			}, func() float64 { _, waiting, _ := t.Load(); return float64(waiting) }),
 			prometheus.NewCounterFunc(prometheus.CounterOpts{
-				Name: "orrery_requests_refused_total", Help: "Requests that waited too long for their turn, or behind too many.", ConstLabels: labels,
+				Name: "orrery_requests_refused_total", Help: "Requests refused because they waited too long for their turn, or too many were waiting.", ConstLabels: labels,
 			}, func() float64 { _, _, refused := t.Load(); return float64(refused) }),
 		)
 	}

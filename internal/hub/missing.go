@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/space"
 )
 
-// refuseResource answers for a resource that nobody serves as a kube-apiserver
-// does: its router knows the groups that are built in, and of others nothing.
-// Views have no groups but those of what is in them.
+// refuseResource answers a request for a resource that is not served, as a kube-apiserver
+// does: its router answers with a Status for built-in groups, and with plain text for
+// others. Views have no groups but those of the objects in them.
 func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
 	_, ofSpace := space.SpaceFrom(r.Context())
 	if !ofSpace {
@@ -30,8 +30,8 @@ func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *ki
 	http.NotFound(w, r)
 }
 
-// asRouted is why there is no handler for a request, in the words of
-// Kubernetes. For built-in kinds these are its router's, which knows no kinds.
+// asRouted turns the error of a request that has no handler into that of Kubernetes. For
+// built-in kinds that is its router's, which does not name the kind.
 func asRouted(kind *kinds.Kind, err error) error {
 	switch {
 	case kind.Custom != nil:
@@ -43,15 +43,15 @@ func asRouted(kind *kinds.Kind, err error) error {
 	return err
 }
 
-// lenient knows what a request is about as Kubernetes does, but takes the path of
-// nothing for that, where Kubernetes blames itself.
+// lenient resolves a RequestInfo as Kubernetes does. For a path that can't be resolved,
+// for which Kubernetes answers with an internal error, it gives one without a resource.
 type lenient struct{ request.RequestInfoResolver }
 
 // NewRequestInfo implements request.RequestInfoResolver.
 func (l lenient) NewRequestInfo(r *http.Request) (*request.RequestInfo, error) {
 	info, err := l.RequestInfoResolver.NewRequestInfo(r)
 	if err != nil {
-		return &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}, nil //nolint:nilerr // it is answered below
+		return &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}, nil //nolint:nilerr // the handlers answer such a path
 	}
 	return info, nil
 }

@@ -16,13 +16,13 @@ import (
 
 const (
 	// spaceRate and spaceBurst bound the bytes per second that the clients of one space
-	// write, and ratePatience how long a write waits for that.
+	// write; ratePatience is how long a write waits before it is refused.
 	spaceRate    = 16 << 20
 	spaceBurst   = 128 << 20
 	ratePatience = 5 * time.Second
 )
 
-// room asks for room in the log for what is written into spaces.
+// room admits writes into spaces: by the rate of the space and by the log's room.
 type room struct {
 	log   *store.Log
 	rates *fair.Rates
@@ -30,7 +30,7 @@ type room struct {
 
 var _ space.Room = room{}
 
-// Admit waits until a write may be made.
+// Admit implements space.Room.
 func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error, err error) {
 	if w.ByUser && !w.Ends {
 		if err := r.rates.Wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
@@ -51,7 +51,7 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 	}, nil
 }
 
-// needOf says what a write into a space is for.
+// needOf is the log's need of a write into a space.
 func needOf(w space.Write) store.Need {
 	switch {
 	case w.Ends:

@@ -42,7 +42,7 @@ func (h *Hub) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root
 	h.serveAPI(w, r.WithContext(space.WithSpace(r.Context(), s)), root, view.Space(s), catalog)
 }
 
-// serveView serves what one location is to have.
+// serveView serves the view of one location.
 func (h *Hub) serveView(w http.ResponseWriter, r *http.Request, root route.Root) {
 	l := key.Location(root.Name)
 	if err := h.waitCommitted(r.Context()); err != nil {
@@ -107,7 +107,7 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 		}
 	}
 	read := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
-	// Of a kind whose CRD is going away the space itself says what is not to be.
+	// If the kind's CRD is being deleted, the space's own handler refuses what it must.
 	access := catalog.Access(kind)
 	if !access.Allows(info.Verb) && access != kinds.Terminating || !read && !writable {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
@@ -124,7 +124,7 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 	return h.spaces.Handler(kind, s, info)
 }
 
-// defines says whether a space still defines a kind as it is.
+// defines says whether a space still defines a kind with the same definition.
 func (h *Hub) defines(s key.Space, kind *kinds.Kind) bool {
 	// An error concerns a CRD; what it defines is not found below then.
 	catalog, _ := h.registry.Catalog(s, h.table.Snapshot())
@@ -158,14 +158,14 @@ func (h *Hub) serveDocument(w http.ResponseWriter, r *http.Request, discovery ht
 	case r.URL.Path == route.Version:
 		h.serveVersion(w, r)
 		return
-	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as well as its hub
+	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as healthy as its hub
 		h.serveHealth(w, r)
 		return
 	}
 	discovery.ServeHTTP(w, r)
 }
 
-// locationCatalog lists exactly the resources that a location has something of.
+// locationCatalog has exactly the kinds of the objects in a location's view.
 func (h *Hub) locationCatalog(l key.Location) *kinds.Catalog {
 	var places []key.Object
 	h.table.AscendMembers(l, func(row *table.Row) (from string, more bool) {

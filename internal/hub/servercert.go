@@ -9,9 +9,8 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 )
 
-// serverCertificate is the hub's own certificate, which it makes anew in good
-// time before it ends, and when the clock was set back to before it was made. It is
-// safe for concurrent use.
+// serverCertificate is the hub's own certificate. It is renewed well before it expires,
+// and if the clock was set back to before it was made. It is safe for concurrent use.
 type serverCertificate struct {
 	ca    *enroll.Authority
 	hosts []string
@@ -19,15 +18,15 @@ type serverCertificate struct {
 
 	mu   sync.Mutex
 	cert *tls.Certificate
-	// made is when cert was, and renewal when two thirds of its life are over.
+	// made is when cert was made, and renewal when two thirds of its life are over.
 	made, renewal time.Time
 }
 
-// get is for tls.Config.GetCertificate.
+// get implements tls.Config.GetCertificate.
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now().Round(0) // by the wall clock, as whoever is shown it
+	now := s.now().Round(0) // by the wall clock, as clients check it
 	if s.cert != nil && now.Before(s.renewal) && !now.Before(s.made) {
 		return s.cert, nil
 	}

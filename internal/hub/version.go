@@ -17,7 +17,7 @@ func (h *Hub) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(openapi.Kubernetes, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ") // as Kubernetes does for whoever asks
+	encoder.SetIndent("", "  ") // as Kubernetes does
 	// A client that is gone needs no answer.
 	_ = encoder.Encode(version.Info{
 		Major: major, Minor: minor, GitVersion: openapi.Kubernetes + "+orrery",

@@ -13,14 +13,14 @@ import (
 
 // Away is the one rule of what is stale: what is known of a location's objects may be
 // old once its condition Connected is False. Counts, rows of status and the condition
-// Synced all go by it. That condition is patient, by the rule of whoever writes it: a
-// session that has just ended, or a hub that has just begun, makes nothing stale.
+// Synced all go by it. Connected becomes False only some time after a session has
+// ended or the hub has started, so a short interruption makes nothing stale.
 func Away(conditions []metav1.Condition) bool {
 	return meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionConnected)
 }
 
-// RowAway is Away of the row of a Location. One that is gone has nothing that could be
-// stale.
+// RowAway is Away of the row of a Location; false if there is none, since a location
+// that is gone has nothing that could be stale.
 func RowAway(row *table.Row) bool {
 	if row == nil {
 		return false

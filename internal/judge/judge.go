@@ -1,9 +1,10 @@
-// Package judge says how far one object is at one location. It is the one rule by
-// which everything goes that says so: counts, answers to questions, columns, the
-// status of Placements and Locations, what agents are told.
+// Package judge says how far one object is at one location. Counts, answers to
+// questions, columns, the status of Placements and Locations, and what agents are told
+// all follow this one rule.
 //
-// What it says is a function of the object's row, how that is placed, what the
-// location reports and whether it is away. It must never look at anything else.
+// A verdict is a function of the object's row, how it is placed, what the location
+// reports and whether the location is away. The package must never look at anything
+// else.
 package judge
 
 import (
@@ -15,25 +16,26 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Pending is the state of an object that a location has yet to report as it is now.
+// Pending is the state of an object whose current version the location has yet to
+// report.
 const Pending wire.State = "Pending"
 
-// Digest gives the digest of what locations of a class get of an entry. An error says
-// that nothing can be made of it. It must be a function of the entry and the class.
+// Digest gives the digest of an entry as it is rendered for locations of a class, or
+// fails if it can't be rendered. It must be a function of the entry and the class.
 type Digest func(*table.Entry, *placement.Class) (wire.Sum, error)
 
-// Desired is what a location is to have of an object: the digest of what is made of
-// it, unless it is to keep what it has or has another space's object.
+// Desired is what is desired of an object at a location: the digest of the rendered
+// object, unless the location keeps what it has or has another space's object instead.
 type Desired struct {
 	Digest wire.Sum
 	Policy wire.Policy
-	// Held is why the location keeps what it has, HeldFor the reason in one word.
+	// Held says why the location keeps what it has; HeldFor is the reason in one word.
 	Held, HeldFor string
 	// Owner is the path of another space's object that the location has instead.
 	Owner string
 }
 
-// DesiredOf is what a location that is assigned a row's object is to have of it.
+// DesiredOf is what is desired of a row's object at a location that it is assigned to.
 func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 	d := Desired{Policy: p.Policy, Held: p.Held, HeldFor: p.HeldFor, Owner: p.Owner}
 	if d.Owner != "" || d.Held != "" {
@@ -50,18 +52,18 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 type Verdict struct {
 	State           wire.State
 	Reason, Message string
-	// Since is when the location came to say so, as its report has it; empty if the
-	// state is not of a report.
+	// Since is when the state and reason last changed, as the report says (RFC 3339);
+	// empty if the state is not from a report.
 	Since string
-	// Stale says that the location is away, see Away: this is what it said last.
+	// Stale says that the location is away, see Away: the verdict is by its last report.
 	Stale bool
-	// Unassigned says that the location is not to have the object: it removes it, or
-	// reports why it stays.
+	// Unassigned says that the object is not assigned to the location: the location
+	// removes it, or reports why it stays.
 	Unassigned bool
 }
 
-// Failing says that the object is not at the location as it is to be, and won't be
-// before somebody changes something.
+// Failing says that the object is not at the location as desired, and won't be until
+// somebody changes something.
 func (v Verdict) Failing() bool {
 	switch v.State {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
@@ -72,10 +74,11 @@ func (v Verdict) Failing() bool {
 	return false
 }
 
-// Mutated says that the object is applied but for what the location's cluster makes of it.
+// Mutated says that the object is applied, but with values that the cluster's admission
+// sets otherwise.
 func (v Verdict) Mutated() bool { return v.State == wire.Applied && v.Reason == v1alpha1.ReasonMutated }
 
-// Assigned is the verdict about an object that a location is to have. report is the
+// Assigned is the verdict about an object that is assigned to a location. report is the
 // location's report as the log has it, nil if there is none.
 func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, away bool) Verdict {
 	d := DesiredOf(digest, row, p)
@@ -87,13 +90,14 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	}
 	said := read(report)
 	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {
-		return Verdict{State: Pending, Stale: away} // it is about an earlier object of the name, or about what was desired before
+		return Verdict{State: Pending, Stale: away} // the report is about an earlier object of the name, or an earlier desired state
 	}
 	said.Stale = away
 	return said.Verdict
 }
 
-// Left is the verdict about an object that a location reports and is not to have.
+// Left is the verdict about an object that a location reports though it is not
+// assigned to it.
 func Left(report []byte, away bool) Verdict {
 	said := read(report).Verdict
 	if said.State != wire.Removing && said.State != wire.Orphaned {
@@ -103,8 +107,8 @@ func Left(report []byte, away bool) Verdict {
 	return said
 }
 
-// Stays says that the object is there though the location is not to have it, and that
-// the location does not remove it. What was let go as its policy had it is none.
+// Stays says that the object is not assigned to the location but stays there, other
+// than by its policy onRemove.
 func (v Verdict) Stays() bool {
 	return v.Unassigned && v.State == wire.Orphaned && v.Reason != v1alpha1.ReasonReleased
 }
@@ -112,14 +116,14 @@ func (v Verdict) Stays() bool {
 // Reported is the digest of what a location reports to have applied last.
 func Reported(report []byte) wire.Sum { return read(report).digest }
 
-// said is what a report says, but for the status in it.
+// said is what a report says, without the object's status.
 type said struct {
 	Verdict
 	uid    string
 	digest wire.Sum
 }
 
-// read takes from a report what comes before the status, which may be large.
+// read decodes the fields of a report that come before the status, which may be large.
 func read(report []byte) (s said) {
 	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {

@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// SyncedLocation says whether the location has what it is to have, or else the
-// first reason why not, and what to do about it.
+// SyncedLocation is the condition Synced of a location: whether everything assigned is
+// applied, or else the first reason why not, and what to do about it.
 func SyncedLocation(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts) metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionSynced, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -48,7 +48,8 @@ func SyncedLocation(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts) 
 	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n, s.Leftovers))
 }
 
-// allApplied says that everything assigned is applied, and what that does not say.
+// allApplied is the message when everything assigned is applied, with what is worth
+// knowing nevertheless.
 func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	said := "everything assigned is applied"
 	if n.Mutated > 0 {
@@ -61,7 +62,7 @@ func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	return said
 }
 
-// SyncedPlacement says whether everything assigned is applied.
+// SyncedPlacement is the condition Synced of a Placement by its counts.
 func SyncedPlacement(c v1alpha1.Counts) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
 	switch {

@@ -15,13 +15,13 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Space is the name of a space; AllSpaces is none that exists.
+// Space is the name of a space, or AllSpaces.
 type Space string
 
 // Location is the name of a location.
 type Location string
 
-// Key is the key of the Space object; root has none.
+// Key is the key of the Space object. The space root has no such object.
 func (s Space) Key() string { return inRoot(Spaces, string(s)) }
 
 // Key is the key of the Location object.
@@ -31,7 +31,8 @@ func inRoot(r Resource, name string) string {
 	return Object{Space: Root, Identity: Identity{Resource: r, Name: name}}.Key()
 }
 
-// Mark is the label of what is made for a location that has a UID: NAME.UID8.
+// Mark is the value of the label by which an agent finds what it created for the
+// location with a UID: NAME.UID8.
 func Mark(l Location, uid string) string {
 	const short = 8
 	return string(l) + "." + uid[:min(short, len(uid))]
@@ -151,13 +152,13 @@ func (i Identity) Validate() error {
 	return nil
 }
 
-// Object is the place of one object in the log.
+// Object identifies one object in the log.
 type Object struct {
 	Space Space
 	Identity
 }
 
-// Path is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME: how agents and hub call an object between them.
+// Path is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME: the object's key in the agents' protocol.
 func (o Object) Path() string { return string(o.Space) + "/" + o.Identity.String() }
 
 // Key is the key of the object below the hub's prefix.
@@ -184,8 +185,8 @@ func ParsePath(p string) (Object, error) {
 	return o, nil
 }
 
-// Split takes apart an object's key, or the beginning of one, at little cost: rest is
-// [NAMESPACE/]NAME. It returns false for a key of another class.
+// Split takes apart an object's key, or the beginning of one, without allocating: rest
+// is [NAMESPACE/]NAME. It returns false for a key of another class.
 func Split(k string) (s Space, r Resource, rest string, ok bool) {
 	path, ok := PathOf(k)
 	if !ok {
@@ -235,7 +236,7 @@ const (
 	Born Origin = "born"
 )
 
-// Report is the place of one location's report of one object.
+// Report identifies one location's report of one object.
 type Report struct {
 	Location Location
 	Origin   Origin
@@ -279,13 +280,13 @@ func NamespacePrefix(s Space, r Resource, namespace string) string {
 	return ResourcePrefix(s, r) + namespace + "/"
 }
 
-// After is the first key behind all that begin with a prefix.
+// After is the first key after all keys that begin with a prefix.
 func After(prefix string) string { return strings.TrimSuffix(prefix, "/") + "0" } // "0" follows "/"
 
 // LocationReports is the prefix of all reports of a location.
 func LocationReports(l Location) string { return string(Reports) + "/" + string(l) + "/" }
 
-// Orrery's own resources, which act.
+// The resources whose objects the hub itself acts on.
 var (
 	Spaces      = Resource{"orrery.dev", "spaces"}
 	Locations   = Resource{"orrery.dev", "locations"}

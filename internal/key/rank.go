@@ -1,11 +1,11 @@
 package key
 
-// Rank is the place of a resource in the order of creation; what leaves together
-// leaves the other way round. Nothing depends on it: it saves refusals and
-// retries, and lets what runs end in good order.
+// Rank is the place of a resource in the order of creation; objects that are removed
+// together go in reverse order. Correctness does not depend on it: it saves refusals
+// and retries, and lets workloads end in good order.
 type Rank uint8
 
-// The ranks.
+// The ranks, in the order of creation; Ranks is their number.
 const (
 	RankNamespaces Rank = iota
 	RankDefinitions
@@ -16,7 +16,7 @@ const (
 	Ranks
 )
 
-// builtinGroups are the groups of Kubernetes itself whose rank is not their own.
+// builtinGroups has the rank of each API group of Kubernetes itself.
 var builtinGroups = map[string]Rank{
 	CoreGroup:                      RankConfig,
 	"admissionregistration.k8s.io": RankHooks,

@@ -1,5 +1,5 @@
-// Package leftout knows the statuses that Placements ask to be returned and that do not
-// fit: which, why, and for whom.
+// Package leftout keeps which statuses that Placements ask for are not returned because
+// they do not fit, why, and for which Placements.
 //
 // It must never read or write the log.
 package leftout
@@ -19,15 +19,15 @@ import (
 	"orrery.dev/orrery/internal/tally"
 )
 
-// maxLeftOutExamples bounds what is said of one Placement.
+// maxLeftOutExamples is how many statuses a Placement's condition names.
 const maxLeftOutExamples = 3
 
-// Unfit is a status that is left out, since it does not fit.
+// Unfit is a status that is left out because it does not fit.
 type Unfit struct {
 	// Location is where it is from, Placements are those that ask for it.
 	Location   key.Location
 	Placements []string
-	// Limits names what it does not fit, Why says it to people.
+	// Limits names the limits that it exceeds; Why says it to people.
 	Limits []string
 	Why    string
 	// Tried is what was tried, and Size how large the object would have been.
@@ -35,33 +35,35 @@ type Unfit struct {
 	Size  int
 }
 
-// Tried names one try to return a status.
+// Tried identifies one attempt to return a status: the object's membership, and the
+// revisions of the object and of the report.
 type Tried struct {
 	In          table.Membership
 	Row, Report int64
 }
 
-// Index knows the statuses that are left out. It has at most one for each object
-// that is at one location, forgets it when the object goes, and is filled anew when the
-// hub starts. It is safe for concurrent use.
+// Index keeps the statuses that are left out. It has at most one for each object that is
+// at one location, forgets it when the object is deleted, and is filled again after a
+// start of the hub. It is safe for concurrent use.
 type Index struct {
 	mu sync.Mutex
-	// all are by the object's key, named those keys by Placement.
+	// all has them by the object's key; named has those keys by Placement.
 	all   map[string]Unfit
 	named map[tally.Placement]map[string]struct{}
 	dirty map[tally.Placement]struct{}
-	// changed wakes who writes what Placements say.
+	// changed wakes the controller that writes the status of Placements.
 	changed func()
 }
 
-// New makes an Index. changed is called, with its lock held, when something else is left out.
+// New makes an Index. changed is called, with its lock held, when what is left out has
+// changed.
 func New(changed func()) *Index {
 	return &Index{
 		all: map[string]Unfit{}, named: map[tally.Placement]map[string]struct{}{}, dirty: map[tally.Placement]struct{}{}, changed: changed,
 	}
 }
 
-// Get is what is left out of an object.
+// Get is the status that is left out for the object with a key.
 func (l *Index) Get(k string) (Unfit, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +71,7 @@ func (l *Index) Get(k string) (Unfit, bool) {
 	return u, ok
 }
 
-// Note remembers what is left out of an object.
+// Note notes that a status is left out for an object.
 func (l *Index) Note(o key.Object, u Unfit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +89,7 @@ func (l *Index) Note(o key.Object, u Unfit) {
 	l.changed()
 }
 
-// Forget is for an object of which nothing is left out.
+// Forget notes that no status is left out for an object.
 func (l *Index) Forget(o key.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +114,7 @@ func (l *Index) drop(s key.Space, k string) bool {
 	return true
 }
 
-// In are the keys of the objects of a space of which something is left out.
+// In are the keys of a space's objects whose status is left out.
 func (l *Index) In(s key.Space) (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +126,7 @@ func (l *Index) In(s key.Space) (keys []string) {
 	return keys
 }
 
-// Dirty names the Placements of which something else may be left out since it was
+// Dirty names the Placements for which what is left out may have changed since it was
 // last called; some may be gone.
 func (l *Index) Dirty() []tally.Placement {
 	l.mu.Lock()
@@ -142,7 +144,7 @@ type Missed struct {
 	examples []string
 }
 
-// Of adds up what is left out for a Placement.
+// Of sums up what is left out for a Placement.
 func (l *Index) Of(p tally.Placement) (m Missed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +170,7 @@ func (l *Index) Of(p tally.Placement) (m Missed) {
 	return m
 }
 
-// String says it to people, in words that change only with what is left out.
+// String says it to people. The text changes only with what is left out.
 func (m Missed) String() string {
 	if m.Count == 0 {
 		return ""
@@ -180,7 +182,7 @@ func (m Missed) String() string {
 	return fmt.Sprintf("statuses that do not fit are left out (%s): %s%s; orrery why says more", strings.Join(m.limits, ", "), strings.Join(m.examples, ", "), more)
 }
 
-// Condition is that of a Placement for which statuses are left out.
+// Condition is the condition of a Placement for which statuses are left out.
 func (m Missed) Condition() metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionStatusReturned, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStatusLeftOut, Message: m.String(),

@@ -12,26 +12,27 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Limits refuses what would make a space larger than its Space object allows. It is
-// to be asked at the last moment, when the bytes to be stored are known. It is safe
-// for concurrent use.
+// Limits refuses writes that would make a space larger than its Space object allows. It
+// is asked at the last moment, when the bytes to be stored are known. It is safe for
+// concurrent use.
 type Limits struct {
 	table *table.Table
 	usage *Usage
 }
 
-// New makes Limits by what spaces hold, which observes the same table.
+// New makes Limits over a table. usage must observe the same table.
 func New(t *table.Table, usage *Usage) *Limits { return &Limits{t, usage} }
 
 // ExceededError says which limits of its space a write would exceed.
 type ExceededError struct {
 	Space key.Space
-	// Limits names them, Text says by how much, in the words of a ResourceQuota.
+	// Limits has their names. Text says by how much they are exceeded, in the words of
+	// a ResourceQuota.
 	Limits []string
 	Text   string
 }
 
-// Error says it to people.
+// Error implements error.
 func (e *ExceededError) Error() string {
 	return fmt.Sprintf("exceeded limits of space %q: %s", e.Space, e.Text)
 }
@@ -62,8 +63,8 @@ func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int6
 	})
 }
 
-// Exceeds asks whether a value of a size at an object's key exceeds limits; nil: none.
-// It is cheap, and reserves nothing.
+// Exceeds says which limits a value of size bytes at an object's key would exceed; nil
+// if none. It is cheap, and reserves nothing.
 func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
@@ -77,20 +78,20 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	return exceeds(s, of, l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
 }
 
-// Effect says of a write whether it makes what is there larger, and whether it is a
-// step of a deletion, which may do so a little and makes room in the end.
+// Effect says whether a write makes an object larger, and whether it is a step of the
+// object's deletion, which may do so a little because it makes room in the end.
 func (l *Limits) Effect(k string, value []byte) (growing, ending bool) {
 	before, _ := l.table.Get(k)
 	slack := l.usage.slack(k)
 	return grows(before, value, slack), ends(before, value, slack)
 }
 
-// of are the limits of a space, none if it has none.
+// of returns the limits of a space; the zero value has none.
 func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	var of v1alpha1.SpaceLimits
 	row, _ := l.table.Get(s.Key())
 	if row == nil {
-		return of, nil // one that is gone is found by who asks for its owners
+		return of, nil // that the space is gone is found by others
 	}
 	set := gjson.GetBytes(row.Value, "spec.limits")
 	if !set.Exists() {
@@ -102,8 +103,8 @@ func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	return of, nil
 }
 
-// exceeds says which limits a write would exceed, in the words of a
-// ResourceQuota; nil: none. What does not grow exceeds nothing.
+// exceeds says which limits a write would exceed; nil if none. A write that makes
+// nothing larger exceeds nothing.
 func exceeds(s key.Space, of v1alpha1.SpaceLimits, used, more Amount, size int64) *ExceededError {
 	var names, all []string
 	check := func(name string, more, used int64, limit *int64) {
@@ -138,8 +139,8 @@ func ends(before *table.Row, value []byte, slack int) bool {
 	return !before.Meta.Deleting || gjson.GetBytes(value, finalizers).Int() < gjson.GetBytes(before.Value, finalizers).Int()
 }
 
-// grows says whether a write makes what is there larger. What is being deleted needs
-// other updates as well before it can go, of its status for instance, so it may a little.
+// grows says whether a write makes an object larger. One that is being deleted may grow
+// a little: it needs other updates before it can go, for instance of its status.
 func grows(before *table.Row, value []byte, slack int) bool {
 	switch {
 	case before == nil:

@@ -25,16 +25,16 @@ func (a Amount) minus(b Amount) Amount {
 	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs}
 }
 
-// grown is what of an amount is added.
+// grown is the amount without its negative parts.
 func (a Amount) grown() Amount { return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0)} }
 
-// Usage counts what each space holds. It observes the table, and knows of the
-// writes of this process that the table has not shown yet, so that concurrent
-// writers cannot pass a limit together. What was written for a client that went
-// away meanwhile is counted when it is observed. It is safe for concurrent use.
+// Usage counts what each space holds. It observes the table, and also counts the
+// writes of this process that the table does not show yet, so that concurrent writers
+// can't pass a limit together. A write whose client went away is counted once it is
+// observed. It is safe for concurrent use.
 type Usage struct {
 	mu sync.Mutex
-	// rev is the revision that was observed last.
+	// rev is the last revision that was observed.
 	rev    int64
 	spaces map[key.Space]*usage
 	landed []landing
@@ -55,7 +55,7 @@ type landing struct {
 
 var _ table.Observer = (*Usage)(nil)
 
-// NewUsage makes a Usage of no spaces.
+// NewUsage makes a Usage that has observed nothing yet.
 func NewUsage() *Usage { return &Usage{spaces: map[key.Space]*usage{}, grown: map[string]int{}} }
 
 // Of is what a space holds.
@@ -68,7 +68,7 @@ func (u *Usage) Of(s key.Space) Amount {
 	return Amount{}
 }
 
-// Reset forgets what is held; what is being written is not affected.
+// Reset implements table.Observer: it forgets what spaces hold, but not pending writes.
 func (u *Usage) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -80,7 +80,7 @@ func (u *Usage) Reset() {
 	u.rev = 0
 }
 
-// Observe counts the objects of a revision.
+// Observe implements table.Observer: it counts the objects of a revision.
 func (u *Usage) Observe(rev int64, changes []table.Change) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -123,17 +123,17 @@ func (u *Usage) grow(c table.Change) {
 // conditions, and by who wrote them. More is no part of its end.
 const endingSlack = 4 << 10
 
-// slack is by how much an object may still grow while it is being deleted. A row that
-// was read before is no newer than the answer.
+// slack is by how many bytes an object may still grow while it is being deleted. The
+// row to compare with must be read before it is called.
 func (u *Usage) slack(k string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return max(endingSlack-u.grown[k], 0)
 }
 
-// reserve adds to what is being written into a space if fits, which is shown
-// what the space then holds, allows it. done must be called with the revision
-// of the write, or 0 if nothing was written.
+// reserve counts a pending write into a space, unless fits refuses it, which is given
+// what the space holds with all other pending writes. done must be called with the
+// revision of the write, or 0 if nothing was written.
 func (u *Usage) reserve(s key.Space, more Amount, fits func(before Amount) error) (done func(rev int64), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package lineage tells the revisions of one log from those of another that shares its
-// beginning, by the markers that hubs leave in it.
+// beginning, by the hub markers in it.
 //
-// It must never write the log: whoever begins to serve does.
+// It must never write to the log: the hub writes the marker when it begins to serve.
 package lineage
 
 import (
@@ -19,21 +19,21 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// hubMarker is the trace of one beginning of a hub in the log: its start, or a
-// reload of its table.
+// hubMarker is the trace that one start of a hub, or a reload of its table, leaves in
+// the log.
 type hubMarker struct {
 	name string
-	// rev is the revision that made it, 0 while it is not in the log. from is the
-	// first revision that goes by its name.
+	// rev is the revision that created it, 0 while it is not in the log. from is the
+	// first revision under its name.
 	rev, from int64
-	// says is what its hub found in the log before it; nil: a hub that did not say.
+	// says is what its hub found in the log before it; nil if the hub did not say.
 	says *markerValue
 	// seen is the newest revision under it of which the log itself shows that it
 	// changed something.
 	seen int64
 }
 
-// markerValue is what the log keeps of a marker.
+// markerValue is the value of a hub marker in the log.
 type markerValue struct {
 	Started string `json:"started"`
 	// Of is the marker before this one, and After the last revision under that one
@@ -44,15 +44,14 @@ type markerValue struct {
 
 // Lineage tells the revisions of this log from those of another that shares its
 // beginning: the log before a restore, whose agents remember revisions that the
-// copy never had. The zero Lineage knows of no log yet. It is told of changes by one
-// goroutine, and may be asked by any.
+// copy never had. The zero Lineage knows of no log yet. One goroutine tells it of
+// changes; any may ask.
 //
-// Who remembers a marker and a revision has seen this log if the hub of that
-// marker wrote the log up to the revision. How far it did is shown by what the
-// log holds, never by how far its revisions are counted: others may use the same
-// etcd, and a restore may leave out as many revisions as it likes. So each hub
-// notes in its marker where the one before ended, as it found it at its start,
-// before anything else is written.
+// An agent that remembers a marker and a revision has seen this log if the hub of
+// that marker wrote this log up to the revision. How far it did is shown by what the
+// log holds, never by the revision number that etcd has reached: others may use the
+// same etcd, and a restore may skip any number of revisions. So each hub notes in its
+// marker, before it writes anything else, where it found the one before to end.
 type Lineage struct {
 	mu  sync.RWMutex
 	all []hubMarker // by revision; one that is not in the log yet is last
@@ -61,20 +60,21 @@ type Lineage struct {
 	// start leaves a marker, so a log may have many, and both are asked of every change.
 	least []int64
 	last  int64
-	// loaded says that the state has been shown since the last Reset.
+	// loaded says that the initial state has been observed since the last Reset.
 	loaded bool
 	// base is the revision of that state: what was deleted up to it left no trace.
 	base int64
-	// shown is the newest revision of which a row is left.
+	// shown is the newest revision that a row still shows.
 	shown int64
 	// foreign says that the log may not be the one that this process wrote to, until
-	// a marker says where that one ended.
+	// a new marker says where that one ended.
 	foreign bool
 }
 
 var _ table.Observer = (*Lineage)(nil)
 
-// Reset forgets all markers but the one that is yet to be written.
+// Reset implements table.Observer: it forgets all markers but one that has yet to be
+// written.
 func (l *Lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +83,8 @@ func (l *Lineage) Reset() {
 	l.loaded, l.shown = false, 0
 }
 
-// Observe notes the markers among the changes of a revision, and that the log
-// reaches to it.
+// Observe implements table.Observer: it notes the markers among the changes of a
+// revision, and that the log reaches up to it.
 func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	for _, ch := range changes {
 		if ch.Cur != nil && !ch.SameEntry() {
 			l.shown = max(l.shown, ch.Cur.ModRev)
-			l.reaches(ch.Cur.ModRev) // of a whole state each row shows when it was written
+			l.reaches(ch.Cur.ModRev) // in the initial state each row shows when it was written
 		}
 	}
 	l.loaded = true
@@ -134,7 +134,7 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	return m
 }
 
-// order puts a pending marker behind all others: 0 is to wrap.
+// order puts a marker without a revision after all others: 0 wraps around on purpose.
 func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 
 // reaches notes that the log holds a revision that changed something.
@@ -155,15 +155,16 @@ func (l *Lineage) index() {
 	}
 }
 
-// find is the index of the marker that a revision goes by, the newest that may be it; -1
-// if there is none.
+// find is the index of the newest marker that a revision can be under; -1 if there is
+// none.
 func (l *Lineage) find(rev int64) int {
 	return sort.Search(len(l.least), func(i int) bool { return l.least[i] > rev }) - 1
 }
 
-// Begin makes up the marker of a beginning, to be written to the log. From now on
-// what is new goes by its name, so that a hub whose log has no room for it yet
-// proves nothing by the one before.
+// Begin returns the key's name and the value of the marker to write to the log: one
+// named random, or the one before if that is not written yet. From now on new revisions
+// are under its name, so that a hub whose log has no room for the marker yet proves
+// nothing by an older one.
 func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,9 +186,8 @@ func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte
 	return m.name, value, nil
 }
 
-// Distrust says that the log was found not to go on from what this process knew:
-// nothing that was said since the newest marker of what is loaded next is proven
-// by it, until a new one begins.
+// Distrust says that the log does not continue what this process knew: of the state
+// that is loaded next, nothing after its newest marker is proven until Begin.
 func (l *Lineage) Distrust() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,8 +213,8 @@ func (l *Lineage) end(i int) int64 {
 	}
 }
 
-// Spans are the revisions that this log is known to have had under a marker: who
-// remembers the marker and one of them has seen this log, which has come to now.
+// Spans are the revisions up to now that this log is known to have had under a marker:
+// an agent that remembers the marker and one of them has seen this log.
 func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -229,9 +229,9 @@ func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	return nil
 }
 
-// At is what somebody who has seen the table up to a revision is to remember: the
-// marker, and the revision or, if nothing has changed since, that of the last
-// change. There is no marker ("") below the first one.
+// At is what an agent that has seen the table up to a revision remembers: the marker,
+// and the revision or, if nothing has changed since, that of the last change. Below the
+// first marker the marker is "".
 func (l *Lineage) At(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -251,9 +251,9 @@ func (l *Lineage) Continuous(marker string, rev int64) bool {
 	return slices.ContainsFunc(l.Spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
 }
 
-// Hides says whether the log would not show any more how far it reached if history
-// up to a revision were forgotten: a deletion that nothing followed leaves no trace.
-// marker is one in the log that can be written again then.
+// Hides says whether compaction up to a revision would hide how far the log reached: a
+// deletion that nothing followed leaves no trace. marker is one in the log that can be
+// written again to keep a trace.
 func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -266,8 +266,8 @@ func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 	return marker, marker != "" && floor >= last && last > l.shown
 }
 
-// Deliver says in a put, if there is one, at which place in the log it is delivered.
-// hello is the marker that need not be named; empty: it has to be.
+// Deliver sets in a put, unless it is nil, the place in the log at which it is
+// delivered. The marker is left out if it equals hello, the session's own.
 func (l *Lineage) Deliver(p *wire.Put, rev int64, hello string) {
 	if p == nil {
 		return

@@ -14,23 +14,23 @@ import (
 const (
 	// maxConfirmations bounds how many confirmations an agent is told.
 	maxConfirmations = 100
-	// maxConfirmed bounds how many locations a Placement lists as confirmed; what
-	// waits at more is confirmed again, by another digest.
+	// maxConfirmed bounds how many locations a Placement lists as confirmed. What waits
+	// at others needs another confirmation, by another digest.
 	maxConfirmed = 5000
-	// digestSize is how much of a sum is a digest that people type.
+	// digestSize is how many characters of a sum make a digest that people type.
 	digestSize = 16
 )
 
-// Waiting is what waits of one Placement.
+// Waiting are the pending removals of one Placement.
 type Waiting struct {
-	// Placement is empty for what waits of which no Placement is known.
+	// Placement is empty for removals of which no Placement is known.
 	Placement string `json:"placement,omitempty"`
 	v1alpha1.WaitingPrune
 }
 
-// Confirmations are what a location's agent may let go by the word of owners: what
-// they confirmed for all locations, as it waited here, and what their annotations
-// name, in the spaces of which something waits.
+// Confirmations are what owners of Placements have confirmed for a location's agent:
+// what is confirmed in the status of Placements and still waits here, and the digests in
+// the annotations of Placements, for the spaces of which something waits here.
 func (x *Index) Confirmations(l key.Location) []wire.Confirmation {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -59,10 +59,10 @@ func compare(a, b wire.Confirmation) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Digest, b.Digest))
 }
 
-// Status is what a Placement's status says: what waits of it, nil for nothing, and
-// what is confirmed and has not gone. That is what was confirmed before and waits as
-// it did then, and what the Placement's annotation names by its digest: what waits,
-// not confirmed yet, of one Placement of the space at all locations.
+// Status is what a Placement's status says: its pending removals, nil if none, and what
+// it has confirmed that is not done. The latter is what was confirmed before and still
+// waits unchanged, and what the digest of the Placement's annotation names: all removals
+// of one Placement of the space that wait, at all locations, and are not confirmed yet.
 func (x *Index) Status(p Placement, digest string, confirmed []v1alpha1.ConfirmedPrune) (*v1alpha1.WaitingPrune, []v1alpha1.ConfirmedPrune) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -101,7 +101,7 @@ func set(all []v1alpha1.ConfirmedPrune) map[v1alpha1.ConfirmedPrune]bool {
 	return known
 }
 
-// waits says whether what was confirmed of a space still waits as it did.
+// waits says whether what was confirmed of a space still waits unchanged.
 func (x *Index) waits(s key.Space, c v1alpha1.ConfirmedPrune) bool {
 	for p, one := range x.places[key.Location(c.Location)].of {
 		if p.Space == s && one.digest == c.Digest {
@@ -111,7 +111,7 @@ func (x *Index) waits(s key.Space, c v1alpha1.ConfirmedPrune) bool {
 	return false
 }
 
-// open is what waits of a Placement and is neither confirmed nor known to be.
+// open is what waits of a Placement and is neither confirmed in a status nor in known.
 func (x *Index) open(p Placement, known map[v1alpha1.ConfirmedPrune]bool) parts {
 	open := parts{}
 	for l, one := range x.groups[p.Space][p.Name] {
@@ -135,7 +135,7 @@ func (all parts) digest() string {
 	return sum.String()[:digestSize]
 }
 
-// waiting is what waits of a Placement; nil: nothing does.
+// waiting are the pending removals of a Placement; nil if none.
 func (x *Index) waiting(p Placement, known map[v1alpha1.ConfirmedPrune]bool) *v1alpha1.WaitingPrune {
 	all := x.groups[p.Space][p.Name]
 	if len(all) == 0 {
@@ -148,7 +148,7 @@ func (x *Index) waiting(p Placement, known map[v1alpha1.ConfirmedPrune]bool) *v1
 	return w
 }
 
-// Waiting is what waits in a space, by Placement, in order.
+// Waiting are the pending removals in a space by Placement, in order of names.
 func (x *Index) Waiting(s key.Space) []Waiting {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -159,7 +159,7 @@ func (x *Index) Waiting(s key.Space) []Waiting {
 	return all
 }
 
-// Command is what lets go what waits of a Placement.
+// Command is the command that confirms the pending removals of a Placement.
 func Command(placement, digest string) string {
 	return fmt.Sprintf("orrery placement confirm-prune %s --digest %s", placement, digest)
 }

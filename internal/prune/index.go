@@ -1,11 +1,11 @@
-// Package prune adds up the removals that wait for a confirmation, over all
-// locations, by the Placement that let go, and keeps what owners of Placements
-// confirmed until it has gone.
+// Package prune adds up the removals that wait for a confirmation, over all locations, by
+// the Placement that no longer assigns the objects, and keeps what owners of Placements
+// confirm until it is done.
 //
-// It reads the rows of Locations, in which agents say what waits, and those of
-// Placements, and is a function of them: what is confirmed survives a restart. What
-// it lets go of is always what waited at a location when it was confirmed, by the
-// location's own digest. It must never write, and has no goroutine and no clock.
+// It is a function of the rows of Locations, in which agents say what waits, and of
+// Placements, so what is confirmed survives a restart. What it confirms to an agent is
+// always what waited at the location at the time of the confirmation, by the location's
+// own digest. It must never write, and has no goroutine and no clock.
 package prune
 
 import (
@@ -23,14 +23,14 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Placement names a Placement, there or gone; without a name it stands for what
-// waits in a space of which no Placement is known.
+// Placement names a Placement, which may be gone. Without a name it stands for the
+// removals in a space of which no Placement is known.
 type Placement struct {
 	Space key.Space
 	Name  string
 }
 
-// part is what waits at one location of what one Placement let go.
+// part is what waits at one location of what one Placement no longer assigns.
 type part struct {
 	pending int64
 	digest  string
@@ -42,37 +42,37 @@ type parts map[key.Location]part
 // place is what waits at one location.
 type place struct {
 	of map[Placement]part
-	// spaces are those whose owners are heard there.
+	// spaces are those of which something waits, whose owners may confirm it.
 	spaces map[key.Space]struct{}
 }
 
 // owner is what a Placement says of removals.
 type owner struct {
-	// digest is that of its annotation.
+	// digest is the one in its annotation.
 	digest string
-	// confirmed is the list in its status, also as the row has it.
+	// confirmed is the list in its status; raw is the same as JSON.
 	confirmed []v1alpha1.ConfirmedPrune
 	raw       string
 }
 
 // Index is safe for concurrent use. It is a table.Observer.
 type Index struct {
-	// changed is called, without the lock, for each location whose Confirmations may
-	// be others since the row of a Placement is.
+	// changed is called, without the lock, for each location whose Confirmations may have
+	// changed with the row of a Placement.
 	changed func(key.Location)
 
 	mu     sync.RWMutex
 	places map[key.Location]place
 	groups map[key.Space]map[string]parts
 	owners map[key.Space]map[string]owner
-	// let counts, by location, the Placements whose status has a confirmation.
+	// let counts, by location and confirmation, the Placements whose status has it.
 	let   map[key.Location]map[wire.Confirmation]int
 	dirty map[Placement]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)
 
-// New makes an Index that has been told of nothing. changed must be quick.
+// New makes an Index that has observed nothing. changed must be quick.
 func New(changed func(key.Location)) *Index {
 	x := &Index{changed: changed, dirty: map[Placement]struct{}{}}
 	x.Reset()
@@ -128,8 +128,8 @@ func (x *Index) noteLocation(l key.Location, row *table.Row) {
 	}
 }
 
-// placeOf reads what waits at a location out of its row; one that is gone or going
-// has nothing.
+// placeOf reads what waits at a location from its row: nothing if the location is gone or
+// being deleted.
 func placeOf(row *table.Row) place {
 	p := place{of: map[Placement]part{}, spaces: map[key.Space]struct{}{}}
 	if row == nil || row.Meta.Deleting {
@@ -155,8 +155,8 @@ func placeOf(row *table.Row) place {
 	return p
 }
 
-// setPart sets what waits of a Placement at a location. Its status may be another
-// now, and so may those of Placements of the space that have confirmed something.
+// setPart sets what waits of a Placement at a location. That may change the Placement's
+// status, and those of Placements of the space that have confirmed something.
 func (x *Index) setPart(p Placement, l key.Location, one part) {
 	space := x.groups[p.Space]
 	if space == nil {
@@ -182,8 +182,8 @@ func (x *Index) setPart(p Placement, l key.Location, one part) {
 	}
 }
 
-// notePlacement notes what a Placement has confirmed and adds the locations that may
-// have to hear of it.
+// notePlacement notes what a Placement confirms, and adds to moved the locations whose
+// Confirmations may change.
 func (x *Index) notePlacement(p Placement, row *table.Row, moved map[key.Location]struct{}) {
 	var now owner
 	if row != nil {
@@ -199,7 +199,7 @@ func (x *Index) notePlacement(p Placement, row *table.Row, moved map[key.Locatio
 		now.confirmed = nil
 	}
 	x.dirty[p] = struct{}{}
-	if was.raw != now.raw { // what it has confirmed may be another's
+	if was.raw != now.raw { // it may confirm removals of other Placements
 		for name := range x.groups[p.Space] {
 			x.dirty[Placement{p.Space, name}] = struct{}{}
 		}

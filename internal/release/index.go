@@ -1,12 +1,12 @@
-// Package release knows which Helm releases a Placement matches in part: an
+// Package release finds the Helm releases that a Placement matches in part: an
 // application of which some objects travel and others stay rarely works.
 //
-// It is told of every change and keeps, for each release, its objects and how many of
-// them each Placement matches, so that a change costs as much as the Placements that
-// the object's release has. What Helm itself says on an object (label
-// app.kubernetes.io/managed-by, annotations meta.helm.sh/…) is what it goes by: the
-// records that Helm keeps of releases are none of their objects, nor are hooks. It
-// must never write, and has no goroutine and no clock.
+// It observes every change and keeps, for each release, its objects and how many of them
+// each Placement matches, so the cost of a change is bounded by the number of Placements
+// that match the object's release. It goes by what Helm writes on objects (label
+// app.kubernetes.io/managed-by, annotations meta.helm.sh/…): the records that Helm keeps
+// of releases do not have these, nor do hooks. It must never write, and has no goroutine
+// and no clock.
 package release
 
 import (
@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// maxParts and maxExamples bound what is said of one Placement.
+	// maxParts and maxExamples bound how many releases, and objects of each, are named.
 	maxParts    = 5
 	maxExamples = 3
 )
@@ -40,13 +40,13 @@ type Placement struct {
 	Name  string
 }
 
-// Part is a release of which a Placement matches some objects and not all.
+// Part is a release of which a Placement matches some objects but not all.
 type Part struct {
 	// Release is NAMESPACE/NAME.
 	Release string
-	// Matched of all its Objects are matched.
+	// Matched is how many of its Objects are matched.
 	Matched, Objects int
-	// Missing are the first of the others, as GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Missing are the first objects that are not, as GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Missing []string
 }
 
@@ -59,7 +59,7 @@ func (p Part) String() string {
 	return fmt.Sprintf("matches %d of the %d objects of Helm release %s, not %s%s", p.Matched, p.Objects, p.Release, strings.Join(p.Missing, ", "), more)
 }
 
-// of is one release.
+// of is what is known of one release.
 type of struct {
 	// objects are those that may travel, by key, with how they are placed.
 	objects map[string]*placement.Membership
@@ -76,7 +76,7 @@ type Index struct {
 
 var _ table.Observer = (*Index)(nil)
 
-// New makes an Index that has been told of nothing.
+// New makes an Index that has observed nothing.
 func New() *Index {
 	return &Index{all: map[key.Space]map[string]*of{}, dirty: map[Placement]struct{}{}}
 }
@@ -110,8 +110,8 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-// nameOf is the release that an object is of, as NAMESPACE/NAME; empty: of none, or
-// it is going.
+// nameOf is the release of an object, as NAMESPACE/NAME; empty if it is of none or is
+// being deleted.
 func nameOf(row *table.Row) string {
 	if row == nil || row.Meta.Deleting || row.Meta.Labels.Get(managedByLabel) != helm {
 		return ""
@@ -156,7 +156,7 @@ func (x *Index) remove(s key.Space, name, k string) {
 	}
 }
 
-// changed notes whose Parts may be others: those of all that match some of a release.
+// changed marks the Placements that match objects of a release as dirty.
 func (x *Index) changed(s key.Space, r *of) {
 	for name := range r.matched {
 		x.dirty[Placement{s, name}] = struct{}{}
@@ -188,7 +188,7 @@ func (x *Index) Dirty() []Placement {
 	return all
 }
 
-// Parts are the first releases that a Placement matches in part, by name.
+// Parts are the first maxParts releases, by name, that a Placement matches in part.
 func (x *Index) Parts(p Placement) []Part {
 	x.mu.Lock()
 	defer x.mu.Unlock()

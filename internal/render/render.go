@@ -1,8 +1,8 @@
-// Package render makes of an object what a location gets of it.
+// Package render renders objects: it makes what a location gets of an object in a space.
 //
-// What it makes is a function of the object and of a class, which is all that it is
-// told of the location: it must never know who asks, and locations of one class share
-// what was made once.
+// The result is a function of the object and of a class, which is all that it knows of
+// the location: it must never know who asks, and locations of one class share one
+// result.
 package render
 
 import (
@@ -18,23 +18,24 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// keptBytes bounds what is kept of what was made.
+// keptBytes bounds the results that are kept, in bytes.
 const keptBytes = 8 << 20
 
 // Rendered is an object as a location gets it.
 type Rendered struct {
-	// Object is canonical JSON: what the user wrote, without what belongs to the
-	// center, and as the rules of the class have it.
+	// Object is canonical JSON: what the user wrote, without what stays in the space, and
+	// with the rules of the class applied.
 	Object json.RawMessage
 	// Digest is the SHA-256 of Object.
 	Digest wire.Sum
 }
 
-// Renderer renders objects. It is safe for concurrent use, and one is for all who ask.
+// Renderer renders objects. It is safe for concurrent use; one is shared by all users, so
+// that they share results.
 type Renderer struct {
-	// Follow, if set before the renderer is used, makes of what travels of an object
-	// what the inputs of a class say. It must be a function of its arguments, and gives
-	// canonical JSON. Nil: there are no such rules, and no class has inputs.
+	// Follow applies the inputs of a class to what travels of an object. It must be a
+	// function of its arguments and return canonical JSON. It is set before the Renderer is
+	// used, or nil if there are no such rules and no class has inputs.
 	Follow func(object []byte, inputs []placement.Input) ([]byte, error)
 
 	builtin *kinds.Catalog
@@ -46,8 +47,8 @@ func New(builtin *kinds.Catalog) *Renderer {
 	return &Renderer{builtin: builtin, kept: newResults(keptBytes)}
 }
 
-// Render makes of an entry what locations of a class get. It does not ask whether any
-// is to have it. The caller must not change the object.
+// Render renders an entry for locations of a class, whether or not it is assigned to any.
+// The caller must not change the result.
 func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, error) {
 	return r.kept.get(result{e, class}, func() (Rendered, error) {
 		object, err := r.render(e, class)
@@ -63,8 +64,8 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 	})
 }
 
-// Digest is the digest of what Render returns. An entry remembers that of one class, so
-// that it costs nothing where there is only one.
+// Digest is the digest of what Render returns. An entry caches the digest of one class,
+// so where there is only one class a digest is computed once.
 func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	if digest, ok := remembered(e, class); ok {
 		return digest, nil
@@ -87,13 +88,13 @@ func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error
 	case err != nil || class == nil:
 		return object, err
 	case r.Follow == nil:
-		return nil, errors.New("follow rules: there is nothing that does")
+		return nil, errors.New("a class has inputs, but no Follow is set")
 	}
 	return r.Follow(object, class.Inputs)
 }
 
-// travel gives what of an object leaves its space. It depends on the resource and the
-// bytes alone; all versions of a resource travel alike.
+// travel is the part of an object that leaves its space. It depends only on the resource
+// and the bytes; all versions of a resource travel alike.
 func (r *Renderer) travel(e *table.Entry) ([]byte, error) {
 	o, err := key.ParseObject(e.Key)
 	if err != nil {

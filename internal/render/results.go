@@ -8,15 +8,15 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// result names what was made: of an entry, for a class. An entry is known by where it
-// is in memory, which nothing else can be as long as its result is kept.
+// result identifies a result by entry and class. The entry's address can't be reused as
+// long as its result is kept.
 type result struct {
 	entry *table.Entry
 	class *placement.Class
 }
 
-// results keeps what was made last, errors included, so that what many ask for at
-// about the same time is made once. It is bounded in bytes and safe for concurrent use.
+// results caches recent results, errors included, so that what many ask for at about the
+// same time is rendered once. It is bounded in bytes and safe for concurrent use.
 type results struct {
 	most int
 
@@ -26,22 +26,22 @@ type results struct {
 	size  int
 }
 
-// kept is one result. While it is made it counts as nothing.
+// kept is one result. Its size is 0 until it is made.
 type kept struct {
 	of   result
 	made func() (Rendered, error)
 	size int
 }
 
-// keptOverhead is what a result takes besides bytes of objects.
+// keptOverhead is how many bytes a result takes besides those of objects.
 const keptOverhead = 512
 
 func newResults(most int) results {
 	return results{most: most, known: map[result]*list.Element{}, used: list.New()}
 }
 
-// get gives a result. Of those who ask for one that is not there, the first makes it
-// and the others wait for that.
+// get returns a result. If it is not kept, the first caller makes it with fresh and the
+// others wait for that.
 func (r *results) get(of result, fresh func() (Rendered, error)) (Rendered, error) {
 	r.mu.Lock()
 	if known, ok := r.known[of]; ok {
@@ -53,16 +53,17 @@ func (r *results) get(of result, fresh func() (Rendered, error)) (Rendered, erro
 	r.known[of] = r.used.PushFront(k)
 	r.mu.Unlock()
 	made, err := k.made()
-	r.weigh(k, keptOverhead+len(of.entry.Value)+cap(made.Object)) // more is made room for than travels
+	r.weigh(k, keptOverhead+len(of.entry.Value)+cap(made.Object)) // the object's buffer may be larger than the object
 	return made, err
 }
 
-// weigh notes what a result takes, and forgets what was used least recently for it.
+// weigh sets the size of a result, and drops the least recently used results beyond the
+// bound.
 func (r *results) weigh(k *kept, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known, ok := r.known[k.of]; !ok || known.Value != k {
-		return // forgotten since
+		return // dropped meanwhile
 	}
 	k.size, r.size = size, r.size+size
 	for r.size > r.most {

@@ -1,5 +1,5 @@
-// Package respond answers requests where no kind's own handler does: errors as a
-// Status that clients of Kubernetes understand, JSON, and requests in their turn.
+// Package respond has what answers share that no kind's own handler gives: errors as a
+// Status that clients of Kubernetes understand, JSON, and turns for requests.
 //
 // It must never know what is asked.
 package respond
@@ -26,8 +26,8 @@ import (
 	"orrery.dev/orrery/internal/store"
 )
 
-// lateRetry is after how many seconds somebody may ask again for whom room was not
-// made in time.
+// lateRetry is after how many seconds a client should retry a write for which room was
+// not found in time.
 const lateRetry = 5
 
 // Codecs encode Status objects for errors outside of any kind's handler.
@@ -63,13 +63,13 @@ func JSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// BadRequest says what of a request makes no sense.
+// BadRequest says what is wrong with a request.
 func BadRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// BadBody is what is answered when a body could not be read: that it makes no sense, or
-// that it was not its turn.
+// BadBody is the answer when a body could not be read: it is malformed, or too large to
+// be read without a turn when none is free.
 func BadBody(err error, format string, args ...any) error {
 	if apierrors.IsTooManyRequests(err) {
 		return err
@@ -85,7 +85,7 @@ func NotFound(path string) error {
 	return err
 }
 
-// Unrouted is what Kubernetes' router says of what it has no handler for.
+// Unrouted is the answer of Kubernetes' router to a request without a handler.
 func Unrouted(code int) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
 }
@@ -95,14 +95,14 @@ func NoRoom(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
 }
 
-// LogFull is what is answered to a write for which the log has no room.
+// LogFull is the answer to a write for which the log has no room.
 func LogFull(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: v1alpha1.ReasonLogFull, Message: err.Error(),
 	}}
 }
 
-// Admitted is what is answered when a write was not admitted to the log.
+// Admitted is the answer to a write that Log.Admit refused with err.
 func Admitted(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull):

@@ -8,19 +8,20 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// Timeout bounds how long a request may take that is neither a watch nor a session; it
-// is kube-apiserver's default.
+// Timeout bounds requests that are neither watches, walks nor sessions. It is the default
+// of kube-apiserver.
 const Timeout = time.Minute
 
-// Turns has requests served in their turn.
+// Turns serves requests in turn.
 type Turns struct {
-	// Queue bounds how many are at once, Bodies how many of them send large bodies.
+	// Queue bounds how many are served at once; Bodies bounds how many of them send large
+	// bodies.
 	Queue  *fair.Queue
 	Bodies fair.Bodies
 }
 
-// Serve serves a request when it is the turn of what it is about. A client that is slow
-// to send or to read is not waited for without end, since it would hold the turn.
+// Serve serves a request when it gets a turn; the flow is its root. It has a deadline, so
+// that a client that is slow to send or to read does not hold its turn for ever.
 func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	leave, err := t.Queue.Enter(r.Context(), root.String())
 	if err != nil {
@@ -30,10 +31,10 @@ func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, se
 	defer leave()
 	defer t.Bodies.Limit(r, root.String())()
 	control, deadline := http.NewResponseController(w), time.Now().Add(Timeout)
-	// What has no deadlines, as in tests, goes without.
+	// A writer without deadlines, as in tests, goes without.
 	_ = control.SetReadDeadline(deadline)
 	_ = control.SetWriteDeadline(deadline)
-	// The connection may be used again, by a watch perhaps.
+	// The connection may be reused, for instance by a watch.
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	serve(w, r)
 }

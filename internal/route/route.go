@@ -1,5 +1,5 @@
-// Package route is the vocabulary of what the hub serves: one path for each API,
-// said once for the hub, for agents and for the command line.
+// Package route has the paths that the hub serves, once for the hub, agents and the
+// command line.
 //
 // It must never know what is behind a path, nor who may ask for it.
 package route
@@ -17,17 +17,17 @@ type API string
 const (
 	// Spaces are Kubernetes-compatible APIs, one for each space: /spaces/NAME.
 	Spaces API = "/spaces/"
-	// Views are Kubernetes-compatible APIs to read what a location is to have.
+	// Views are Kubernetes-compatible APIs to read what is desired at a location.
 	Views API = "/views/locations/"
 	// Agents is the protocol between the hub and the agent of a location.
 	Agents API = "/agent/v1/locations/"
-	// Questions are about a space, and no object answers them.
+	// Questions are about a space as a whole; no object of it answers them.
 	Questions API = "/ask/v1/spaces/"
 )
 
 var apis = []API{Spaces, Views, Agents, Questions}
 
-// What an agent calls below its root.
+// The calls of an agent, below its root.
 const (
 	Desired      = "desired"
 	Walk         = "walk"
@@ -39,14 +39,14 @@ const (
 	ReportsFetch = "reports/fetch"
 )
 
-// What is asked of a space below its root of questions.
+// The questions about a space, below its root.
 const (
 	Status  = "status"
 	Why     = "why"
 	Waiting = "waiting"
 )
 
-// What is served of the hub as a whole.
+// What the hub serves besides: paths below the zero Root.
 const (
 	Healthz = "/healthz"
 	Livez   = "/livez"
@@ -60,15 +60,15 @@ const (
 // Root is one API: that of a space or a location. The zero Root is the hub itself.
 type Root struct {
 	API API
-	// Name is that of the space or location. It is as a client wrote it: there may
-	// be none of that name.
+	// Name is the name of the space or location as the client wrote it; there may be
+	// none of that name.
 	Name string
 }
 
 // Space is the root of a space's API.
 func Space(s key.Space) Root { return Root{Spaces, string(s)} }
 
-// View is the root of what a location is to have.
+// View is the root of a location's view.
 func View(l key.Location) Root { return Root{Views, string(l)} }
 
 // Agent is the root of a location's agent.
@@ -77,8 +77,8 @@ func Agent(l key.Location) Root { return Root{Agents, string(l)} }
 // Question is the root of what is asked about a space.
 func Question(s key.Space) Root { return Root{Questions, string(s)} }
 
-// Of takes apart a path: the root that it is below of, and the rest without the
-// slash before it. A path below none is the rest of the zero Root, as it is.
+// Of splits a path into the root that it is below and the rest, without the slash
+// between them. A path below no root is returned unchanged with the zero Root.
 func Of(path string) (root Root, rest string) {
 	for _, api := range apis {
 		if below, ok := strings.CutPrefix(path, string(api)); ok {

@@ -1,6 +1,7 @@
-// Package standing completes Spaces and Locations when they are read: with what they
-// hold, the counts of what is assigned, and the conditions that follow from those. None
-// of it is stored: one change of one object would cost a write for each of its locations.
+// Package standing completes Spaces and Locations when they are read: with what a space
+// holds, the counts of what is assigned to a location, and the conditions that follow
+// from them. None of it is stored, since one change of one object would cost a write for
+// each of its locations.
 //
 // It must never write.
 package standing
@@ -28,7 +29,8 @@ import (
 
 // Config is what a Standing needs.
 type Config struct {
-	// Table has the Locations, Tally what is assigned to them, and Usage what spaces hold.
+	// Table has the Locations, Tally the counts of what is assigned to them, and Usage what
+	// spaces hold.
 	Table *table.Table
 	Tally *tally.Tally
 	Usage *limits.Usage
@@ -47,7 +49,8 @@ type Standing struct {
 // New makes a Standing.
 func New(config Config) *Standing { return &Standing{config: config, synced: newSyncTimes()} }
 
-// Complete adds what is computed when an object is read; nil if there is nothing.
+// Complete returns the value of a row with what is computed on reads; nil if nothing is
+// added.
 func (s *Standing) Complete(row *table.Row) []byte {
 	in, r, name, ok := key.Split(row.Key)
 	switch {
@@ -76,12 +79,11 @@ func (s *Standing) completeSpace(row *table.Row, name key.Space) []byte {
 	return value
 }
 
-// completeLocation adds to a Location the counts of what is assigned to it, and
-// the condition Synced that follows from them. They are not stored: one change
-// of one object would otherwise cost a write for each of its locations.
+// completeLocation adds to a Location the counts of what is assigned to it, and the
+// condition Synced that follows from them.
 func (s *Standing) completeLocation(row *table.Row, name string) []byte {
 	var l v1alpha1.Location
-	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is
+	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is stored
 		return nil
 	}
 	counts := s.config.Tally.Location(key.Location(name))
@@ -121,7 +123,7 @@ func (s *Standing) Counts(row *table.Row) v1alpha1.Counts {
 	return s.config.Tally.Object(path)
 }
 
-// setFields sets the fields of the counts in a status.
+// setFields sets the JSON fields of counts in an object's status.
 func setFields(value []byte, counts any) ([]byte, error) {
 	encoded, err := json.Marshal(counts)
 	if err != nil {
@@ -134,8 +136,8 @@ func setFields(value []byte, counts any) ([]byte, error) {
 	return value, err
 }
 
-// Since is when the condition Synced of a location became this status; false if it is not
-// the one that was noted.
+// Since is when the condition Synced of a location got a status; false if that is not the
+// status noted last.
 func (s *Standing) Since(l key.Location, status metav1.ConditionStatus) (time.Time, bool) {
 	s.synced.mu.Lock()
 	defer s.synced.mu.Unlock()
@@ -143,8 +145,8 @@ func (s *Standing) Since(l key.Location, status metav1.ConditionStatus) (time.Ti
 	return noted.since, noted.status == status
 }
 
-// syncTimes remembers since when each location is synced, or not, as far as this
-// process has seen: not from before it began. It is safe for concurrent use.
+// syncTimes remembers since when each location is synced, or not, as seen by this
+// process. It is safe for concurrent use.
 type syncTimes struct {
 	mu  sync.Mutex
 	all map[key.Location]syncTime
@@ -157,8 +159,7 @@ type syncTime struct {
 
 func newSyncTimes() *syncTimes { return &syncTimes{all: map[key.Location]syncTime{}} }
 
-// note is told the status of a location whenever something has changed that it
-// follows from.
+// note notes the status of a location's condition Synced.
 func (s *syncTimes) note(l key.Location, status metav1.ConditionStatus, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *Standing) Note(changed []key.Location) {
 	}
 }
 
-// withFull makes the condition Ready of a Space say that the log has no room.
+// withFull sets the condition Ready of a Space to False while the log has no room.
 func (s *Standing) withFull(space []byte, generation int64) ([]byte, error) {
 	u := s.config.Log.Usage()
 	if !u.Full {

@@ -23,16 +23,17 @@ type Entry struct {
 	Value []byte
 	// CreateRev and ModRev are the revisions that made the key and wrote this value.
 	CreateRev, ModRev int64
-	// Meta is what the engines ask of every object; zero for keys that hold no object.
+	// Meta is what the engines need of every object; zero for keys that hold no object.
 	Meta Meta
-	// Rendered and AsWritten are what readers found out of Value at some cost and keep
-	// here, each for one reader: what was made of it, and the ID of the definition by
-	// which it reads as it is written. Both hold whenever they are read.
+	// Rendered and AsWritten are caches for readers: the digest of the rendered entry, and
+	// the ID of the definition of the kind by which Value can be served as it is stored.
+	// They follow from Value, so they are never stale.
 	Rendered  atomic.Pointer[Rendered]
 	AsWritten atomic.Uint64
 }
 
-// Rendered is the digest of what was made of an entry, and by what besides the entry.
+// Rendered is the digest of a rendered entry, and what it was rendered by besides the
+// entry.
 type Rendered struct {
 	Digest wire.Sum
 	By     any
@@ -52,7 +53,7 @@ type Meta struct {
 	InsertAnnotation int
 }
 
-// NewEntry parses what engines need of a value; the caller gives up value.
+// NewEntry parses what engines need of a value. The caller must not change value any more.
 func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
 	e := &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev}
 	if key.ClassOf(k) == key.Objects {
@@ -92,7 +93,7 @@ func parseMeta(value []byte) Meta {
 	metadata.ForEach(func(k, v gjson.Result) bool {
 		switch k.String() {
 		case "uid":
-			m.UID = strings.Clone(v.String()) // whoever keeps a UID must not keep the value alive
+			m.UID = strings.Clone(v.String()) // a UID that is kept must not keep the value alive
 		case "generation":
 			m.Generation = v.Int()
 		case "deletionTimestamp":
@@ -122,8 +123,8 @@ func parseLabels(object gjson.Result) Labels {
 	return l
 }
 
-// text is a value seen as a string without a copy, which is sound because
-// values are never changed.
+// text is a value as a string without a copy, which is safe because values are never
+// changed.
 func text(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) }
 
 // intern keeps one copy of a string that many objects repeat.

@@ -1,27 +1,27 @@
 package table
 
-// Premise is what a subscription rests on: what has to hold of the row of one key for
-// as long as it goes on.
+// Premise is a condition on the row of one key that must hold for as long as a
+// subscription goes on.
 type Premise struct {
-	// Key is the row's.
+	// Key is the key of the row.
 	Key string
-	// Holds looks at the row, or at nil if there is none: when the subscription starts,
-	// and whenever the row was changed. It is called by who subscribes or polls, without
-	// locks, and may read the table.
+	// Holds gets the row, or nil if there is none: when the subscription starts, and
+	// whenever the row has changed. It is called by the goroutine that subscribes or polls,
+	// without locks, and may read the table.
 	Holds func(*Row) bool
 	// End is what the subscription ends with.
 	End error
 }
 
-// Stands is the premise that an object is there and not being deleted, and that it is
-// the one that was there at a revision: not another of the same name.
+// Stands is the premise that an object exists, is not being deleted, and is the one that
+// existed at a revision: not a later one of the same name.
 func Stands(k string, at int64, end error) Premise {
 	return Premise{Key: k, End: end, Holds: func(row *Row) bool {
 		return row != nil && !row.Meta.Deleting && row.CreateRev <= at
 	}}
 }
 
-// Ending are premises with another end.
+// Ending returns premises with End set to end.
 func Ending(premises []Premise, end error) []Premise {
 	var all []Premise
 	for _, p := range premises {
@@ -34,14 +34,14 @@ func Ending(premises []Premise, end error) []Premise {
 // rested is a premise of a subscription.
 type rested struct {
 	Premise
-	// changed says that nobody has looked at the row as it is now, which is row; since is
-	// the first revision that nobody has looked at.
+	// changed says that the current row, which is row, has not been judged; since is the
+	// first revision that has not been.
 	changed bool
 	row     *Row
 	since   int64
 }
 
-// note takes the row as a revision has it.
+// note notes the row at a revision.
 func (p *rested) note(rev int64, row *Row) {
 	if !p.changed {
 		p.changed, p.since = true, rev
@@ -61,8 +61,8 @@ func (s *Subscription) takeChanged() []rested {
 	return changed
 }
 
-// judge looks at premises whose rows have changed. If some do not hold, the
-// subscription ends behind the last revision at which all did.
+// judge checks premises whose rows have changed. If some do not hold, the subscription
+// ends after the last revision at which all did.
 func (s *Subscription) judge(changed []rested) {
 	for _, p := range changed {
 		if !p.Holds(p.row) && (s.end == nil || p.since <= s.until) {
@@ -71,9 +71,9 @@ func (s *Subscription) judge(changed []rested) {
 	}
 }
 
-// Ended is the end of a premise that does not hold any more, or nil. It is for those who
-// can't take more steps at the moment; Poll still gives what was before. It belongs to
-// the goroutine that polls.
+// Ended is the End of a premise that no longer holds, or nil. It is for readers that can't
+// take more steps at the moment; Poll still returns the steps before it. Only the
+// goroutine that polls may call it.
 func (s *Subscription) Ended() error {
 	if s.end == nil {
 		s.mu.Lock()

@@ -37,7 +37,8 @@ func (s *Snapshot) Get(k string) *Row {
 // Ascend calls fn for the rows below a prefix in key order until it returns false.
 func (s *Snapshot) Ascend(prefix string, fn func(*Row) bool) { ascend(s.rows, prefix, fn) }
 
-// AscendFrom is Ascend from the first key that is not below start.
+// AscendFrom calls fn for the rows from the key start on, in key order, until it returns
+// false.
 func (s *Snapshot) AscendFrom(start string, fn func(*Row) bool) {
 	s.rows.Ascend(start, func(_ string, row *Row) bool { return fn(row) })
 }

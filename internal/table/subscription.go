@@ -7,25 +7,24 @@ import (
 	"sync"
 )
 
-// queueLimit is how many steps wait in a subscription before it reads the
-// window instead.
+// queueLimit is how many steps a subscription queues before it reads the window instead.
 const queueLimit = 16
 
-// catchUpSteps is how many steps of the window one Poll looks through.
+// catchUpSteps is how many steps of the window one Poll reads at most.
 const catchUpSteps = 2000
 
-// Subscription delivers, in order and without gaps, the changes of its topics, for as
-// long as its premises hold. It holds no goroutine; a subscriber that does not read
-// costs nothing but its place and gets ErrExpired once the window has left it. Poll
-// belongs to one goroutine.
+// Subscription delivers, in order and without gaps, the changes of its topics for as long
+// as its premises hold. It has no goroutine; a subscriber that does not read costs only
+// memory, and gets ErrExpired once the window no longer reaches back to where it is. Poll
+// is for one goroutine.
 type Subscription struct {
 	table  *Table
 	topics []Topic
 	window int
 	wake   chan struct{}
 
-	// Who polls has these: the end of a premise that does not hold, the last revision
-	// before that, and whether all that is given of before has been.
+	// Only the goroutine that polls uses these: the End of a premise that does not hold,
+	// the last revision before that, and whether the steps up to it were delivered.
 	end   error
 	until int64
 	over  bool
@@ -33,19 +32,19 @@ type Subscription struct {
 	mu       sync.Mutex
 	premises []rested
 	queue    []Step // the last may be of a revision that is still being applied
-	lagging  bool   // the queue overflowed, or history is still to be read from the window
-	pos      int64  // everything up to here has been delivered, when lagging
+	lagging  bool   // the queue overflowed, or history has yet to be read from the window
+	pos      int64  // if lagging, everything up to here has been delivered
 	offered  int64  // the last revision that offered something
 	expired  bool
 }
 
-// errWindows says that topics can't be in one subscription.
+// errWindows says that topics can't share a subscription.
 var errWindows = errors.New("topics of one subscription are of several windows")
 
-// Subscribe starts a subscription with the changes of some topics, all of one window,
-// after a revision. It fails with ErrExpired or ErrFuture. Its premises have to hold
-// from now on, whatever was before: it fails with the End of one that does not. The
-// caller must Close it.
+// Subscribe starts a subscription to the changes of topics, which must share a window,
+// after a revision. It fails with ErrExpired or ErrFuture. Premises must hold from now on,
+// not from that revision on: it fails with the End of one that does not. The caller must
+// Close it.
 func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Subscription, error) {
 	s, err := t.register(after, premises, topics)
 	if err != nil {
@@ -58,8 +57,8 @@ func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Su
 	return s, nil
 }
 
-// register also takes the premises' rows as they are now, to be judged outside the lock:
-// no change of one is between these and what is offered.
+// register also takes the premises' current rows, to be judged outside the lock. No change
+// of them is lost between that and the first offer.
 func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subscription, error) {
 	s := &Subscription{table: t, topics: topics, wake: make(chan struct{}, 1), lagging: true, pos: after}
 	for i, topic := range topics {
@@ -92,7 +91,7 @@ func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subs
 	return s, nil
 }
 
-// each calls fn for all that the subscription is to hear of, perhaps several times.
+// each calls fn for all topics of the subscription and its premises, with repeats.
 func (s *Subscription) each(fn func(Topic)) {
 	for _, topic := range s.topics {
 		fn(topic)
@@ -115,13 +114,13 @@ func (s *Subscription) Close() {
 	})
 }
 
-// Wake receives when there may be something to Poll.
+// Wake receives when there may be something to Poll. It is never closed.
 func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 
-// Poll returns the steps that are there, without blocking, and the revision up
-// to which nothing else happened to the topics. Once a premise does not hold it
-// returns what it has of before, and then the premise's End: a subscription that lags
-// is not read to that point, so that it ends soon.
+// Poll returns the available steps, without blocking, and the revision up to which nothing
+// else changed in the topics. Once a premise no longer holds it returns the steps that it
+// has from before that, and then the premise's End: a subscription that lags is not read
+// up to that point, so that it ends soon.
 func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	if s.over {
 		return nil, 0, s.end
@@ -139,11 +138,11 @@ func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	if n == 0 {
 		return nil, 0, s.end
 	}
-	s.signal() // the next Poll says why there is nothing more
+	s.signal() // for the next Poll, which returns the end
 	return steps[:n], min(upTo, s.until), nil
 }
 
-// next takes the next steps and the premises whose rows have changed, at one moment.
+// next takes, atomically, the next steps and the premises whose rows have changed.
 func (s *Subscription) next() (steps []Step, upTo int64, changed []rested, err error) {
 	s.mu.Lock()
 	lagging, expired := s.lagging, s.expired
@@ -161,8 +160,8 @@ func (s *Subscription) next() (steps []Step, upTo int64, changed []rested, err e
 	return steps, upTo, changed, nil
 }
 
-// take removes the steps up to a revision from the queue; s.mu is held. The
-// table's revision advances behind the offers, so a step above it may still grow.
+// take removes the steps up to a revision from the queue; s.mu is held. The table's
+// revision advances after the offers, so a step above it may still grow.
 func (s *Subscription) take(upTo int64) []Step {
 	n := len(s.queue)
 	if n > 0 && s.queue[n-1].Rev > upTo {
@@ -230,8 +229,8 @@ func (s *Subscription) expire() {
 	s.signal()
 }
 
-// offer adds one change of a revision that a topic concerns; the table's lock is held.
-// It says whether the subscription is to be woken when the revision is complete.
+// offer adds one change of a revision that a topic concerns; the table's lock is held. It
+// says whether the subscription must be woken when the revision is complete.
 func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +251,7 @@ func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 		return first
 	}
 	if len(s.queue) == queueLimit {
-		// What is queued stays undelivered and is read again from the window.
+		// The queued steps are dropped, and read again from the window.
 		s.lagging, s.pos, s.queue = true, s.queue[0].Rev-1, nil
 		return first
 	}
@@ -260,15 +259,15 @@ func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 	return first
 }
 
-// add adds a change, once if it is offered for several topics, one after the other.
+// add adds a change, but only once if it is offered for several topics in a row.
 func (s *Step) add(c Change) {
 	if last := s.Changes[len(s.Changes)-1]; last.Prev != c.Prev || last.Cur != c.Cur {
 		s.Changes = append(s.Changes, c)
 	}
 }
 
-// publish records the changes of a revision and offers them to whom they
-// concern; wake follows when the revision has been reached.
+// publish records the changes of a revision and offers them to the subscriptions that they
+// concern; wake follows when the table has reached the revision.
 func (t *Table) publish(rev int64, changes []Change) {
 	var parts [windowCount][]Change
 	for _, c := range changes {
@@ -292,7 +291,7 @@ func (t *Table) publish(rev int64, changes []Change) {
 	}
 }
 
-// wake tells the subscribers that were offered something.
+// wake wakes the subscriptions that were offered something.
 func (t *Table) wake() {
 	for _, s := range t.offered {
 		s.signal()

@@ -30,8 +30,8 @@ var (
 	ErrFuture = errors.New("revision is newer than the table")
 )
 
-// Update is the new state of one key at a revision, which names a key once. A
-// nil Value says that the key is gone.
+// Update is the new state of one key at a revision. A revision has at most one for each
+// key. A nil Value says that the key is gone.
 type Update struct {
 	Key       string
 	Value     []byte
@@ -39,10 +39,10 @@ type Update struct {
 	ModRev    int64
 }
 
-// Row is an entry and what the Deriver says of it at some revision.
+// Row is an entry and what the Deriver says of it at some revision. It is immutable.
 type Row struct {
 	*Entry
-	// In is nil for a row that belongs to nothing beyond its key.
+	// In is nil for a row that belongs to nothing.
 	In Membership
 }
 
@@ -57,16 +57,16 @@ type Membership interface {
 	SameAt(l key.Location, other Membership) bool
 }
 
-// Change is what one revision did to one row: Prev is nil when it came to be,
-// Cur when it went. A change of membership alone shares the Entry.
+// Change is what one revision did to one row: Prev is nil if it was created, Cur if it
+// was deleted. If only the membership changed, both share the Entry.
 type Change struct {
 	Prev, Cur *Row
-	// Ended are the policies that ended in this revision by their own deletion and
-	// may have been what the row belonged by, as the Deriver names them; nil: none.
+	// Ended are the policies that were deleted in this revision and by which the row may
+	// have belonged to a member, as the Deriver names them.
 	Ended []string
 }
 
-// Row is the current row, or the last one of a row that went.
+// Row is the current row, or the last one if it was deleted.
 func (c Change) Row() *Row {
 	if c.Cur != nil {
 		return c.Cur
@@ -85,7 +85,7 @@ func (c Change) sameAt(l key.Location) bool {
 	return c.SameEntry() && c.Prev.In != nil && c.Cur.In != nil && c.Cur.In.SameAt(l, c.Prev.In)
 }
 
-// Step is all that one revision changed, as far as its receiver asked for it.
+// Step has the changes of one revision that a receiver subscribed to.
 type Step struct {
 	Rev     int64
 	Changes []Change
@@ -103,8 +103,8 @@ type Reader interface {
 type Assignment struct {
 	Key string
 	In  Membership
-	// Ended is what the Change is to say of how that came about. It says nothing of
-	// the state, and nil is right where the state before is not known.
+	// Ended becomes that of the Change. It is not part of the state, and is nil if the
+	// state before is not known.
 	Ended []string
 }
 
@@ -141,7 +141,7 @@ type Config struct {
 	WindowBytes int
 }
 
-// Table is what readers see of the log. It is safe for concurrent use.
+// Table is the readers' side of the log's state. It is safe for concurrent use.
 type Table struct {
 	config Config
 	rev    atomic.Int64
@@ -157,7 +157,8 @@ type Table struct {
 	reached chan struct{}
 }
 
-// Writer is a Table and what changes it, for the one goroutine that follows the log.
+// Writer is a Table with the methods that change it, for the one goroutine that follows
+// the log.
 type Writer struct{ *Table }
 
 // New makes an empty table at revision 0.
@@ -247,12 +248,12 @@ func (t *Table) write(updates []Update) []Change {
 
 func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
 
-// derive asks the Deriver and returns the changes with memberships set, those
-// of membership alone behind those of values.
+// derive asks the Deriver and returns the changes with memberships set, those of
+// membership alone after those of values.
 func (t *Table) derive(changes []Change) []Change {
 	if t.config.Deriver != nil {
 		values := changes
-		var moved []Change // never appended to values in the loop, which still writes to those
+		var moved []Change // not appended to values yet: the loop still writes to those
 		for _, a := range t.config.Deriver.Derive(locked{t}, values) {
 			row, ok := t.rows.Get(a.Key)
 			if !ok {

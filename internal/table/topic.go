@@ -21,14 +21,14 @@ const (
 	ofKey
 )
 
-// Under is everything below a prefix, which ends in "/". A prefix that spans
-// resources leaves out Events and Leases.
+// Under is every key below a prefix, which ends in "/". If the prefix spans resources,
+// Events and Leases are left out.
 func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
 
 // At is one key.
 func At(k string) Topic { return Topic{ofKey, k} }
 
-// AcrossSpaces is everything of a resource in all spaces.
+// AcrossSpaces is every object of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
 
 // Of is everything that belongs, or belonged before the change, to a location, except

@@ -27,7 +27,7 @@ const (
 	windowCount
 )
 
-// windowOf tells which window a key's changes go to.
+// windowOf is the window for changes of a key.
 func windowOf(k string) int {
 	switch key.ClassOf(k) {
 	case key.Reports:
@@ -40,8 +40,8 @@ func windowOf(k string) int {
 	return objectWindow
 }
 
-// isEvent says whether GROUP/RESOURCE/... is of a resource that changes all the
-// time and is never placed.
+// isEvent says whether GROUP/RESOURCE/... is an Event or a Lease: they change all the
+// time and are never placed.
 func isEvent(rest string) bool {
 	return strings.HasPrefix(rest, "core/events/") ||
 		strings.HasPrefix(rest, "events.k8s.io/events/") ||
@@ -63,7 +63,7 @@ func (w *window) append(s Step) {
 	}
 }
 
-// after returns the steps above a revision; ok is false when some are gone.
+// after returns the steps after a revision; ok is false if some of them are gone.
 func (w *window) after(rev int64) (steps []Step, ok bool) {
 	if rev < w.floor {
 		return nil, false

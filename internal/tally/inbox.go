@@ -9,15 +9,15 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// inbox keeps the newest row of every key that changed, so that what waits is
-// bounded by what there is. It is filled while the table is locked and must do
-// no more than that.
+// inbox keeps the newest row of every key that changed, so that its size is bounded by
+// the number of keys. It is filled while the table is locked, so filling it does nothing
+// else.
 type inbox struct {
 	mu   sync.Mutex
 	news news
 }
 
-// news is what changed between two counts.
+// news are the changes between two counts.
 type news struct {
 	// reset says that everything known before is void.
 	reset bool
@@ -59,7 +59,7 @@ func (in *inbox) take() news {
 	return n
 }
 
-// count works off what was observed.
+// count counts what was observed.
 func (t *Tally) count(n news) {
 	if n.reset {
 		t.clear()
@@ -87,8 +87,8 @@ func (t *Tally) count(n news) {
 	}
 }
 
-// notePlacement has the status of a Placement written again whoever changed its
-// row, so that a status somebody else wrote does not stay.
+// notePlacement makes a Placement dirty whoever changed its row, so that a status that
+// somebody else wrote does not stay.
 func (t *Tally) notePlacement(o key.Object, row *table.Row) {
 	p := Placement{o.Space, o.Name}
 	t.dirtyPlacement[p] = struct{}{}
@@ -120,7 +120,7 @@ func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 	}
 }
 
-// noteConnection changes the counts of what is stale.
+// noteConnection updates the counts of stale pairs.
 func (t *Tally) noteConnection(location key.Location, away bool) {
 	if _, was := t.away[location]; was == away {
 		return

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// lefts are the pairs that are reported and not assigned: of what is being removed,
-// and of what stays. It is guarded by the tally's lock.
+// lefts are the pairs that are reported but not assigned: objects that are being removed,
+// and objects that stay. It is guarded by the tally's lock.
 type lefts struct {
 	pairs  btree.BTreeG[pair]
 	stays  map[pair]struct{}
@@ -25,8 +25,7 @@ func newLefts() lefts {
 	}
 }
 
-// noteLeft takes note of whether an object that may be reported by a location is
-// assigned to it.
+// noteLeft notes whether a location reports an object that is not assigned to it.
 func (t *Tally) noteLeft(o *object, location key.Location) {
 	p := pair{o.path, location}
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
@@ -42,7 +41,7 @@ func (t *Tally) noteLeft(o *object, location key.Location) {
 	}
 	t.dirtyLocation[location] = struct{}{}
 	c := t.left.counts[location]
-	switch { // what was counted
+	switch { // as it was counted before
 	case stayed:
 		c.Leftovers--
 		delete(t.left.stays, p)
@@ -66,22 +65,23 @@ func (t *Tally) noteLeft(o *object, location key.Location) {
 	}
 }
 
-// LeftAt counts what a location reports and is not to have, as of the last Dirty.
+// LeftAt counts the objects that a location reports though they are not assigned to it,
+// as of the last Dirty.
 func (t *Tally) LeftAt(l key.Location) v1alpha1.LeftCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.left.counts[l]
 }
 
-// Left is one object at one location that is not to have it.
+// Left is one object at one location that it is not assigned to.
 type Left struct {
 	// Path is that of the object: SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Path     string
 	Location key.Location
 }
 
-// LeftOf are the objects of a space, below a path of it, that locations report and
-// are not to have, in order of paths and locations, as of all that was observed.
+// LeftOf are the objects whose path begins with below that locations report though they
+// are not assigned to them, in order of paths and locations, as of all that was observed.
 func (t *Tally) LeftOf(below string) []Left {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,21 +13,21 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// object is an object that is placed or reported, and what was counted of it.
+// object is an object that is placed or reported, and how it was counted.
 type object struct {
 	id   key.Object
 	path string
-	row  *table.Row // nil: there are only reports
+	row  *table.Row // nil if there are only reports
 	// reports are in the order of their locations.
 	reports []report
-	// as and states are what has been added to the counts: a state for each member.
+	// as and states are what was added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
 	// counts add up the states.
 	counts v1alpha1.Counts
 }
 
-// report is one location's.
+// report is one location's report.
 type report struct {
 	location key.Location
 	row      *table.Row
@@ -39,7 +39,7 @@ type state uint8
 const (
 	waiting state = iota
 	applied
-	// mutated pairs are applied, as far as admission at the location lets them.
+	// mutated pairs are applied, but admission at the location sets other values.
 	mutated
 	failed
 	held
@@ -75,7 +75,7 @@ func (t *Tally) object(id key.Object) *object {
 	return o
 }
 
-// drop forgets an object of which nothing is left.
+// drop forgets an object that is neither placed nor reported.
 func (t *Tally) drop(o *object) {
 	if o.as == nil && len(o.reports) == 0 {
 		delete(t.objects, o.path)
@@ -132,8 +132,8 @@ func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
 	}
 }
 
-// move takes a pair from one state to another. A failing one may fail for
-// another reason now.
+// move takes a pair from one state to another. One that fails as before is counted again
+// as well, since the reason may have changed.
 func (t *Tally) move(o *object, location key.Location, from, to state) {
 	if from == to && !to.failing() {
 		return
@@ -183,7 +183,7 @@ func (o *object) classify(config Config) []state {
 	return states
 }
 
-// state is that of the object at one of its locations.
+// state is the state of the object at one of its locations.
 func (o *object) state(config Config, location key.Location) state {
 	v := o.judge(config, location)
 	switch {
@@ -201,7 +201,7 @@ func (o *object) state(config Config, location key.Location) state {
 	return waiting
 }
 
-// describe is what a Placement's status says of a failing pair.
+// describe is the entry of a failing pair in a Placement's status.
 func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
 	v := o.judge(config, location)
 	return v1alpha1.PlacementError{
@@ -209,13 +209,13 @@ func (o *object) describe(config Config, location key.Location) v1alpha1.Placeme
 	}
 }
 
-// judge is the verdict about the object at one of its locations, but for whether that is away.
+// judge is the verdict about the object at one of its locations, as if that were connected.
 func (o *object) judge(config Config, location key.Location) judge.Verdict {
 	place, _ := o.as.Place(location)
 	return judge.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
 }
 
-// reportOf is what a location reports; nil: nothing.
+// reportOf is what a location reports; nil if nothing.
 func (o *object) reportOf(location key.Location) []byte {
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if !found {

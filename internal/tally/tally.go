@@ -1,10 +1,10 @@
 // Package tally counts how far the objects of each Placement, and those of each
 // location, have come.
 //
-// It is told of every change and keeps, for each pair of object and location,
-// one state; counts are changed by differences and always equal to what counting
-// everything anew would give. It must never read or write the log, and has no
-// goroutine and no clock: the hub says when to count and writes what came of it.
+// It observes every change and keeps one state for each pair of object and location;
+// counts are updated by differences and always equal what counting everything anew would
+// give. It must never read or write the log, and has no goroutine and no clock: the hub
+// says when to count and writes the results.
 package tally
 
 import (
@@ -27,7 +27,7 @@ const maxErrors = 10
 
 // Config is what a Tally needs.
 type Config struct {
-	// Digest is called from Dirty.
+	// Digest gives the digests of rendered objects. It is called when changes are counted.
 	Digest judge.Digest
 }
 
@@ -37,12 +37,12 @@ type Placement struct {
 	Name  string
 }
 
-// PlacementCounts add up one Placement.
+// PlacementCounts sum up one Placement.
 type PlacementCounts struct {
-	// Objects that the Placement matches, wherever they go.
+	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
-	// Errors are the first failing pairs in the order of object and location.
+	// Errors are the first maxErrors failing pairs in the order of object and location.
 	Errors []v1alpha1.PlacementError
 }
 
@@ -54,8 +54,8 @@ type Dirty struct {
 	Locations  []key.Location
 }
 
-// Tally is safe for concurrent use. It is a table.Observer: what it is shown it
-// only notes, and counts it when it is asked what is dirty.
+// Tally is safe for concurrent use. It is a table.Observer: Observe only notes changes;
+// Dirty, Object and LeftOf count them.
 type Tally struct {
 	config Config
 	inbox  inbox
@@ -65,7 +65,7 @@ type Tally struct {
 	objects    map[string]*object // by path
 	placements map[Placement]*placementTally
 	locations  map[key.Location]*locationTally
-	// there are the Locations that have a row, by name, with their labels.
+	// there has the labels of the Locations that have a row, by name.
 	there map[key.Location]table.Labels
 	// known are the Placements that have a row.
 	known          map[Placement]struct{}
@@ -77,7 +77,7 @@ type Tally struct {
 
 var _ table.Observer = (*Tally)(nil)
 
-// placementTally adds up the pairs of one Placement.
+// placementTally sums up the pairs of one Placement.
 type placementTally struct {
 	objects int64
 	counts  v1alpha1.Counts
@@ -87,7 +87,7 @@ type placementTally struct {
 	failing btree.BTreeG[pair]
 }
 
-// locationTally adds up the pairs of one location.
+// locationTally sums up the pairs of one location.
 type locationTally struct{ counts v1alpha1.Counts }
 
 // pair is an object at a location.
@@ -100,7 +100,7 @@ func pairLess(a, b pair) bool {
 	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
 }
 
-// New makes a Tally that has been told of nothing.
+// New makes a Tally that has observed nothing.
 func New(config Config) *Tally {
 	t := &Tally{
 		config:         config,
@@ -151,7 +151,7 @@ func (t *Tally) Placement(p Placement) PlacementCounts {
 }
 
 // Location gives the counts of a location as of the last Dirty. Stale is left out: the
-// Location's own row says whether all of them are, and may be newer, see Away.
+// Location's own row says whether all of them are, and may be newer, see judge.Away.
 func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +163,7 @@ func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 }
 
 // Object gives the counts of one object, by its path, as of all that has been
-// observed. Stale is left out: it would take a look at every location.
+// observed. Stale is left out: it would mean looking at every location.
 func (t *Tally) Object(path string) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,10 +174,10 @@ func (t *Tally) Object(path string) v1alpha1.Counts {
 	return v1alpha1.Counts{}
 }
 
-// Dirty counts what has been observed and names those whose counts, or whose
-// own rows, have changed since it was last called, in order; some may be gone. A
-// change of the locations' labels makes every Placement dirty, since each may
-// select others now.
+// Dirty counts what has been observed and names, in order, the Placements and locations
+// whose counts or own rows have changed since it was last called; some may be gone. A
+// change of a location's labels makes every Placement dirty, since each may select it or
+// not now.
 func (t *Tally) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +192,8 @@ func (t *Tally) Dirty() Dirty {
 	return d
 }
 
-// add adds n times a state of a pair to its location and to the Placements that
-// place it there.
+// add adds n pairs in a state to the counts of the location, of the object and of the
+// Placements that assign it there.
 func (t *Tally) add(o *object, as *placement.Membership, location key.Location, s state, n int64) {
 	here := t.locations[location]
 	if here == nil {
@@ -242,7 +242,7 @@ func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
 	}
 }
 
-// placement is the tally of a Placement, which is dirty from now on.
+// placement is the tally of a Placement, which it marks as dirty.
 func (t *Tally) placement(p Placement) *placementTally {
 	t.dirtyPlacement[p] = struct{}{}
 	sum := t.placements[p]

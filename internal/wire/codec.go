@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// MaxLine bounds one line of a body, in bytes: an object of the size that a
-// space accepts at most, as JSON within JSON, with room to spare.
+// MaxLine bounds one line of a body, in bytes: the largest object that a space
+// accepts, as JSON within JSON, with room to spare.
 const MaxLine = 4 << 20
 
 // ErrLineTooLong says that a line exceeds MaxLine.

@@ -28,7 +28,8 @@ func sumOf(h [sha256.Size]byte) Sum {
 	return s
 }
 
-// LeafSum is the sum of one key of a location's content.
+// LeafSum is what one object adds to the sum of a location's content: its key, the
+// source's UID, the digest of the rendered object and how it is treated.
 func LeafSum(k, uid string, digest Sum, policy Policy) Sum {
 	b := make([]byte, 0, 256)
 	for _, part := range []string{k, uid} {

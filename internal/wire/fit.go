@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// MaxReport is what a report may take in the log, in bytes.
+	// MaxReport is how many bytes a report may take in the log.
 	MaxReport = 512 << 10
-	// maxReportText is what each of a report's texts may take.
+	// maxReportText is how many bytes each of a report's texts may take.
 	maxReportText = 4 << 10
-	// maxBrief is what a report says of an error, in bytes.
+	// maxBrief is how many bytes a report quotes of an error.
 	maxBrief = 1024
-	// escaped is how many times as long a byte can get in JSON.
+	// escaped is how many bytes one byte can take in JSON.
 	escaped = 6
 )
 
-// Fit is the report as the log takes it: of one that is too large the status is left
-// out, and the message says how large it is; its state always gets there. Agents and
-// hubs do the same, and what fits stays as it is, so that both keep the same bytes.
+// Fit is the report as the log takes it: if it is too large, the status is left out and
+// the message says how large it is, so that at least the state arrives. Agents and hubs
+// both apply it, and a report that fits is unchanged, so both keep the same bytes.
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
 	r.Since, r.Completed = clip(r.Since), clip(r.Completed)
@@ -28,7 +28,7 @@ func (r Report) Fit() Report {
 		return r
 	}
 	if b, err := json.Marshal(r); err != nil || len(b) <= MaxReport {
-		return r // what is no JSON is refused elsewhere
+		return r // a status that is not JSON is refused elsewhere
 	}
 	r.StatusBytes, r.Status = len(r.Status), nil
 	said := fmt.Sprintf("its status of %d bytes is left out: a report may have %d", r.StatusBytes, MaxReport)
@@ -41,10 +41,10 @@ func (r Report) Fit() Report {
 
 func clip(s string) string { return Clip(s, maxReportText) }
 
-// Brief is what a report says of an error, shortened if it is long.
+// Brief shortens an error's text to what a report quotes of it.
 func Brief(s string) string { return Clip(s, maxBrief) }
 
-// Clip shortens a text to so many bytes.
+// Clip shortens a text to at most limit bytes of valid UTF-8.
 func Clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s

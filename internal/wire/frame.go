@@ -1,7 +1,6 @@
-// Package wire defines what hub and agent say to each other: the frames of the
-// desired stream, reports, and the digests by which both sides find out what
-// differs. It is the contract of two binaries that may be one minor version
-// apart, so a field is only ever added.
+// Package wire defines the protocol of hub and agent: the frames of the desired
+// stream, reports, and the digests by which both sides find out what differs. The two
+// binaries may be one minor version apart, so fields are only ever added.
 //
 // Bodies are JSON values, one per line. The package must never do I/O of its
 // own beyond encoding to and decoding from a stream it is given.
@@ -44,12 +43,12 @@ type Hello struct {
 	// Marker is the newest hub marker at or below Revision.
 	Marker   string `json:"marker"`
 	Revision int64  `json:"revision"`
-	// Root and Count describe what the location is to have at Revision.
+	// Root and Count describe the location's content, what is desired there, at
+	// Revision.
 	Root  Sum `json:"root"`
 	Count int `json:"count"`
-	// Continuous says that the marker the agent named is in this hub's log and
-	// that no later marker lies at or below the revision the agent named. It is
-	// true for an agent that named none.
+	// Continuous says that the marker and revision the agent named are known to be
+	// of this hub's log. It is true for an agent that named none.
 	Continuous bool `json:"continuous"`
 	// Resumed says that the frames up to the next mark are the difference
 	// between the agent's revision and that mark's. Otherwise only what happens
@@ -58,22 +57,22 @@ type Hello struct {
 	Settings Settings `json:"settings"`
 }
 
-// Settings are what the hub tells a location about itself. A settings frame
-// replaces those of the hello.
+// Settings are what a location's spec, annotations and conditions mean for its agent. A
+// settings frame replaces those of the hello.
 type Settings struct {
-	// Halt is why the agent is to change nothing; empty: it works.
+	// Halt says why the agent must change nothing; empty while it works.
 	Halt string `json:"halt,omitempty"`
 	// PruneMaxPercent is the location's spec.prune.maxPercent.
 	PruneMaxPercent int `json:"pruneMaxPercent"`
 	// HeartbeatSeconds is how often the hub sends a ping on a quiet stream.
 	HeartbeatSeconds int `json:"heartbeatSeconds"`
-	// Accept is a marker: a log whose hello names it is the continuation of what
-	// the agent knows, by the operator's word.
+	// Accept is a marker: the operator accepts a log whose hello names it as the
+	// continuation of what the agent knows.
 	Accept string `json:"accept,omitempty"`
-	// Confirm lets guarded removals go.
+	// Confirm lets guarded removals proceed.
 	Confirm []Confirmation `json:"confirm,omitempty"`
-	// Purge says that everything is to go, by the operator's word: the location's
-	// content is empty, and no removal is guarded.
+	// Purge says that the operator has everything removed: the location's content is
+	// empty, and no removal is guarded.
 	Purge bool `json:"purge,omitempty"`
 }
 
@@ -84,7 +83,7 @@ func (s Settings) Equal(o Settings) bool {
 		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge
 }
 
-// Put says that the location is to have an object.
+// Put says that an object is desired at the location.
 type Put struct {
 	// Key is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME (core group: core).
 	Key string `json:"key"`
@@ -94,51 +93,49 @@ type Put struct {
 	// Digest is the digest of Object.
 	Digest Sum    `json:"digest"`
 	Policy Policy `json:"policy"`
-	// Object is the rendered object in canonical JSON, without marks.
+	// Object is the rendered object in canonical JSON, without ownership marks.
 	Object json.RawMessage `json:"object"`
-	// Revision and Marker are the place in the log at which the object is delivered
-	// like this; an empty Marker is that of the hello. They are part of no digest.
+	// Revision and Marker are the place in the log at which the object is delivered;
+	// an empty Marker is that of the hello. They are part of no digest.
 	Revision int64  `json:"revision,omitempty"`
 	Marker   string `json:"marker,omitempty"`
 }
 
-// Policy is how the agent treats one object. It is part of the object's leaf, so
-// the zero value, what is done by default, must stay the zero value: a field is
-// absent unless it says otherwise.
+// Policy is how the agent treats one object. It is part of the object's leaf, so the
+// default policy must stay the zero value, and a field is absent unless it differs.
 type Policy struct {
 	// ReturnStatus asks for the object's status in its report.
 	ReturnStatus bool `json:"returnStatus,omitempty"`
-	// CreateOnly: the object is made if it is missing, and never changed.
+	// CreateOnly: the object is created if it is missing, and never changed.
 	CreateOnly bool `json:"createOnly,omitempty"`
 	// Adopt: a foreign object of the identity is taken over.
 	Adopt bool `json:"adopt,omitempty"`
-	// Recreate: where a change is refused since a field can't change, the object
-	// is deleted and made anew.
+	// Recreate: if a change is refused because a field is immutable, the object is
+	// deleted and created anew.
 	Recreate bool `json:"recreate,omitempty"`
-	// Orphan: what is no longer desired stays, without marks.
+	// Orphan: when the object is no longer desired, it stays without ownership marks.
 	Orphan bool `json:"orphan,omitempty"`
 	// ReportDrift: drift is reported and not repaired.
 	ReportDrift bool `json:"reportDrift,omitempty"`
-	// Release are JSONPaths (RFC 9535) of values that are written when the object
-	// is made and then left to others, in order, each on a line of its own; empty:
-	// none. It is a string to keep a Policy comparable.
+	// Release are JSONPaths (RFC 9535) of values that are written when the object is
+	// created and then left to others: sorted, one per line, empty if none. It is a
+	// string to keep a Policy comparable.
 	Release string `json:"release,omitempty"`
 }
 
-// Hold says that the location keeps what it has of an object, whatever that
-// is: the hub can't or must not say now what it should be. It takes the
-// place of a put in the location's content, with Digest as its leaf's digest.
+// Hold says that the location keeps what it has of an object, whatever that is: the
+// hub can't or must not say now what is desired. It takes the place of a put in the
+// location's content, with Digest as its leaf's digest.
 type Hold struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
 	Digest Sum    `json:"digest"`
-	// Error is why, for the report (state Held).
+	// Error says why; the agent reports it with the state Held.
 	Error string `json:"error"`
 }
 
-// Conflict says that an object assigned from one space is held back because
-// another space's object of the same identity is the one the location has. It
-// takes part in the content like a hold.
+// Conflict says that an assigned object is held back because the location has another
+// space's object of the same identity. It takes part in the content like a hold.
 type Conflict struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
@@ -155,22 +152,22 @@ const (
 	Deleted Cause = "deleted"
 	// Unassigned: a selector or label changed, or the space is being deleted.
 	Unassigned Cause = "unassigned"
-	// Walked: a completed walk found that the location is not to have it.
+	// Walked: a completed walk found that the object is not desired.
 	Walked Cause = "walked"
 )
 
-// Del says that the location is no longer to have an object.
+// Del says that an object is no longer desired at the location.
 type Del struct {
 	Key   string `json:"key"`
 	UID   string `json:"uid,omitempty"`
 	Cause Cause  `json:"cause"`
-	// Placement is the name of the one that had placed it, the first of several;
-	// empty: none had, or it is not known.
+	// Placement is the name of the Placement that had assigned it, the first of
+	// several; empty if there was none or it is not known.
 	Placement string `json:"placement,omitempty"`
 }
 
-// Mark says that everything up to a revision has been sent, and what the
-// location's content then adds up to.
+// Mark says that everything up to a revision has been sent, and what the location's
+// content then adds up to. Marker is the hub marker that the revision is under.
 type Mark struct {
 	Revision int64  `json:"revision"`
 	Root     Sum    `json:"root"`
@@ -203,13 +200,13 @@ const (
 
 // Walk is the first line of the body of a walk request, of the desired content or
 // of the reports; spans follow, at most MaxSpans. The answer is a hello, a part
-// for each span that differs, and a mark. The agent asks on until it knows what
-// differs, fetches what it needs, and resumes the stream after the revision of
-// the first answer. Only when all of that has been answered may what only the
-// agent has be taken for removed. A walk of the reports changes nothing at the hub.
+// for each span that differs, and a mark. The agent keeps asking until it knows what
+// differs, fetches what it needs, and resumes the stream after the revision of the
+// first answer. Only when all of that has been answered may it take objects that only
+// it has for removed. A walk of the reports changes nothing at the hub.
 type Walk struct {
-	// At is the revision of the first answer of a walk, so that the others are
-	// about the same one if the hub can still tell.
+	// At is the revision of the walk's first answer, so that the later ones are about
+	// the same revision if the hub still has it.
 	At     int64  `json:"at,omitempty"`
 	Shard  string `json:"shard,omitempty"`
 	After  int64  `json:"after,omitempty"`
@@ -224,9 +221,9 @@ type Leaf struct {
 }
 
 // Fetch is one line of the body of a fetch request, of which there are at most
-// MaxFetch. The answer is a put, hold or conflict frame for each key in order,
-// or a del (cause Walked) if the location is not to have it, and a mark. It ends
-// early when it has grown large; the agent asks again for the rest. A fetch of
+// MaxFetch. The answer is a put, hold or conflict frame for each key in order, or a
+// del (cause Walked) if the object is not desired, and a mark. It ends early when it
+// has grown large; the agent asks again for the rest. A fetch of
 // reports is answered with a ReportLine for each key in order, Removed if the hub
 // has none, and no mark.
 type Fetch struct {
@@ -251,8 +248,8 @@ const (
 	Orphaned    State = "Orphaned"
 )
 
-// OtherSpace is what hub and agent say of an object in whose place the location has
-// another space's, by the path of that one.
+// OtherSpace is the message of hub and agent about an object in whose place the
+// location has another space's. owner is the path of that other object.
 func OtherSpace(owner string) string { return "the location has " + owner + " in its place" }
 
 // Report is what a location says of one object. Its JSON is the value that the
@@ -261,7 +258,7 @@ type Report struct {
 	// UID and Generation are those of the source object the report is about.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation,omitempty"`
-	// Digest is that of the rendered object that was last applied; zero if none was.
+	// Digest is that of the last rendered object that was applied; zero if none was.
 	Digest  Sum    `json:"digest"`
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
@@ -274,8 +271,8 @@ type Report struct {
 	StatusBytes int `json:"statusBytes,omitempty"`
 	// Completed says that a Job or Pod ran to its end for UID and Digest.
 	Completed string `json:"completed,omitempty"`
-	// Orphan says that the object stays when it is no longer desired, as the last
-	// policy had it: an agent that lost its store has to know.
+	// Orphan says that by its last policy the object stays when it is no longer
+	// desired: an agent that has lost its store needs to know.
 	Orphan bool `json:"orphan,omitempty"`
 }
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Join is what an agent needs to find its hub, to trust it and to be trusted
-// by it. It holds a secret, so it shows only hub and location when printed.
+// Join is what an agent needs to find its hub, to trust it and to authenticate to it.
+// It holds a secret, so it shows only hub and location when printed.
 type Join struct {
 	// Hub is the URL of the hub: https://HOST[:PORT], without a path.
 	Hub string `json:"hub"`
-	// CA is the certificate, in PEM, that the hub's own has to be signed by.
+	// CA is the certificate of the authority that signs the hub's own, in PEM.
 	CA string `json:"ca"`
 	// Location is the name of the location that the agent is for.
 	Location string `json:"location"`
@@ -46,7 +46,8 @@ func ParseJoin(token string) (Join, error) {
 	return j, j.Validate()
 }
 
-// Validate says what is missing. It never names the secret.
+// Validate fails if a field is missing or the hub's URL is not usable. Its error never
+// contains the secret.
 func (j Join) Validate() error {
 	for _, f := range []struct{ name, value string }{
 		{"hub", j.Hub}, {"ca", j.CA}, {"location", j.Location}, {"token", j.Token},

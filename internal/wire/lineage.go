@@ -2,10 +2,11 @@ package wire
 
 import "slices"
 
-// A pair is a place in a log: the newest marker at or below a revision, and that
-// revision. Each put says at which it was delivered, and what an agent applies says
-// so at the target: an agent that has lost its store can then ask, object by object,
-// whether the hub's log continues the one by which the object was written.
+// A marker and a revision are a place in a log: the newest hub marker at or below the
+// revision, and the revision. Each put says at which place it was delivered, and the
+// agent notes that on the object at the target: an agent that has lost its store can
+// then ask, object by object, whether the hub's log continues the one that the object
+// came from.
 
 // MaxMarkers is how many markers one lineage request may name.
 const MaxMarkers = 100
@@ -16,8 +17,8 @@ type LineageAsk struct {
 	Markers []string `json:"markers"`
 }
 
-// LineageAnswer says which part of each log that was asked about is a part of the
-// hub's. A marker that the hub does not know has none.
+// LineageAnswer says which revisions under each marker that was asked about are of the
+// hub's log: none if the hub does not know the marker.
 type LineageAnswer struct {
 	// Marker and Revision are where the hub's log stands.
 	Marker   string                 `json:"marker"`
@@ -25,21 +26,21 @@ type LineageAnswer struct {
 	Spans    map[string][]Revisions `json:"spans,omitempty"`
 }
 
-// Has says whether a revision of a marker is of the hub's log.
+// Has says whether a revision under a marker is of the hub's log.
 func (a LineageAnswer) Has(marker string, revision int64) bool {
 	return Among(a.Spans[marker], revision)
 }
 
-// Among says whether a revision is among some.
+// Among says whether a revision is in one of the ranges.
 func Among(all []Revisions, revision int64) bool {
 	return slices.ContainsFunc(all, func(r Revisions) bool { return r.Has(revision) })
 }
 
-// Revisions are those from the first to the last, both included.
+// Revisions is a range of revisions, First and Last included.
 type Revisions struct {
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 }
 
-// Has says whether a revision is among them.
+// Has says whether a revision is in the range.
 func (r Revisions) Has(revision int64) bool { return r.First <= revision && revision <= r.Last }

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Two sides that hold sets of leaves find out what differs by comparing sums
-// of spans of keys: of a span that differs one side gets from the other either
-// the sums of its parts, to compare those, or, when it is small, its leaves. A
-// difference of d leaves among n costs O(d log n) bytes, and equal sets cost
-// one comparison of their roots.
+// Two sides that hold sets of leaves find out what differs by comparing sums of spans
+// of keys: for a span that differs one side gets from the other either the sums of its
+// parts, to compare those, or, if it is small, its leaves. A difference of d leaves
+// among n costs O(d log n) bytes, and equal sets cost one comparison of their roots.
 
 const (
-	// splitWays is into how many parts a large span is split.
+	// splitWays is how many parts a large span is split into.
 	splitWays = 16
-	// splitAbove is from how many leaves on a span is split rather than listed.
+	// splitAbove is how many leaves a span lists at most; a larger one is split.
 	splitAbove = 128
 	// MaxSpans is how many spans one request may ask for, which bounds the
 	// answer to MaxSpans times splitAbove leaves.
@@ -23,7 +22,7 @@ const (
 )
 
 // Span is a range of keys, and what one side's leaves in it add up to. From is
-// the first key it may hold, To the first behind it; empty: no bound.
+// included, To is not; an empty one is no bound.
 type Span struct {
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
@@ -31,8 +30,8 @@ type Span struct {
 	Count int    `json:"count"`
 }
 
-// Part is what one side says of a span in which it differs from the other:
-// exactly one of Split and Leaves says it, both are nil if it has nothing there.
+// Part is what one side has in a span in which it differs from the other: Split if the
+// span is large, else Leaves; both are nil if the side has nothing there.
 type Part struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
@@ -72,7 +71,7 @@ func (ix *Index) Equal(o *Index) bool {
 	return n == len(o.leaves) && ix.sums[n] == o.sums[n] && slices.Equal(ix.leaves, o.leaves)
 }
 
-// bounds are the positions of the first leaf of a range and the first behind it.
+// bounds are the positions of the first leaf in a range and the first after it.
 func (ix *Index) bounds(from, to string) (i, j int) {
 	i, _ = slices.BinarySearchFunc(ix.leaves, from, compareLeaf)
 	if to == "" {
@@ -84,8 +83,7 @@ func (ix *Index) bounds(from, to string) (i, j int) {
 
 func compareLeaf(l Leaf, k string) int { return strings.Compare(l.Key, k) }
 
-// Answer says of each span in which the other side differs what this side has.
-// Spans that are equal are left out.
+// Answer has a part for each span in which the other side differs from this one.
 func (ix *Index) Answer(asked []Span) []Part {
 	var parts []Part
 	for _, s := range asked {
@@ -118,9 +116,9 @@ func (ix *Index) split(from, to string, i, j int) []Span {
 	return spans
 }
 
-// Difference is what one side learns from a part of the other: spans to ask
-// about next, keys of which the other has another leaf or one that this side
-// lacks, and keys that only this side has.
+// Difference is what one side learns from a part of the other: spans to ask about
+// next, keys for which the other side has a different leaf or the only one, and keys
+// that only this side has.
 type Difference struct {
 	Ask    []Span
 	Theirs []string

@@ -1,8 +1,7 @@
 package wire
 
-// AgentStatus is what an agent says of itself: the body of a status request,
-// sent when a session begins and whenever something in it has changed. The
-// answer is a StatusAnswer.
+// AgentStatus is what an agent says of itself: the body of a status request, sent when
+// a session begins and whenever a field changes. The answer is a StatusAnswer.
 type AgentStatus struct {
 	// Version is the agent's own.
 	Version string `json:"version,omitempty"`
@@ -12,7 +11,7 @@ type AgentStatus struct {
 	// that list, sent only to a hub that asked for it.
 	APIsDigest string `json:"apisDigest,omitempty"`
 	APIs       []API  `json:"apis,omitempty"`
-	// Halted is why nothing is changed at the target; empty: it is.
+	// Halted says why the agent changes nothing at the target; empty while it works.
 	Halted string `json:"halted,omitempty"`
 	// Lineage says whether the hub's log continues the one that the agent knows.
 	Lineage Lineage `json:"lineage,omitempty"`
@@ -22,7 +21,7 @@ type AgentStatus struct {
 	Deferred int `json:"deferred,omitempty"`
 	// Prune are removals that wait for a confirmation; nil: there are none.
 	Prune *PruneStatus `json:"prune,omitempty"`
-	// Purge is how far the removal of everything has come; nil: it is not asked for.
+	// Purge is the progress of the removal of everything; nil if it is not asked for.
 	Purge *PurgeStatus `json:"purge,omitempty"`
 }
 
@@ -39,24 +38,25 @@ const (
 type PruneStatus struct {
 	Pending int    `json:"pending"`
 	Digest  string `json:"digest"`
-	// Spaces are the same by the space of the objects, in order of names.
+	// Spaces are the same removals by the space of the objects, in order of names.
 	Spaces []SpacePrune `json:"spaces,omitempty"`
-	// Placements are the same by the Placement that let go.
+	// Placements are the same removals by the Placement that no longer assigns the
+	// objects.
 	Placements []PlacementPrune `json:"placements,omitempty"`
 	// Objects are the first few of them, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Objects []string `json:"objects,omitempty"`
 }
 
-// SpacePrune are the removals of one space's objects that wait.
+// SpacePrune are the pending removals of one space's objects.
 type SpacePrune struct {
 	Space   string `json:"space"`
 	Pending int    `json:"pending"`
 	Digest  string `json:"digest"`
 }
 
-// PlacementPrune are the removals that wait of what one Placement let go of, or those
-// of a space of which no Placement is known, because a walk found them or because
-// there are too many.
+// PlacementPrune are the pending removals of objects that one Placement no longer
+// assigns, or those of a space for which no Placement is known, because a walk found
+// them or because there are too many.
 type PlacementPrune struct {
 	Space     string `json:"space"`
 	Placement string `json:"placement,omitempty"`
@@ -64,10 +64,10 @@ type PlacementPrune struct {
 	Digest    string `json:"digest"`
 }
 
-// PurgeStatus is how far the removal of everything has come.
+// PurgeStatus is the progress of the removal of everything.
 type PurgeStatus struct {
-	// Left counts what is still to go. Kept counts what stays, since others use it;
-	// Objects are the first few of those.
+	// Left counts the objects that have yet to be removed, Kept those that stay because
+	// others use them; Objects are the first few of the latter.
 	Left    int      `json:"left"`
 	Kept    int      `json:"kept,omitempty"`
 	Objects []string `json:"objects,omitempty"`
@@ -88,9 +88,9 @@ type StatusAnswer struct {
 	SendAPIs bool `json:"sendAPIs,omitempty"`
 }
 
-// Confirmation lets removals go that wait: those that have the digest, of one
-// space's objects or of one of its Placements' or, without a space, of the location's,
-// of any space's or any Placement's.
+// Confirmation lets the pending removals with the digest proceed. With a space, they
+// are those of the space's objects or of one of its Placements; without one, they may
+// be those of the whole location, of any space or of any Placement.
 type Confirmation struct {
 	Space  string `json:"space,omitempty"`
 	Digest string `json:"digest"`
