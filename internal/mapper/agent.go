@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -77,7 +78,7 @@ type Agent struct {
 	ready   chan struct{}
 
 	store     *store.Store
-	engine    *engine
+	engine    *engine.Engine
 	gate      *gate
 	reporter  *hub.Reporter
 	announcer *hub.Announcer
@@ -97,7 +98,7 @@ func New(c Config) (*Agent, error) {
 	if c.Workers == 0 {
 		c.Workers = target.MostPace
 	}
-	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine()}
+	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: engine.New()}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,7 +141,7 @@ func (a *Agent) open() (err error) {
 		if a.store, err = store.Open(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
 			return err
 		}
-		a.engine = newEngine()
+		a.engine = engine.New()
 		a.build()
 		if err = a.store.Load(a.load); err == nil {
 			return nil
@@ -150,14 +151,21 @@ func (a *Agent) open() (err error) {
 	return err
 }
 
+// load makes the engine know what the store holds.
+func (a *Agent) load() error {
+	a.identify()
+	a.gate.setHalt(a.store.Meta().Halt())
+	return a.engine.Load(a.store)
+}
+
 // build makes the parts that go by the store.
 func (a *Agent) build() {
 	a.state = hub.NewState()
 	link := a.link()
 	a.gate = newGate(a.engine, a.target, a.log)
 	a.watchers = newObservers(a.engine, a.store, a.target, a.gate, a.log)
-	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.touch)
-	a.prover = hub.NewProver(link, a.engine.again)
+	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.Touch)
+	a.prover = hub.NewProver(link, a.engine.Again)
 	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.served)
 	finder := finder{engine: a.engine, target: a.target}
 	a.purge = newPurge(finder, a.store, a.log)
@@ -177,7 +185,7 @@ func (a *Agent) work(ctx context.Context) {
 	disk.Go(func() { a.store.Run(diskCtx) })
 	defer disk.Wait()
 	defer stopDisk()
-	defer a.engine.stop()
+	defer a.engine.Stop()
 	defer parts.Wait()
 
 	r := a.reconciler()
@@ -228,7 +236,7 @@ func (a follower) Greeted(anew bool) {
 	}
 	a.identify()
 	if anew {
-		a.engine.push((*item).desired)
+		a.engine.Push((*engine.Item).Desired)
 	}
 }
 
@@ -239,7 +247,7 @@ func (a follower) Opened(known bool) {
 		a.prover.Again()
 		return
 	}
-	a.engine.push((*item).stray)
+	a.engine.Push((*engine.Item).Stray)
 	a.reporter.Changed()
 	a.announcer.SessionBegan()
 }
@@ -250,14 +258,14 @@ func (a follower) Landed(all []store.Touched) {
 		a.reporter.Changed()
 	}
 	a.gate.setHalt(a.store.Meta().Halt())
-	a.engine.touch(all)
+	a.engine.Touch(all)
 }
 
 // identify tells the engine as whom the location owns objects at the target, once the
 // location's UID is known.
 func (a *Agent) identify() {
 	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
-		a.engine.identify(marks.NewOwner(a.config.Join.Location, uid))
+		a.engine.Identify(marks.NewOwner(a.config.Join.Location, uid))
 	}
 }
 
@@ -287,7 +295,6 @@ func (a *Agent) Status() Status {
 		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
 		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
-		States: map[wire.State]int{},
 	}
 	if g := m.Guarded.Total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.Digest()
@@ -296,20 +303,16 @@ func (a *Agent) Status() Status {
 	if why := a.store.Failing(); why != nil {
 		s.StoreError = wire.Brief(why.Error())
 	}
-	s.Leftovers = a.leftovers()
 	now := a.state.Now()
 	s.fill(now)
-	a.engine.mu.Lock()
-	defer a.engine.mu.Unlock()
-	if n := a.engine.proofs[marks.Missing]; n > 0 {
-		s.Deferred, s.unproven = s.Deferred+n, true
+	c := a.engine.Count()
+	if c.Missing > 0 {
+		s.Deferred, s.unproven = s.Deferred+c.Missing, true
 		s.Awaits = now.Marker
 	}
-	s.Queued = a.engine.queue.count
-	for state, n := range a.engine.states {
-		if n > 0 {
-			s.States[state] = n
-		}
+	s.Queued, s.States = c.Queued, c.States
+	if c.States[wire.Orphaned] > 0 {
+		s.Leftovers = a.leftovers()
 	}
 	return s
 }

@@ -19,7 +19,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := r.namespaces.need(ctx, t.id.Namespace, t.view.as); err != nil {
+	if err := r.namespaces.need(ctx, t.id.Namespace, t.view.As); err != nil {
 		return outcome{}, err
 	}
 	rest, fresh := object, d.UID == ""
@@ -32,7 +32,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.target.Apply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
+	answer, err := r.target.Apply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	m := answer.Metadata
 	if err == nil && d.UID != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
 		m, err = r.writer.putMarks(ctx, t, body) // another field manager of ours has set the orphan mark
@@ -42,7 +42,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	}
 	if d.Drift {
 		r.metrics.repairs.Inc()
-		if t.view.contested > 0 {
+		if t.view.Contested > 0 {
 			r.metrics.contested.Inc()
 		}
 		r.log.Info("repaired drift", "object", t.object().Path())
@@ -66,8 +66,8 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outc
 	if d.Left {
 		rec := *t.record
 		of := t.source()
-		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.as, of.Log, of.Policy.Orphan
-		return outcome{Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.as)}, nil
+		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.As, of.Log, of.Policy.Orphan
+		return outcome{Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.As)}, nil
 	}
 	return r.done(t, d, m), nil
 }
@@ -79,31 +79,31 @@ func (r *reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
 	}
 	source := *t.source()
 	rec := &store.Record{
-		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.as, Generation: m.Generation, Fields: m.Fields(t.view.as),
-		Version: t.view.at.Version, Kind: t.view.kind,
+		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.As, Generation: m.Generation, Fields: m.Fields(t.view.As),
+		Version: t.view.At.Version, Kind: t.view.Kind,
 	}
 	return outcome{
 		Decision: decide.Applied(source), record: rec, changed: true, drifted: d.Drift,
-		seen: decide.ObservedOf(&m, t.view.as),
+		seen: decide.ObservedOf(&m, t.view.As),
 	}
 }
 
 // contested makes the report of an applied object say that another writer keeps
 // changing it, until nobody has for a while.
 func (t *turn) contested(o outcome) outcome {
-	if t.view.contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
+	if t.view.Contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonContested
 		o.Message = "another writer at the location keeps changing it back; it is repaired less and less often"
-		o.Retry = t.view.contested + 1
+		o.Retry = t.view.Contested + 1
 	}
 	return o
 }
 
 // unobserved makes the report of an applied object say that drift in it is not seen.
 func (t *turn) unobserved(o outcome) outcome {
-	if t.view.seen.Presence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
+	if t.view.Seen.Presence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonUnobserved
-		o.Message = wire.Brief("a change at the location would not be seen: " + t.view.cause)
+		o.Message = wire.Brief("a change at the location would not be seen: " + t.view.Cause)
 	}
 	return o
 }
@@ -111,46 +111,46 @@ func (t *turn) unobserved(o outcome) outcome {
 // look reads what is at the target under the identity, and takes over an object that is
 // ours by its record.
 func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) {
-		return decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}, nil
+		return decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}, nil
 	}
 	if err != nil {
 		return decide.Observed{}, err
 	}
-	o := *decide.ObservedOf(&m, t.view.as)
-	if _, ours := m.ProvesOurs(t.view.as, t.view.kind); ours {
+	o := *decide.ObservedOf(&m, t.view.As)
+	if _, ours := m.ProvesOurs(t.view.As, t.view.Kind); ours {
 		return o, nil
 	}
-	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.as)
+	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.As)
 	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.writer.takeOver(ctx, t, m); err != nil {
 			return decide.Observed{}, err
 		}
-		o = *decide.ObservedOf(&m, t.view.as)
+		o = *decide.ObservedOf(&m, t.view.As)
 		o.Unmarked = true
 		return o, nil
 	}
 	o.Presence = decide.Foreign
-	o.Owned = m.Controlled() || marks.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.as)
+	o.Owned = m.Controlled() || marks.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.As)
 	return o, nil
 }
 
 // claim records an object that proves to be ours but is neither recorded nor desired, so
 // that it is removed like any other that is not desired.
 func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) {
-		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}}, nil
+		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	space, ours := m.ProvesOurs(t.view.as, t.view.kind)
-	if !ours || m.UID != t.view.seen.UID { // what was read is newer than what was observed
+	space, ours := m.ProvesOurs(t.view.As, t.view.Kind)
+	if !ours || m.UID != t.view.Seen.UID { // what was read is newer than what was observed
 		now := decide.Observed{Presence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
-			now = *decide.ObservedOf(&m, t.view.as)
+			now = *decide.ObservedOf(&m, t.view.As)
 		}
 		return outcome{keep: true, record: t.record, seen: &now, Decision: decide.Decision{Retry: 1}}, nil
 	}
@@ -167,12 +167,12 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &store.Record{
-			Space: space, UID: m.UID, As: t.view.as,
+			Space: space, UID: m.UID, As: t.view.As,
 			Source: store.Source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
 				Policy: wire.Policy{Orphan: orphan}, Log: m.Log(),
 			},
-			Version: t.view.at.Version, Kind: t.view.kind,
+			Version: t.view.At.Version, Kind: t.view.Kind,
 		},
 		changed: true, claim: true, waits: waits, keep: true, Decision: decide.Decision{Retry: 1},
 	}, nil
@@ -182,10 +182,10 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // agent knows under another identity: it was written as one of another group, or a
 // recorded or desired object has its UID.
 func (r *reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
-	if space, _ := m.ProvesOurs(t.view.as, t.view.kind); !m.WrittenAs(t.view.as, t.id.Resource) && !t.remembers(space, m) {
+	if space, _ := m.ProvesOurs(t.view.As, t.view.Kind); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(space, m) {
 		return true, nil
 	}
-	others, is := r.engine.namesakes(t.id, m.UID)
+	others, is := r.engine.Namesakes(t.id, m.UID)
 	err = r.store.View(func(x *store.Tx) error {
 		for _, id := range others {
 			rec, err := x.Record(id)

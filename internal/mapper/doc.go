@@ -7,8 +7,8 @@
 // compares it with the record of what was applied and with what is observed at the
 // target (package target), and does what package decide says; its reports go back
 // through the store. What is desired, recorded and reported is on disk; in memory is
-// only what is observed, by the engine. Package marks tells which objects are the agent's, package
-// fields which of their values.
+// only what is observed (package engine). Package marks tells which objects are the
+// agent's, package fields which of their values.
 //
 // The package must never delete an object at the target unless the store's intake has
 // accepted the deletion, never touch an object that does not prove to be the agent's,

@@ -20,14 +20,14 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 		stands.Log = t.record.Source.Log
 	}
 	rec := &store.Record{
-		Space: t.object().Space, Source: stands, UID: d.UID, As: t.view.as, Fields: f.Seen.Fields,
-		Version: t.view.at.Version, Kind: t.view.kind,
+		Space: t.object().Space, Source: stands, UID: d.UID, As: t.view.As, Fields: f.Seen.Fields,
+		Version: t.view.At.Version, Kind: t.view.Kind,
 	}
 	o := outcome{Decision: decide.Applied(source), record: rec, changed: true}
 	if (decide.Facts{Record: rec}).Stale(source) {
 		o.Retry = 1
 	}
-	if f.Seen != t.view.seen {
+	if f.Seen != t.view.Seen {
 		o.seen = &f.Seen
 	}
 	return o
@@ -36,7 +36,7 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 // inspect finds out by a dry run which fields of an object are no longer as we left
 // them, and reports them. It changes no field but our marks.
 func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	there, err := r.target.GetAll(ctx, t.view.at, t.id)
+	there, err := r.target.GetAll(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.UID {
 		return outcome{}, errLook
 	}
@@ -48,15 +48,15 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	if err != nil {
 		return outcome{}, err
 	}
-	then, err := r.target.TryApply(ctx, t.view.at, t.id, t.view.as.Manager(), body)
+	then, err := r.target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	if err != nil {
 		return outcome{}, err
 	}
-	lost, err := fields.Lost(&then, &now, t.view.as)
+	lost, err := fields.Lost(&then, &now, t.view.As)
 	if err != nil {
 		return outcome{}, err
 	}
-	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.as), now.Log()
+	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.As), now.Log()
 	o := t.note(f, d)
 	if f.Unsaid(o.record.Source) { // the orphan mark is written when there is no drift
 		o.record.Source.Policy.Orphan, o.Retry = t.record.Source.Policy.Orphan, 1
@@ -69,7 +69,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	if t.record != nil {
 		rec := *t.record
-		rec.As = t.view.as
+		rec.As = t.view.As
 		o.record, o.changed = &rec, f.Former && !f.Seen.Unmarked
 	} else {
 		o.record.Fields = ^o.record.Fields // a hash that differs: what we left is not known, but it was not this

@@ -2,23 +2,23 @@ package mapper
 
 import (
 	"context"
-	"slices"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
 // finder finds objects of ours at the target, of any kind. It changes nothing there:
 // what it finds is observed from then on, and treated like anything observed.
 type finder struct {
-	engine *engine
+	engine *engine.Engine
 	target *target.Client
 }
 
 // all makes items of all objects of a resource that prove to be ours.
 func (f *finder) all(ctx context.Context, of target.Served) error {
 	return f.find(ctx, of, func(ours []key.Object) bool {
-		f.engine.adopt(of, ours)
+		f.engine.Adopt(of, ours)
 		return true
 	})
 }
@@ -27,7 +27,7 @@ func (f *finder) all(ctx context.Context, of target.Served) error {
 // is observed then, which shows the others.
 func (f *finder) one(ctx context.Context, of target.Served) error {
 	return f.find(ctx, of, func(ours []key.Object) bool {
-		f.engine.adopt(of, ours[:min(1, len(ours))])
+		f.engine.Adopt(of, ours[:min(1, len(ours))])
 		return len(ours) == 0
 	})
 }
@@ -35,7 +35,7 @@ func (f *finder) one(ctx context.Context, of target.Served) error {
 // find passes to show, page by page, the objects of a resource that prove to be ours and
 // were written as of its group, until show returns false.
 func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Object) (more bool)) error {
-	self := f.engine.self()
+	self := f.engine.Self()
 	_, err := f.target.Pages(ctx, of.Place, "", selector(self), false, func(l *target.Page) (more bool, err error) {
 		var ours []key.Object
 		for i := range l.Items {
@@ -52,29 +52,4 @@ func (f *finder) find(ctx context.Context, of target.Served, show func(ours []ke
 		return nil // the kind has gone, with its objects
 	}
 	return err
-}
-
-// adopt makes items of objects of ours, so that their kind is observed, and they are
-// removed if nobody desires them.
-func (e *engine) adopt(of target.Served, ours []key.Object) {
-	if len(ours) == 0 {
-		return
-	}
-	e.mu.Lock()
-	for _, o := range ours {
-		it, _ := e.item(o)
-		if !slices.Contains(it.spaces, o.Space) {
-			it.spaces = append(it.spaces, o.Space)
-		}
-		if k := it.kind; k.version == "" {
-			k.version, k.name = of.Version, of.Kind
-		}
-		if !it.wanted {
-			e.leaves.leaving(it, o.Space)
-		}
-		e.queue.push(it)
-	}
-	e.wake.Broadcast()
-	e.mu.Unlock()
-	e.news.Raise()
 }

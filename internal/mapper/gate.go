@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -14,7 +15,7 @@ import (
 // gate stops the workers while the hub halts the agent, the target does not answer, or
 // the target's discovery is broken.
 type gate struct {
-	engine *engine
+	engine *engine.Engine
 	target *target.Client
 	log    *slog.Logger
 	signal retry.Signal
@@ -24,9 +25,9 @@ type gate struct {
 	broken string // what is wrong with the target; empty: nothing
 }
 
-func newGate(e *engine, t *target.Client, log *slog.Logger) *gate {
+func newGate(e *engine.Engine, t *target.Client, log *slog.Logger) *gate {
 	g := &gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
-	e.setClosed(g.broken)
+	e.SetClosed(true)
 	return g
 }
 
@@ -57,7 +58,7 @@ func (g *gate) apply() {
 	if why == "" {
 		why = g.broken
 	}
-	g.engine.setClosed(why)
+	g.engine.SetClosed(why != "")
 }
 
 // why says why nothing may be changed at the target; empty: it may.

@@ -24,7 +24,7 @@ import (
 func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
 		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(target.StatusOf(refused).Message),
-		Retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
+		Retry: retry.Backoff(t.view.Failures, refusedRetry, maxRetry),
 	}}
 	if !t.want().Object().Policy.Recreate {
 		return o
@@ -45,7 +45,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 		o.Message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
 		return o
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case target.MissingObject(err, t.id):
 		gone = true
@@ -56,7 +56,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 	o.failed, o.State, o.Reason, o.Retry = false, wire.Waiting, v1alpha1.ReasonRecreating, decide.TerminatingRetry
 	if gone {
 		o.Retry = 1
-		o.seen = &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}
+		o.seen = &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
 	}
 	return o
 }
@@ -72,7 +72,7 @@ func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.target.TryCreate(ctx, t.view.at, t.id, t.view.as.Manager(), body)
+	err = r.target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,38 +30,38 @@ func (t *turn) leaves(o outcome) bool {
 // what the outcome of the turn is then.
 func (r *remover) inOrder(ctx context.Context, t *turn) (outcome, bool, error) {
 	id := t.id.String()
-	first, waits := r.engine.ahead(id, false)
-	if !waits && t.id.Resource == clusterRoles {
+	first, waits := r.engine.Ahead(id, false)
+	if !waits && t.id.Resource == engine.ClusterRoles {
 		aggregates, err := r.aggregates(ctx, t)
 		if err != nil {
 			return outcome{}, false, err
 		}
 		if aggregates {
-			first, waits = r.engine.ahead(id, true)
+			first, waits = r.engine.Ahead(id, true)
 		}
 	}
 	if !waits {
 		return outcome{}, false, nil
 	}
-	o := outcome{record: t.record, held: true, Decision: decide.Decision{Retry: min(orderRetry, first.rest)}}
-	if rest := tellAfter - first.held; rest > 0 {
-		o.keep, o.Retry = true, min(rest, first.rest)
+	o := outcome{record: t.record, held: true, Decision: decide.Decision{Retry: min(engine.OrderRetry, first.Rest)}}
+	if rest := engine.TellAfter - first.Held; rest > 0 {
+		o.keep, o.Retry = true, min(rest, first.Rest)
 		return o, true, nil
 	}
-	what, reason := waitedFor(first.rank)
+	what, reason := waitedFor(first.Rank)
 	o.State, o.Reason = wire.Removing, reason
-	o.Message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, patienceOf(first.rank), first.id)
+	o.Message = fmt.Sprintf("%s that leave with it go first, within %s: %s", what, engine.PatienceOf(first.Rank), first.ID)
 	return o, true, nil
 }
 
 // waitedFor names what is waited for at a rank, and the reason to report.
-func waitedFor(r rank) (what, reason string) {
+func waitedFor(r key.Rank) (what, reason string) {
 	switch r {
-	case rankHooks:
+	case key.RankHooks:
 		return "webhooks, admission policies and API services", v1alpha1.ReasonWaitsForWebhooks
-	case rankCustom:
+	case key.RankCustom:
 		return "custom resources", v1alpha1.ReasonWaitsForCustomResources
-	case rankWorkloads:
+	case key.RankWorkloads:
 		return "workloads", v1alpha1.ReasonWaitsForWorkloads
 	default:
 		return "ClusterRoles", v1alpha1.ReasonWaitsForClusterRoles
@@ -69,7 +71,7 @@ func waitedFor(r rank) (what, reason string) {
 // aggregates says whether the object at the target is a ClusterRole to which we applied
 // an aggregation rule.
 func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	if err != nil {
 		if target.MissingObject(err, t.id) || target.MissingKind(err) {
 			err = nil // the removal finds out
@@ -77,7 +79,7 @@ func (r *remover) aggregates(ctx context.Context, t *turn) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(m.ManagedFields, func(f marks.ManagedFields) bool {
-		return f.Manager == t.view.as.Manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
+		return f.Manager == t.view.As.Manager() && gjson.GetBytes(f.FieldsV1, "f:aggregationRule").Exists()
 	}), nil
 }
 
@@ -89,7 +91,7 @@ func (r *remover) propagation(ctx context.Context, t *turn) (metav1.DeletionProp
 	if !decide.OwnsPods(t.id.Resource) {
 		return metav1.DeletePropagationBackground, nil
 	}
-	there, err := r.target.GetAll(ctx, t.view.at, t.id)
+	there, err := r.target.GetAll(ctx, t.view.At, t.id)
 	switch {
 	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), target.MissingKind(err): // the removal finds out
 		return metav1.DeletePropagationBackground, nil
@@ -119,7 +121,7 @@ func says(status gjson.Result) bool {
 // hurry deletes in the background an object that is being deleted in the foreground and
 // whose Pods take too long to end, or never will, as on a lost node.
 func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	switch {
 	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id), err == nil && m.UID != d.UID:
 		return outcome{}, errLook
@@ -134,7 +136,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 	if !slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) {
 		return o, nil
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case target.MissingObject(err, t.id), target.PreconditionFailed(err):
 		return outcome{}, errLook
@@ -143,7 +145,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 	}
 	r.log.Info("the Pods of a deleted object take too long to end; it no longer waits for them", "object", t.object().Path())
 	if gone {
-		o.seen, o.Retry = &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}, 1
+		o.seen, o.Retry = &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}, 1
 	}
 	return o, nil
 }

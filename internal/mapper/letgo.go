@@ -20,14 +20,14 @@ const (
 // letGo orphans an object: it takes our marks and our managed fields from it. An object
 // of the same name with our marks, but another UID, is orphaned, too.
 func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	if err == nil && m.UID != d.UID {
-		if _, ours := m.ProvesOurs(t.view.as, t.view.kind); !ours {
+		if _, ours := m.ProvesOurs(t.view.As, t.view.Kind); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		}
 	}
 	if err == nil {
-		m, err = r.writer.patch(ctx, t, "let go", marks.LetGo(&m, t.view.as))
+		m, err = r.writer.patch(ctx, t, "let go", marks.LetGo(&m, t.view.As))
 	}
 	switch {
 	case target.MissingObject(err, t.id), target.MissingNamespace(err, t.id):

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/engine"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/rest"
 
@@ -191,7 +193,7 @@ func (w *world) start(dir string) {
 	}
 	a := &Agent{
 		config: Config{Join: wire.Join{Hub: "https://hub", Location: "paris"}, Target: &rest.Config{}, DataDir: dir, Workers: 3},
-		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: newEngine(), target: target,
+		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: engine.New(), target: target,
 		hub: hub.Over(spoke{center: w.hub, dead: &w.line.dead}, wire.Join{Hub: "https://hub", Location: "paris"}, "test"),
 	}
 	if a.store, err = store.OpenWith(bolt.Options{

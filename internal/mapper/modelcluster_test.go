@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/engine"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
@@ -111,7 +113,7 @@ var kindsServed = []kindOf{
 	{key.CRDs, "v1", "CustomResourceDefinition", false},
 	{key.NewResource("example.com", "widgets"), "v1", "Widget", true},
 	{hooks, "v1", "ValidatingWebhookConfiguration", false},
-	{clusterRoles, "v1", "ClusterRole", false},
+	{engine.ClusterRoles, "v1", "ClusterRole", false},
 }
 
 var hooks = key.NewResource("admissionregistration.k8s.io", "validatingwebhookconfigurations")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -221,7 +222,7 @@ func TestModelContested(t *testing.T) {
 		if err := w.settle(false); err != nil { // it is repaired for good
 			t.Error(err)
 		}
-		<-time.After(repairCalm << 4)
+		<-time.After(engine.RepairCalm << 4)
 		synctest.Wait()
 		if r := report(); r.State != wire.Applied || r.Reason != "" {
 			t.Errorf("after the fight the report says %s/%s", r.State, r.Reason)

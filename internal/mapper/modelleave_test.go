@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -40,7 +41,7 @@ func (c *cluster) removeSlowly(o *thing, foreground bool) {
 // before is a workload that leaves, has yet to end, and goes before an object; nil:
 // there is none. What the agent knows nothing of any more holds up nothing.
 func (w *world) before(o *thing) *thing {
-	if o.id.Namespace == "" || o.id.Resource.Rank() != rankConfig {
+	if o.id.Namespace == "" || o.id.Resource.Rank() != key.RankConfig {
 		return nil
 	}
 	for _, x := range w.cluster.objects {
@@ -65,8 +66,8 @@ var (
 	leavingJob    = identities[6]
 	leavingMap    = identities[2] // in the namespace of the Job
 	elsewhere     = identities[5] // in another namespace
-	leavingRole   = key.Identity{Resource: clusterRoles, Name: "r"}
-	sumOfRoles    = key.Identity{Resource: clusterRoles, Name: "a"}
+	leavingRole   = key.Identity{Resource: engine.ClusterRoles, Name: "r"}
+	sumOfRoles    = key.Identity{Resource: engine.ClusterRoles, Name: "a"}
 	leavingAll    = []key.Identity{elsewhere, identities[0], leavingMap, leavingRole, leavingWidget, leavingJob, sumOfRoles, leavingHook, widgetsCRD}
 )
 
@@ -237,7 +238,7 @@ func TestLeaveInOrder(t *testing.T) {
 		m.inOrder(order, gone(leavingHook), going(leavingWidget), gone(leavingWidget), going(leavingJob), gone(leavingJob), gone(leavingMap), going(identities[0]))
 		m.inOrder(order, gone(leavingJob), going(leavingRole), gone(leavingRole), gone(sumOfRoles))
 		m.inOrder(order, gone(leavingWidget), gone(elsewhere), gone(leavingJob), going(widgetsCRD), gone(widgetsCRD))
-		if since := at[gone(sumOfRoles)] - at[gone(leavingRole)]; since < rolesCalm {
+		if since := at[gone(sumOfRoles)] - at[gone(leavingRole)]; since < engine.RolesCalm {
 			m.t.Errorf("what aggregates a role went %s after it", since)
 		}
 		if at[gone(identities[0])] > 70*time.Second {
@@ -272,12 +273,12 @@ func TestLeaveIsBounded(t *testing.T) {
 	}, func(m *leaveModel) {
 		m.all = all[:2]
 		_, at := m.gone(10 * time.Minute)
-		if from := at[going(leavingJob)]; from < customPatience || from > customPatience+10*time.Second {
-			m.t.Errorf("the workload was to go after %s, not %s", customPatience, from)
+		if from := at[going(leavingJob)]; from < engine.CustomPatience || from > engine.CustomPatience+10*time.Second {
+			m.t.Errorf("the workload was to go after %s, not %s", engine.CustomPatience, from)
 		}
 		for _, id := range all[:2] {
-			if took := at[gone(id)]; took < customPatience+podsPatience || took > customPatience+podsPatience+20*time.Second {
-				m.t.Errorf("%s was to go after %s, not %s", id, customPatience+podsPatience, took)
+			if took := at[gone(id)]; took < engine.CustomPatience+engine.PodsPatience || took > engine.CustomPatience+engine.PodsPatience+20*time.Second {
+				m.t.Errorf("%s was to go after %s, not %s", id, engine.CustomPatience+engine.PodsPatience, took)
 			}
 		}
 		m.all = all[3:]
@@ -367,7 +368,7 @@ func TestLeaveWanted(t *testing.T) {
 				m.gone(5 * time.Second) // nothing holds it up any more
 				m.all = []key.Identity{leavingJob}
 				_, at := m.gone(10 * time.Minute)
-				if took, most := at[gone(leavingJob)], min(slow, podsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
+				if took, most := at[gone(leavingJob)], min(slow, engine.PodsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
 					m.t.Errorf("it was to go after %s, not %s", most, took)
 				}
 				m.reported(leavingJob, wire.Applied, "")
@@ -412,7 +413,7 @@ func TestLeavePaused(t *testing.T) {
 		order, at := m.gone(10 * time.Minute)
 		m.inOrder(order, going(leavingJob), gone(leavingMap))
 		for _, id := range m.all {
-			if took := at[gone(id)] - 3*time.Hour; took < podsPatience || took > podsPatience+decide.TerminatingRetry+10*time.Second {
+			if took := at[gone(id)] - 3*time.Hour; took < engine.PodsPatience || took > engine.PodsPatience+decide.TerminatingRetry+10*time.Second {
 				m.t.Errorf("%s went %s after, but for the pauses", id, took)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -288,7 +289,7 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 		perhaps := false
 		for k, entry := range desired {
 			x, err := key.ParsePath(k)
-			if err != nil || !slices.Contains(containers(x.Identity), id.String()) {
+			if err != nil || !slices.Contains(engine.Containers(x.Identity), id.String()) {
 				continue
 			}
 			used = used || w.cluster.objects[x.Identity.String()] != nil

@@ -214,7 +214,7 @@ func TestModelSurveyAlias(t *testing.T) {
 				if now := p.there(id); now != before && !dropped || now != "" && dropped {
 					t.Errorf("%q became %q", before, now)
 				}
-				if _, used := p.agent.engine.uses()[aliasMaps]; used {
+				if _, used := p.agent.engine.Uses()[aliasMaps]; used {
 					t.Error("the alias is observed")
 				}
 				p.has("in the end", nil)

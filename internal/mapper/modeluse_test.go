@@ -1,21 +1,15 @@
 package mapper
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
-	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -189,69 +183,6 @@ func TestModelUseUnknown(t *testing.T) {
 			t.Error(w.bad)
 		}
 	})
-}
-
-// TestWithin compares what the engine says of what is in something with a look at all
-// that it knows.
-func TestWithin(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		e := newEngine()
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			id := rapid.SampledFrom(identities).Draw(t, "identity")
-			o := key.Object{Space: rapid.SampledFrom([]key.Space{"s", "t"}).Draw(t, "space"), Identity: id}
-			switch it := e.items[id.String()]; rapid.IntRange(0, 5).Draw(t, "step") {
-			case 0, 1:
-				e.touch([]store.Touched{{Object: o, Want: &store.Want{Kind: store.WantPut, Version: "v1", ObjectKind: "K"}}})
-			case 2:
-				e.touch([]store.Touched{{Object: o}})
-			case 3:
-				e.synced("", id.Resource, map[string]struct{}{}, 1)
-			default:
-				if it == nil {
-					break
-				}
-				it.queue = running
-				e.finish(it, result{
-					wanted: it.wanted, forget: !it.wanted, gone: it.spaces, state: wire.Applied,
-					seen: &decide.Observed{Presence: decide.Absent, Revision: it.seen.Revision},
-				})
-			}
-			for _, in := range []key.Identity{identities[0], {Resource: key.Namespaces, Name: "b"}, widgetsCRD} {
-				wanted, leaving := e.within(in)
-				for id, it := range e.items {
-					switch inside := slices.Contains(containers(parseIdentity(id)), in.String()); {
-					case !inside || it.wanted && it.missing():
-					case it.wanted:
-						wanted--
-					default:
-						leaving--
-					}
-				}
-				if wanted != 0 || leaving != 0 {
-					t.Fatalf("%s: %d wanted and %d leaving too many", in, wanted, leaving)
-				}
-			}
-		}
-		for in, items := range e.inside {
-			if len(items) == 0 {
-				t.Fatalf("%s is empty, and remembered", in)
-			}
-		}
-	})
-}
-
-// BenchmarkWithin asks for each of many namespaces what is in it.
-func BenchmarkWithin(b *testing.B) {
-	e := newEngine()
-	for n := range 1000 {
-		for i := range 50 {
-			id := key.Identity{Resource: identities[2].Resource, Namespace: fmt.Sprint("n", n), Name: fmt.Sprint(i)}
-			e.touch([]store.Touched{{Object: key.Object{Space: "s", Identity: id}, Want: &store.Want{Kind: store.WantPut, Version: "v1", ObjectKind: "ConfigMap"}}})
-		}
-	}
-	for b.Loop() {
-		e.within(key.Identity{Resource: key.Namespaces, Name: "n7"})
-	}
 }
 
 // TestModelUncollected has something in a namespace whose owner is gone, and nobody who

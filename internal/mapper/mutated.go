@@ -26,7 +26,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 	if o.record.Source.Policy.CreateOnly {
 		return o
 	}
-	changed, err := fields.Mutated(answer, string(sent), t.view.as)
+	changed, err := fields.Mutated(answer, string(sent), t.view.As)
 	if err != nil {
 		r.log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
 		return o

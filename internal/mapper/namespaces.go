@@ -5,6 +5,9 @@ import (
 	"sync"
 
 	"golang.org/x/sync/singleflight"
+
+	"orrery.dev/orrery/internal/mapper/engine"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
@@ -16,14 +19,14 @@ import (
 // themselves.
 type namespaces struct {
 	target *target.Client
-	engine *engine
+	engine *engine.Engine
 	making singleflight.Group
 
 	mu    sync.Mutex
 	known map[string]struct{} // those known to exist
 }
 
-func newNamespaces(t *target.Client, e *engine) *namespaces {
+func newNamespaces(t *target.Client, e *engine.Engine) *namespaces {
 	return &namespaces{target: t, engine: e, known: map[string]struct{}{}}
 }
 
@@ -33,7 +36,7 @@ func (n *namespaces) need(ctx context.Context, name string, l marks.Owner) error
 	if name == "" || n.knows(name) {
 		return nil
 	}
-	if n.engine.awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
+	if n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
 		return errDependency
 	}
 	_, err, _ := n.making.Do(name, func() (any, error) { return nil, n.make(ctx, name, l) })

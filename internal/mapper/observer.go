@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -34,7 +35,7 @@ const (
 
 // observers keeps one list and watch per kind in use.
 type observers struct {
-	engine  *engine
+	engine  *engine.Engine
 	store   *store.Store
 	target  *target.Client
 	log     *slog.Logger
@@ -49,14 +50,14 @@ type observers struct {
 	missed map[key.Resource]struct{}
 }
 
-func newObservers(e *engine, st *store.Store, t *target.Client, g *gate, log *slog.Logger) *observers {
+func newObservers(e *engine.Engine, st *store.Store, t *target.Client, g *gate, log *slog.Logger) *observers {
 	return &observers{engine: e, store: st, target: t, log: log, trouble: g.trouble, served: retry.NewSignal()}
 }
 
 // observer observes one kind.
 type observer struct {
 	*observers
-	use
+	engine.Use
 	as     marks.Owner // whose marks it looks for
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -64,7 +65,7 @@ type observer struct {
 
 // miss notes that the store could not keep statuses.
 func (o *observers) miss(r key.Resource, ids []string) {
-	o.engine.forgetStatus(ids)
+	o.engine.ForgetStatus(ids)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.missed == nil {
@@ -91,7 +92,7 @@ func (o *observers) run(ctx context.Context) {
 	for {
 		o.sync(ctx)
 		select {
-		case <-o.engine.news:
+		case <-o.engine.News:
 		case <-o.store.Recovered(): // missed kinds are listed again
 		case <-ctx.Done():
 			for _, w := range o.running {
@@ -104,14 +105,14 @@ func (o *observers) run(ctx context.Context) {
 
 // sync starts and stops observers so that they are those that the engine needs.
 func (o *observers) sync(ctx context.Context) {
-	self := o.engine.self()
+	self := o.engine.Self()
 	if self == "" {
 		return // without a UID the location owns nothing yet
 	}
-	uses, missed := o.engine.uses(), o.takeMissed()
+	uses, missed := o.engine.Uses(), o.takeMissed()
 	for r, w := range o.running {
 		_, again := missed[r]
-		if u, ok := uses[r]; !ok || again || u != w.use || w.as != self {
+		if u, ok := uses[r]; !ok || again || u != w.Use || w.as != self {
 			w.stop()
 			delete(o.running, r)
 		}
@@ -121,7 +122,7 @@ func (o *observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{observers: o, use: u, as: self, cancel: cancel, done: make(chan struct{})}
+		w := &observer{observers: o, Use: u, as: self, cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -151,7 +152,7 @@ func (w *observer) run(ctx context.Context) {
 		}
 		if err == nil {
 			listed := revision
-			if revision, err = w.target.Follow(ctx, w.Place, selector(w.as), revision, w.status, w.change(ctx)); revision != listed {
+			if revision, err = w.target.Follow(ctx, w.Place, selector(w.as), revision, w.Status, w.change(ctx)); revision != listed {
 				failures = 0 // the watch delivered something
 			}
 		}
@@ -196,7 +197,7 @@ func (w *observer) run(ctx context.Context) {
 // their reports say so.
 func (w *observer) blinded(err error) {
 	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
-	w.engine.blinded(w.Resource, wire.Brief(err.Error()))
+	w.engine.Lost(w.Resource, decide.Blind, wire.Brief(err.Error()))
 }
 
 // elsewhere has a kind observed in another version that the target serves; if there is
@@ -207,10 +208,10 @@ func (w *observer) elsewhere(ctx context.Context) {
 	case err != nil:
 		w.trouble(err)
 	case now.Version == "" || now.Version == w.Version:
-		w.engine.lost(w.Resource, decide.Unserved)
+		w.engine.Lost(w.Resource, decide.Unserved, "")
 	default:
 		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.Version, "now", now.Version)
-		w.engine.move(w.use, now)
+		w.engine.Move(w.Use, now)
 	}
 }
 
@@ -220,17 +221,17 @@ func selector(as marks.Owner) string { return v1alpha1.LocationLabel + "=" + str
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
 	shown := map[string]struct{}{}
-	revision, err := w.target.Pages(ctx, w.Place, "", selector(w.as), w.status, func(p *target.Page) (more bool, err error) {
-		seen := make([]sighting, 0, len(p.Items))
+	revision, err := w.target.Pages(ctx, w.Place, "", selector(w.as), w.Status, func(p *target.Page) (more bool, err error) {
+		seen := make([]engine.Sighting, 0, len(p.Items))
 		for i := range p.Items {
 			s := w.sight(&p.Items[i], false)
-			shown[s.object.Identity.String()] = struct{}{}
+			shown[s.Object.Identity.String()] = struct{}{}
 			seen = append(seen, s)
 		}
 		return true, w.show(ctx, seen, p.Items)
 	})
 	if err == nil {
-		w.engine.synced(w.as, w.Resource, shown, listRevision(revision))
+		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
 	}
 	return revision, err
 }
@@ -242,7 +243,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 func listRevision(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return unordered
+		return engine.Unordered
 	}
 	return n
 }
@@ -250,18 +251,18 @@ func listRevision(text string) uint64 {
 // change returns what takes the events of a watch.
 func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone bool) error {
 	return func(o *marks.Observation, gone bool) error {
-		return w.show(ctx, []sighting{w.sight(o, gone)}, []marks.Observation{*o})
+		return w.show(ctx, []engine.Sighting{w.sight(o, gone)}, []marks.Observation{*o})
 	}
 }
 
 // sight makes a sighting of an observation.
-func (w *observer) sight(o *marks.Observation, gone bool) sighting {
+func (w *observer) sight(o *marks.Observation, gone bool) engine.Sighting {
 	m := &o.Metadata
-	space, ours := m.ProvesOurs(w.as, w.kind)
-	s := sighting{
-		object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
-		ours:   ours, gone: gone,
-		seen: decide.Observed{
+	space, ours := m.ProvesOurs(w.as, w.Kind)
+	s := engine.Sighting{
+		Object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
+		Ours:   ours, Gone: gone,
+		Seen: decide.Observed{
 			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
 			Released: m.Released(), Log: m.Log(),
 		},
@@ -269,21 +270,21 @@ func (w *observer) sight(o *marks.Observation, gone bool) sighting {
 	if len(o.Status) > 0 {
 		h := fnv.New64a()
 		h.Write(o.Status) // a hash takes every write
-		s.status = h.Sum64()
-		s.ended = decide.HowEnded(w.Resource, o.Status)
+		s.Status = h.Sum64()
+		s.Ended = decide.HowEnded(w.Resource, o.Status)
 	}
 	return s
 }
 
 // show passes sightings to the engine, and the statuses that are asked for to the store.
-func (w *observer) show(ctx context.Context, seen []sighting, objects []marks.Observation) error {
-	changed := w.engine.observe(w.as, seen)
+func (w *observer) show(ctx context.Context, seen []engine.Sighting, objects []marks.Observation) error {
+	changed := w.engine.Observe(w.as, seen)
 	if len(changed) == 0 {
 		return nil
 	}
 	ids := make([]string, 0, len(changed))
 	for _, i := range changed {
-		ids = append(ids, seen[i].object.Identity.String())
+		ids = append(ids, seen[i].Object.Identity.String())
 	}
 	return w.store.Submit(ctx, &store.Commit{
 		Do: func(t *store.Tx) error {
@@ -294,7 +295,7 @@ func (w *observer) show(ctx context.Context, seen []sighting, objects []marks.Ob
 			}
 			return nil
 		},
-		Done:   func() { w.engine.again(ids) },
+		Done:   func() { w.engine.Again(ids) },
 		Failed: func(error) { w.miss(w.Resource, ids) },
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -22,14 +23,14 @@ func TestEnded(t *testing.T) {
 		how      string
 		reported bool
 	}{
-		{"seen", turn{record: recordOf("s", "u", "a"), view: view{ending: seen}}, "Complete", false},
-		{"seen of another object", turn{record: recordOf("s", "u", "a"), view: view{ending: decide.Ending{UID: "other", How: "Failed"}}}, "", false},
-		{"seen of other content", turn{record: recordOf("s", "u", "b"), view: view{ending: seen}}, "", false},
-		{"seen of another source", turn{record: recordOf("s", "u2", "a"), view: view{ending: seen}}, "", false},
-		{"seen of another space", turn{record: recordOf("o", "u", "a"), view: view{ending: seen}}, "", false},
+		{"seen", turn{record: recordOf("s", "u", "a"), view: engine.View{Ending: seen}}, "Complete", false},
+		{"seen of another object", turn{record: recordOf("s", "u", "a"), view: engine.View{Ending: decide.Ending{UID: "other", How: "Failed"}}}, "", false},
+		{"seen of other content", turn{record: recordOf("s", "u", "b"), view: engine.View{Ending: seen}}, "", false},
+		{"seen of another source", turn{record: recordOf("s", "u2", "a"), view: engine.View{Ending: seen}}, "", false},
+		{"seen of another space", turn{record: recordOf("o", "u", "a"), view: engine.View{Ending: seen}}, "", false},
 		{"reported", turn{before: reported("a", "Failed")}, "Failed", true},
 		{"reported of other content", turn{before: reported("b", "Failed")}, "", false},
-		{"reported and seen again", turn{before: reported("a", "Failed"), record: recordOf("s", "u", "a"), view: view{ending: seen}}, "Complete", true},
+		{"reported and seen again", turn{before: reported("a", "Failed"), record: recordOf("s", "u", "a"), view: engine.View{Ending: seen}}, "Complete", true},
 		{"running", turn{before: reported("a", ""), record: recordOf("s", "u", "a")}, "", true},
 	} {
 		c.turn.wants = []decide.Entry{{Space: "s", Want: putWant("u", "a")}}
@@ -56,7 +57,7 @@ func TestTraced(t *testing.T) {
 	} {
 		of := turn{
 			winner: c.winner, wants: []decide.Entry{{Space: "s"}}, record: c.rec,
-			view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &c.report},
+			view: engine.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &c.report},
 		}
 		if got := of.traced(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -66,7 +67,7 @@ func TestTraced(t *testing.T) {
 
 func TestLingers(t *testing.T) {
 	report := wire.Report{State: wire.Orphaned, Reason: reasonLetGo, Since: now.Format(time.RFC3339)}
-	of := turn{winner: -1, view: view{spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
+	of := turn{winner: -1, view: engine.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
 	for after, want := range map[time.Duration]time.Duration{-time.Hour: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
 		if got := of.lingers(now.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)

@@ -45,7 +45,7 @@ func (t *turn) source() *store.Source {
 // refresh writes only the desired pair to an object that is otherwise as desired: its
 // source was written again, or another log was accepted.
 func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	if !t.view.slotted {
+	if !t.view.Slotted {
 		return outcome{Decision: decide.Decision{Retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
 	}
 	fields, version := f.Seen.Fields, strconv.FormatUint(f.Seen.Revision, 10)
@@ -54,7 +54,7 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 		if err != nil {
 			return outcome{}, err
 		}
-		fields, version = m.Fields(t.view.as), m.ResourceVersion
+		fields, version = m.Fields(t.view.As), m.ResourceVersion
 	}
 	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(d.UID, version, t.log()))
 	if target.MissingObject(err, t.id) {
@@ -64,12 +64,12 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 		return outcome{}, err
 	}
 	rec := *t.record
-	rec.As, rec.Source.Log = t.view.as, t.log()
+	rec.As, rec.Source.Log = t.view.As, t.log()
 	if fields == rec.Fields { // otherwise it has drifted, and stays so
-		rec.Fields = m.Fields(t.view.as)
+		rec.Fields = m.Fields(t.view.As)
 	}
 	return outcome{
-		Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.as),
+		Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.As),
 	}, nil
 }
 
@@ -79,7 +79,7 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 // another acceptance. It is done only if the hub says that its log lacks the pair that
 // stands there. If the write fails, it is tried again at the object's next retry.
 func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
-	seen, rec := t.view.seen, t.record
+	seen, rec := t.view.Seen, t.record
 	switch {
 	case o.changed || o.forget || o.letGo || o.seen != nil:
 		return
@@ -97,7 +97,7 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
 		return
 	}
-	o.seen = decide.ObservedOf(&m, t.view.as)
+	o.seen = decide.ObservedOf(&m, t.view.As)
 	if rec == nil {
 		return
 	}

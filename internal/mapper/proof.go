@@ -39,13 +39,6 @@ func (t *turn) adopts() bool {
 	return w != nil && w.Object() != nil && w.Object().Policy.Adopt
 }
 
-// prove notes the proof of an item's object.
-func (e *engine) prove(it *item, p marks.Proof) {
-	e.proofs[it.proof]--
-	e.proofs[p]++
-	it.proof = p
-}
-
 // guardedBefore says that by the last report the removal of the object waits for a
 // confirmation.
 func (t *turn) guardedBefore() bool {

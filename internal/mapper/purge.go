@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"orrery.dev/orrery/internal/mapper/engine"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
@@ -103,14 +105,11 @@ func (p *purge) status() *wire.PurgeStatus {
 	if !p.asked() || !p.swept.Load() {
 		return nil
 	}
-	p.engine.mu.Lock()
-	defer p.engine.mu.Unlock()
-	s := &wire.PurgeStatus{Kept: p.engine.states[wire.Orphaned]}
-	s.Left = len(p.engine.items) - s.Kept
-	for id, it := range p.engine.items {
-		if it.state == wire.Orphaned {
-			s.Objects = append(s.Objects, id)
-		}
+	c := p.engine.Count()
+	s := &wire.PurgeStatus{Kept: c.States[wire.Orphaned]}
+	s.Left = c.Items - s.Kept
+	for _, o := range p.engine.Those((*engine.Item).Stays) {
+		s.Objects = append(s.Objects, o.Identity.String())
 	}
 	slices.Sort(s.Objects)
 	s.Objects = s.Objects[:min(store.MaxExamples, len(s.Objects))]

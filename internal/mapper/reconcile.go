@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -19,6 +20,8 @@ import (
 const (
 	// refusedRetry is the first wait after the target refused an object.
 	refusedRetry = 500 * time.Millisecond
+	// maxRetry is the longest wait between attempts that the target refuses.
+	maxRetry = time.Minute
 	// dependencyRetry is how often an object looks whether its namespace has been tried.
 	dependencyRetry = 50 * time.Millisecond
 	// maxSteps bounds how often one turn decides again because the object was not as
@@ -37,7 +40,7 @@ var (
 // reconciler carries out what decide says, one identity at a time. All workers share it.
 type reconciler struct {
 	store   *store.Store
-	engine  *engine
+	engine  *engine.Engine
 	target  *target.Client
 	log     *slog.Logger
 	changed func() // is called when there are reports to send
@@ -57,7 +60,7 @@ type reconciler struct {
 // work reconciles items, at the target's pace, until ctx ends.
 func (r *reconciler) work(ctx context.Context) {
 	for r.target.Pace.Acquire(ctx) {
-		if it, ok := r.engine.next(ctx); ok {
+		if it, ok := r.engine.Next(ctx); ok {
 			r.target.Pace.Begin(ctx)
 			r.reconcile(ctx, it)
 			r.target.Pace.End()
@@ -69,7 +72,7 @@ func (r *reconciler) work(ctx context.Context) {
 // turn is what a worker knows of one identity while it works on it.
 type turn struct {
 	id      key.Identity
-	view    view
+	view    engine.View
 	wants   []decide.Entry
 	winner  int // index in wants; -1: no space desires it
 	guarded bool
@@ -107,35 +110,35 @@ type outcome struct {
 
 // reconcile gives an item one turn. The engine gets it back when the outcome is in the
 // store.
-func (r *reconciler) reconcile(ctx context.Context, it *item) {
+func (r *reconciler) reconcile(ctx context.Context, it *engine.Item) {
 	t, err := r.read(it)
 	if err != nil {
-		r.log.Error("the store cannot be read", "object", it.id, "error", err)
-		r.engine.finish(it, result{wanted: it.wanted, state: t.view.state, failed: true, retry: store.Retry, leaving: !it.wanted, space: it.home()})
+		r.log.Error("the store cannot be read", "object", it.ID, "error", err)
+		r.engine.Finish(it, t.view.Unread())
 		return
 	}
 	o := r.act(ctx, t)
 	r.settle(ctx, t, &o)
 	if o.seen != nil && o.seen.Presence == decide.Present {
-		r.engine.saw(it, t.view.as, *o.seen)
+		r.engine.Saw(it, t.view.As, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
-	res := result{
-		seen: o.seen, as: t.view.as, gone: gone, wanted: t.winner >= 0, forget: o.forget, state: t.view.state,
-		retry: o.Retry, failed: o.failed, drifted: o.drifted, slotted: o.slotted, proof: o.Proof, judged: t.judged,
-		leaving: t.leaves(o), held: o.held, hurried: o.hurried, space: t.object().Space,
+	res := engine.Result{
+		Seen: o.seen, As: t.view.As, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
+		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
+		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
 	}
 	if !o.keep {
-		res.state = o.Decision.State
+		res.State = o.Decision.State
 	}
 	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
-		r.engine.finish(it, res)
+		r.engine.Finish(it, res)
 		return
 	}
 	if err := r.store.Submit(ctx, &store.Commit{
-		Do: func(x *store.Tx) error { return o.write(x, it.id, reports, time.Now()) },
+		Do: func(x *store.Tx) error { return o.write(x, it.ID, reports, time.Now()) },
 		Done: func() {
-			r.engine.finish(it, res)
+			r.engine.Finish(it, res)
 			if len(reports) > 0 {
 				r.changed()
 			}
@@ -143,7 +146,7 @@ func (r *reconciler) reconcile(ctx context.Context, it *item) {
 		Failed: func(error) { r.unwritten(it, t, o) },
 		Urgent: completes(reports),
 	}); err != nil {
-		r.engine.finish(it, res) // the agent stops; the next start finds again what was not written
+		r.engine.Finish(it, res) // the agent stops; the next start finds again what was not written
 	}
 }
 
@@ -161,22 +164,22 @@ func completes(reports map[string]*wire.Report) bool {
 // unwritten returns an item to the engine whose outcome the store could not take. The
 // engine still learns what was observed, so that drift goes on being repaired; a retry
 // finds the rest again.
-func (r *reconciler) unwritten(it *item, t *turn, o outcome) {
-	r.engine.finish(it, result{
-		seen: o.seen, as: t.view.as, wanted: t.winner >= 0, state: t.view.state, failed: true, leaving: t.leaves(o), hurried: o.hurried, space: t.object().Space,
-		retry: max(o.Retry, retry.Backoff(t.view.failures, store.Retry, maxRetry)),
+func (r *reconciler) unwritten(it *engine.Item, t *turn, o outcome) {
+	r.engine.Finish(it, engine.Result{
+		Seen: o.seen, As: t.view.As, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
+		Retry: max(o.Retry, retry.Backoff(t.view.Failures, store.Retry, maxRetry)),
 	})
 }
 
 // read collects what the engine and the store know of an item.
-func (r *reconciler) read(it *item) (*turn, error) {
-	t := &turn{id: parseIdentity(it.id), view: r.engine.view(it), before: map[key.Space]*wire.Report{}}
+func (r *reconciler) read(it *engine.Item) (*turn, error) {
+	t := &turn{id: it.Identity(), view: r.engine.View(it), before: map[key.Space]*wire.Report{}}
 	err := r.store.View(func(x *store.Tx) error {
 		var err error
-		if t.record, err = x.Record(it.id); err != nil {
+		if t.record, err = x.Record(it.ID); err != nil {
 			return err
 		}
-		for _, s := range t.view.spaces {
+		for _, s := range t.view.Spaces {
 			path := key.Object{Space: s, Identity: t.id}.Path()
 			w, _, err := x.Want(path)
 			if err != nil {
@@ -190,18 +193,18 @@ func (r *reconciler) read(it *item) (*turn, error) {
 				return err
 			}
 		}
-		t.guarded = x.Guarded(it.id)
+		t.guarded = x.Guarded(it.ID)
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.proven()
-		t.status = x.Status(it.id)
+		t.status = x.Status(it.ID)
 		return nil
 	})
 	t.winner = decide.Choose(t.wants, t.record)
-	if t.record != nil && t.view.at.Version == "" {
-		t.view.at.Version, t.view.kind = t.record.Version, t.record.Kind
+	if t.record != nil && t.view.At.Version == "" {
+		t.view.At.Version, t.view.Kind = t.record.Version, t.record.Kind
 	}
 	if w := t.want(); w != nil && w.Version != "" {
-		t.view.at.Version, t.view.kind = w.Version, w.ObjectKind
+		t.view.At.Version, t.view.Kind = w.Version, w.ObjectKind
 	}
 	return t, err
 }
@@ -222,8 +225,8 @@ func (t *turn) object() key.Object {
 		o.Space = t.wants[t.winner].Space
 	case t.record != nil:
 		o.Space = t.record.Space
-	case len(t.view.spaces) > 0:
-		o.Space = t.view.spaces[0]
+	case len(t.view.Spaces) > 0:
+		o.Space = t.view.Spaces[0]
 	}
 	return o
 }
@@ -231,11 +234,11 @@ func (t *turn) object() key.Object {
 // act decides and does, until there is nothing more to do in this turn.
 func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
-		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.seen,
-		Guarded: t.guarded, Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.overdue && decide.OwnsPods(t.id.Resource),
+		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
+		Guarded: t.guarded, Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
-		f.Former = t.record.As != "" && t.record.As != t.view.as
+		f.Former = t.record.As != "" && t.record.As != t.view.As
 		f.Again = r.insists.Wait(t.record.Mutated, t.id.String(), time.Now())
 	}
 	f.Completed, f.Reported = t.ended()
@@ -247,7 +250,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 			return r.refusals.of(t, err)
 		}
 	}
-	if t.winner < 0 && t.record == nil && t.view.at.Version != "" {
+	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
 		f.Traced = true // the list shows what was made right before the agent was killed
 	}
 	for range maxSteps {
@@ -282,8 +285,8 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 // step does what was decided. It returns errLook, or a failed precondition, if the
 // object is not as it was thought to be.
 func (r *reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	if d.Drift && t.view.calm > 0 {
-		return outcome{Decision: decide.Decision{Retry: t.view.calm}, record: t.record, keep: true}, nil
+	if d.Drift && t.view.Calm > 0 {
+		return outcome{Decision: decide.Decision{Retry: t.view.Calm}, record: t.record, keep: true}, nil
 	}
 	switch d.Do {
 	case decide.DoApply:
@@ -315,10 +318,10 @@ func (r *reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 		return outcome{forget: true}, nil
 	default:
 		o := outcome{Decision: d, record: t.record, keep: d.State == "" || d.Proof == marks.Missing && t.guardedBefore()}
-		if f.Seen != t.view.seen {
+		if f.Seen != t.view.Seen {
 			o.seen = &f.Seen
 			if f.Seen.Presence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it
-				o.seen = &decide.Observed{Presence: decide.Absent, Taken: true, Revision: t.view.seen.Revision}
+				o.seen = &decide.Observed{Presence: decide.Absent, Taken: true, Revision: t.view.Seen.Revision}
 			}
 		}
 		return o, nil
@@ -393,8 +396,8 @@ func (t *turn) ended() (how string, reported bool) {
 	}
 	rec := t.record
 	if rec != nil && rec.Space == space && rec.Source.UID == s.UID && rec.Source.Digest == s.Digest &&
-		t.view.ending.UID == rec.UID && t.view.ending.How != "" {
-		how = t.view.ending.How
+		t.view.Ending.UID == rec.UID && t.view.Ending.How != "" {
+		how = t.view.Ending.How
 	}
 	return how, reported
 }

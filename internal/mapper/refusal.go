@@ -30,21 +30,21 @@ func (r refusals) of(t *turn, err error) outcome {
 		return o
 	case errors.Is(err, fields.ErrCannotRelease):
 		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
-		o.Retry = retry.Backoff(t.view.failures, refusedRetry, maxRetry)
+		o.Retry = retry.Backoff(t.view.Failures, refusedRetry, maxRetry)
 		return o
 	}
 	if t.endedVersion(err) {
 		return t.withoutVersion()
 	}
 	r.trouble(err)
-	if target.Unavailable(err) && t.view.seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
-		o.keep, o.Retry = true, max(retry.Backoff(t.view.failures, retry.First, maxRetry), target.RetryAfter(err))
+	if target.Unavailable(err) && t.view.Seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
+		o.keep, o.Retry = true, max(retry.Backoff(t.view.Failures, retry.First, maxRetry), target.RetryAfter(err))
 		return o
 	}
 	o.State, o.Reason, o.Message = target.Refusal(err)
 	if t.winner < 0 {
 		o.State = wire.Removing
 	}
-	o.Retry = max(retry.Backoff(t.view.failures, refusedRetry, maxRetry), target.RetryAfter(err))
+	o.Retry = max(retry.Backoff(t.view.Failures, refusedRetry, maxRetry), target.RetryAfter(err))
 	return o
 }

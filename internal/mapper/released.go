@@ -116,7 +116,7 @@ func (w *writer) handOver(ctx context.Context, t *turn, object []byte, m marks.M
 // lease finds which values of the object that m was read from are released. Mostly it
 // needs no request for that.
 func (w *writer) lease(ctx context.Context, t *turn, object []byte, m *marks.Meta) (*fields.Lease, error) {
-	return fields.NewLease(ctx, t.want().Object().Policy.Release, object, m, t.view.as, &lookup{writer: w, turn: t, uid: m.UID})
+	return fields.NewLease(ctx, t.want().Object().Policy.Release, object, m, t.view.As, &lookup{writer: w, turn: t, uid: m.UID})
 }
 
 // lookup asks the target about the object of a turn, provided it has the UID, on behalf
@@ -129,7 +129,7 @@ type lookup struct {
 
 // Object implements fields.Asker.
 func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
-	there, err := l.target.GetAll(ctx, l.turn.view.at, l.id)
+	there, err := l.target.GetAll(ctx, l.turn.view.At, l.id)
 	if target.MissingObject(err, l.id) || err == nil && there.Metadata.UID != l.uid {
 		return nil, errLook
 	}
@@ -145,7 +145,7 @@ func (l *lookup) Object(ctx context.Context) (map[string]any, error) {
 
 // getSame reads the object. It returns errLook if that has another UID.
 func (w *writer) getSame(ctx context.Context, t *turn, uid string) (marks.Meta, error) {
-	m, err := w.target.Get(ctx, t.view.at, t.id)
+	m, err := w.target.Get(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) || err == nil && m.UID != uid {
 		return m, errLook
 	}
@@ -158,7 +158,7 @@ func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := l.target.TryApply(ctx, l.turn.view.at, l.id, l.turn.view.as.Manager(), body)
+	m, err := l.target.TryApply(ctx, l.turn.view.At, l.id, l.turn.view.As.Manager(), body)
 	switch {
 	case target.MissingObject(err, l.id):
 		return nil, errLook
@@ -171,7 +171,7 @@ func (l *lookup) Whole(ctx context.Context) (*marks.Meta, error) {
 // takeOver moves the managed fields of earlier locations of the name, in an object of
 // ours, to this location.
 func (w *writer) takeOver(ctx context.Context, t *turn, m marks.Meta) (marks.Meta, error) {
-	fields, moved := marks.TakeOver(m.ManagedFields, t.view.as)
+	fields, moved := marks.TakeOver(m.ManagedFields, t.view.As)
 	if !moved {
 		return m, nil
 	}

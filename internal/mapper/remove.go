@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -26,7 +27,7 @@ const wayOut = "; it goes when that is gone, or with it when it has the annotati
 
 // remover removes what is not desired any more.
 type remover struct {
-	engine   *engine
+	engine   *engine.Engine
 	target   *target.Client
 	users    *users
 	writer   *writer
@@ -44,10 +45,10 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	switch {
 	case use.ours:
 		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(use.going), true
-		o.Retry = retry.Backoff(t.view.failures, retry.First, emptyingRetry)
+		o.Retry = retry.Backoff(t.view.Failures, retry.First, emptyingRetry)
 		return o, nil
 	case use.by != "":
-		m, err := r.target.Get(ctx, t.view.at, t.id)
+		m, err := r.target.Get(ctx, t.view.At, t.id)
 		switch {
 		case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
 			return outcome{forget: true, seen: r.gone(t)}, nil
@@ -66,12 +67,12 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	if err != nil {
 		return o, err
 	}
-	gone, err := r.target.Remove(ctx, t.view.at, t.id, d.UID, how)
+	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, how)
 	switch {
 	case err == nil && !gone:
 		o.Decision = decide.Terminating(decide.OwnsPods(t.id.Resource))
-		if t.view.seen.Presence == decide.Present && t.view.seen.UID == d.UID {
-			seen := t.view.seen
+		if t.view.Seen.Presence == decide.Present && t.view.Seen.UID == d.UID {
+			seen := t.view.Seen
 			seen.Terminating = true
 			o.seen = &seen
 		}
@@ -89,16 +90,16 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 
 // gone is what to note as observed of an object that is known to be deleted.
 func (r *remover) gone(t *turn) *decide.Observed {
-	if t.record != nil && t.view.seen.Presence == decide.Present && t.view.seen.UID != t.record.UID {
+	if t.record != nil && t.view.Seen.Presence == decide.Present && t.view.Seen.UID != t.record.UID {
 		return nil // what was observed is another object of ours
 	}
-	return &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}
+	return &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
 }
 
 // removalRefused finds out whether another object has the name by now, or
 // whether ours is still there and being deleted.
 func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision, refused error) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.at, t.id)
+	m, err := r.target.Get(ctx, t.view.At, t.id)
 	switch {
 	case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
 		return outcome{forget: true, seen: r.gone(t)}, nil
@@ -124,7 +125,7 @@ func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 		case err != nil:
 			return outcome{}, err
 		case now.Version == "":
-			return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.seen.Revision}}, nil
+			return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
 		}
 	}
 	return outcome{record: t.record, Decision: decide.Decision{

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -78,7 +78,12 @@ type Leftover struct {
 // leftovers are the first few objects that stay though they are not desired.
 func (a *Agent) leftovers() []Leftover {
 	var all []Leftover
-	for _, path := range a.engine.staying() {
+	var paths []string
+	for _, o := range a.engine.Those((*engine.Item).LeftOver) {
+		paths = append(paths, o.Path())
+	}
+	slices.Sort(paths)
+	for _, path := range paths[:min(store.MaxExamples, len(paths))] {
 		var r *wire.Report
 		if err := a.store.View(func(t *store.Tx) (err error) {
 			r, err = t.Report(path)
@@ -89,23 +94,6 @@ func (a *Agent) leftovers() []Leftover {
 		all = append(all, Leftover{Object: path, Reason: r.Reason, Message: r.Message})
 	}
 	return all
-}
-
-// staying are the paths of the first few items that stay though they are not desired.
-func (e *engine) staying() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.states[wire.Orphaned] == 0 {
-		return nil
-	}
-	var all []string
-	for id, it := range e.items {
-		if it.state == wire.Orphaned && !it.wanted {
-			all = append(all, key.Object{Space: it.home(), Identity: parseIdentity(id)}.Path())
-		}
-	}
-	slices.Sort(all)
-	return all[:min(store.MaxExamples, len(all))]
 }
 
 // ReadStatus reads the status that the agent on a data directory wrote last.

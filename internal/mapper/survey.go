@@ -3,12 +3,12 @@ package mapper
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -101,7 +101,7 @@ func (s *survey) turn(ctx context.Context) {
 		if known.IsZero() {
 			known = time.Now()
 		}
-		if s.engine.calm() || time.Since(known) >= surveyPatience {
+		if s.engine.Count().Calm() || time.Since(known) >= surveyPatience {
 			return
 		}
 	}
@@ -119,7 +119,7 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 	silent := map[string]struct{}{}
 	for _, of := range all {
 		_, done := s.looked[of.Resource]
-		if done || isEvent(of.Resource) || s.engine.observes(of.Resource) {
+		if done || isEvent(of.Resource) || s.observed(of.Resource) {
 			continue
 		}
 		if _, mute := silent[of.APIGroup()]; mute {
@@ -142,6 +142,12 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 		}
 	}
 	return missed
+}
+
+// observed says that a resource is observed, which shows all that is ours.
+func (s *survey) observed(r key.Resource) bool {
+	_, used := s.engine.Uses()[r]
+	return used
 }
 
 // isEvent says that a resource is that of Events: hubs never place them, there may be
@@ -175,41 +181,13 @@ func (s *survey) conclude(ctx context.Context) {
 // recorded.
 func (s *survey) open() (open bool, err error) {
 	m := s.store.Meta()
-	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.judged() {
+	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {
 		return true, nil
 	}
-	strays := s.engine.strays()
+	strays := s.engine.Those((*engine.Item).Stray)
 	err = s.store.View(func(t *store.Tx) error {
-		open = slices.ContainsFunc(strays, func(id string) bool { return !t.HasRecord(id) })
+		open = slices.ContainsFunc(strays, func(o key.Object) bool { return !t.HasRecord(o.Identity.String()) })
 		return nil
 	})
 	return open, err
-}
-
-// calm says that no item is queued or running.
-func (e *engine) calm() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	running := slices.ContainsFunc(slices.Collect(maps.Values(e.kinds)), func(k *kind) bool { return k.running > 0 })
-	return e.queue.count == 0 && !running
-}
-
-// observes says that a resource is observed, which shows all that is ours.
-func (e *engine) observes(r key.Resource) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	k := e.kinds[r]
-	return k != nil && k.version != ""
-}
-
-// strays are the identities of objects of ours at the target that are not desired.
-func (e *engine) strays() (all []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, it := range e.items {
-		if it.stray() {
-			all = append(all, id)
-		}
-	}
-	return all
 }

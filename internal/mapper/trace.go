@@ -2,22 +2,20 @@ package mapper
 
 import (
 	"context"
-
-	"orrery.dev/orrery/internal/mapper/target"
 )
 
 // trace has a resource observed of which the agent knows only reports from before its
 // store was lost: the objects may still be at the target. It returns false if the target
 // does not serve the resource.
 func (r *reconciler) trace(ctx context.Context, t *turn) (bool, error) {
-	if t.view.at.Version != "" {
+	if t.view.At.Version != "" {
 		return true, nil
 	}
 	at, err := r.target.Find(ctx, t.id.Resource)
 	if err != nil || at.Version == "" {
 		return false, err
 	}
-	r.engine.teach(at)
+	r.engine.Teach(at)
 	return true, nil
 }
 
@@ -29,18 +27,4 @@ func (t *turn) traced() bool {
 	}
 	r := t.before[t.object().Space]
 	return r != nil && !r.Digest.IsZero() && r.Reason != reasonLetGo
-}
-
-// teach sets the version and kind in which a resource is observed, unless they are known.
-func (e *engine) teach(s target.Served) {
-	e.mu.Lock()
-	k := e.kinds[s.Resource]
-	news := k != nil && k.version == ""
-	if news {
-		k.version, k.name = s.Version, s.Kind
-	}
-	e.mu.Unlock()
-	if news {
-		e.news.Raise()
-	}
 }

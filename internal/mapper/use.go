@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 
 	// Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
 	// deleted only when nothing in it has to stay. What follows from that:
@@ -51,31 +52,19 @@ type usage struct {
 	lasting bool   // with by: it was expected to go, and has not
 }
 
-// containers are the identities of what an object is in: its Namespace, and the
-// CustomResourceDefinition of its kind.
-func containers(id key.Identity) (in []string) {
-	if id.Namespace != "" {
-		in = append(in, key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String())
-	}
-	if !id.Builtin() {
-		in = append(in, key.Identity{Resource: key.CRDs, Name: id.Resource.Resource + "." + id.APIGroup()}.String())
-	}
-	return in
-}
-
 // users finds out who uses what is to be deleted.
 type users struct {
-	engine *engine
+	engine *engine.Engine
 	target *target.Client
 }
 
 // of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
 func (u *users) of(ctx context.Context, t *turn) (usage, error) {
-	id, looks := t.id, t.view.failures
+	id, looks := t.id, t.view.Failures
 	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
 		return usage{}, nil
 	}
-	wanted, leaving := u.engine.within(id)
+	wanted, leaving := u.engine.Within(id)
 	if wanted > 0 {
 		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
 	}
@@ -89,7 +78,7 @@ func (u *users) of(ctx context.Context, t *turn) (usage, error) {
 	if by != "" || err != nil {
 		return usage{by: by}, err
 	}
-	s := &search{users: u, as: t.view.as, inside: map[string]bool{}}
+	s := &search{users: u, as: t.view.As, inside: map[string]bool{}}
 	if id.Resource == key.Namespaces {
 		s.namespace = id.Name
 	}
@@ -165,7 +154,7 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *target.Page) (more bool, err error) {
 		pages++
 		var ours []key.Object
-		var seen []sighting
+		var seen []engine.Sighting
 		for i := range p.Items {
 			m := &p.Items[i].Metadata
 			o := key.Object{Identity: key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}}
@@ -183,14 +172,14 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 				s.inside[m.UID] = true
 				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
 					ours = append(ours, o)
-					seen = append(seen, sighting{object: o, ours: true, seen: *decide.ObservedOf(m, s.as)})
+					seen = append(seen, engine.Sighting{Object: o, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
 				}
 			}
 		}
 		if len(ours) > 0 {
 			s.ours = true
-			s.engine.adopt(k, ours)
-			s.engine.observe(s.as, seen)
+			s.engine.Adopt(k, ours)
+			s.engine.Observe(s.as, seen)
 		}
 		if pages == maxPages && p.More() {
 			by = "there are very many " + k.String()

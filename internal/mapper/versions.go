@@ -22,7 +22,7 @@ import (
 // endedVersion says that the target refused a version, and shows objects of the kind in
 // another one.
 func (t *turn) endedVersion(err error) bool {
-	return target.MissingKind(err) && t.winner >= 0 && t.view.shown != "" && t.view.shown != t.view.at.Version
+	return target.MissingKind(err) && t.winner >= 0 && t.view.Shown != "" && t.view.Shown != t.view.At.Version
 }
 
 // withoutVersion is the outcome of an apply in a version that is not served. An object
@@ -30,15 +30,15 @@ func (t *turn) endedVersion(err error) bool {
 // since an API server drops managed fields of versions that it does not serve.
 func (t *turn) withoutVersion() outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
-		State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchVersion, Retry: retry.Backoff(t.view.failures, refusedRetry, maxRetry),
-		Message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.shown, t.view.at.Version),
+		State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchVersion, Retry: retry.Backoff(t.view.Failures, refusedRetry, maxRetry),
+		Message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.Shown, t.view.At.Version),
 	}}
-	seen, s := t.view.seen, t.want().Object()
+	seen, s := t.view.Seen, t.want().Object()
 	if t.record != nil || seen.Presence != decide.Present || seen.Terminating || s == nil {
 		return o
 	}
 	rec := &store.Record{
-		Space: t.object().Space, UID: seen.UID, Fields: ^seen.Fields, Version: t.view.shown, Kind: t.view.kind,
+		Space: t.object().Space, UID: seen.UID, Fields: ^seen.Fields, Version: t.view.Shown, Kind: t.view.Kind,
 		Source: store.Source{UID: s.UID, Policy: s.Policy},
 	}
 	if said := t.before[rec.Space]; said != nil && said.UID == s.UID {

@@ -25,7 +25,7 @@ func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (marks.Meta
 	if err != nil {
 		return marks.Meta{}, err
 	}
-	return w.target.Merge(ctx, "mark", t.view.at, t.id, t.view.as.Manager(), only)
+	return w.target.Merge(ctx, "mark", t.view.At, t.id, t.view.As.Manager(), only)
 }
 
 // patch sends a merge patch to the object of the turn, if the patch's preconditions hold.
@@ -34,7 +34,7 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ma
 	if err != nil {
 		return marks.Meta{}, fmt.Errorf("encode a patch: %w", err)
 	}
-	return w.target.Merge(ctx, verb, t.view.at, t.id, t.view.as.Manager(), body)
+	return w.target.Merge(ctx, verb, t.view.At, t.id, t.view.As.Manager(), body)
 }
 
 // rendering is the desired object as the hub sent it.
@@ -57,7 +57,7 @@ func (w *writer) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
-	body, err := marks.Dress(object, t.view.as, t.object(), marks.Origin{UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan}, uid)
+	body, err := marks.Dress(object, t.view.As, t.object(), marks.Origin{UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan}, uid)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)
 	}

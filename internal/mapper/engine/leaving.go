@@ -1,4 +1,4 @@
-package mapper
+package engine
 
 import (
 	"time"
@@ -15,28 +15,28 @@ const (
 	// being removed holds up what goes after it: API servers, controllers and Pods have
 	// that long to finish.
 	hooksPatience  = 15 * time.Second
-	customPatience = time.Minute
-	podsPatience   = 5 * time.Minute
+	CustomPatience = time.Minute
+	PodsPatience   = 5 * time.Minute
 	// rolesPatience is how long ClusterRoles hold up the ones that aggregate them, and
 	// rolesCalm how long those stay after the last: Kubernetes' aggregation controller
 	// makes them again if it still has an update to write.
 	rolesPatience = 15 * time.Second
-	rolesCalm     = time.Second
-	// orderRetry is how often an object that waits looks again without an event.
-	orderRetry = 30 * time.Second
-	// tellAfter is how long a wait must be to be reported.
-	tellAfter = time.Second
+	RolesCalm     = time.Second
+	// OrderRetry is how often an object that waits looks again without an event.
+	OrderRetry = 30 * time.Second
+	// TellAfter is how long a wait must be to be reported.
+	TellAfter = time.Second
 )
 
-// patienceOf is how long an object of a rank holds up others while it is removed.
-func patienceOf(r rank) time.Duration {
+// PatienceOf is how long an object of a rank holds up others while it is removed.
+func PatienceOf(r rank) time.Duration {
 	switch r {
 	case rankHooks:
 		return hooksPatience
 	case rankCustom:
-		return customPatience
+		return CustomPatience
 	case rankWorkloads:
-		return podsPatience
+		return PodsPatience
 	default:
 		return rolesPatience
 	}
@@ -56,8 +56,8 @@ const (
 	roles = "*clusterroles"
 )
 
-// clusterRoles is the resource of ClusterRoles.
-var clusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
+// ClusterRoles is the resource of ClusterRoles.
+var ClusterRoles = key.Resource{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}
 
 // order has the ranks that hold up others, in the order of removal.
 var order = [...]rank{rankHooks, rankCustom, rankWorkloads}
@@ -104,7 +104,7 @@ type leave struct {
 	// that it waits for, named one of the items in that.
 	held   time.Duration
 	awaits scope
-	named  *item
+	named  *Item
 	// calm is since when nothing that it aggregates is left; never: something is.
 	calm time.Duration
 }
@@ -112,31 +112,31 @@ type leave struct {
 // leaves are the items that are being removed. The engine's lock guards it.
 type leaves struct {
 	// there has the items that hold up others, waiting those that are held up.
-	there, waiting map[scope]map[*item]struct{}
+	there, waiting map[scope]map[*Item]struct{}
 	// push queues an item.
-	push func(*item)
+	push func(*Item)
 }
 
-func newLeaves(push func(*item)) *leaves {
-	return &leaves{there: map[scope]map[*item]struct{}{}, waiting: map[scope]map[*item]struct{}{}, push: push}
+func newLeaves(push func(*Item)) *leaves {
+	return &leaves{there: map[scope]map[*Item]struct{}{}, waiting: map[scope]map[*Item]struct{}{}, push: push}
 }
 
 // leaving notes that an item is being removed, which came from a space.
-func (all *leaves) leaving(it *item, s key.Space) {
+func (all *leaves) leaving(it *Item, s key.Space) {
 	if it.leave != nil {
 		return
 	}
 	it.leave = &leave{space: s, began: never, held: never, calm: never}
-	id, rank := parseIdentity(it.id), it.kind.rank
+	id, rank := it.Identity(), it.kind.rank
 	switch {
-	case id.Resource == clusterRoles:
+	case id.Resource == ClusterRoles:
 		it.leave.scopes = []scope{{s, rank, roles}}
 	case rank >= rankWorkloads:
 		it.leave.scopes = []scope{{s, rank, id.Namespace}, {s, rank, anywhere}}
 	}
 	for _, s := range it.leave.scopes {
 		if all.there[s] == nil {
-			all.there[s] = map[*item]struct{}{}
+			all.there[s] = map[*Item]struct{}{}
 		}
 		all.there[s][it] = struct{}{}
 	}
@@ -144,7 +144,7 @@ func (all *leaves) leaving(it *item, s key.Space) {
 
 // stays notes that an item is not being removed: it is gone, desired, or its removal
 // does not go on for now.
-func (all *leaves) stays(it *item) {
+func (all *leaves) stays(it *Item) {
 	if it.leave == nil {
 		return
 	}
@@ -154,7 +154,7 @@ func (all *leaves) stays(it *item) {
 }
 
 // passes notes that an item holds up nobody any more, and queues those it held up.
-func (all *leaves) passes(it *item) {
+func (all *leaves) passes(it *Item) {
 	for _, s := range it.leave.scopes {
 		delete(all.there[s], it)
 		if len(all.there[s]) > 0 {
@@ -170,7 +170,7 @@ func (all *leaves) passes(it *item) {
 }
 
 // proceeds notes that an item does not wait any more.
-func (all *leaves) proceeds(it *item) {
+func (all *leaves) proceeds(it *Item) {
 	l := it.leave
 	if waiting := all.waiting[l.awaits]; waiting != nil {
 		if delete(waiting, it); len(waiting) == 0 {
@@ -182,56 +182,56 @@ func (all *leaves) proceeds(it *item) {
 
 // left notes the outcome of a turn, and returns after how long to look at the item
 // again. now is open time.
-func (all *leaves) left(it *item, r result, now time.Duration) time.Duration {
-	if !r.leaving {
+func (all *leaves) left(it *Item, r Result, now time.Duration) time.Duration {
+	if !r.Leaving {
 		all.stays(it)
-		return r.retry
+		return r.Retry
 	}
-	all.leaving(it, r.space)
+	all.leaving(it, r.Space)
 	l := it.leave
-	if r.held {
-		return r.retry
+	if r.Held {
+		return r.Retry
 	}
 	all.proceeds(it)
 	if l.began == never {
 		l.began = now
 	}
-	rest := patienceOf(it.kind.rank) - (now - l.began)
+	rest := PatienceOf(it.kind.rank) - (now - l.began)
 	switch {
 	case len(l.scopes) == 0:
-		return r.retry
+		return r.Retry
 	case rest <= 0:
 		all.passes(it)
-		return r.retry
-	case r.retry == 0:
+		return r.Retry
+	case r.Retry == 0:
 		return rest
 	}
-	return min(r.retry, rest)
+	return min(r.Retry, rest)
 }
 
-// ahead is what the removal of an item waits for.
-type ahead struct {
-	id   string // one of the items that go before; empty: none is left
-	rank rank
-	// held is how long the item has waited, rest how much longer it waits at most.
-	held, rest time.Duration
+// Awaited is what the removal of an item waits for.
+type Awaited struct {
+	ID   string // one of the items that go before; empty: none is left
+	Rank rank
+	// Held is how long the item has waited, rest how much longer it waits at most.
+	Held, Rest time.Duration
 }
 
-// ahead finds what has to be removed before an item. It returns false if the item may
+// Ahead finds what has to be removed before an item. It returns false if the item may
 // go; otherwise the item is queued when that is gone.
-func (e *engine) ahead(id string, aggregates bool) (ahead, bool) {
+func (e *Engine) Ahead(id string, aggregates bool) (Awaited, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it := e.items[id]
 	if it == nil || it.leave == nil {
-		return ahead{}, false
+		return Awaited{}, false
 	}
 	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
 }
 
 // ahead finds what has to be removed before an item. now is open time.
-func (all *leaves) ahead(it *item, aggregates bool, now time.Duration) (ahead, bool) {
-	l, most := it.leave, hooksPatience+customPatience+podsPatience
+func (all *leaves) ahead(it *Item, aggregates bool, now time.Duration) (Awaited, bool) {
+	l, most := it.leave, hooksPatience+CustomPatience+PodsPatience
 	if aggregates {
 		most = rolesPatience
 		if l.scopes != nil {
@@ -251,22 +251,22 @@ func (all *leaves) ahead(it *item, aggregates bool, now time.Duration) (ahead, b
 		if _, still := there[l.named]; !still || l.awaits != s {
 			all.await(it, s, now)
 		}
-		return ahead{id: l.named.id, rank: s.rank, held: held, rest: most - held}, true
+		return Awaited{ID: l.named.ID, Rank: s.rank, Held: held, Rest: most - held}, true
 	}
 	if !aggregates {
-		return ahead{}, false
+		return Awaited{}, false
 	}
 	if l.calm == never {
 		l.calm = now
 	}
-	if rest := rolesCalm - (now - l.calm); rest > 0 {
-		return ahead{rank: rankConfig, rest: rest}, true
+	if rest := RolesCalm - (now - l.calm); rest > 0 {
+		return Awaited{Rank: rankConfig, Rest: rest}, true
 	}
-	return ahead{}, false
+	return Awaited{}, false
 }
 
 // await has an item wait for the removals in a scope.
-func (all *leaves) await(it *item, s scope, now time.Duration) {
+func (all *leaves) await(it *Item, s scope, now time.Duration) {
 	since := it.leave.held
 	all.proceeds(it)
 	l := it.leave
@@ -278,7 +278,7 @@ func (all *leaves) await(it *item, s scope, now time.Duration) {
 		break
 	}
 	if all.waiting[s] == nil {
-		all.waiting[s] = map[*item]struct{}{}
+		all.waiting[s] = map[*Item]struct{}{}
 	}
 	all.waiting[s][it] = struct{}{}
 }
@@ -286,9 +286,9 @@ func (all *leaves) await(it *item, s scope, now time.Duration) {
 // after are the scopes that an item is removed after. An object in a namespace waits for
 // that namespace and for cluster-scoped objects. Workloads and RBAC wait for those
 // anywhere, since controllers work in other namespaces, too.
-func (it *item) after(aggregates bool) func(yield func(scope) bool) {
-	id, mine, space := parseIdentity(it.id), it.kind.rank, it.leave.space
-	wide := id.Namespace == "" || mine >= rankWorkloads || id.Group == clusterRoles.Group
+func (it *Item) after(aggregates bool) func(yield func(scope) bool) {
+	id, mine, space := it.Identity(), it.kind.rank, it.leave.space
+	wide := id.Namespace == "" || mine >= rankWorkloads || id.Group == ClusterRoles.Group
 	return func(yield func(scope) bool) {
 		if aggregates {
 			yield(scope{space, mine, roles})

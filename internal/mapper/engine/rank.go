@@ -1,4 +1,4 @@
-package mapper
+package engine
 
 import "orrery.dev/orrery/internal/key"
 

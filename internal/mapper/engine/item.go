@@ -1,11 +1,13 @@
-package mapper
+package engine
 
 import (
+	"slices"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -16,10 +18,10 @@ const (
 	failingShare = 2
 )
 
-// item is what the agent keeps in memory about one identity at the target. The
+// Item is what the agent keeps in memory about one identity at the target. The
 // engine's lock guards it.
-type item struct {
-	id   string // key.Identity as a string
+type Item struct {
+	ID   string // key.Identity as a string
 	kind *kind
 	// spaces are those that have a source for it, or had one and still have a report.
 	spaces []key.Space
@@ -35,15 +37,14 @@ type item struct {
 	queue    queueState
 	due      time.Time
 	failures uint8
-	repairs  uint8
-	repaired time.Time
+	repairs  repairs
 	// doomed is the engine's open time at which this process first saw the object being
 	// deleted; zero: it is not.
 	doomed time.Duration
 	leave  *leave // nil: it is not being removed
 }
 
-func (it *item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
+func (it *Item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
 
 // kind is one resource in use at the target. The engine's lock guards it.
 type kind struct {
@@ -64,21 +65,24 @@ type kind struct {
 // failing, only a few may at once: each may take until it times out.
 func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
-// stray says that the object is at the target and not desired.
-func (it *item) stray() bool { return !it.wanted && it.seen.Presence == decide.Present }
+// Stray says that the object is at the target and not desired.
+func (it *Item) Stray() bool { return !it.wanted && it.seen.Presence == decide.Present }
 
-// desired says that some space has a desired entry for it.
-func (it *item) desired() bool { return it.wanted }
+// Desired says that some space has a desired entry for it.
+func (it *Item) Desired() bool { return it.wanted }
 
 // unobservable says that no version of its kind is known: only a report of it is left.
-func (it *item) unobservable() bool { return it.kind.version == "" }
+func (it *Item) unobservable() bool { return it.kind.version == "" }
 
 // missing says that nothing is at the target under the identity although the agent has
 // tried to apply it, and that no worker is trying now.
-func (it *item) missing() bool {
+func (it *Item) missing() bool {
 	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.Presence == decide.Absent && !it.seen.Taken
 	return nothing && it.state != "" && it.queue != running && it.queue != again
 }
+
+// Identity is that of the item.
+func (it *Item) Identity() key.Identity { return parseIdentity(it.ID) }
 
 // parseIdentity takes apart what key.Identity.String made.
 func parseIdentity(id string) key.Identity {
@@ -90,9 +94,47 @@ func parseIdentity(id string) key.Identity {
 }
 
 // home is the space in whose line the item queues.
-func (it *item) home() key.Space {
+func (it *Item) home() key.Space {
 	if len(it.spaces) == 0 {
 		return ""
 	}
 	return it.spaces[0]
+}
+
+// concerns notes that a space has a source for it.
+func (it *Item) concerns(s key.Space) {
+	if !slices.Contains(it.spaces, s) {
+		it.spaces = append(it.spaces, s)
+	}
+}
+
+// Stays says that the object stays at the target by what is reported of it.
+func (it *Item) Stays() bool { return it.state == wire.Orphaned }
+
+// LeftOver says that the object stays though it is not desired.
+func (it *Item) LeftOver() bool { return it.Stays() && !it.wanted }
+
+// learn takes from an entry what is needed to observe its kind. It returns true if that
+// has changed.
+func (it *Item) learn(w *store.Want) bool {
+	k, changed := it.kind, false
+	// Any version shows all objects; another is tried only if this one is not served.
+	if w.Version != "" && (k.version == "" || k.sight == decide.Unserved && k.version != w.Version) {
+		k.version, k.name, changed = w.Version, w.ObjectKind, true
+	}
+	if w.Object() == nil { // whether status is asked for, an entry with an object says
+		return changed
+	}
+	asks := w.Object().Policy.ReturnStatus || decide.RunsOnce(k.resource)
+	if asks == it.status {
+		return changed
+	}
+	before := k.status > 0
+	it.status = asks
+	if asks {
+		k.status++
+	} else {
+		k.status--
+	}
+	return changed || before != (k.status > 0)
 }

@@ -1,4 +1,4 @@
-package mapper
+package engine
 
 import (
 	"container/heap"
@@ -29,7 +29,7 @@ type queue struct {
 }
 
 // push makes an item ready. One that has a worker becomes ready when that is done.
-func (q *queue) push(it *item) {
+func (q *queue) push(it *Item) {
 	it.due = time.Time{} // voids its entry in later
 	switch it.queue {
 	case idle:
@@ -43,7 +43,7 @@ func (q *queue) push(it *item) {
 }
 
 // pushAt makes an item ready at a time, unless something else does so earlier.
-func (q *queue) pushAt(it *item, due time.Time) {
+func (q *queue) pushAt(it *Item, due time.Time) {
 	if it.queue != idle || !it.due.IsZero() && it.due.Before(due) {
 		return
 	}
@@ -68,9 +68,9 @@ func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 
 // pop takes the next ready item of a kind for which may returns true; nil if there is
 // none.
-func (q *queue) pop(may func(*kind) bool) *item {
+func (q *queue) pop(may func(*kind) bool) *Item {
 	for i := range q.ready {
-		var it *item
+		var it *Item
 		q.ready[i].each(func(_ key.Space, kinds *turns[*kind, fifo]) (bool, bool) {
 			kinds.each(func(k *kind, f *fifo) (bool, bool) {
 				if may(k) {
@@ -91,7 +91,7 @@ func (q *queue) pop(may func(*kind) bool) *item {
 }
 
 // done takes an item back from a worker.
-func (q *queue) done(it *item) {
+func (q *queue) done(it *Item) {
 	was := it.queue
 	it.queue = idle
 	it.kind.running--
@@ -145,11 +145,11 @@ func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
 
 // fifo is a first-in-first-out list.
 type fifo struct {
-	items []*item
+	items []*Item
 	head  int
 }
 
-func (f *fifo) push(it *item) {
+func (f *fifo) push(it *Item) {
 	if f.head > len(f.items)/2 { // free what was popped
 		f.items = slices.Delete(f.items, 0, f.head)
 		f.head = 0
@@ -159,7 +159,7 @@ func (f *fifo) push(it *item) {
 
 func (f *fifo) empty() bool { return f.head == len(f.items) }
 
-func (f *fifo) pop() *item {
+func (f *fifo) pop() *Item {
 	if f.empty() {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (f *fifo) pop() *item {
 
 type laterItem struct {
 	due  time.Time
-	item *item
+	item *Item
 }
 
 // laterHeap is a heap by due time. An entry is void if its time is not the item's.

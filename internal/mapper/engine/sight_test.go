@@ -1,4 +1,4 @@
-package mapper
+package engine
 
 import (
 	"testing"
@@ -12,13 +12,13 @@ import (
 // TestOwnAnswersAreNoNews shows that what a worker did itself needs no second turn
 // when the watch shows it, while what somebody did meanwhile does.
 func TestOwnAnswersAreNoNews(t *testing.T) {
-	e := newEngine()
+	e := New()
 	o := objectOf("s", "core/configmaps/n", 0)
-	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	if e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 1}}}); e.queue.count != 1 {
+	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	if e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 1}}}); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
-	e.synced("", o.Resource, nil, 2)
+	e.Synced("", o.Resource, nil, 2)
 	for _, c := range []struct {
 		name  string
 		shown decide.Observed
@@ -30,21 +30,21 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 		{"somebody else's", decide.Observed{UID: "u", Revision: 7, Fields: 8}, true},
 	} {
 		e.queue.push(e.items[o.Identity.String()])
-		it, _ := e.next(t.Context())
+		it, _ := e.Next(t.Context())
 		ours := decide.Observed{Presence: decide.Present, UID: "u", Revision: 5, Fields: 7}
 		it.seen = decide.Observed{Presence: decide.Absent}
-		e.saw(it, "", ours)
-		e.observe("", []sighting{{object: o, ours: true, seen: c.shown}})
-		e.finish(it, result{wanted: true, state: wire.Applied, seen: &ours})
+		e.Saw(it, "", ours)
+		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: c.shown}})
+		e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &ours})
 		if again := e.queue.count > 0; again != c.again {
 			t.Errorf("%s: queued again: %t", c.name, again)
 		}
 		if e.queue.count > 0 {
-			e.next(t.Context())
-			e.finish(it, result{wanted: true, state: wire.Applied})
+			e.Next(t.Context())
+			e.Finish(it, Result{Wanted: true, State: wire.Applied})
 		}
 	}
-	e.stop()
+	e.Stop()
 }
 
 // TestAnotherIdentity shows that nothing counts that the location came to see as what it
@@ -53,50 +53,50 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 func TestAnotherIdentity(t *testing.T) {
 	const former, now = marks.Owner("edge.11111111"), marks.Owner("edge.22222222")
 	for _, late := range []bool{false, true} {
-		e := newEngine()
-		e.identify(former)
+		e := New()
+		e.Identify(former)
 		o := objectOf("s", "core/configmaps/n", 0)
-		e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-		shown := []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 5, Fields: 7}}}
-		e.observe(former, shown)
-		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
-		it, _ := e.next(t.Context())
+		e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+		shown := []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 5, Fields: 7}}}
+		e.Observe(former, shown)
+		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
+		it, _ := e.Next(t.Context())
 		answer := decide.Observed{Presence: decide.Present, UID: "u", Revision: 50, Fields: 7}
 		finish := func() {
-			e.saw(it, former, answer)
-			e.finish(it, result{wanted: true, state: wire.Applied, as: former, seen: &answer})
+			e.Saw(it, former, answer)
+			e.Finish(it, Result{Wanted: true, State: wire.Applied, As: former, Seen: &answer})
 		}
-		<-e.news // of the kind, and of the identity
-		e.identify(former)
+		<-e.News // of the kind, and of the identity
+		e.Identify(former)
 		select {
-		case <-e.news:
+		case <-e.News:
 			t.Fatal("the same identity is news")
 		default:
 		}
-		e.identify(now)
+		e.Identify(now)
 		select {
-		case <-e.news:
+		case <-e.News:
 		default:
 			t.Fatal("another identity is no news")
 		}
-		if v := e.view(it); v.as != now || v.seen != (decide.Observed{}) {
-			t.Errorf("what was known is %+v", v.seen)
+		if v := e.View(it); v.As != now || v.Seen != (decide.Observed{}) {
+			t.Errorf("what was known is %+v", v.Seen)
 		}
 		if !late {
 			finish()
 		}
-		e.observe(former, shown)
-		e.synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
-		if v := e.view(it); v.seen.Presence != decide.Unseen {
-			t.Errorf("a list of the former location counts: %+v", v.seen)
+		e.Observe(former, shown)
+		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
+		if v := e.View(it); v.Seen.Presence != decide.Unseen {
+			t.Errorf("a list of the former location counts: %+v", v.Seen)
 		}
-		e.synced(now, o.Resource, nil, 40)
+		e.Synced(now, o.Resource, nil, 40)
 		if late {
 			finish()
 		}
-		if v := e.view(it); v.seen.Presence != decide.Absent || e.queue.count != 1 {
-			t.Errorf("the answer counts: %+v, and %d are queued", v.seen, e.queue.count)
+		if v := e.View(it); v.Seen.Presence != decide.Absent || e.queue.count != 1 {
+			t.Errorf("the answer counts: %+v, and %d are queued", v.Seen, e.queue.count)
 		}
-		e.stop()
+		e.Stop()
 	}
 }

@@ -1,4 +1,4 @@
-package mapper
+package engine
 
 import (
 	"context"
@@ -23,13 +23,13 @@ import (
 func TestQueueModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue
-		items := make([]*item, 6)
+		items := make([]*Item, 6)
 		for i := range items {
-			items[i] = &item{kind: &kind{rank: rank(i % int(ranks))}, wanted: i%2 == 0}
+			items[i] = &Item{kind: &kind{rank: rank(i % int(ranks))}, wanted: i%2 == 0}
 		}
 		clock := time.Unix(0, 0)
-		pending, held := map[*item]bool{}, map[*item]bool{}
-		due := map[*item]time.Time{}
+		pending, held := map[*Item]bool{}, map[*Item]bool{}
+		due := map[*Item]time.Time{}
 		one := rapid.SampledFrom(items)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
@@ -96,33 +96,33 @@ func TestQueueModel(t *testing.T) {
 
 func TestNextWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngine()
-		defer e.stop()
+		e := New()
+		defer e.Stop()
 		o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-		e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-		it, ok := e.next(t.Context())
-		if !ok || it.id != o.Identity.String() {
+		e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+		it, ok := e.Next(t.Context())
+		if !ok || it.ID != o.Identity.String() {
 			t.Fatalf("got %v", it)
 		}
 		start := time.Now()
-		e.finish(it, result{wanted: true, retry: 7 * time.Second})
-		if again, ok := e.next(t.Context()); !ok || again != it || time.Since(start) != 7*time.Second {
+		e.Finish(it, Result{Wanted: true, Retry: 7 * time.Second})
+		if again, ok := e.Next(t.Context()); !ok || again != it || time.Since(start) != 7*time.Second {
 			t.Errorf("got %v after %s", again, time.Since(start))
 		}
 		// While the gate is closed nothing is handed out.
-		e.setClosed("why")
-		e.finish(it, result{wanted: true, retry: time.Second})
+		e.SetClosed(true)
+		e.Finish(it, Result{Wanted: true, Retry: time.Second})
 		go func() {
 			retry.Pause(t.Context(), time.Minute)
-			e.setClosed("")
+			e.SetClosed(false)
 		}()
 		start = time.Now()
-		if _, ok := e.next(t.Context()); !ok || time.Since(start) != time.Minute {
+		if _, ok := e.Next(t.Context()); !ok || time.Since(start) != time.Minute {
 			t.Errorf("handed out after %s", time.Since(start))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, ok := e.next(ctx); ok {
+		if _, ok := e.Next(ctx); ok {
 			t.Error("an item was handed out twice")
 		}
 	})
@@ -131,17 +131,17 @@ func TestNextWaits(t *testing.T) {
 // TestDesiredAgainMeanwhile shows that what is desired again while its removal is
 // under way is not forgotten when that ends.
 func TestDesiredAgainMeanwhile(t *testing.T) {
-	e := newEngine()
+	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]store.Touched{{Object: o}})
-	it, ok := e.next(t.Context())
+	e.Touch([]store.Touched{{Object: o}})
+	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
-	it, ok = e.next(t.Context())
-	if !ok || !slices.Equal(e.view(it).spaces, []key.Space{"s"}) || !it.wanted {
+	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Finish(it, Result{Gone: []key.Space{"s"}, Forget: true})
+	it, ok = e.Next(t.Context())
+	if !ok || !slices.Equal(e.View(it).Spaces, []key.Space{"s"}) || !it.wanted {
 		t.Errorf("it is left with %+v", it)
 	}
 }
@@ -149,15 +149,15 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 // TestSeenMeanwhile shows that what a turn found out does not replace what was seen
 // after it began.
 func TestSeenMeanwhile(t *testing.T) {
-	e := newEngine()
+	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	it, ok := e.next(t.Context())
+	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "u", Revision: 7}}})
-	e.finish(it, result{wanted: true, seen: &decide.Observed{Presence: decide.Absent}})
+	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}})
+	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Presence: decide.Absent}})
 	if it.seen.Presence != decide.Present || it.seen.UID != "u" {
 		t.Errorf("it is seen as %+v", it.seen)
 	}
@@ -166,16 +166,16 @@ func TestSeenMeanwhile(t *testing.T) {
 // TestAnotherOfOurs shows that an object of ours is looked at that has the name of
 // one which is gone and forgotten: it may be what a killed agent made last.
 func TestAnotherOfOurs(t *testing.T) {
-	e := newEngine()
+	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]store.Touched{{Object: o}})
-	e.synced("", o.Resource, map[string]struct{}{}, 6)
-	e.observe("", []sighting{{object: o, ours: true, seen: decide.Observed{UID: "another", Revision: 7}}})
-	it, ok := e.next(t.Context())
+	e.Touch([]store.Touched{{Object: o}})
+	e.Synced("", o.Resource, map[string]struct{}{}, 6)
+	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "another", Revision: 7}}})
+	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
+	e.Finish(it, Result{Gone: []key.Space{"s"}, Forget: true})
 	if it.queue != ready {
 		t.Error("it is left alone")
 	}
@@ -184,30 +184,30 @@ func TestAnotherOfOurs(t *testing.T) {
 // TestKindUsedAgain shows that a kind that was forgotten and is used again is not
 // taken for one that is observed already.
 func TestKindUsedAgain(t *testing.T) {
-	e := newEngine()
+	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	before := e.uses()[o.Resource]
-	e.touch([]store.Touched{{Object: o}})
-	it, ok := e.next(t.Context())
+	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	before := e.Uses()[o.Resource]
+	e.Touch([]store.Touched{{Object: o}})
+	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.finish(it, result{gone: []key.Space{"s"}, forget: true})
-	e.touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
-	if after := e.uses()[o.Resource]; after == before || after.Place != before.Place {
+	e.Finish(it, Result{Gone: []key.Space{"s"}, Forget: true})
+	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	if after := e.Uses()[o.Resource]; after == before || after.Place != before.Place {
 		t.Errorf("it is to be observed as %+v, was %+v", after, before)
 	}
 }
 
 func TestRepairsSlowDown(t *testing.T) {
-	if d := repairDelay(0, time.Time{}, now); d != 0 {
+	if d := (repairs{}).delay(now); d != 0 {
 		t.Errorf("the first repair waits %s", d)
 	}
-	if d := repairDelay(1, now.Add(-time.Minute), now); d > 0 {
+	if d := (repairs{count: 1, last: now.Add(-time.Minute)}).delay(now); d > 0 {
 		t.Errorf("a repair after a calm time waits %s", d)
 	}
-	if d := repairDelay(12, now, now); d < maxRetry/2 || d > maxRetry {
+	if d := (repairs{count: 12, last: now}).delay(now); d < mostRepairDelay/2 || d > mostRepairDelay {
 		t.Errorf("in a standing fight a repair waits %s", d)
 	}
 }
@@ -219,7 +219,7 @@ func objectOf(space key.Space, resource string, i int) key.Object {
 // TestSpacesTakeTurns shows that a space with much to do does not keep others
 // waiting.
 func TestSpacesTakeTurns(t *testing.T) {
-	e := newEngine()
+	e := New()
 	var all []store.Touched
 	for i := range 1000 {
 		all = append(all, store.Touched{Object: objectOf("big", "core/configmaps/n", i), Want: putWant("1", "a")})
@@ -227,10 +227,10 @@ func TestSpacesTakeTurns(t *testing.T) {
 	for i := range 5 {
 		all = append(all, store.Touched{Object: objectOf("small", "core/configmaps/n", i), Want: putWant("1", "a")})
 	}
-	e.touch(all)
+	e.Touch(all)
 	small := 0
 	for range 10 {
-		if it, _ := e.next(t.Context()); it.home() == "small" {
+		if it, _ := e.Next(t.Context()); it.home() == "small" {
 			small++
 		}
 	}
@@ -245,8 +245,8 @@ func TestSpacesTakeTurns(t *testing.T) {
 // as if they were alone.
 func TestNothingStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngine()
-		defer e.stop()
+		e := New()
+		defer e.Stop()
 		hot := objectOf("s", "core/configmaps/hot", 0)
 		all := []store.Touched{{Object: hot, Want: putWant("1", "a")}}
 		for i := range 200 {
@@ -254,7 +254,7 @@ func TestNothingStarves(t *testing.T) {
 				store.Touched{Object: objectOf("s", "core/secrets/n", i), Want: putWant("1", "a")},     // fail
 				store.Touched{Object: objectOf("s", "apps/deployments/n", i), Want: putWant("1", "a")}) // are well
 		}
-		e.touch(all)
+		e.Touch(all)
 		ctx, cancel := context.WithCancel(t.Context())
 		var workers sync.WaitGroup
 		var mu sync.Mutex
@@ -264,15 +264,15 @@ func TestNothingStarves(t *testing.T) {
 		for range 8 {
 			workers.Go(func() {
 				for {
-					it, ok := e.next(ctx)
+					it, ok := e.Next(ctx)
 					if !ok {
 						return
 					}
-					r := result{wanted: true, state: wire.Applied}
+					r := Result{Wanted: true, State: wire.Applied}
 					switch it.kind.resource.Resource {
 					case "secrets":
 						retry.Pause(ctx, 10*time.Second)
-						r = result{wanted: true, failed: true, retry: time.Second}
+						r = Result{Wanted: true, Failed: true, Retry: time.Second}
 					case "deployments":
 						retry.Pause(ctx, 10*time.Millisecond)
 						mu.Lock()
@@ -283,9 +283,9 @@ func TestNothingStarves(t *testing.T) {
 						mu.Lock()
 						hots++
 						mu.Unlock()
-						e.touch(all[:1]) // it has changed already
+						e.Touch(all[:1]) // it has changed already
 					}
-					e.finish(it, r)
+					e.Finish(it, r)
 				}
 			})
 		}

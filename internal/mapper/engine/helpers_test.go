@@ -1,0 +1,17 @@
+package engine
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// now is when what needs a time happens in tests.
+var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func putWant(uid, content string) *store.Want {
+	return &store.Want{
+		Kind: store.WantPut, Leaf: store.Source{UID: uid, Digest: wire.SumOf([]byte(content))}, Version: "v1", ObjectKind: "ConfigMap",
+	}
+}

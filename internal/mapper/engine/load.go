@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"fmt"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Load makes the engine know what the store holds, before the workers start. What can
+// be observed is queued only when its kind has been listed at the target.
+func (e *Engine) Load(st *store.Store) error {
+	l := loader{e}
+	if err := st.EachWant(l.want); err != nil {
+		return fmt.Errorf("load desired content: %w", err)
+	}
+	if err := st.EachRecord(l.record); err != nil {
+		return fmt.Errorf("load records: %w", err)
+	}
+	if err := st.EachReport(l.report); err != nil {
+		return fmt.Errorf("load reports: %w", err)
+	}
+	e.Push((*Item).unobservable)
+	return nil
+}
+
+// loader takes what a store holds into an engine, entry by entry.
+type loader struct{ *Engine }
+
+func (l loader) want(o key.Object, w *store.Want) error {
+	it, _ := l.item(o)
+	it.wanted = true
+	it.learn(w)
+	return nil
+}
+
+func (l loader) record(id key.Identity, r *store.Record) error {
+	it, _ := l.item(key.Object{Space: r.Space, Identity: id})
+	if k := it.kind; k.version == "" {
+		k.version, k.name = r.Version, r.Kind
+	}
+	if !it.wanted {
+		l.leaves.leaving(it, r.Space)
+	}
+	return nil
+}
+
+func (l loader) report(o key.Object, r *wire.Report) error {
+	it, _ := l.item(o)
+	l.tally.report(it, r.State)
+	return nil
+}

@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/target"
+)
+
+// Sighting is one object as a list or a watch showed it.
+type Sighting struct {
+	Object key.Object // Space is from the object's label
+	Ours   bool
+	Gone   bool
+	Seen   decide.Observed
+	Status uint64 // hash of the status; zero if there is none
+	Ended  string // how it ran to its end; empty: it did not
+}
+
+// Self is the owner as whom the location marks objects; empty until it is known.
+func (e *Engine) Self() marks.Owner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.as
+}
+
+// Identify sets the owner as whom the location marks objects. If it changes, nothing is
+// known of the target until it is listed anew: lists, watches and turns under way go by
+// the marks of the former owner, and what they see no longer counts.
+func (e *Engine) Identify(as marks.Owner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.as == as {
+		return
+	}
+	e.as = as
+	for _, k := range e.kinds {
+		k.sight = decide.Unseen
+	}
+	for _, it := range e.items {
+		it.sees(decide.Observed{}, 0)
+	}
+	e.News.Raise()
+}
+
+// Observe notes objects at the target that were found by the marks of an owner, and
+// queues those that are not as they were known. It returns the indices of those whose
+// status is asked for and has changed.
+func (e *Engine) Observe(as marks.Owner, all []Sighting) []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if as != e.as {
+		return nil
+	}
+	now := e.open.at(time.Now())
+	var statuses []int
+	for i := range all {
+		s := &all[i]
+		it, ok := e.items[s.Object.Identity.String()]
+		if !ok {
+			if !s.Ours || s.Gone || e.kinds[s.Object.Resource] == nil {
+				continue
+			}
+			it, _ = e.item(s.Object)
+		}
+		if s.Ours && s.Ended != "" {
+			e.endings[it.ID] = decide.Ending{UID: s.Seen.UID, How: s.Ended}
+		}
+		// Until the first list is complete nothing can be decided; then all have a turn.
+		if it.notice(s, now) && it.kind.sight == decide.Absent {
+			e.queue.push(it)
+		}
+		if it.status && s.Ours && s.Status != it.statusHash {
+			it.statusHash = s.Status
+			statuses = append(statuses, i)
+		}
+	}
+	e.wake.Broadcast()
+	return statuses
+}
+
+// Saw notes at once what the answer to a request of ours showed. The watch then shows
+// nothing new, and no second turn is needed.
+func (e *Engine) Saw(it *Item, as marks.Owner, seen decide.Observed) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if as == e.as { // or else it is of the location as it was before
+		it.answered(seen, e.open.at(time.Now()))
+	}
+}
+
+// Unordered stands for the revision of a list whose revision is not a number.
+const Unordered = math.MaxUint64
+
+// Synced notes that the list of a kind is complete: what it did not show and has not
+// changed since is absent. It queues all items of the kind.
+func (e *Engine) Synced(as marks.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, ok := e.kinds[r]
+	if !ok || as != e.as {
+		return
+	}
+	k.sight = decide.Absent
+	for id, it := range e.items {
+		if it.kind != k {
+			continue
+		}
+		if _, ok := shown[id]; !ok && it.seen.Revision <= revision {
+			now := decide.Observed{Presence: decide.Absent}
+			if revision != Unordered {
+				now.Revision = revision
+			}
+			it.sees(now, 0)
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+}
+
+// Lost notes that a kind is not observed, since it is unserved, or blind for a cause, and
+// queues its items if that is news.
+func (e *Engine) Lost(r key.Resource, why decide.Presence, cause string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, ok := e.kinds[r]
+	if !ok {
+		return
+	}
+	k.cause = cause
+	if k.sight == why {
+		return
+	}
+	k.sight = why
+	for _, it := range e.items {
+		if it.kind == k {
+			it.sees(decide.Observed{}, 0)
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
+}
+
+// Move has a kind observed in another version, unless it changed since from was taken.
+func (e *Engine) Move(from Use, to target.Served) {
+	e.mu.Lock()
+	k := e.kinds[from.Resource]
+	news := k == from.of && k.version == from.Version
+	if news {
+		k.version, k.name = to.Version, to.Kind
+	}
+	e.mu.Unlock()
+	if news {
+		e.News.Raise()
+	}
+}
+
+// Use is what is to be observed of a kind.
+type Use struct {
+	target.Place
+	Kind   string
+	Status bool
+	// of is the kind's entry in the engine: an equal use of another entry begins with
+	// nothing seen, so the kind is listed again.
+	of *kind
+}
+
+// Uses is what is to be observed.
+func (e *Engine) Uses() map[key.Resource]Use {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make(map[key.Resource]Use, len(e.kinds))
+	for r, k := range e.kinds {
+		if k.version != "" {
+			all[r] = Use{Place: target.Place{Resource: r, Version: k.version}, Kind: k.name, Status: k.status > 0, of: k}
+		}
+	}
+	return all
+}
+
+// ForgetStatus notes that the store did not keep the statuses of items.
+func (e *Engine) ForgetStatus(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if it, ok := e.items[id]; ok {
+			it.statusHash = 0
+		}
+	}
+}
+
+// Again queues items.
+func (e *Engine) Again(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if it, ok := e.items[id]; ok {
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
+}
+
+// Adopt makes items of objects of ours, so that their kind is observed, and they are
+// removed if nobody desires them.
+func (e *Engine) Adopt(of target.Served, ours []key.Object) {
+	if len(ours) == 0 {
+		return
+	}
+	e.mu.Lock()
+	for _, o := range ours {
+		it, _ := e.item(o)
+		if k := it.kind; k.version == "" {
+			k.version, k.name = of.Version, of.Kind
+		}
+		if !it.wanted {
+			e.leaves.leaving(it, o.Space)
+		}
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	e.News.Raise()
+}
+
+// Teach sets the version and kind in which a resource is observed, unless they are known.
+func (e *Engine) Teach(s target.Served) {
+	e.mu.Lock()
+	k := e.kinds[s.Resource]
+	news := k != nil && k.version == ""
+	if news {
+		k.version, k.name = s.Version, s.Kind
+	}
+	e.mu.Unlock()
+	if news {
+		e.News.Raise()
+	}
+}
