@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
@@ -63,7 +64,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 func TestFloodOfStatuses(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
-	_, before := r.table.Get(key.Location("a").Key())
+	_, before := r.Table.Get(key.Location("a").Key())
 	busy := 0
 	const posts, waiting = 400, 200
 	for i := range posts {
@@ -80,7 +81,7 @@ func TestFloodOfStatuses(t *testing.T) {
 			busy++
 		}
 	}
-	_, after := r.table.Get(key.Location("a").Key())
+	_, after := r.Table.Get(key.Location("a").Key())
 	t.Logf("%d of %d refused, %d revisions", busy, posts, after-before)
 	if busy == 0 {
 		t.Error("none was refused")
@@ -103,7 +104,7 @@ func TestLongProtocol(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	r.eventually(func() string {
-		row, _ := r.table.Get(key.Location("a").Key())
+		row, _ := r.Table.Get(key.Location("a").Key())
 		switch {
 		case !bytes.Contains(row.Value, []byte("the agent speaks protocol")):
 			return "the location does not say it"
@@ -122,7 +123,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+route.Backup, nil)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.URL+route.Backup, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 	if resp.StatusCode != http.StatusOK {
 		r.t.Fatal(resp.Status)
 	}
-	return resp.Body, func() string { return resp.Trailer.Get(BackupError) }
+	return resp.Body, func() string { return resp.Trailer.Get(hub.BackupError) }
 }
 
 // TestSlowBackup shows that a backup whose client does not read on does not take the room

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type agent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *agent {
 	r.t.Helper()
-	join, err := r.operator().Enrol(r.t.Context(), string(l))
+	join, err := r.Enrol(r.t.Context(), string(l))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (r *running) join(l key.Location) *agent {
 // now is the client of the hub that runs now.
 func (a *agent) now() *protocol.Client {
 	c := *a.Client
-	c.Join.Hub = a.r.url
+	c.Join.Hub = a.r.URL
 	return &c
 }
 
@@ -47,7 +47,7 @@ func (a *agent) raw(ctx context.Context, path string, body io.Reader) *http.Resp
 	a.r.t.Helper()
 	req, err := a.now().New(ctx, http.MethodPost, "", body)
 	if err == nil {
-		req.URL, err = req.URL.Parse(a.r.url + string(route.Agents) + path)
+		req.URL, err = req.URL.Parse(a.r.URL + string(route.Agents) + path)
 	}
 	if err != nil {
 		a.r.t.Fatal(err)

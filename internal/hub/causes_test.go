@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"testing"
@@ -103,9 +103,9 @@ func TestCausesStay(t *testing.T) {
 				_, mark = a.walk(holding{})
 			}
 			c.do()
-			checkDel(t, a, mark, r.table.Rev(), c.cause, c.remains)
+			checkDel(t, a, mark, r.Table.Rev(), c.cause, c.remains)
 			again = append(again, func() { checkDel(whole, a, mark, 0, c.cause, false) })
-			if row, _ := r.table.Get("o/s/core/configmaps/default/one"); row != nil {
+			if row, _ := r.Table.Get("o/s/core/configmaps/default/one"); row != nil {
 				remove(configMaps(), "one")
 			}
 		})

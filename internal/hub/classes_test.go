@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/route"
@@ -25,15 +26,15 @@ import (
 
 // followSites gives a hub rules for renderings, which it does not have yet: what a
 // Customizer releases has locations get, beside it, the value of their label "where".
-func followSites(h *Hub) {
-	h.engine.Rules = func(spec *v1alpha1.CustomizerSpec) placement.Rules {
+func followSites(h hub.Parts) {
+	h.Engine.Rules = func(spec *v1alpha1.CustomizerSpec) placement.Rules {
 		var paths []string
 		for _, r := range spec.Rules {
 			paths = append(paths, r.Path)
 		}
 		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(_ key.Location, l table.Labels) string { return l.Get("where") }}
 	}
-	h.renderer.Follow = func(value []byte, inputs []placement.Input) ([]byte, error) {
+	h.Renderer.Follow = func(value []byte, inputs []placement.Input) ([]byte, error) {
 		var object map[string]any
 		if err := json.Unmarshal(value, &object); err != nil {
 			return nil, err

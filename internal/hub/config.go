@@ -61,6 +61,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock of timestamps that the hub writes.
 	Now func() time.Time
+	// made sees the hub before it runs, for tests that look into it.
+	made func(*Hub)
 }
 
 // DefaultConfig is a hub with an embedded log, on the loopback interface.

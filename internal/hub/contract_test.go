@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/test/protocol"
 )
@@ -46,11 +47,11 @@ func newContracted(t *testing.T) *contracted {
 
 // begin starts a hub on a directory.
 func (c *contracted) begin(t testing.TB, dir string) {
-	c.running = start(t, dir, func(config *Config) {
+	c.running = start(t, dir, func(config *hub.Config) {
 		config.Heartbeat, config.WindowRevisions = 200*time.Millisecond, contractWindow
 	})
 	if c.agent != nil {
-		c.agent.Join.Hub = c.url
+		c.agent.Join.Hub = c.URL
 	}
 }
 

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
@@ -33,7 +34,7 @@ type attacked struct {
 
 func attack(f *testing.F) *attacked {
 	f.Helper()
-	r := start(f, f.TempDir(), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	r := start(f, f.TempDir(), func(c *hub.Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	for _, s := range []key.Space{"s", "other"} {
 		r.addSpace(s)
 	}
@@ -46,7 +47,7 @@ func attack(f *testing.F) *attacked {
 }
 
 func (a *attacked) lastWrite() (rev int64) {
-	a.table.Snapshot().Ascend(key.SpacePrefix("other"), func(row *table.Row) bool {
+	a.Table.Snapshot().Ascend(key.SpacePrefix("other"), func(row *table.Row) bool {
 		rev = max(rev, row.ModRev)
 		return true
 	})
@@ -74,7 +75,7 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 		r.Header.Set("Content-Type", contentType)
 	}
 	w := httptest.NewRecorder()
-	a.named(http.HandlerFunc(a.route)).ServeHTTP(w, r)
+	a.Admitted.ServeHTTP(w, r)
 	switch answer := w.Body.String(); {
 	case strings.Contains(answer, secretOfOther) && !strings.Contains(path+query+body, secretOfOther):
 		t.Errorf("%s %q %q shows the other space: %s", method, path, query, answer)
@@ -169,10 +170,10 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		path := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("rbac.authorization.k8s.io", "roles"), Namespace: namespace, Name: name}}
-		if err := a.waitCommitted(t.Context()); err != nil {
+		if err := a.WaitCommitted(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		row, _ := a.table.Get(path.Key())
+		row, _ := a.Table.Get(path.Key())
 		if row == nil {
 			t.Fatalf("%q in %q was created, and not at %q", name, namespace, path.Key())
 		}

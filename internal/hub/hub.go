@@ -135,6 +135,9 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.log.Close()) }()
+	if config.made != nil {
+		config.made(h)
+	}
 	kubeconfig := filepath.Join(config.DataDir, "admin.kubeconfig")
 	if err := h.writeAdminKubeconfig(kubeconfig); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bufio"
@@ -57,10 +57,10 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 	a := r.join("a")
 	s := a.open(0, "")
 	s.next()
-	path := fmt.Sprintf("/views/locations/a/api/v1/configmaps?watch=1&resourceVersion=%d", r.table.Rev())
+	path := fmt.Sprintf("/views/locations/a/api/v1/configmaps?watch=1&resourceVersion=%d", r.Table.Rev())
 	watched := func(client *http.Client, token string) *http.Response {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -49,7 +49,7 @@ func (a *agent) reports(line wire.ReportLine) {
 	if len(answer.Refused) > 0 {
 		a.r.t.Fatalf("reports: %+v", answer)
 	}
-	if err := a.r.table.WaitFor(a.r.t.Context(), answer.Revision); err != nil {
+	if err := a.r.Table.WaitFor(a.r.t.Context(), answer.Revision); err != nil {
 		a.r.t.Fatal(err)
 	}
 }
@@ -65,7 +65,7 @@ func TestLeftovers(t *testing.T) {
 	r.addConfigMap("other", map[string]string{"what": "app"}, "1")
 	a := r.join("a")
 	kept := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "kept"}}
-	row, _ := r.table.Get(kept.Key())
+	row, _ := r.Table.Get(kept.Key())
 	if row == nil || row.In == nil || !row.In.(*placement.Membership).Has("a") {
 		t.Fatalf("it is not placed: %+v", row)
 	}

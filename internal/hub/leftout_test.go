@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/tally"
@@ -27,7 +28,7 @@ type returning struct {
 
 const returnedObject = "s/apps/deployments/default/web"
 
-func newReturning(t *testing.T, placement map[string]any, options ...func(*Config)) *returning {
+func newReturning(t *testing.T, placement map[string]any, options ...func(*hub.Config)) *returning {
 	t.Helper()
 	r := start(t, t.TempDir(), options...)
 	r.addSpace("s")
@@ -87,7 +88,7 @@ func (r *returning) said() (why, placement string) {
 func (r *returning) comes(replicas int) {
 	r.t.Helper()
 	r.eventually(func() string {
-		row, _ := r.table.Get("o/" + returnedObject)
+		row, _ := r.Table.Get("o/" + returnedObject)
 		if !strings.Contains(string(row.Value), fmt.Sprintf(`"replicas":%d,"conditions"`, replicas)) &&
 			!strings.Contains(string(row.Value), fmt.Sprintf(`"status":{"replicas":%d`, replicas)) {
 			return fmt.Sprintf("the status with %d replicas has not come", replicas)
@@ -103,7 +104,7 @@ func (r *returning) comes(replicas int) {
 func (r *returning) leavesOut(part, what string) {
 	r.t.Helper()
 	r.eventually(func() string {
-		row, _ := r.table.Get("o/" + returnedObject)
+		row, _ := r.Table.Get("o/" + returnedObject)
 		if strings.Contains(string(row.Value), "orrery-status") || strings.Contains(string(row.Value), `"status":{"`) {
 			return "the source has a status"
 		}
@@ -143,11 +144,11 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 
 	r.reports(5, 10)
 	r.comes(5)
-	full := r.usage.Of("s").Bytes + 2<<10
+	full := r.Usage.Of("s").Bytes + 2<<10
 	r.limit(map[string]any{"objectBytes": nil, "bytes": fmt.Sprint(full)})
 	r.reports(6, 8<<10)
 	r.leavesOut(fmt.Sprintf("limited: bytes=%d", full), "bytes")
-	if used := r.usage.Of("s").Bytes; used > full {
+	if used := r.Usage.Of("s").Bytes; used > full {
 		t.Errorf("the space has %d bytes, %d are allowed", used, full)
 	}
 	// Room that others make is found when it is tried again.
@@ -162,7 +163,7 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(func() string {
-		if n := r.leftOut.Of(tally.Placement{Space: "s", Name: "p"}); n.Count > 0 {
+		if n := r.LeftOut.Of(tally.Placement{Space: "s", Name: "p"}); n.Count > 0 {
 			return fmt.Sprintf("left out: %+v", n)
 		}
 		if c := meta.FindStatusCondition(r.placement().Status.Conditions, v1alpha1.ConditionStatusReturned); c != nil {
@@ -177,7 +178,7 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 func TestReturnedStatusTriedAgain(t *testing.T) {
 	r := newReturning(t, map[string]any{"returnStatus": "Singleton"})
 	r.addConfigMap("large", nil, strings.Repeat("x", 16<<10))
-	r.limit(map[string]any{"bytes": fmt.Sprint(r.usage.Of("s").Bytes + 1<<10)})
+	r.limit(map[string]any{"bytes": fmt.Sprint(r.Usage.Of("s").Bytes + 1<<10)})
 	r.reports(1, 8<<10)
 	r.leavesOut("limited: bytes=", "bytes")
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "large", metav1.DeleteOptions{}); err != nil {
@@ -191,7 +192,7 @@ func TestReturnedStatusTriedAgain(t *testing.T) {
 func TestReturnedStatusAndFullLog(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
-	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *Config) { c.Quota = 2 * smallQuota })
+	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *hub.Config) { c.Quota = 2 * smallQuota })
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	patch := func(text string) error {
 		_, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType, []byte(text), metav1.PatchOptions{})

@@ -1,8 +1,9 @@
-package hub
+package hub_test
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,10 +21,12 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
 )
 
 // location reads a Location as clients see it.
@@ -46,16 +49,12 @@ func (r *running) location(name string) (l v1alpha1.Location) {
 // eventually waits until f says that nothing is wrong.
 func (r *running) eventually(f func() string) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		wrong := f()
-		if wrong == "" {
-			return
+	env.Eventually(r.t, patience, func() error {
+		if wrong := f(); wrong != "" {
+			return errors.New(wrong)
 		}
-		if time.Now().After(deadline) {
-			r.t.Fatal(wrong)
-		}
-	}
+		return nil
+	})
 }
 
 // becomes waits until a condition of a location has a status and a reason.
@@ -146,7 +145,7 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	r := fixture(t)
 	r.join("a").open(0, "").next()
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
-	row, _ := r.table.Get(key.Location("a").Key())
+	row, _ := r.Table.Get(key.Location("a").Key())
 	if strings.Contains(string(row.Value), v1alpha1.ConditionSynced) {
 		t.Errorf("the log has %s", row.Value)
 	}
@@ -169,11 +168,11 @@ func TestSyncedSinceItChanged(t *testing.T) {
 	var hours atomic.Int64
 	begin := time.Now().Truncate(time.Second)
 	at := func(hour int64) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
-	r := start(t, t.TempDir(), func(c *Config) { c.Now = func() time.Time { return at(hours.Load()) } })
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return at(hours.Load()) } })
 	noted := func(status metav1.ConditionStatus) {
 		t.Helper()
 		r.eventually(func() string {
-			if _, known := r.standing.Since("a", status); !known {
+			if _, known := r.Standing.Since("a", status); !known {
 				return fmt.Sprintf("Synced is not noted to be %s", status)
 			}
 			return ""
@@ -357,7 +356,7 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 func TestRestartDeclaresNobodyLost(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	const patiently = 2 * time.Second
-	quick := func(c *Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
+	quick := func(c *hub.Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
 	dir := t.TempDir()
 	r := start(t, dir, quick)
 	r.addSpace("s")
@@ -410,7 +409,7 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	r = start(t, dir, quick)
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	r.stop()
-	r = start(t, dir, func(c *Config) { c.Disconnected = time.Hour })
+	r = start(t, dir, func(c *hub.Config) { c.Disconnected = time.Hour })
 	r.eventually(func() string { return r.staleness("a", true) })
 }
 
@@ -509,7 +508,7 @@ func (r *relay) pass(from io.Reader, to io.WriteCloser) {
 // for one whose session has ended: it does not read that meanwhile, so it may be cut.
 func TestWalkingIsNotLost(t *testing.T) {
 	const patience = 500 * time.Millisecond
-	r := start(t, t.TempDir(), func(c *Config) { c.Heartbeat, c.Disconnected = patience, patience })
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = patience, patience })
 	r.addLocation("a", nil)
 	a := r.join("a")
 	s := a.open(0, "")
@@ -529,9 +528,9 @@ func TestWalkingIsNotLost(t *testing.T) {
 // TestVanishedAgent shows that the hub notices an agent that is gone without a
 // word, though the network takes whatever is sent to it.
 func TestVanishedAgent(t *testing.T) {
-	r := start(t, t.TempDir(), func(c *Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
 	r.addLocation("a", nil)
-	way := newRelay(t, strings.TrimPrefix(r.url, "https://"))
+	way := newRelay(t, strings.TrimPrefix(r.URL, "https://"))
 	a := r.join("a")
 	a.HTTP.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, way.address)
@@ -541,10 +540,10 @@ func TestVanishedAgent(t *testing.T) {
 	way.silent.Store(true)
 	silenced := time.Now()
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if took := time.Since(silenced); took > 4*minPing {
+	if took := time.Since(silenced); took > 4*hub.MinPing {
 		t.Errorf("noticed after %s", took)
 	}
-	if n := r.sessions.Count(); n != 0 {
+	if n := r.Sessions.Count(); n != 0 {
 		t.Errorf("%d sessions are open", n)
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"slices"
@@ -143,7 +143,7 @@ func TestPruneOfOtherSpaces(t *testing.T) {
 	if len(got.Placements) != 1 || got.Placements[0].Space != "s" || len(got.Spaces) != 1 || got.Spaces[0].Space != "s" || got.Pending != 3 {
 		t.Errorf("the location's status has %+v", got)
 	}
-	if w := r.pruned.Waiting("z"); len(w) != 0 {
+	if w := r.Pruned.Waiting("z"); len(w) != 0 {
 		t.Errorf("of the other space there waits %+v", w)
 	}
 }

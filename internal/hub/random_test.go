@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -165,7 +165,7 @@ type truth struct {
 
 func readTruth(t *testing.T, r *running) truth {
 	t.Helper()
-	got, err := r.log.Client().Client.Get(t.Context(), store.Prefix+"o/", clientv3.WithPrefix())
+	got, err := r.Log.Client().Client.Get(t.Context(), store.Prefix+"o/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	}
 	s.close()
 	f.causes = nil
-	rows, _ := l.r.table.Members(name)
+	rows, _ := l.r.Table.Members(name)
 	for _, row := range rows {
 		o, err := key.ParseObject(row.Key)
 		if err != nil {

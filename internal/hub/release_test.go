@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"strings"
@@ -51,7 +51,7 @@ func TestPartOfRelease(t *testing.T) {
 	if _, err := configMaps.Patch(t.Context(), "two", types.MergePatchType, []byte(`{"data":{"k":"2"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.throughout(5*r.Hub.config.Settle, func() string {
+	r.throughout(5*settle, func() string {
 		if now := r.placement().ResourceVersion; now != before {
 			return "the Placement is written again"
 		}
@@ -61,7 +61,7 @@ func TestPartOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("")
-	if parts := r.releases.Parts(release.Placement{Space: "s", Name: "p"}); len(parts) != 0 {
+	if parts := r.Releases.Parts(release.Placement{Space: "s", Name: "p"}); len(parts) != 0 {
 		t.Errorf("still %v", parts)
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	post(`{"replicas":1,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 450<<10) + `"}]}`)
 	post(`{"replicas":2}`)
 	r.eventually(func() string {
-		row, _ := r.table.Get("o/" + k)
+		row, _ := r.Table.Get("o/" + k)
 		if row == nil || !strings.Contains(string(row.Value), `"replicas":2`) {
 			return "the small status has not come"
 		}
@@ -48,7 +48,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	post(`{"replicas":3,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 450<<10) + `"}]}`)
 	post(`{"replicas":4}`)
 	r.eventually(func() string {
-		row, _ := r.table.Get("o/" + k)
+		row, _ := r.Table.Get("o/" + k)
 		switch {
 		case len(row.Value) > space.DefaultObjectBytes:
 			t.Fatalf("the object has %d bytes", len(row.Value))
@@ -84,8 +84,8 @@ func TestReportTooLarge(t *testing.T) {
 			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
 		}
 		r.eventually(func() string {
-			report, _ := r.table.Get("r/a/s/placed/" + strings.TrimPrefix(k, "s/"))
-			row, _ := r.table.Get("o/" + k)
+			report, _ := r.Table.Get("r/a/s/placed/" + strings.TrimPrefix(k, "s/"))
+			row, _ := r.Table.Get("o/" + k)
 			switch {
 			case report == nil || !strings.Contains(string(report.Value), `"state":"Failed"`) || !strings.Contains(string(report.Value), c.message):
 				return "the report is not there"

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -34,7 +35,7 @@ import (
 
 const smallQuota = 32 << 20
 
-func withSmallQuota(c *Config) { c.Quota = smallQuota }
+func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 
 // filler is a text of a size that does not repeat another.
 func filler(n, size int) string { return fmt.Sprint(n) + strings.Repeat("x", size) }
@@ -75,7 +76,7 @@ func (r *running) tryLarge(ctx context.Context, method, name, value string) erro
 	if method == http.MethodPut {
 		path += "/" + name
 	}
-	req, err := http.NewRequestWithContext(ctx, method, r.url+string(route.Spaces)+path, &body)
+	req, err := http.NewRequestWithContext(ctx, method, r.URL+string(route.Spaces)+path, &body)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (r *running) tryLarge(ctx context.Context, method, name, value string) erro
 
 func (r *running) withinQuota() {
 	r.t.Helper()
-	if u := r.log.Usage(); u.File > smallQuota {
+	if u := r.Log.Usage(); u.File > smallQuota {
 		r.t.Errorf("the log has %d bytes on disk, %d in use: more than its quota of %d", u.File, u.InUse, int64(smallQuota))
 	}
 }
@@ -186,7 +187,7 @@ func TestFloods(t *testing.T) {
 	}
 	group.Wait()
 	r.withinQuota()
-	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.log.Usage())
+	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.Log.Usage())
 	if ctx.Err() == nil || reported.Load() < 2*smallQuota || written.Load() < 2*smallQuota {
 		t.Error("less than twice the quota was reported, or written")
 	}
@@ -363,7 +364,7 @@ func (r *running) spaceReady(status metav1.ConditionStatus, reason string) strin
 // answerOf is what a path of the hub answers to its operator.
 func (r *running) answerOf(path string) string {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.URL+path, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-package hub
+package hub_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,12 +40,13 @@ func TestDeletedSpace(t *testing.T) {
 			t.Fatal("the watch goes on")
 		}
 	}
-	deadline := time.Now().Add(patience)
-	for len(readTruth(t, r).below(key.SpacePrefix("s"))) > 0 || len(readTruth(t, r).below(key.ResourcePrefix(key.Root, key.Spaces))) > 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("left in the log: %v", readTruth(t, r).objects)
+	r.eventually(func() string {
+		left := readTruth(t, r)
+		if len(left.below(key.SpacePrefix("s"))) > 0 || len(left.below(key.ResourcePrefix(key.Root, key.Spaces))) > 0 {
+			return fmt.Sprintf("left in the log: %v", left.objects)
 		}
-	}
+		return ""
+	})
 }
 
 // TestAllSpaces shows what the operators' view over all spaces has.
@@ -78,19 +80,12 @@ func TestAllSpaces(t *testing.T) {
 // without a write.
 func TestLocationShowsCounts(t *testing.T) {
 	r := fixture(t)
-	deadline := time.Now().Add(patience)
-	for {
-		u, err := r.space(key.Root).Resource(locationsGVR).Get(t.Context(), "a", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+	r.eventually(func() string {
+		if status := r.location("a").Status; status.Assigned != 1 {
+			return fmt.Sprintf("status is %+v", status)
 		}
-		if n, _, _ := unstructured.NestedInt64(u.Object, "status", "assigned"); n == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("status is %v", u.Object["status"])
-		}
-	}
+		return ""
+	})
 	for k, v := range readTruth(t, r).below(key.ResourcePrefix(key.Root, key.Locations)) {
 		if n := dig(v, "status", "assigned"); n != nil && n != float64(0) {
 			t.Errorf("location %s is stored with %v assigned", k, n)

@@ -1,14 +1,13 @@
-package hub
+package hub_test
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -32,7 +31,7 @@ func TestReports(t *testing.T) {
 	if len(first.Refused) != 2 {
 		t.Fatalf("refused %+v, want the two bad lines", first.Refused)
 	}
-	row, _ := r.table.Get("r/a/s/placed/core/configmaps/default/one")
+	row, _ := r.Table.Get("r/a/s/placed/core/configmaps/default/one")
 	if row == nil || row.ModRev != first.Revision {
 		t.Fatalf("the report is not in the log at revision %d", first.Revision)
 	}
@@ -40,10 +39,10 @@ func TestReports(t *testing.T) {
 		t.Fatal("an equal report was written again")
 	}
 	a.report(wire.ReportLine{Key: one.Key, Removed: true})
-	if err := r.waitCommitted(t.Context()); err != nil {
+	if err := r.WaitCommitted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if row, _ := r.table.Get("r/a/s/placed/core/configmaps/default/one"); row != nil {
+	if row, _ := r.Table.Get("r/a/s/placed/core/configmaps/default/one"); row != nil {
 		t.Fatal("the removed report is still there")
 	}
 }
@@ -51,32 +50,12 @@ func TestReports(t *testing.T) {
 // TestConnected shows that the condition follows the session, after a delay
 // when it ends.
 func TestConnected(t *testing.T) {
-	r := start(t, t.TempDir(), func(c *Config) { c.Heartbeat, c.Disconnected = 10*time.Millisecond, 50*time.Millisecond })
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 10*time.Millisecond, 50*time.Millisecond })
 	r.addLocation("a", nil)
-	expect := func(want string) {
-		t.Helper()
-		deadline := time.Now().Add(patience)
-		for {
-			u, err := r.space(key.Root).Resource(locationsGVR).Get(t.Context(), "a", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := json.Marshal(u.Object["status"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(raw), want) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("status is %s, want %s in it", raw, want)
-			}
-		}
-	}
-	expect(`"reason":"Disconnected"`)
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	s := r.join("a").open(0, "")
 	s.next()
-	expect(`"reason":"Session"`)
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	s.close()
-	expect(`"reason":"Disconnected"`)
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 }

@@ -1,13 +1,10 @@
-package hub
+package hub_test
 
 import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,97 +15,65 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/admin"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/inprocess"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
 
-const patience = 20 * time.Second
+const (
+	patience = 20 * time.Second
+	// settle is how soon the hub writes counts.
+	settle = 20 * time.Millisecond
+)
 
 // running is a hub in this process.
 type running struct {
-	*Hub
-	t    testing.TB
-	dir  string
-	stop func()
+	*inprocess.Hub
+	hub.Parts
+	t   testing.TB
+	dir string
 }
 
 // start runs a hub on a data directory until the test ends or stop is called.
-func start(t testing.TB, dir string, configure ...func(*Config)) *running {
+func start(t testing.TB, dir string, configure ...func(*hub.Config)) *running {
 	t.Helper()
-	return startPrepared(t, dir, func(*Hub) {}, configure...)
+	return startPrepared(t, dir, func(hub.Parts) {}, configure...)
 }
 
 // startPrepared prepares the hub before it runs.
-func startPrepared(t testing.TB, dir string, prepare func(*Hub), configure ...func(*Config)) *running {
+func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure ...func(*hub.Config)) *running {
 	t.Helper()
-	config := DefaultConfig()
+	config := hub.DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
-	config.Settle, config.RoomRetry = 20*time.Millisecond, 200*time.Millisecond
-	config.Logger = slog.New(slog.NewTextHandler(logWriter{t}, nil))
+	config.Settle, config.RoomRetry = settle, 200*time.Millisecond
+	config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, c := range configure {
 		c(&config)
 	}
-	listener, err := net.Listen("tcp", config.Listen)
-	if err != nil {
+	r := &running{t: t, dir: dir}
+	config.Made(func(p hub.Parts) { r.Parts = p; prepare(p) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var w inprocess.World
+	var err error
+	if r.Hub, err = w.StartHub(ctx, "hub", config); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	h, err := newHub(ctx, config, listener.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	prepare(h)
-	if err := h.writeAdminKubeconfig(filepath.Join(dir, "admin.kubeconfig")); err != nil {
-		t.Fatal(err)
-	}
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- h.run(ctx, listener, func() { close(ready) }) }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the hub ended with: %v", err)
-		}
-		if err := h.log.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	select {
-	case <-ready:
-	case err := <-done:
-		t.Fatalf("the hub ended with: %v", err)
-	case <-time.After(patience):
-		t.Fatal("the hub is not ready")
-	}
-	return &running{Hub: h, t: t, dir: dir, stop: stop}
+	t.Cleanup(r.stop)
+	return r
 }
 
-type logWriter struct{ t testing.TB }
-
-func (l logWriter) Write(p []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-// operator is the hub as its operator reaches it.
-func (r *running) operator() admin.Hub {
-	r.t.Helper()
-	h, err := admin.Open(r.url, filepath.Join(r.dir, "admin.kubeconfig"))
-	if err != nil {
-		r.t.Fatal(err)
+// stop stops the hub, if it runs.
+func (r *running) stop() {
+	if err := r.Stop(); err != nil {
+		r.t.Errorf("the hub ended with: %v", err)
 	}
-	return h
 }
 
 func (r *running) config(path string) *rest.Config {
 	r.t.Helper()
-	c, err := r.operator().Config(path)
+	c, err := r.Config(path)
 	if err != nil {
 		r.t.Fatal(err)
 	}

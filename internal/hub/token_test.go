@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -41,8 +41,8 @@ func TestDryRunOfAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dryRun, want := range map[string]int{"All": http.StatusOK, "Some": http.StatusUnprocessableEntity} {
-		before := r.table.Rev()
-		resp, err := client.Post(r.url+"/spaces/root/apis/orrery.dev/v1alpha1/locations/a/token?dryRun="+dryRun, "application/json", nil)
+		before := r.Table.Rev()
+		resp, err := client.Post(r.URL+"/spaces/root/apis/orrery.dev/v1alpha1/locations/a/token?dryRun="+dryRun, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestDryRunOfAToken(t *testing.T) {
 		if resp.StatusCode != want || err != nil || status["token"] != nil && status["token"] != "" {
 			t.Errorf("dryRun=%s is answered with %s, %+v, %v", dryRun, resp.Status, made, err)
 		}
-		if now, err := r.log.Committed(t.Context()); err != nil || now != before {
+		if now, err := r.Log.Committed(t.Context()); err != nil || now != before {
 			t.Errorf("dryRun=%s took the log from %d to %d (%v)", dryRun, before, now, err)
 		}
 	}

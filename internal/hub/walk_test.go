@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func TestWalk(t *testing.T) {
 	a.walk(have)
 	same := func() {
 		t.Helper()
-		rows, _ := r.table.Members("a")
+		rows, _ := r.Table.Members("a")
 		if root, count := totalOf(r, rows, "a"); have.root() != root || len(have) != count {
 			t.Fatalf("the agent has %d objects, the hub %d", len(have), count)
 		}
@@ -70,5 +70,5 @@ func desiredOf(r *running, row *table.Row, l key.Location) (judge.Desired, bool)
 	if !ok {
 		return judge.Desired{}, false
 	}
-	return judge.DesiredOf(r.renderer.Digest, row, p), true
+	return judge.DesiredOf(r.Renderer.Digest, row, p), true
 }

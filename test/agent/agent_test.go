@@ -3,7 +3,6 @@
 package agent_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/inprocess"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/internal/route"
@@ -46,7 +46,8 @@ type site struct {
 	client kubernetes.Interface
 	name   string
 	dir    string
-	stop   func()
+	world  inprocess.World
+	agent  *inprocess.Part
 }
 
 func newSite(t *testing.T, c *env.Cluster, name string) *site {
@@ -69,43 +70,25 @@ func (s *site) start() {
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
-	agent, err := mapper.New(mapper.Config{
+	var err error
+	s.agent, err = s.world.StartAgent(s.t.Context(), mapper.Config{
 		Join: s.join, Target: config, DataDir: s.dir, Version: s.name, MutatedRetry: mutatedRetry,
-		Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: level})),
+		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- agent.Run(ctx) }()
-	s.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("run the agent: %v", err)
-		}
-		s.stop = nil
-	}
-	select {
-	case <-agent.Ready():
-	case err := <-done:
-		cancel()
-		s.t.Fatalf("run the agent: %v", err)
-	}
 }
 
+// halt stops the agent, if it runs.
 func (s *site) halt() {
-	if s.stop != nil {
-		s.stop()
+	if s.agent == nil {
+		return
 	}
-}
-
-// testLog shows the agent's log if the test fails.
-type testLog struct{ t *testing.T }
-
-func (l testLog) Write(b []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(b)))
-	return len(b), nil
+	if err := s.agent.Stop(); err != nil {
+		s.t.Errorf("run the agent: %v", err)
+	}
+	s.agent = nil
 }
 
 func (s *site) key(name string) string {
