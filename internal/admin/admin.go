@@ -58,8 +58,8 @@ func (h Hub) Config(path string) (*rest.Config, error) {
 }
 
 // Enrol makes a token for the agent of a location. The token before is replaced.
-func (h Hub) Enrol(ctx context.Context, location string) (join wire.Join, err error) {
-	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+location+"/token"))
+func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, err error) {
+	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+string(location)+"/token"))
 	var made v1alpha1.LocationToken
 	if err == nil {
 		err = json.Unmarshal(body, &made)

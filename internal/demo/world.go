@@ -132,7 +132,7 @@ func (w *world) enrol(ctx context.Context, l *location, stage string) (err error
 	if err := w.root.apply(ctx, object); err != nil {
 		return err
 	}
-	l.join, err = w.hub.Enrol(ctx, l.name)
+	l.join, err = w.hub.Enrol(ctx, key.Location(l.name))
 	return err
 }
 

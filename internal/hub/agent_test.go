@@ -23,7 +23,7 @@ type agent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *agent {
 	r.t.Helper()
-	join, err := r.Enrol(r.t.Context(), string(l))
+	join, err := r.Enrol(r.t.Context(), l)
 	if err != nil {
 		r.t.Fatal(err)
 	}

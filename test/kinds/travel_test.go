@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/sjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
@@ -256,7 +257,7 @@ func comparePuts(t *testing.T, how string, frames []wire.Frame, want map[string]
 // newAgent speaks the protocol as an agent of a location does.
 func newAgent(t *testing.T, hub *env.Hub, location string) *protocol.Client {
 	t.Helper()
-	join, err := hub.Admin().Enrol(t.Context(), location)
+	join, err := hub.Admin().Enrol(t.Context(), key.Location(location))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 )
@@ -93,7 +94,7 @@ func (w *World) Join(name string, link *env.Link, options ...env.ClusterOption) 
 // Token makes a join token as the command line does.
 func (w *World) Token(location string) string {
 	w.T.Helper()
-	join, err := w.Hub.Admin().Enrol(w.T.Context(), location)
+	join, err := w.Hub.Admin().Enrol(w.T.Context(), key.Location(location))
 	if err != nil {
 		w.T.Fatalf("%v", err)
 	}
