@@ -13,17 +13,17 @@ import (
 	"orrery.dev/orrery/internal/mapper/marks"
 )
 
-// additive are lists which API servers of their own accord add elements to, and
-// which mean the same in any order, although they are kept as one value.
+// additive are atomic lists to which API servers add elements by themselves, and whose
+// order means nothing.
 var additive = map[string]bool{"tolerations": true, "taints": true}
 
-// maxSearched is how long a list may be of which each element is looked for by
-// what it means, and not only by what is written.
+// maxSearched bounds the length of a list whose elements are compared by meaning with
+// each other. Elements of longer lists are compared as text only.
 const maxSearched = 1000
 
-// Mutated are the fields of what was sent that the answer to it has otherwise. Only
-// those count that the location's manager owns there: what the API server did not
-// keep of an apply is not its admission's doing. What was added is not ours.
+// Mutated returns the fields in which the answer to an apply differs from what was sent.
+// Only fields that the location's manager owns in the answer count: what the API server
+// did not keep of an apply is not admission's doing, and what was added is not ours.
 func Mutated(a *marks.Answer, sent string, l marks.Owner) ([]string, error) {
 	if agrees(sent, a.JSON) {
 		return nil, nil
@@ -49,7 +49,7 @@ func Mutated(a *marks.Answer, sent string, l marks.Owner) ([]string, error) {
 	return d.fields, nil
 }
 
-// differing collects the paths of values that an answer has otherwise.
+// differing collects the paths of values that differ in an answer.
 type differing struct{ fields []string }
 
 func (d *differing) add(p fieldpath.Path) { d.fields = append(d.fields, p.String()) }
@@ -90,7 +90,7 @@ func (d *differing) members(p fieldpath.Path, sent, answer string, owned *fieldp
 	}
 }
 
-// elements compares lists whose elements are told apart by some of their fields.
+// elements compares list-maps: lists whose elements are identified by list-map keys.
 func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *fieldpath.Set) {
 	there := newListed(keys(owned), listOf(answer))
 	for _, s := range listOf(sent) {
@@ -100,7 +100,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 			continue
 		}
 		first := candidates[0]
-		for _, c := range candidates { // as keys that were left out may be those of several
+		for _, c := range candidates { // several, if keys were left out of what was sent
 			if meansSame(s, c, false, len(p)+1) {
 				first = ""
 			}
@@ -114,7 +114,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 	}
 }
 
-// set compares lists whose elements are told apart by their whole value.
+// set compares sets: lists whose elements are identified by their whole value.
 func (d *differing) set(p fieldpath.Path, sent, answer string) {
 	theirs := listOf(answer)
 	search := theirs
@@ -137,18 +137,19 @@ func (d *differing) set(p fieldpath.Path, sent, answer string) {
 	}
 }
 
-// listed finds elements of a list by the fields that tell them apart.
+// listed finds elements of a list by their list-map keys.
 type listed struct {
-	names    []string
+	names    []string // of the keys
 	elements []string
-	by       map[string]map[string][]string // which fields, their values: elements
+	by       map[string]map[string][]string // elements by which keys are given, and their values
 }
 
 func newListed(names, elements []string) *listed {
 	return &listed{names: names, elements: elements, by: map[string]map[string][]string{}}
 }
 
-// like are the elements that have the key of one as it was sent, or defaults for it.
+// like returns the elements with the same list-map keys as the one that was sent; keys
+// that were not sent may have any value, since the API server defaults them.
 func (l *listed) like(sent string) []string {
 	var given []string
 	fields := membersOf(sent)
@@ -179,7 +180,7 @@ func keyText(fields members, names []string) string {
 	return b.String()
 }
 
-// key names an element by its fields.
+// key is the path element that identifies an element by its list-map keys.
 func (l *listed) key(element string) fieldpath.PathElement {
 	fields := membersOf(element)
 	var key value.FieldList
@@ -202,7 +203,7 @@ func keyValue(v gjson.Result) any {
 // maxNamed bounds how many fields a message names.
 const maxNamed = 8
 
-// Lost are the fields that the location's manager has in then and not in now.
+// Lost returns the fields that the location's manager owns in then but not in now.
 func Lost(then, now *marks.Meta, l marks.Owner) ([]string, error) {
 	all, err := owned(then, l)
 	if err != nil {
@@ -213,7 +214,7 @@ func Lost(then, now *marks.Meta, l marks.Owner) ([]string, error) {
 		return nil, err
 	}
 	var lost []string
-	// A refresh owns it otherwise than an apply, and so does what marks alone.
+	// Refreshes and writes of marks alone own these by update, not by apply.
 	kept.Insert(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation))
 	if now.Labels[v1alpha1.LocationLabel] == string(l) {
 		kept.Insert(fieldpath.MakePathOrDie("metadata", "labels", v1alpha1.LocationLabel))
@@ -222,7 +223,7 @@ func Lost(then, now *marks.Meta, l marks.Owner) ([]string, error) {
 	return lost, nil
 }
 
-// owned is what the location's manager owns in an object.
+// owned is the set of fields that the location's manager has applied in an object.
 func owned(m *marks.Meta, l marks.Owner) (*fieldpath.Set, error) {
 	set := &fieldpath.Set{}
 	for i := range m.ManagedFields {
@@ -237,7 +238,7 @@ func owned(m *marks.Meta, l marks.Owner) (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// Listing names fields in a message, the first few.
+// Listing names the first few fields, for a message.
 func Listing(fields []string) string {
 	more := ""
 	if n := len(fields) - maxNamed; n > 0 {

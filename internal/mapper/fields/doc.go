@@ -1,8 +1,8 @@
-// Package fields says, value by value, who owns an object at the target: what of it is
-// released and how to leave that out, whether an answer has what was sent, and what of
-// ours another writer has taken.
+// Package fields says who owns which values of an object at the target: which are
+// released and how to leave them out of an apply, whether the answer to an apply has what
+// was sent, and which of our fields another writer has taken.
 //
-// All of it is pure, but for what a target alone knows of an object, which is asked for
-// through an interface. Nothing here may change or remove a value that a policy
-// releases, and what comparing costs is bounded, whatever objects are like.
+// The package is pure, but for what only the target knows of an object, which it asks for
+// through an interface. It must never change or remove a released value, and the cost of
+// comparing is bounded for any object.
 package fields

@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/customize"
 )
 
-// place finds the field by which the target knows a location in the object; false:
-// it is in an element of a list that is not there yet.
+// place finds the field path, as the target has it, of a location in the object. It
+// returns false if that is in an element of a list that is not at the target yet.
 func (x *Lease) place(object any, l customize.Location) (p fieldpath.Path, there bool, err error) {
 	known, owned, live := x.known, x.live, any(x.object)
 	for i, step := range l {
@@ -51,8 +51,8 @@ func fieldOf(v any, name string) any {
 	return fields[name]
 }
 
-// elementLike finds an element of a list at the target that has the keys of one as
-// it was written, or defaults for them; false: there is none.
+// elementLike finds the element of a list at the target whose list-map keys are those of
+// one as it was written, perhaps with defaults. It returns false if there is none.
 func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement, ok bool) {
 	elements, _ := list.([]any)
 	names := keys(s)
@@ -80,7 +80,7 @@ func elementAt(list any, pe fieldpath.PathElement) any {
 	return nil
 }
 
-// parts are the fields or elements directly in what a set is of.
+// parts are the fields or elements directly below what a set is of.
 func parts(s *fieldpath.Set) (all []fieldpath.PathElement) {
 	s.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
 	s.Children.Iterate(func(pe fieldpath.PathElement) {
@@ -104,7 +104,7 @@ func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
 
 func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
 
-// keys are the names of the fields that name the elements of a list.
+// keys are the names of the list-map keys of a list.
 func keys(s *fieldpath.Set) (names []string) {
 	for _, pe := range parts(s) {
 		if isElement(pe) && names == nil {
@@ -116,13 +116,14 @@ func keys(s *fieldpath.Set) (names []string) {
 	return names
 }
 
-// isKey says whether a field is one that names the elements of a list.
+// isKey says whether a field is a list-map key.
 func isKey(s *fieldpath.Set, field any) bool {
 	name, ok := field.(string)
 	return ok && slices.Contains(keys(s), name)
 }
 
-// elementOf finds an element of a list among those of a set; false: it is not there.
+// elementOf finds the element of a set that identifies the i-th element of a list. It
+// returns false if there is none.
 func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement, ok bool, err error) {
 	if !hasParts(s, isElement) {
 		if hasParts(s, func(pe fieldpath.PathElement) bool { return pe.Value != nil }) {
@@ -147,8 +148,8 @@ func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement
 	return found, n == 1, nil
 }
 
-// matches says whether an element as it was written may be the one that a key
-// names, with defaults perhaps, and whether it surely is.
+// matches says whether an element as it was written may be the one that list-map keys
+// identify, perhaps with defaults, and whether it surely is.
 func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
 	fields, ok := element.(map[string]any)
 	if !ok || pe.Key == nil {
@@ -165,8 +166,8 @@ func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
 	return true, surely
 }
 
-// grow adds to an object what is owned of it and is not in it, but no elements to
-// lists: those that are gone are to go, with what is released in them.
+// grow adds to an object the fields that are owned but not in it. It adds no elements to
+// lists: those that are no longer written are removed, with what is released in them.
 func grow(v any, owned *fieldpath.Set) any {
 	switch v := v.(type) {
 	case []any:

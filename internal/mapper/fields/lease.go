@@ -17,50 +17,51 @@ import (
 
 // Errors of a value that can't be released.
 var (
-	// errWhole is also said, at first, where nobody owns anything that would tell.
+	// errWhole is also returned, before the target was asked, if no managed fields show
+	// whether the parts have owners of their own.
 	errWhole  = errors.New("the location keeps what it is in as one value")
 	errMember = errors.New("it is in a list whose elements are told apart by their whole value")
 	errListed = errors.New("a list tells its elements apart by it")
 	errTwice  = errors.New("more than one element of a list may be the one it is in")
-	// errUnowned says that nobody owns an element of a list, which may be there all
-	// the same.
+	// errUnowned says that no managed fields have an element of a list, which may exist
+	// all the same.
 	errUnowned = errors.New("nobody owns the element of a list that it is in")
 )
 
-// Asker asks the target about an object, besides its metadata.
+// Asker asks the target for what managed fields do not show of an object.
 type Asker interface {
-	// Whole is the object as an apply of all of it would leave it.
+	// Whole returns the metadata that the object would have after an apply of all of it.
 	Whole(ctx context.Context) (*marks.Meta, error)
-	// Object is all of the object at the target.
+	// Object returns the whole object at the target.
 	Object(ctx context.Context) (map[string]any, error)
 }
 
-// answers are what the target was asked of an object.
+// answers is what the target has answered about an object; nil: it was not asked.
 type answers struct {
-	// whole is what an apply of the whole object would own; object is that at the target.
+	// whole is what an apply of the whole object would own; object is the object there.
 	whole  *fieldpath.Set
 	object map[string]any
 }
 
-// Lease is what is released of one object: as it is written in its space, and as
-// it is at the target.
+// Lease says which values of one object are released, as it is written in its space and
+// as it is at the target.
 type Lease struct {
 	manager string
 	// mine are the fields of the location's manager, lent those of marks.ReleasedManager,
-	// live those of anybody. known is live, and what the target has told besides.
+	// live those of any manager. known is live, and what the target has answered besides.
 	mine, lent, live, known *fieldpath.Set
 	answers
-	// released are the fields that marks.ReleasedManager is to own of those two; out are
-	// the values to leave out of an apply.
+	// released are the fields, of mine and lent, that marks.ReleasedManager has to own;
+	// out are the values to leave out of an apply.
 	released *fieldpath.Set
 	out      []customize.Location
-	// Fresh says that something is released in an element that is not at the target
-	// yet, so that it is not left out.
+	// Fresh says that a released value is in an element that is not at the target yet,
+	// so that it is not left out.
 	Fresh bool
 }
 
-// NewLease finds what is released of an object as it was written, given what the
-// target has at m, and asks it for as much as that takes: mostly nothing.
+// NewLease finds the released values of an object. release is the policy's paths, object
+// the object as it was written, m the metadata at the target. Mostly it asks nothing.
 func NewLease(ctx context.Context, release string, object []byte, m *marks.Meta, l marks.Owner, ask Asker) (*Lease, error) {
 	var told answers
 	for {
@@ -82,7 +83,7 @@ func NewLease(ctx context.Context, release string, object []byte, m *marks.Meta,
 	}
 }
 
-// leaseWith is NewLease with what the target was asked for.
+// leaseWith is NewLease with what the target has answered so far.
 func leaseWith(release string, object []byte, m *marks.Meta, l marks.Owner, told answers) (*Lease, error) {
 	x := &Lease{
 		manager: l.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
@@ -105,7 +106,7 @@ func leaseWith(release string, object []byte, m *marks.Meta, l marks.Owner, told
 	if err := errors.Join(utiljson.Unmarshal(object, &written), utiljson.Unmarshal(object, &whole)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	// What was written once and is not any more is left alone like the rest.
+	// Released values that are no longer written are left alone, too.
 	grow(whole, x.mine.Union(x.lent))
 	inWritten, err := paths.Locate(written)
 	if err != nil {
@@ -158,7 +159,8 @@ func (x *Lease) read(all []marks.ManagedFields) error {
 	return nil
 }
 
-// Entries are the managed fields as they are to be; false: as they are.
+// Entries returns the managed fields with each field at the manager that has to own it,
+// and whether that changes anything.
 func (x *Lease) Entries(all []marks.ManagedFields) ([]marks.ManagedFields, bool, error) {
 	both := x.mine.Union(x.lent)
 	mine := both.RecursiveDifference(x.released)
@@ -167,7 +169,7 @@ func (x *Lease) Entries(all []marks.ManagedFields) ([]marks.ManagedFields, bool,
 		return all, false, nil
 	}
 	var entries []marks.ManagedFields
-	var like *marks.ManagedFields // ours, if there is one, or else the other
+	var like *marks.ManagedFields // the location's entry, or else the released manager's
 	for i := range all {
 		switch f := &all[i]; {
 		case f.AppliedBy(x.manager), f.AppliedBy(marks.ReleasedManager) && like == nil:
@@ -191,13 +193,13 @@ func (x *Lease) Entries(all []marks.ManagedFields) ([]marks.ManagedFields, bool,
 	return entries, true, nil
 }
 
-// Rest is the object without what is released of it.
+// Rest is the object without its released values, but for those in new elements.
 func (x *Lease) Rest(object []byte) ([]byte, error) {
 	if len(x.out) == 0 {
 		return object, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(object))
-	dec.UseNumber() // numbers travel as they were written
+	dec.UseNumber() // numbers stay as they were written
 	var v any
 	if err := dec.Decode(&v); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -212,8 +214,8 @@ func (x *Lease) Rest(object []byte) ([]byte, error) {
 	return b, nil
 }
 
-// leftOut stands for a value that is left out, until all are found: without it the
-// elements after it would move.
+// leftOut takes the place of a value that is left out until all are found, so that the
+// elements after it keep their index.
 type leftOut struct{}
 
 func leaveOut(v any, l customize.Location) {
@@ -259,9 +261,9 @@ func without(v any) any {
 	return v
 }
 
-// ErrMalformed says that the object can't be applied, whatever the target is.
+// ErrMalformed says that the object can't be applied at any target.
 var ErrMalformed = errors.New("malformed object")
 
-// ErrCannotRelease says that an object can't be applied without changing what is
-// to be left alone of it.
+// ErrCannotRelease says that an object can't be applied without changing a released
+// value.
 var ErrCannotRelease = errors.New("cannot release")

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxDepth is how deep values are compared: deeper than schemas go, and so that
-// what comparing costs is bounded, whatever objects are like.
+// maxDepth is how deep values are compared. It is deeper than schemas go, and bounds the
+// cost of comparing.
 const maxDepth = 100
 
-// eachCompared calls fn for each part of an object that an apply is compared by, as it
-// was sent and as it is in the answer, until that returns false. exact says that
-// its texts mean nothing else than what is written. What the server has of an
-// object by itself is left out, and so is a Secret's stringData, which is write-only.
+// eachCompared calls fn for each part of an object that is compared after an apply, as it
+// was sent and as it is in the answer, until fn returns false. exact says that strings in
+// it have no other spelling. Parts that the server sets itself are left out, and so is a
+// Secret's stringData, which is write-only.
 func eachCompared(sent, answer string, fn func(path []string, sent, answer string, exact bool) bool) {
 	there := membersOf(answer)
 	for _, m := range membersOf(sent).all {
@@ -40,8 +40,8 @@ func eachCompared(sent, answer string, fn func(path []string, sent, answer strin
 	}
 }
 
-// agrees says whether an answer has what was sent, and lists in the same order. It
-// is what nearly all applies are answered with, and takes no schema.
+// agrees says whether an answer has all that was sent, with lists in the same order.
+// Nearly all answers do, so managed fields need not be decoded for them.
 func agrees(sent, answer string) bool {
 	all := true
 	eachCompared(sent, answer, func(_ []string, s, a string, exact bool) bool {
@@ -51,8 +51,9 @@ func agrees(sent, answer string) bool {
 	return all
 }
 
-// meansSame says whether a value in an answer means what was sent. What a map has
-// besides is not ours. Empty JSON stands for what is not there.
+// meansSame says whether a value in an answer means the same as what was sent. Further
+// members of a map are not ours and do not count. An empty answer stands for a value that
+// is not there.
 func meansSame(sent, answer string, exact bool, depth int) bool {
 	switch {
 	case sent == answer, sent == "null", depth > maxDepth:
@@ -91,7 +92,7 @@ func sameElements(sent, answer string, exact bool, depth int) bool {
 	return true
 }
 
-// omitted says whether a value means the same as if it were not there.
+// omitted says whether a value means the same as none: API servers omit empty values.
 func omitted(v string) bool {
 	switch v[0] {
 	case '{':
@@ -123,7 +124,8 @@ func sameScalar(sent, answer gjson.Result, exact bool) bool {
 	return s == a || slices.Contains(spellings(s), a)
 }
 
-// sameNumber compares integers exactly as far as API servers keep them so.
+// sameNumber compares 64-bit integers exactly, as API servers keep them, and other
+// numbers as floating point.
 func sameNumber(sent, answer gjson.Result) bool {
 	s, sentErr := strconv.ParseInt(sent.Raw, 10, 64)
 	a, answerErr := strconv.ParseInt(answer.Raw, 10, 64)
@@ -133,7 +135,8 @@ func sameNumber(sent, answer gjson.Result) bool {
 	return sent.Num == answer.Num
 }
 
-// spellings are the ways in which API servers write a text, by what type it may be of.
+// spellings are other ways in which an API server may write a string: as a quantity, a
+// duration, a time or base64.
 func spellings(s string) (all []string) {
 	if s == "" {
 		return nil
@@ -149,7 +152,7 @@ func spellings(s string) (all []string) {
 			all = append(all, at.UTC().Format(time.RFC3339), at.UTC().Format(metav1.RFC3339Micro))
 		}
 	}
-	if strings.ContainsAny(s, "\r\n") { // which decoders of base64 pass over
+	if strings.ContainsAny(s, "\r\n") { // base64 decoders ignore these
 		if b, err := base64.StdEncoding.DecodeString(s); err == nil {
 			all = append(all, base64.StdEncoding.EncodeToString(b))
 		}
@@ -166,7 +169,8 @@ type members struct {
 	sorted bool
 }
 
-// manyMembers is from how many fields on they are not searched one by one.
+// manyMembers is the number of fields above which they are sorted and searched by
+// bisection.
 const manyMembers = 16
 
 func membersOf(object string) members {

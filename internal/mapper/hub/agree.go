@@ -12,13 +12,13 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// heedless is for what nobody waits for who could lose patience.
+// heedless is the heard of a call that no watchdog watches.
 func heedless() {}
 
-// agreePage is how many reports are marked, or taken over, in one transaction.
+// agreePage is how many reports are marked in one transaction.
 const agreePage = 500
 
-// compare finds out in which reports we differ from the hub. heard is called whenever
+// compare finds out which reports differ from the hub's. heard is called whenever
 // something arrives.
 func (r *Reporter) compare(ctx context.Context, heard func()) (*comparison, error) {
 	mine, err := r.Store.ReportIndex()
@@ -32,9 +32,9 @@ func (r *Reporter) compare(ctx context.Context, heard func()) (*comparison, erro
 	return c, c.run(ctx)
 }
 
-// recall takes over the hub's reports of the location into a store that is new,
-// so that what ran once does not run again and times are kept. heard is called
-// whenever something arrives.
+// recall loads the hub's reports of the location into a new store, so that completed Jobs
+// and Pods do not run again and times are kept. heard is called whenever something
+// arrives.
 func (r *Reporter) recall(ctx context.Context, heard func()) error {
 	c, err := r.compare(ctx, heard)
 	if err == nil {
@@ -46,7 +46,7 @@ func (r *Reporter) recall(ctx context.Context, heard func()) error {
 	return nil
 }
 
-// load takes over those of the hub's reports that we have none for.
+// load stores the hub's reports of the keys of which the store has none.
 func (r *Reporter) load(ctx context.Context, keys []string, heard func()) error {
 	for len(keys) > 0 {
 		page := keys[:min(len(keys), wire.MaxFetch)]
@@ -94,20 +94,20 @@ func (r *Reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wi
 	for dec := wire.NewDecoder(body); len(lines) < len(keys); {
 		var l wire.ReportLine
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) && len(lines) > 0 {
-			break // the hub ends an answer that has grown large
+			break // the hub bounds the size of an answer
 		} else if err != nil {
 			return nil, fmt.Errorf("reports/fetch: %w", err)
 		}
 		if l.Key != keys[len(lines)] {
-			return nil, fmt.Errorf("reports/fetch: the answer has %q, which is not next", l.Key)
+			return nil, fmt.Errorf("reports/fetch: the answer has %q out of order", l.Key)
 		}
 		lines = append(lines, l)
 	}
 	return lines, nil
 }
 
-// agree compares all reports with the hub's, marks those that differ to be sent,
-// and takes over those of wanted objects of which nothing has been reported yet.
+// agree compares all reports with the hub's, marks those that differ to be sent, and
+// loads those of desired objects of which nothing has been reported yet.
 func (r *Reporter) agree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
@@ -148,7 +148,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 	return r.review()
 }
 
-// review has those keys looked at of which nothing but a report is left.
+// review tells left of all keys of which only a report is left.
 func (r *Reporter) review() error {
 	left, err := r.Store.OnlyReported()
 	if len(left) == 0 {

@@ -15,29 +15,31 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// announceEvery is how often the announcer looks whether something has changed;
-// the hub hears of it at most that often.
+// announceEvery is how often the announcer looks for a change, and the least time between
+// two announcements of a session.
 const announceEvery = time.Second
 
-// apisDigest is how much is told of the sum of all APIs.
+// apisDigest is the length of the digest of all APIs, in hexadecimal digits.
 const apisDigest = 16
 
-// Cluster is what the agent follows the hub for.
+// Cluster is the cluster that the agent runs for.
 type Cluster interface {
+	// Version is its Kubernetes version.
 	Version(ctx context.Context) (string, error)
+	// APIs are the groups and versions that it serves.
 	APIs(ctx context.Context) ([]wire.API, error)
 }
 
-// Announcer tells the hub what the agent says of itself, at the start of each
-// session and when something has changed. While nothing does it asks nobody for
-// anything.
+// Announcer sends the agent's status to the hub, at the start of each session and when
+// it has changed. While nothing changes it makes no requests.
 type Announcer struct {
 	Link
 	cluster Cluster
-	// compose makes the status but for what the announcer knows itself.
+	// compose makes the status, without what the announcer adds: the cluster's version
+	// and APIs.
 	compose func() (wire.AgentStatus, error)
-	// served receives when the cluster may serve other kinds than before, began is raised
-	// when a session has begun.
+	// served receives when the cluster may serve other kinds than before, began when a
+	// session has begun.
 	served <-chan struct{}
 	began  retry.Signal
 
@@ -46,13 +48,13 @@ type Announcer struct {
 	apisDigest string
 }
 
-// NewAnnouncer tells what compose makes, and of the cluster, which is asked again when
-// served receives.
+// NewAnnouncer makes an announcer of what compose returns, with the cluster's version and
+// APIs, which it asks for at the start of each session and when served receives.
 func NewAnnouncer(l Link, c Cluster, compose func() (wire.AgentStatus, error), served <-chan struct{}) *Announcer {
 	return &Announcer{Link: l, cluster: c, compose: compose, served: served, began: retry.NewSignal()}
 }
 
-// SessionBegan says that there is somebody to announce to. It does not wait.
+// SessionBegan has the announcer announce at once. It does not block.
 func (a *Announcer) SessionBegan() { a.began.Raise() }
 
 // Run announces until ctx ends.
@@ -91,7 +93,8 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// learn asks the target what it is. What it does not say now is kept as it was.
+// learn asks the cluster for its version and APIs. If it does not answer, the last answers
+// stay.
 func (a *Announcer) learn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
@@ -104,12 +107,12 @@ func (a *Announcer) learn(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		a.Log.Debug("the target does not say what it is", "error", err)
+		a.Log.Debug("the target does not say its version and APIs", "error", err)
 	}
 }
 
-// announce sends the status if it is another than the last one, or if it has to,
-// and returns what the hub knows now.
+// announce sends the status if it is not last, or if it must. It returns the status that
+// the hub has now.
 func (a *Announcer) announce(ctx context.Context, last []byte, must bool) ([]byte, error) {
 	s, err := a.compose()
 	if err != nil {
@@ -134,7 +137,7 @@ func (a *Announcer) announce(ctx context.Context, last []byte, must bool) ([]byt
 	}
 	var refused *hubError
 	if errors.As(err, &refused) && refused.code == http.StatusNotFound {
-		return body, nil // a hub that is older than this request
+		return body, nil // an older hub does not know this request
 	}
 	return body, err
 }
@@ -154,7 +157,7 @@ func (a *Announcer) send(ctx context.Context, body []byte) (wire.StatusAnswer, e
 	return answer, nil
 }
 
-// infoTimeout is how long a session waits for what it can do without.
+// infoTimeout bounds the requests of learn.
 const infoTimeout = 3 * time.Second
 
 // digestOf is the digest of a list of APIs.

@@ -22,16 +22,17 @@ import (
 const (
 	// hubTimeout bounds a request to the hub that is not a stream.
 	hubTimeout = time.Minute
-	// maxMessage is how much is read of what the hub says of an error, in bytes.
+	// maxMessage bounds what is read of an error's message, in bytes.
 	maxMessage = 1024
 	jsonLines  = "application/x-ndjson"
-	// A connection that is silent is asked whether it still is one, so that no new
-	// request waits on a dead one. A hub that is well is not silent for that long.
+	// connectionSilence is after how much silence a connection is pinged, and
+	// connectionAnswer how long the hub may take to answer, so that no new request waits
+	// on a dead connection. A healthy hub sends heartbeats more often.
 	connectionSilence = heartbeat * 3 / 2
 	connectionAnswer  = 15 * time.Second
 )
 
-// Client speaks to the hub as the location.
+// Client makes the location's requests to the hub. It is safe for concurrent use.
 type Client struct {
 	join        wire.Join
 	agent       string
@@ -39,7 +40,7 @@ type Client struct {
 	connections *connections
 }
 
-// New is a client of the hub that a join token names.
+// New makes a client of the hub that the join token names. agent is its User-Agent.
 func New(join wire.Join, agent string) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
@@ -60,16 +61,16 @@ func New(join wire.Join, agent string) (*Client, error) {
 	return c, nil
 }
 
-// Over is a client over a transport of the caller's.
+// Over makes a client that uses a transport of the caller's.
 func Over(transport http.RoundTripper, join wire.Join, agent string) *Client {
 	return &Client{join: join, agent: agent, connections: &connections{}, client: &http.Client{Transport: transport}}
 }
 
-// hubError is an answer of the hub that is not what was asked for.
+// hubError is an answer of the hub with another code than 200.
 type hubError struct {
 	code    int
 	message string
-	// after is for how long it asks not to be asked again.
+	// after is how long to wait, as the hub asks, before the next request.
 	after time.Duration
 }
 
@@ -97,19 +98,20 @@ func (h *Client) do(ctx context.Context, method, call string, query url.Values, 
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // what there is of it
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // as much as can be read
 		return nil, fmt.Errorf("%s: %w", call, &hubError{
 			code: resp.StatusCode, message: strings.TrimSpace(string(b)), after: retryAfterOf(resp.Header),
 		})
 	}
 	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		defer resp.Body.Close()
-		return nil, fmt.Errorf("%s: the answer is of protocol %q, not %q", call, v, wire.ProtocolVersion)
+		return nil, fmt.Errorf("%s: the hub speaks protocol %q, the agent %q", call, v, wire.ProtocolVersion)
 	}
 	return resp.Body, nil
 }
 
-// send is do with a body that write makes while it is sent.
+// send posts a body that write encodes while it is sent, and returns the answer's body.
+// The caller closes it.
 func (h *Client) send(ctx context.Context, call string, write func(*wire.Encoder) error) (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	done := make(chan struct{})
@@ -128,7 +130,7 @@ func (h *Client) send(ctx context.Context, call string, write func(*wire.Encoder
 	return body, err
 }
 
-// flushAt gathers small writes.
+// flushAt buffers small writes.
 type flushAt struct {
 	to     io.Writer
 	buffer *bytes.Buffer
@@ -146,10 +148,10 @@ func (f *flushAt) Write(b []byte) (int, error) {
 // way fail.
 func (h *Client) drop() { h.connections.drop() }
 
-// maxRetryAfter bounds for how long a hub can have us wait.
+// maxRetryAfter bounds the wait that a hub can ask for.
 const maxRetryAfter = time.Minute
 
-// retryAfterOf is for how long an answer asks not to be asked again.
+// retryAfterOf is how long an answer asks to wait before the next request.
 func retryAfterOf(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -158,7 +160,7 @@ func retryAfterOf(h http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// asksToWait is for how long the hub asks not to be asked again.
+// asksToWait is how long the hub asks to wait, if the error is its answer.
 func asksToWait(err error) time.Duration {
 	if refused, ok := errors.AsType[*hubError](err); ok {
 		return refused.after

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// comparison finds out, by pages of bounded size, in which keys a set of ours
+// comparison finds out, in pages of bounded size, in which keys a set of the agent's
 // differs from the hub's.
 type comparison struct {
 	hub  *Client
@@ -17,21 +17,21 @@ type comparison struct {
 	mine *wire.Index
 	// about is the first line of each request.
 	about wire.Walk
-	// heard is called whenever something arrives, be it a line without content.
+	// heard is called whenever something arrives, even an empty line.
 	heard func()
 	// greeted is called with the first hello; its error ends the comparison.
 	greeted func(wire.Hello) error
 
-	// first is the first hello, steady says that all answers were about its revision.
+	// first is the first hello, steady says that all answers were of its revision.
 	first  *wire.Hello
 	steady bool
-	// theirs are keys of which the hub has another leaf or one that we lack, ours
-	// those that only we have.
+	// theirs are keys of which the hub has another leaf than the agent, or of which the
+	// agent has none; ours are keys that only the agent has.
 	theirs, ours []string
 }
 
-// run compares until the difference is known. After an error nothing of what was
-// found may be believed.
+// run compares until the difference is known. After an error nothing that was found is
+// valid.
 func (c *comparison) run(ctx context.Context) error {
 	c.steady = true
 	for ask := []wire.Span{c.mine.Span("", "")}; len(ask) > 0; {
@@ -62,7 +62,7 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 		case f.Hello != nil:
 			return c.hello(*f.Hello)
 		case c.first == nil:
-			return errors.New("the first frame is no hello")
+			return errors.New("the first frame is not a hello")
 		case f.Mark != nil:
 			return c.same(f.Mark.Revision, f.Mark.Marker)
 		case f.Part == nil:
@@ -70,7 +70,7 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 		}
 		span := [2]string{f.Part.From, f.Part.To}
 		if !asked[span] {
-			return fmt.Errorf("the answer is about keys from %q to %q, which were not asked for", f.Part.From, f.Part.To)
+			return fmt.Errorf("the answer has keys from %q to %q, which were not asked for", f.Part.From, f.Part.To)
 		}
 		delete(asked, span)
 		d := c.mine.Compare(*f.Part)
@@ -81,11 +81,11 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 	return more, err
 }
 
-// hello takes the first hello, and holds the later ones against it.
+// hello takes the first hello, and compares the later ones with it.
 func (c *comparison) hello(h wire.Hello) error {
 	if c.first != nil {
 		if h.UID != c.first.UID || h.Continuous != c.first.Continuous {
-			return errors.New("another hub answers than the one before")
+			return errors.New("another hub has answered than the first time")
 		}
 		return c.same(h.Revision, h.Marker)
 	}
@@ -93,16 +93,16 @@ func (c *comparison) hello(h wire.Hello) error {
 	return c.greeted(h)
 }
 
-// same checks that an answer is of the log that the first one was of.
+// same checks that an answer is of the same log as the first.
 func (c *comparison) same(revision int64, marker string) error {
 	if marker != c.first.Marker || revision < c.first.Revision {
-		return errors.New("the hub has started anew meanwhile")
+		return errors.New("the hub has restarted meanwhile")
 	}
 	c.steady = c.steady && revision == c.first.Revision
 	return nil
 }
 
-// heardBody says of an answer that something has arrived.
+// heardBody calls heard whenever something of an answer arrives.
 type heardBody struct {
 	io.ReadCloser
 	heard func()
@@ -115,7 +115,8 @@ func (b heardBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// frames posts lines and passes the frames of the answer on, which must end with a mark.
+// frames posts lines and passes the frames of the answer to each. The answer must end
+// with a wire mark.
 func (h *Client) frames(ctx context.Context, call string, write func(*wire.Encoder) error, heard func(), each func(wire.Frame) error) error {
 	answer, err := h.send(ctx, call, write)
 	if err != nil {
@@ -126,7 +127,7 @@ func (h *Client) frames(ctx context.Context, call string, write func(*wire.Encod
 	for dec := wire.NewDecoder(body); ; {
 		var f wire.Frame
 		if err := dec.Decode(&f); errors.Is(err, io.EOF) {
-			return io.ErrUnexpectedEOF // the mark is missing
+			return io.ErrUnexpectedEOF // there was no wire mark
 		} else if err != nil {
 			return err
 		}

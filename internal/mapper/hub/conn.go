@@ -10,15 +10,15 @@ import (
 // dialTimeout is how long the hub may take to accept a connection.
 const dialTimeout = 20 * time.Second
 
-// connections are those that are open to the hub. They are kept so that all can be
-// given up at once: over HTTP/2 requests share one, and one that has gone silent
-// would be used for new requests until those time out.
+// connections are the open connections to the hub. They are kept so that all can be
+// closed at once: HTTP/2 requests share a connection, and one that has gone silent would
+// be used for new requests until these time out.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]struct{}
 }
 
-// connection is one of them.
+// connection leaves its connections when it is closed.
 type connection struct {
 	net.Conn
 	of *connections
@@ -51,6 +51,6 @@ func (c *connections) drop() {
 	c.open = map[*connection]struct{}{}
 	c.mu.Unlock()
 	for k := range open {
-		_ = k.Conn.Close() // it is given up in any case
+		_ = k.Conn.Close() // it is not used any more in any case
 	}
 }

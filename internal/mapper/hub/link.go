@@ -15,16 +15,16 @@ type Link struct {
 	Log    *slog.Logger
 }
 
-// Follower goes by what the hub says.
+// Follower is told what happens in a session. Its methods must not block.
 type Follower interface {
-	// Greeted says that a hello is in the store, before any of what follows it is; anew
-	// that it is of another log, which was accepted, perhaps of a location that was made
-	// again.
+	// Greeted says that a hello is in the store, and nothing that follows it yet; anew,
+	// that it is of another log, which was accepted, and perhaps of a location that was
+	// removed and added again.
 	Greeted(anew bool)
-	// Opened says that a session has begun or its log has been accepted, or, with known,
-	// that what it has desired is known for the first time in it.
+	// Opened says that a session has begun or its log has been accepted; with known, that
+	// the desired content is known, for the first time in this session.
 	Opened(known bool)
-	// Landed says what frames touched, once that is in the store.
+	// Landed says which entries frames have touched, once that is in the store.
 	Landed([]store.Touched)
 }
 

@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// maxLogs bounds the markers that are known in one session. Each is the start of
-	// a hub, unless somebody at the target makes them up: those prove nothing.
+	// maxLogs bounds the markers that the hub is asked about in one session. Each is of
+	// one start of a hub, unless somebody at the target makes them up.
 	maxLogs = 10_000
-	// askAgain is how soon the hub is asked once more about a place in the log that it
-	// had not come to.
+	// askAgain is how soon the hub is asked again about a place that its log had not
+	// reached.
 	askAgain = time.Minute
 )
 
-// Prover finds out whether the hub's log continues the one by which an object was
-// written. It is safe for concurrent use and never waits but in run.
+// Prover finds out whether the place in the log that an object names is in the hub's log.
+// It is safe for concurrent use, and only Run blocks.
 type Prover struct {
 	Link
-	// queue has identities looked at again.
+	// queue gives identities another turn.
 	queue func(ids []string)
 	wake  retry.Signal
 
 	mu sync.Mutex
-	// session is the one that all the rest is about.
+	// session is the number of the session that known and ask are of.
 	session int
-	known   map[string]spans
-	ask     map[string]struct{}
-	// waiting are identities that were told to wait.
+	known   map[string]spans    // by marker
+	ask     map[string]struct{} // markers to ask about
+	// waiting are identities that wait for a proof.
 	waiting map[string]struct{}
 }
 
-// NewProver has those looked at again, by queue, who had to wait.
+// NewProver makes a prover that gives waiting identities another turn by queue.
 func NewProver(l Link, queue func(ids []string)) *Prover {
 	return &Prover{Link: l, queue: queue, wake: retry.NewSignal()}
 }
 
-// spans are the revisions of one marker that the hub's log has, as of a revision of it.
+// spans are the revisions that the hub's log has of one marker, as of its revision upTo.
 type spans struct {
 	all  []wire.Revisions
 	upTo int64
@@ -57,8 +57,8 @@ type spans struct {
 
 func (s spans) has(revision int64) bool { return wire.Among(s.all, revision) }
 
-// Judge says whether an object of an identity that has a pair may be changed. Who has
-// to wait is queued again when that may be another.
+// Judge says whether the hub's log has the pair that an object names. If the object has
+// to wait, its identity is queued again when the answer may have changed.
 func (p *Prover) Judge(id string, log marks.Pair, now time.Time) marks.Proof {
 	session, _, accepted := p.State.log()
 	p.mu.Lock()
@@ -77,7 +77,7 @@ func (p *Prover) Judge(id string, log marks.Pair, now time.Time) marks.Proof {
 	return verdict
 }
 
-// turn forgets what another session was told.
+// turn forgets the answers of earlier sessions.
 func (p *Prover) turn(session int) {
 	if p.known != nil && p.session == session {
 		return
@@ -106,8 +106,8 @@ func (p *Prover) verdict(log marks.Pair, now time.Time) marks.Proof {
 	return marks.Unasked
 }
 
-// Lacks says that the hub's log does not have a place, as the hub has said in this
-// session. It asks what the hub has not said yet.
+// Lacks says that, by the hub's answer in this session, its log does not have a place. If
+// the hub has not answered, Lacks returns false and has it asked.
 func (p *Prover) Lacks(log marks.Pair, now time.Time) bool {
 	session, newest, _ := p.State.log()
 	p.mu.Lock()
@@ -118,12 +118,12 @@ func (p *Prover) Lacks(log marks.Pair, now time.Time) bool {
 	}
 	_ = p.verdict(log, now)
 	s, said := p.known[log.Marker()]
-	// It may yet come to a place of its newest marker only.
+	// The log can still reach a place only if it is of the newest marker.
 	return said && s.upTo > 0 && !s.has(log.Revision) && (log.Revision <= s.upTo || log.Marker() != newest)
 }
 
-// Again has all looked at that wait: a session has begun, the hub has answered, or
-// an operator has accepted its log. It does not wait.
+// Again queues all that wait, since a session has begun, the hub has answered, or an
+// operator has accepted its log.
 func (p *Prover) Again() {
 	p.mu.Lock()
 	ids := make([]string, 0, len(p.waiting))
@@ -148,13 +148,13 @@ func (p *Prover) Run(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			p.Log.Info("the hub does not say which logs it continues", "error", err)
+			p.Log.Info("the hub could not be asked which logs it continues", "error", err)
 			retry.Pause(ctx, retry.Backoff(failures, retry.First, sessionRetry))
 		}
 	}
 }
 
-// inquire asks about all markers that are to be asked about.
+// inquire asks the hub about all markers in ask.
 func (p *Prover) inquire(ctx context.Context) error {
 	for {
 		session, marker, _ := p.State.log()
@@ -178,7 +178,7 @@ func (p *Prover) inquire(ctx context.Context) error {
 	}
 }
 
-// learn takes note of an answer.
+// learn notes an answer.
 func (p *Prover) learn(session int, ask []string, answer wire.LineageAnswer, now time.Time) {
 	p.mu.Lock()
 	if p.session == session {
@@ -191,8 +191,9 @@ func (p *Prover) learn(session int, ask []string, answer wire.LineageAnswer, now
 	p.Again()
 }
 
-// lineage asks the hub about markers, and about that of the session, which shows that
-// the same log answers. A hub that is older than the question proves nothing.
+// lineage asks the hub which revisions of markers its log has. It also asks about the
+// session's own marker, which shows that the same log answers. An older hub, which does
+// not know the request, proves nothing.
 func (h *Client) lineage(ctx context.Context, marker string, ask []string) (answer wire.LineageAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
@@ -211,7 +212,7 @@ func (h *Client) lineage(ctx context.Context, marker string, ask []string) (answ
 		return answer, fmt.Errorf("lineage: decode answer: %w", err)
 	}
 	if marker != "" && len(answer.Spans[marker]) == 0 {
-		return answer, errors.New("lineage: another hub answers than that of the session")
+		return answer, errors.New("lineage: another hub has answered than that of the session")
 	}
 	return answer, nil
 }

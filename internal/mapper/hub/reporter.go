@@ -17,37 +17,39 @@ import (
 )
 
 const (
-	// maxReports and maxReportBytes bound one request. Each takes its turn among the
-	// store's commits.
+	// maxReports and maxReportBytes bound one request.
 	maxReports     = 500
 	maxReportBytes = 900 << 10
-	// reportDelay is how long changes are gathered after one that was not alone.
+	// reportDelay is the least time between two requests, in which reports are gathered.
 	reportDelay = 30 * time.Millisecond
-	// maxRefusals is how often in a row what is desired may be refused before the hub is
-	// believed: it tells of what has ceased to be desired long before that.
+	// maxRefusals is how many requests in a row may have a report refused that is of a
+	// desired object. Until then the agent keeps it: mostly the object has just ceased to
+	// be desired, and the session will say so.
 	maxRefusals = 8
 	// agreeTimeout bounds a comparison of all reports.
 	agreeTimeout = 10 * time.Minute
 )
 
-// Reporter sends reports that the hub does not have yet, newest of each key only.
+// Reporter sends the reports that the hub does not have yet, only the newest of each key.
 type Reporter struct {
 	Link
 	// sent counts the lines that the hub has taken.
 	sent   prometheus.Counter
 	signal retry.Signal
-	// refusals counts, in a row, requests of which something desired was refused.
+	// refusals counts requests in a row of which the report of a desired object was
+	// refused.
 	refusals int
-	// left is told of keys of which nothing but a report is left.
+	// left is told of keys of which only a report is left.
 	left func([]store.Touched)
 }
 
-// NewReporter tells left of keys of which nothing but a report is left.
+// NewReporter makes a reporter that counts in sent and tells left of keys of which only a
+// report is left.
 func NewReporter(l Link, sent prometheus.Counter, left func([]store.Touched)) *Reporter {
 	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), left: left}
 }
 
-// Changed says that there is something to send. It does not wait.
+// Changed says that there is something to send. It does not block.
 func (r *Reporter) Changed() {
 	r.signal.Raise()
 }
@@ -115,7 +117,7 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 	if err := json.NewDecoder(io.LimitReader(body, wire.MaxLine)).Decode(&answer); err != nil {
 		return false, fmt.Errorf("reports: decode answer: %w", err)
 	}
-	if answer.Revision == 0 { // whoever says so has not taken them
+	if answer.Revision == 0 { // nothing was written
 		return false, errors.New("reports: the answer names no revision")
 	}
 	refused := map[string]bool{}
@@ -124,7 +126,7 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.sent.Add(float64(len(batch)))
-	// A write that is no longer waited for goes on: what it counts is read only once it is done.
+	// After an error the write may still go on, so kept is read only if there is none.
 	patient, kept := r.refusals < maxRefusals, 0
 	if err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
 		kept = 0
@@ -146,5 +148,5 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		return more, nil
 	}
 	r.refusals++
-	return more, fmt.Errorf("reports: the hub does not take %d of what is desired", kept)
+	return more, fmt.Errorf("reports: the hub refused %d reports of desired objects", kept)
 }

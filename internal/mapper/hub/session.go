@@ -24,7 +24,7 @@ const (
 	// maxBatch and maxBatchBytes bound the frames that go into the store at once.
 	maxBatch      = 256
 	maxBatchBytes = 1 << 20
-	// heartbeat is the time between two pings until the hub has named one.
+	// heartbeat is the time between two heartbeats until the hub has said it.
 	heartbeat = 30 * time.Second
 	// silence is how many heartbeats a hub may miss.
 	silence = 3
@@ -34,7 +34,7 @@ const (
 	replacedRetry = 30 * time.Second
 )
 
-// Ends of a session that are no failure.
+// Ends of a session that are not failures.
 var (
 	errWalked   = errors.New("walked: connect again")
 	errReplaced = errors.New("another agent of this location has connected")
@@ -46,12 +46,12 @@ type Session struct {
 	Link
 	follower Follower
 	recall   recaller
-	// frames counts those that were taken, sessions those that were opened.
+	// frames counts frames taken, sessions counts sessions opened.
 	frames, sessions prometheus.Counter
 }
 
-// NewSession is a session that the follower goes by. What a new store lacks of reports
-// comes from the reporter.
+// NewSession makes a session that tells the follower what happens. It loads the hub's
+// reports into a new store by the reporter.
 func NewSession(l Link, f Follower, r *Reporter, frames, sessions prometheus.Counter) *Session {
 	return &Session{Link: l, follower: f, recall: r.recall, frames: frames, sessions: sessions}
 }
@@ -70,7 +70,7 @@ func (s *Session) Run(ctx context.Context) {
 			failures, walked = 0, false
 		}
 		if errors.Is(err, errWalked) && !walked {
-			walked = true // another has to wait until a mark shows that this one was right
+			walked = true // the next walk has to wait, unless a wire mark shows that this one was right
 			continue
 		}
 		wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
@@ -84,7 +84,7 @@ func (s *Session) Run(ctx context.Context) {
 	}
 }
 
-// once holds one session. advanced says that it came to a mark that held.
+// once holds one session. advanced says that it came to a wire mark that held.
 func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -106,16 +106,16 @@ func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	return st.advanced, err
 }
 
-// stream is one answer of the hub that consists of frames.
+// stream is an answer of the hub in frames, which go into the store.
 type stream struct {
 	*Session
 	dec   *wire.Decoder
 	dog   *watchdog
 	hello *wire.Hello
 	in    store.Intake
-	// advanced says that a mark held: what was sent was taken over as it was meant.
+	// advanced says that a wire mark held: the content is then what the hub says it is.
 	advanced bool
-	// departed is what ceased to be desired since the last mark, by path.
+	// departed has, by path, what ceased to be desired since the last wire mark.
 	departed map[string]store.Touched
 }
 
@@ -124,7 +124,7 @@ func (st *stream) next() (wire.Frame, error) {
 	var f wire.Frame
 	if err := st.dec.Decode(&f); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // a hub says bye
+			err = io.ErrUnexpectedEOF // a hub that ends a session says bye
 		}
 		return f, fmt.Errorf("read frames: %w", err)
 	}
@@ -139,31 +139,32 @@ func (st *stream) greet(ctx context.Context) error {
 		return err
 	}
 	if f.Hello == nil {
-		return errors.New("read frames: the first one is no hello")
+		return errors.New("read frames: the first one is not a hello")
 	}
 	return st.welcome(ctx, *f.Hello)
 }
 
-// welcome finds out whether the hub that said hello continues what we know.
+// welcome finds out whether the log of the hub that said hello continues the one that the
+// agent knows, and puts the hello into the store.
 func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	if h.UID == "" {
 		return errors.New("the hello names no location")
 	}
 	m := st.Store.Meta()
 	st.in.Proven, st.in.Marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
-	if st.in.Proven && !m.Seen.IsZero() { // after the last mark, and perhaps not in this log
+	if st.in.Proven && !m.Seen.IsZero() { // puts since the last wire mark may not be in this log
 		answer, err := st.Client.lineage(ctx, h.Marker, []string{m.Seen.Marker()})
 		if err != nil {
 			return err
 		}
-		// A hub that is older than the question names no marker.
+		// An older hub, which does not know the request, names no marker.
 		st.in.Proven = answer.Marker == "" || answer.Has(m.Seen.Marker(), m.Seen.Revision)
 	}
 	if !st.in.Proven && accepts(h.Settings, h) {
 		return st.accept(ctx, h)
 	}
 	if !st.in.Proven {
-		st.Log.Warn("the hub's log does not continue the one before: new objects are made, changes and removals wait until it is accepted",
+		st.Log.Warn("the hub's log does not continue the one before: new objects are created, changes and removals wait until it is accepted",
 			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
 	}
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {
@@ -189,7 +190,7 @@ func (st *stream) run(ctx context.Context) error {
 	st.Log.Info("connected to the hub", "hub", st.Client.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()
 	if m.Revision == 0 {
-		// A new store: what ran once at this location is in the hub's reports.
+		// The store is new: which Jobs and Pods have completed is in the hub's reports.
 		if err := st.recall(ctx, st.dog.reset); err != nil {
 			return err
 		}
@@ -197,8 +198,8 @@ func (st *stream) run(ctx context.Context) error {
 	switch {
 	case st.hello.Resumed && st.in.Proven:
 	case !st.in.Proven:
-		// Nothing of this log is taken over but what is new, so the stream has to go
-		// on from before the walk.
+		// Of an unproven log only new objects are taken, so the walk does not advance
+		// the store's revision, and this stream goes on.
 		if err := st.walk(ctx); err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func (st *stream) run(ctx context.Context) error {
 			if !st.in.Forward {
 				return errors.New("the hub's revision went back within a session")
 			}
-			st.Log.Warn("our content is not what the hub says it is; comparing all of it")
+			st.Log.Warn("the desired content differs from the hub's; comparing all of it")
 			if err := st.walk(ctx); err != nil {
 				return err
 			}
@@ -235,21 +236,21 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// known takes note that what is desired is known.
+// known notes that the desired content is known.
 func (st *stream) known() {
 	if st.State.marked() {
 		st.follower.Opened(true)
 	}
 }
 
-// adopt takes over the hello's revision: our content is the hub's as it is.
+// adopt takes over the hello's revision: the content in the store is the hub's already.
 func (st *stream) adopt(ctx context.Context) error {
 	return st.take(ctx, []wire.Frame{{Mark: &wire.Mark{
 		Revision: st.hello.Revision, Root: st.hello.Root, Count: st.hello.Count, Marker: st.hello.Marker,
 	}}})
 }
 
-// batch reads what has arrived, at least one frame and at most up to a mark, and
+// batch reads what has arrived, at least one frame and at most up to a wire mark, and
 // puts it into the store.
 func (st *stream) batch(ctx context.Context) error {
 	var frames []wire.Frame
@@ -273,7 +274,7 @@ func (st *stream) batch(ctx context.Context) error {
 	}
 }
 
-// take puts frames into the store and tells what they touched.
+// take puts frames into the store and tells the follower what they touched.
 func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	st.in.Marked = false
 	if len(frames) == 0 {
@@ -283,15 +284,15 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	for _, f := range frames {
 		a, err := store.Admit(f)
 		if err != nil {
-			// The next mark shows that something is missing; all else goes on.
-			st.Log.Error("the hub sent a frame that makes no sense", "error", err)
+			// The next wire mark shows that something is missing; the rest goes on.
+			st.Log.Error("the hub sent a malformed frame", "error", err)
 			continue
 		}
 		arrivals = append(arrivals, a)
 	}
 	var all []store.Touched
 	var next store.Intake
-	in := st.in // a write that is no longer waited for goes on
+	in := st.in // after an error the write may still go on, so it must not touch st.in
 	if err := st.Store.Write(ctx, func(t *store.Tx) (err error) {
 		all, next, err = in.Apply(t, arrivals, time.Now())
 		return err
@@ -321,9 +322,10 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	return nil
 }
 
-// land tells what frames touched. What ceases to be desired is told with the mark
-// that follows: only then is it known what else leaves with it. complete says that
-// all of this is known, ended that all before it is, too.
+// land tells the follower what frames touched. What ceases to be desired is held back
+// until the next wire mark, so that what is removed together is told together and can go
+// in order. complete says that nothing of all has to be held back, ended that what was
+// held back is told, too.
 func (st *stream) land(all []store.Touched, complete, ended bool) {
 	var now []store.Touched
 	for _, t := range all {
@@ -352,7 +354,7 @@ func byeError(b *wire.Bye) error {
 	return fmt.Errorf("%w: %s %s", errBye, b.Reason, b.Message)
 }
 
-// watchdog ends a stream on which nothing arrives for too long.
+// watchdog cancels a stream on which nothing arrives for too long.
 type watchdog struct {
 	timer *time.Timer
 	wait  time.Duration
@@ -364,7 +366,7 @@ func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
 	return w
 }
 
-// every takes the time between two pings from the settings.
+// every takes the time between two heartbeats from the settings.
 func (w *watchdog) every(s wire.Settings) {
 	if s.HeartbeatSeconds > 0 {
 		w.wait = silence * time.Duration(s.HeartbeatSeconds) * time.Second
@@ -381,10 +383,10 @@ var errAccepted = errors.New("the hub's log was accepted as the continuation of 
 // accepts says whether the operator has accepted the log whose hello this is.
 func accepts(s wire.Settings, h wire.Hello) bool { return s.Accept != "" && s.Accept == h.Marker }
 
-// accept takes the hub's log for the continuation of the one before: from now
-// on its marker proves it. Our content is not the hub's yet; the next session
-// finds that out by the root, and compares. A location that was made again
-// under its name is followed, too.
+// accept takes the hub's log for the continuation of the one before: from now on its
+// marker proves it. The content is not the hub's yet; the next session finds that out by
+// the root, and compares. This also accepts a location that was removed and added again
+// under its name.
 func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	st.Log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// State is how the session with the hub is. It is safe for concurrent use.
+// State is the state of the session with the hub. It is safe for concurrent use.
 type State struct {
 	mu     sync.Mutex
 	open   bool
-	number int // of the session
+	number int // of the session: each has another
 	proven bool
-	marker string // of the hub's log
-	// accepted says that an operator has accepted that log.
+	marker string // the newest hub marker of the hub's log
+	// accepted says that an operator has accepted the hub's log.
 	accepted bool
 	ready    bool // the desired content is known
 	since    time.Time
@@ -30,8 +30,8 @@ func (s *State) connected(proven bool, marker string, accepted bool) {
 	s.number++
 }
 
-// accept takes note of whether the log of the session that is open is accepted, and
-// returns whether that is news.
+// accept notes whether the log of the open session is accepted, and returns whether that
+// is news.
 func (s *State) accept(accepted bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *State) accept(accepted bool) (news bool) {
 	return news
 }
 
-// marked takes note that the desired content is known, and returns whether that is news.
+// marked notes that the desired content is known, and returns whether that is news.
 func (s *State) marked() (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *State) ended(err error) {
 	}
 }
 
-// log is the number of the session that is open, zero if none is, and the marker of
-// its log, and whether that is accepted.
+// log is the number of the open session, zero if none is open, the marker of its log, and
+// whether that log is accepted.
 func (s *State) log() (session int, marker string, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *State) log() (session int, marker string, accepted bool) {
 	return s.number, s.marker, s.accepted
 }
 
-// session is the number of the session that is open; zero: none is.
+// session is the number of the open session; zero: none is open.
 func (s *State) session() int {
 	number, _, _ := s.log()
 	return number
@@ -93,19 +93,20 @@ func (s *State) Proves() bool {
 	return s.ready && s.proven
 }
 
-// Now is what there is to say of it.
+// Now is a State at one time.
 type Now struct {
-	// Open says that a session is, since Since; else that none has been since then.
+	// Open says whether a session is open; Since is since when that is so.
 	Open  bool
 	Since time.Time
-	// Proven says that the log of the session continues the one before, Marker is its marker.
+	// Proven says that the log of the last session continues the one before; Marker is
+	// the log's marker while a session is open.
 	Proven bool
 	Marker string
-	// Err is why the last session ended.
+	// Err is why the last session ended; nil while one is open.
 	Err error
 }
 
-// Now is how it is now.
+// Now returns the current state.
 func (s *State) Now() Now {
 	s.mu.Lock()
 	defer s.mu.Unlock()

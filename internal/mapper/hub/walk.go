@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// walk compares our content with the hub's and takes over the difference. What
-// is new or changed lands as it arrives; removals are believed at the end only,
-// when all of the comparison and all that was fetched has been answered.
+// walk compares the content in the store with the hub's and takes over the difference.
+// What is new or changed is stored as it arrives. Removals are stored at the end only,
+// when the whole comparison and all fetches have been answered.
 func (st *stream) walk(ctx context.Context) error {
 	m := st.Store.Meta()
 	mine, err := st.Store.WantIndex()
@@ -27,7 +27,7 @@ func (st *stream) walk(ctx context.Context) error {
 				return err
 			}
 			if w.in.Proven && h.Revision < m.Revision {
-				return errors.New("the hub's revision is before the last one")
+				return errors.New("the hub's revision has gone back")
 			}
 			return nil
 		},
@@ -47,8 +47,8 @@ type walker struct {
 	comparison
 }
 
-// fetch asks for what differs, page by page. A key that the hub has no more joins
-// those that only we have.
+// fetch asks for what differs, page by page. A key that the hub has no longer is added to
+// those that only the agent has.
 func (w *walker) fetch(ctx context.Context) error {
 	for left := w.theirs; len(left) > 0; {
 		page := make([]wire.Fetch, 0, min(len(left), wire.MaxFetch))
@@ -64,10 +64,10 @@ func (w *walker) fetch(ctx context.Context) error {
 			}
 			k, n := subject(f)
 			if k == "" {
-				return nil // of a newer hub
+				return nil // a frame of a newer hub
 			}
 			if got == len(page) || k != page[got].Key {
-				return fmt.Errorf("the answer has %q, which is not next", k)
+				return fmt.Errorf("the answer has %q out of order", k)
 			}
 			got++
 			if f.Del != nil {
@@ -86,14 +86,14 @@ func (w *walker) fetch(ctx context.Context) error {
 			return err
 		}
 		if got == 0 {
-			return errors.New("the answer has nothing of what was asked for")
+			return errors.New("the answer has none of the keys that were asked for")
 		}
 		left = left[got:]
 	}
 	return nil
 }
 
-// subject is the key that a frame is about, and how many bytes it brings.
+// subject is the key that a frame is about, and the size of its content in bytes.
 func subject(f wire.Frame) (k string, size int) {
 	switch {
 	case f.Put != nil:
@@ -108,8 +108,8 @@ func subject(f wire.Frame) (k string, size int) {
 	return "", 0
 }
 
-// finish takes over the removals and the revision of the first answer, from which
-// the stream goes on: what changed at the hub after that comes once more.
+// finish stores the removals and the revision of the first answer, from which the next
+// session resumes: what changed at the hub after that comes once more.
 func (w *walker) finish(ctx context.Context) error {
 	var frames []wire.Frame
 	root := w.Store.Meta().Root
@@ -118,7 +118,7 @@ func (w *walker) finish(ctx context.Context) error {
 		root = root.Sub(w.mine.Span(k, k+"\x00").Sum)
 	}
 	if w.in.Proven && w.steady && root != w.first.Root {
-		return errors.New("walk: our content would not be the hub's after it either")
+		return errors.New("walk: the content would still differ from the hub's")
 	}
 	return w.take(ctx, append(frames, wire.Frame{Mark: &wire.Mark{
 		Revision: w.first.Revision, Root: root, Count: w.first.Count, Marker: w.first.Marker,

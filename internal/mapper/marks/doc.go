@@ -1,8 +1,8 @@
-// Package marks is how the agent knows its own at the target: the labels, annotations
-// and managed fields that it gives to what it writes, what of an object it reads to
-// recognize them, and the patches that set them or take them away.
+// Package marks has the ownership marks by which the agent knows its objects at the
+// target: the labels, annotations and managed fields that it writes, how it reads them
+// from an object, and the patches that set or remove them.
 //
-// All of it is pure: bytes and values in, bytes and values out. What the agent may
+// The package is pure: bytes and values in, bytes and values out. What the agent may
 // change or delete rests on these marks, so the package must never take an object for
-// the agent's own of which one is missing or says something else.
+// the agent's if a mark is missing or differs.
 package marks

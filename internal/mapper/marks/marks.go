@@ -20,15 +20,16 @@ const (
 	managerPrefix  = "orrery/"
 	onRemoveOrphan = "Orphan"
 	applyOperation = "Apply"
-	// neverAVersion is a resourceVersion that no object has: etcd's first revision
-	// is of nothing. An apply that asks for it makes an object or fails.
+	// neverAVersion is a resourceVersion that no object has, since nothing is written at
+	// etcd's first revision. An apply that requires it creates the object or fails.
 	neverAVersion = "1"
 )
 
-// Owner is the location as the target sees it: NAME.UID8.
+// Owner identifies, at the target, the location that owns objects: NAME.UID8, so that a
+// location that is removed and added again under its name is another owner.
 type Owner string
 
-// NewOwner is the location that has a name and a UID at the hub.
+// NewOwner is the owner for a location's name and UID at the hub.
 func NewOwner(location, uid string) Owner {
 	return Owner(key.Mark(key.Location(location), uid))
 }
@@ -36,7 +37,7 @@ func NewOwner(location, uid string) Owner {
 // Manager is the field manager of everything the agent applies.
 func (l Owner) Manager() string { return managerPrefix + string(l) }
 
-// Meta is what the agent looks at of an object at the target.
+// Meta is the part of an object's metadata that the agent reads.
 type Meta struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`
@@ -74,7 +75,7 @@ type ManagedFields struct {
 // Controlled says whether a controller at the target owns the object.
 func (m *Meta) Controlled() bool { return m.Controller() != nil }
 
-// Controller is the object that a controller has made this one for; nil: there is none.
+// Controller is the controlling owner of the object; nil: there is none.
 func (m *Meta) Controller() *OwnerReference {
 	for i := range m.OwnerReferences {
 		if m.OwnerReferences[i].Controller {
@@ -84,9 +85,10 @@ func (m *Meta) Controller() *OwnerReference {
 	return nil
 }
 
-// ProvesOurs says whether the object's marks are those the agent gives to an
-// object of this kind and identity, and names its space. Controllers copy
-// labels, and backups copy everything but the place.
+// ProvesOurs says whether the object has all marks that the agent gives to an object of
+// this kind and identity, and returns its space. Labels alone prove nothing, since
+// controllers copy them; the kind, namespace and name in the marks tell an object from
+// one that was restored from a backup under another identity.
 func (m *Meta) ProvesOurs(l Owner, kind string) (key.Space, bool) {
 	space := key.Space(m.Labels[v1alpha1.SpaceLabel])
 	ours := m.Labels[v1alpha1.LocationLabel] == string(l) &&
@@ -99,8 +101,8 @@ func (m *Meta) ProvesOurs(l Owner, kind string) (key.Space, bool) {
 	return space, ours
 }
 
-// WrittenAs says that the location wrote the object as one of the resource's group.
-// An API server may serve the same object in two groups.
+// WrittenAs says that the location wrote the object in the resource's API group. An API
+// server may serve the same object in two groups.
 func (m *Meta) WrittenAs(l Owner, r key.Resource) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
 		group, _, found := strings.Cut(f.APIVersion, "/")
@@ -111,11 +113,11 @@ func (m *Meta) WrittenAs(l Owner, r key.Resource) bool {
 	})
 }
 
-// FieldsHash is a hash of the fields that the agent's manager owns in an
-// object; zero: none. It changes when another takes a field or its value away.
+// FieldsHash is a hash of the set of fields that the agent's manager owns in an object;
+// zero: none. It changes when another writer changes or removes one of them.
 type FieldsHash uint64
 
-// MarshalText encodes in hexadecimal: JSON numbers do not hold 64 bits.
+// MarshalText encodes in hexadecimal, since JSON numbers do not hold 64 bits.
 func (h FieldsHash) MarshalText() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(h), 16), nil
 }
@@ -151,24 +153,24 @@ func (m *Meta) Revision() uint64 {
 	return n
 }
 
-// Origin is the source of an object, as marks name it: the UID that it has in its space,
-// the place in the log, and whether it is to stay at the target when it leaves it.
+// Origin is what the marks say of the source of an object: its UID in its space, its
+// place in the log, and whether the object is orphaned when it is removed.
 type Origin struct {
 	UID    string
 	Log    Pair
 	Orphan bool
 }
 
-// Dress makes the body of an apply: the rendering with the marks, and with what
-// must hold of the object at the target. uid is the UID it must have; empty: it
-// must not exist. The rest of the object stays as it was written, unread.
+// Dress makes the body of an apply: the rendering with the marks and a precondition. uid
+// is the UID that the object at the target must have; empty: there must be none. Nothing
+// but metadata is decoded; the rest is copied as it is.
 func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte, error) {
 	old := gjson.GetBytes(object, "metadata")
 	if !old.IsObject() {
 		return nil, errors.New("object: there is no metadata")
 	}
 	dec := json.NewDecoder(strings.NewReader(old.Raw))
-	dec.UseNumber() // numbers travel as they were written
+	dec.UseNumber() // numbers stay as they were written
 	var meta map[string]any
 	if err := dec.Decode(&meta); err != nil {
 		return nil, fmt.Errorf("decode metadata: %w", err)
@@ -208,7 +210,7 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 	return slices.Concat(object[:old.Index], dressed, object[old.Index+len(old.Raw):]), nil
 }
 
-// child returns a map in a map, made if it is missing.
+// child returns the map under a name in m, which it makes if it is missing.
 func child(m map[string]any, name string) (map[string]any, error) {
 	switch v := m[name].(type) {
 	case map[string]any:
@@ -222,30 +224,31 @@ func child(m map[string]any, name string) (map[string]any, error) {
 	}
 }
 
-// Former says whether a field manager is that of a location that had this
-// one's name before it.
+// Former says whether a field manager is that of an earlier location of the same name.
 func (l Owner) Former(manager string) bool {
 	name, _, _ := strings.Cut(string(l), ".")
 	return manager != l.Manager() && strings.HasPrefix(manager, managerPrefix+name+".")
 }
 
-// AppliedBy says whether the entry is the one by which a manager applies.
+// AppliedBy says whether the entry has what a manager owns by server-side apply.
 func (f *ManagedFields) AppliedBy(manager string) bool {
 	return f.Manager == manager && f.Operation == applyOperation && f.Subresource == ""
 }
 
-// AnotherLocation says whether a label is that of a location of another name: one
-// of the same name and another UID is what this location was before.
+// AnotherLocation says whether a label is that of a location of another name. One of the
+// same name and another UID is an earlier location of the name.
 func AnotherLocation(label string, l Owner) bool {
 	name, _, _ := strings.Cut(string(l), ".")
 	was, _, _ := strings.Cut(label, ".")
 	return label != "" && was != name
 }
 
-// Log is the pair that stands at an object.
+// Log is the object's pair: the place in the log at which it was last written; zero:
+// there is none.
 func (m *Meta) Log() Pair { return ParsePair(m.Annotations[v1alpha1.LogAnnotation]) }
 
-// ReleasedManager is the field manager of released values that nobody has changed.
+// ReleasedManager is the field manager that owns released values until another writer
+// changes them.
 const ReleasedManager = "orrery-released"
 
 // Released says whether the object has fields of ReleasedManager.
@@ -258,8 +261,7 @@ func (m *Meta) Released() bool {
 	return false
 }
 
-// Written says that the location's manager has written the object, as one of
-// whichever group.
+// Written says that the location's manager has written the object, in whatever group.
 func (m *Meta) Written(l Owner) bool {
 	for i := range m.ManagedFields {
 		if m.ManagedFields[i].Manager == l.Manager() && m.ManagedFields[i].Subresource == "" {
@@ -269,7 +271,7 @@ func (m *Meta) Written(l Owner) bool {
 	return false
 }
 
-// Orphan says that the object is to stay at the target when it leaves its location.
+// Orphan says that the object is marked to be orphaned when it is removed.
 func (m *Meta) Orphan() bool {
 	return m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
 }

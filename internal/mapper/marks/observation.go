@@ -15,9 +15,9 @@ type Observation struct {
 	Status   json.RawMessage
 }
 
-// UnmarshalJSON takes what the agent looks at, in one pass: answers and watch
-// events are most of what it decodes, and by reflection that was a tenth of a
-// full sync. What it keeps does not share memory with b.
+// UnmarshalJSON reads the fields that the agent needs in one pass, without reflection,
+// which took a tenth of a full sync: answers and watch events are most of what the agent
+// decodes. Nothing it keeps shares memory with b.
 func (o *Observation) UnmarshalJSON(b []byte) error {
 	root, err := parsed(b)
 	if err != nil {
@@ -110,8 +110,7 @@ func readManagedFields(from gjson.Result) (f ManagedFields) {
 	return f
 }
 
-// text is a string with memory of its own: what is kept of an answer must not keep
-// all of it.
+// text copies a string, so that keeping it does not keep the whole answer in memory.
 func text(v gjson.Result) string { return strings.Clone(v.String()) }
 
 func texts(from gjson.Result) map[string]string {
@@ -126,13 +125,13 @@ func texts(from gjson.Result) map[string]string {
 	return all
 }
 
-// Answer is an object at the target as a request was answered with it.
+// Answer is an object at the target, as the answer to a request has it.
 type Answer struct {
 	Observation
-	JSON string // its JSON; belongs to the request
+	JSON string // the whole object; not to be kept beyond the request
 }
 
-// UnmarshalJSON takes the object as it is, and of it what the agent looks at.
+// UnmarshalJSON keeps the JSON of the object, and reads an Observation from it.
 func (a *Answer) UnmarshalJSON(b []byte) error {
 	root, err := parsed(b)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// Only is a patch that makes the marks of an object those of the body of an apply.
+// Only returns a merge patch that sets the marks of an object to those in the body of an
+// apply, with the body's preconditions, and changes nothing else.
 func Only(body []byte) ([]byte, error) {
 	var err error
 	only := []byte(`{}`)
@@ -40,7 +41,7 @@ func Only(body []byte) ([]byte, error) {
 	return only, nil
 }
 
-// markNames are all marks, by the map they are in.
+// markNames are the names of all marks, by the field of metadata that they are in.
 var markNames = map[string][]string{
 	"labels": {v1alpha1.LocationLabel, v1alpha1.SpaceLabel},
 	"annotations": {
@@ -49,8 +50,8 @@ var markNames = map[string][]string{
 	},
 }
 
-// othersFields are the managed fields without what the location has applied, also as it
-// was before it was made again.
+// othersFields are the managed fields without those of the location, of earlier locations
+// of its name, and of ReleasedManager.
 func othersFields(all []ManagedFields, l Owner) []ManagedFields {
 	var others []ManagedFields
 	for _, f := range all {
@@ -61,8 +62,8 @@ func othersFields(all []ManagedFields, l Owner) []ManagedFields {
 	return others
 }
 
-// orNone are managed fields as an API server takes them: one empty entry for
-// none, and no entry for those that it has.
+// orNone are managed fields as an API server takes them: one empty entry stands for none,
+// since it takes an empty list for no change.
 func orNone(all []ManagedFields) []ManagedFields {
 	if len(all) == 0 {
 		return []ManagedFields{{}}
@@ -70,7 +71,8 @@ func orNone(all []ManagedFields) []ManagedFields {
 	return all
 }
 
-// patch is the body of a merge into an object that is as it was when m was read.
+// patch is a merge patch of metadata, for an object that has not changed since m was
+// read.
 func patch(m *Meta, fields map[string]any) any {
 	fields["uid"], fields["resourceVersion"] = m.UID, m.ResourceVersion
 	return map[string]any{"metadata": fields}
@@ -96,18 +98,18 @@ func SetFields(m *Meta, all []ManagedFields) any {
 	return patch(m, map[string]any{"managedFields": orNone(all)})
 }
 
-// SetPair writes a place in the log at an object that has the UID and is as it was at
-// a version, and changes nothing else.
+// SetPair writes a pair to the object that has the UID and the resourceVersion, and
+// changes nothing else.
 func SetPair(uid, version string, log Pair) any {
 	return patch(&Meta{UID: uid, ResourceVersion: version}, map[string]any{
 		"annotations": map[string]any{v1alpha1.LogAnnotation: log.String()},
 	})
 }
 
-// TakeOver makes the fields of an object this location's that were those of one of its
-// name before: else what is no longer desired of them would stay. What that one wrote
-// otherwise than by applies are marks, which the next apply owns. moved says that there
-// are any.
+// TakeOver moves the managed fields of an earlier location of the name to this location;
+// otherwise those that are no longer desired would stay. Entries that the earlier one did
+// not apply have only marks, which the next apply owns; they are dropped. moved says that
+// there are any fields of an earlier location.
 func TakeOver(all []ManagedFields, l Owner) (fields []ManagedFields, moved bool) {
 	mine := slices.ContainsFunc(all, func(f ManagedFields) bool { return f.AppliedBy(l.Manager()) })
 	for _, f := range all {

@@ -6,18 +6,18 @@ import (
 	"unique"
 )
 
-// maxMarker bounds the name of a marker that is taken for one.
+// maxMarker bounds the length of a hub marker.
 const maxMarker = 64
 
-// Pair is a place in a hub's log: a revision, and the newest marker at or below it.
-// The zero pair is none. One is held for each object that is observed, so markers,
-// of which there are few, are kept once.
+// Pair is a place in a hub's log: a revision, and the newest hub marker at or below it.
+// The zero pair is none. There is one for each observed object but there are few
+// markers, so markers are interned.
 type Pair struct {
 	name     unique.Handle[string]
 	Revision int64
 }
 
-// NewPair is the place of a revision; the zero pair if there is no such marker or revision.
+// NewPair is the place of a revision; the zero pair if marker or revision is not valid.
 func NewPair(marker string, revision int64) Pair {
 	if marker == "" || len(marker) > maxMarker || revision <= 0 {
 		return Pair{}
@@ -25,7 +25,7 @@ func NewPair(marker string, revision int64) Pair {
 	return Pair{unique.Make(strings.Clone(marker)), revision}
 }
 
-// ParsePair reads what String writes; what makes no sense is no pair.
+// ParsePair reads what String writes. It returns the zero pair for anything else.
 func ParsePair(s string) Pair {
 	dot := strings.LastIndexByte(s, '.')
 	if dot < 0 {
@@ -38,7 +38,7 @@ func ParsePair(s string) Pair {
 	return NewPair(s[:dot], revision)
 }
 
-// IsZero says that it is no pair.
+// IsZero says that there is no pair.
 func (p Pair) IsZero() bool { return p == Pair{} }
 
 // Marker is the newest marker at or below the revision; empty for the zero pair.
@@ -49,7 +49,7 @@ func (p Pair) Marker() string {
 	return p.name.Value()
 }
 
-// String is the value of the annotation; empty: there is none.
+// String is the pair as the annotation has it; empty for the zero pair.
 func (p Pair) String() string {
 	if p.IsZero() {
 		return ""

@@ -1,20 +1,20 @@
 package marks
 
-// Proof is what is known of the log by which an object at the target was written.
+// Proof says whether an object at the target is known to be written from the hub's log.
 type Proof uint8
 
 const (
-	// Unneeded: the object is recorded or not there, or it is not ours.
+	// Unneeded: the object is recorded, is not there, or is not ours.
 	Unneeded Proof = iota
-	// Given: it is the log that the agent follows, or an operator has accepted that.
+	// Given: it was written from the hub's log, or an operator has accepted that log.
 	Given
-	// Unasked: the hub has not said yet.
+	// Unasked: the hub has not answered yet.
 	Unasked
-	// Missing: nothing says that it is.
+	// Missing: the hub's log is not known to have it.
 	Missing
-	// Proofs is how many there are.
+	// Proofs is the number of values.
 	Proofs
 )
 
-// Waits says that nothing may be changed.
+// Waits says that the object must not be changed yet.
 func (p Proof) Waits() bool { return p == Unasked || p == Missing }

@@ -1,5 +1,5 @@
-// Package retry is how the agent waits: for a time, longer after each failure, or until
-// it is told that there is something to do.
+// Package retry has the agent's ways to wait: a pause, backoff after failures, and a
+// signal that there is something to do.
 package retry
 
 import (
@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// First is the wait after the first failure, where nothing else is said.
+	// First is the default wait after the first failure.
 	First = 100 * time.Millisecond
-	// MaxFailures is up to how many failures in a row are counted.
+	// MaxFailures is where the count of failures in a row stops.
 	MaxFailures = 20
 )
 
-// Backoff is how long to wait after a number of failures in a row: twice as
-// long each time, up to a cap, and up to a quarter less so that those who failed
-// together do not come back together.
+// Backoff is how long to wait when failures attempts in a row have failed before this
+// one: first, doubled for each, at most most, less a random part of up to a quarter, so
+// that those who failed together do not retry together.
 func Backoff(failures uint8, first, most time.Duration) time.Duration {
 	d := most
 	if failures < MaxFailures {
@@ -26,7 +26,7 @@ func Backoff(failures uint8, first, most time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
-// Pause waits, or until ctx ends.
+// Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -36,14 +36,14 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Signal tells one who waits that there is something to do. It has one slot: what has
-// been told more than once, and not been heard yet, is heard once.
+// Signal tells one receiver that there is something to do. Raising it again before the
+// receiver has received has no effect.
 type Signal chan struct{}
 
-// NewSignal is a signal that nobody has raised yet.
+// NewSignal makes a signal that is not raised.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Raise tells it. It does not wait.
+// Raise raises the signal. It does not block.
 func (s Signal) Raise() {
 	select {
 	case s <- struct{}{}:
