@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// pruneDigest is how much of a sum names removals that wait: enough that no
-	// two sets are taken for one another by accident, little enough to be typed.
+	// pruneDigest is the length of the digest that names waiting removals: long enough
+	// that two sets do not collide by accident, short enough to be typed.
 	pruneDigest = 16
-	// maxGroups is how many groups of removals that wait there may be for some to be
-	// told apart by their Placement, so that what says so stays small.
+	// maxGroups bounds the groups of waiting removals, so that a status stays small.
+	// Removals of further Placements are counted for their space only.
 	maxGroups = 100
 	// MaxExamples is how many objects a status names.
 	MaxExamples = 10
@@ -28,12 +28,13 @@ const (
 type guardedRemoval struct {
 	Cause wire.Cause `json:"cause"`
 	Space key.Space  `json:"space"`
-	// Placement is the one that let go; empty: it is not known, or there are too many.
+	// Placement is the one that no longer places the object; empty: it is not known, or
+	// there are too many.
 	Placement string `json:"placement,omitempty"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
-	// Once tells this waiting from all others of the object: what was confirmed is
-	// spent, and lets nothing go that comes to wait again. Zero: an older agent's.
+	// Once is random, so that a confirmation holds for this wait only, and not if the
+	// removal of the object waits again later. Zero: an older agent wrote it.
 	Once uint64 `json:"once,omitempty"`
 }
 
@@ -53,8 +54,8 @@ func (g guardedRemoval) group() GuardGroup {
 	return GuardGroup(string(g.Space) + "/" + g.Placement)
 }
 
-// GuardGroup are the removals that one Placement let go, as SPACE/PLACEMENT, or
-// those of a space of which no Placement is known, as SPACE.
+// GuardGroup names the waiting removals of one Placement, as SPACE/PLACEMENT, or those of
+// a space of which no Placement is known, as SPACE.
 type GuardGroup string
 
 func (g GuardGroup) names() (space, placement string) {
@@ -62,17 +63,17 @@ func (g GuardGroup) names() (space, placement string) {
 	return space, placement
 }
 
-// GuardSums describe the removals that wait, by group. They are never changed
-// in place: copies of meta share them.
+// GuardSums describe the waiting removals by group. They are never changed in place,
+// since copies of Meta share them.
 type GuardSums map[GuardGroup]GuardSum
 
-// GuardSum is how many removals wait, and the sum of them.
+// GuardSum is the number of removals that wait, and their sum.
 type GuardSum struct {
 	Count int      `json:"count"`
 	Sum   wire.Sum `json:"sum"`
 }
 
-// Digest is by what a confirmation names them.
+// Digest is what a confirmation names the removals by.
 func (g GuardSum) Digest() string { return g.Sum.String()[:pruneDigest] }
 
 func (g GuardSum) add(o GuardSum) GuardSum { return GuardSum{g.Count + o.Count, g.Sum.Add(o.Sum)} }
@@ -110,8 +111,8 @@ func (all GuardSums) with(group GuardGroup, g GuardSum) GuardSums {
 // Guarded says whether the removal of an identity waits for a confirmation.
 func (t *Tx) Guarded(id string) bool { return t.has(guardBucket, id) }
 
-// guard makes the removal of a recorded identity, which a Placement let go, wait for
-// a confirmation.
+// guard makes the removal of a recorded identity wait for a confirmation. placement is
+// the Placement that no longer places it, empty if that is not known.
 func (t *Tx) guard(id string, cause wire.Cause, placement string) error {
 	rec, err := t.Record(id)
 	if err != nil || rec == nil || t.Guarded(id) {
@@ -138,8 +139,8 @@ func (t *Tx) unguard(id string) error {
 	return t.remove(guardBucket, id)
 }
 
-// free are the groups that the settings let go. A digest that confirms is that of
-// all that waits, of a space, or of a group, exactly.
+// free are the groups that the settings confirm. A confirmation names exactly all that
+// waits, all of a space, or a group, by digest.
 func (all GuardSums) free(s wire.Settings) map[GuardGroup]bool {
 	total, spaces, free := all.Total().Digest(), all.bySpace(), map[GuardGroup]bool{}
 	for group, g := range all {
@@ -153,7 +154,7 @@ func (all GuardSums) free(s wire.Settings) map[GuardGroup]bool {
 	return free
 }
 
-// confirm lets go what the settings confirm of the removals that wait.
+// confirm ends the wait of the removals that the settings confirm.
 func (t *Tx) confirm() ([]Touched, error) {
 	if len(t.meta.Guarded) == 0 {
 		return nil, nil
@@ -182,7 +183,7 @@ func (t *Tx) confirm() ([]Touched, error) {
 	return all, nil
 }
 
-// Pending describes the removals that wait; nil: there are none.
+// Pending describes the removals that wait for a confirmation; nil: there are none.
 func (t *Tx) Pending() (*wire.PruneStatus, error) {
 	total := t.meta.Guarded.Total()
 	if total.Count == 0 {

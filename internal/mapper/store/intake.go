@@ -15,31 +15,31 @@ import (
 // Intake decides what of a hub's frames is believed, and puts it into the
 // store. It is the only way by which something ceases to be desired.
 type Intake struct {
-	// Proven says that the hub's log continues the one we know. Without it new
-	// objects are accepted, while changes and removals of what we have wait.
+	// Proven says that the hub's log continues the one that the store knows. Otherwise
+	// new objects are accepted, but changes and removals of known ones wait.
 	Proven bool
-	// Walking says that the frames answer a walk, whose removals are believed
-	// only when its mark has arrived.
+	// Walking says that the frames answer a walk, whose removals are believed only when
+	// its wire mark has arrived.
 	Walking bool
-	// Marker is that of the hello.
+	// Marker is the hub marker in the hello.
 	Marker string
 
-	// dels are the walk's removals that wait for the mark.
+	// dels are the walk's removals, until its wire mark arrives.
 	dels []wire.Del
-	// Outcome of the last mark: whether one has arrived, whether its revision was
-	// not before the last one's, and whether our content then added up to it.
+	// Marked says whether a wire mark has arrived, Forward whether its revision was not
+	// before the last one's, and Agrees whether the content had its root then.
 	Marked, Forward, Agrees bool
 }
 
-// Arrival is a frame that was found to be well formed.
+// Arrival is a well-formed frame.
 type Arrival struct {
 	wire.Frame
 	object        key.Object
 	version, kind string
 }
 
-// Admit refuses a frame that does not make sense by itself, so that what
-// reaches the store can fail only as the store does.
+// Admit refuses a malformed frame, so that taking what it admits fails only if the store
+// does.
 func Admit(f wire.Frame) (Arrival, error) {
 	a := Arrival{Frame: f}
 	var k string
@@ -71,12 +71,12 @@ func Admit(f wire.Frame) (Arrival, error) {
 // Touched is one key whose desired entry may have changed.
 type Touched struct {
 	Object key.Object
-	Want   *Want // nil: there is none now
+	Want   *Want // the entry now; nil: there is none
 }
 
-// Apply takes frames into the store, in their order, and returns what they
-// touched and what the intake is then. It does not change the intake, so that it
-// can run again; its errors are the store's.
+// Apply puts frames into the store, in their order, and returns what they touched and
+// the intake after that. It does not change in, so that a transaction can run it again.
+// Its errors are the store's.
 func (in Intake) Apply(t *Tx, frames []Arrival, now time.Time) ([]Touched, Intake, error) {
 	in.dels = slices.Clone(in.dels)
 	var all []Touched
@@ -147,12 +147,12 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 		return nil, err
 	}
 	if old == nil && t.has(reportBucket, k) {
-		// While it was not desired the hub may have refused what is reported of it.
+		// The hub may have refused the report while the object was not desired.
 		if err := t.MarkUnsent(k); err != nil {
 			return nil, err
 		}
 	}
-	if w.Object() != nil { // or else nothing says that what waits to go is to stay
+	if w.Object() != nil { // an entry without an object does not say that a waiting removal is moot
 		if err := t.unguard(o.Identity.String()); err != nil {
 			return nil, err
 		}
@@ -160,8 +160,8 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 	return []Touched{{Object: o, Want: &w}}, nil
 }
 
-// deferChange notes that the hub would change or remove what we have, which
-// waits until its log is proven to continue ours.
+// deferChange notes that the hub would change or remove an entry, which waits until its
+// log is proven to continue the one that the store knows.
 func (in *Intake) deferChange(t *Tx, o key.Object, old *Want, object []byte) ([]Touched, error) {
 	if old.Deferred {
 		return nil, nil
@@ -174,6 +174,8 @@ func (in *Intake) deferChange(t *Tx, o key.Object, old *Want, object []byte) ([]
 	return []Touched{{Object: o, Want: &w}}, nil
 }
 
+// del removes the desired entry of a key. Whether the object at the target may be removed
+// at once, or waits for a confirmation, is decided here, too.
 func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touched, error) {
 	k := o.Path()
 	old, object, err := t.Want(k)
@@ -205,6 +207,8 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 	return []Touched{{Object: o}}, nil
 }
 
+// mark takes a wire mark: a walk's removals, and the revision, if the content has the
+// mark's root.
 func (in *Intake) mark(t *Tx, m *wire.Mark, now time.Time) ([]Touched, error) {
 	in.Marked, in.Forward = true, m.Revision >= t.meta.Revision
 	if !in.Forward && in.Proven {
@@ -234,7 +238,7 @@ func (in *Intake) mark(t *Tx, m *wire.Mark, now time.Time) ([]Touched, error) {
 	return append(all, more...), err
 }
 
-// settle ends the waiting of changes that proved moot: our content is the hub's.
+// settle ends the wait of deferred changes that are moot, since the content is the hub's.
 func (in *Intake) settle(t *Tx) ([]Touched, error) {
 	if t.meta.Deferred == 0 {
 		return nil, nil
@@ -255,7 +259,7 @@ func (in *Intake) settle(t *Tx) ([]Touched, error) {
 		}
 		old := w
 		w.Deferred = false
-		k = bytes.Clone(k) // it is the bucket's, which changes now
+		k = bytes.Clone(k) // it is not valid once the bucket changes
 		if err := t.setWant(string(k), &old, w, bytes.Clone(object)); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// putMeta writes meta, which is in no sum but its own.
+// putMeta writes meta with its own sum. Meta is not part of meta.Written.
 func (t *Tx) putMeta() error {
 	b, err := json.Marshal(t.meta)
 	if err != nil {
@@ -22,8 +22,8 @@ func (t *Tx) putMeta() error {
 	return t.bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", wire.SumOf(b)))
 }
 
-// readMeta reads meta and compares it with its sum. The first agents wrote no sums: a
-// store of theirs has the sum of what is there, which is written with the next change.
+// readMeta reads meta and checks its sum. The first agents wrote no sums: for a store of
+// theirs they are computed, and written with the next change.
 func readMeta(b *bolt.Tx) (*Meta, error) {
 	value, _ := values{tx: b}.get(metaBucket, string(metaKey))
 	text, sum, summed := bytes.Cut(value, []byte("\n"))
@@ -43,19 +43,19 @@ func readMeta(b *bolt.Tx) (*Meta, error) {
 	return m, nil
 }
 
-// saw takes note of the place of a put.
+// saw notes the place of a put.
 func (m *Meta) saw(p marks.Pair) {
 	if p.Revision > m.Seen.Revision {
 		m.Seen = p
 	}
 }
 
-// prunePercent is the bound of removals as long as nothing was heard that is believed.
+// prunePercent is the bound of removals until the hub's settings are known.
 const prunePercent = 30
 
-// hear takes over what the hub says of the location. What loosens a protection waits
-// as long as the hub's log is not proven, and in a new store until all that was found
-// at the target is: the log may be an older copy, from before the protection.
+// hear takes over the location's settings. Those that loosen a protection wait as long as
+// the hub's log is not proven, and in a new store until all objects found at the target
+// are proven: the log may be an older copy, from before the protection.
 func (m *Meta) hear(s wire.Settings, proven bool) {
 	m.Heard = nil
 	if proven && !m.Fresh {
@@ -75,7 +75,7 @@ func (m *Meta) hear(s wire.Settings, proven bool) {
 	m.Settings = bounded
 }
 
-// Halt is why the agent is to change nothing; empty: it works.
+// Halt is why the agent must not change anything at the target; empty: it may.
 func (m *Meta) Halt() string {
 	if m.Heard != nil && m.Heard.Halt == "" && m.Settings.Halt != "" {
 		return m.Settings.Halt + "; the hub does not say so any more, which waits until its log is accepted"
@@ -83,39 +83,39 @@ func (m *Meta) Halt() string {
 	return m.Settings.Halt
 }
 
-// Meta is what the store knows of itself. It is changed only in transactions.
+// Meta describes the store and the session's progress. It changes only in transactions.
 type Meta struct {
 	Location    string `json:"location"`
 	LocationUID string `json:"locationUID,omitempty"`
-	// Marker and Revision are those of the last mark in proven lineage.
+	// Marker and Revision are those of the last wire mark from a proven log.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
-	// Seen is the newest place of a put since that mark, whose object may be applied.
+	// Seen is the newest place of a put since that mark; its object may be applied already.
 	Seen marks.Pair `json:"seen,omitzero"`
-	// Accepted is the place in the log at which an operator accepted one last, and
-	// Epoch how often that has been.
+	// Accepted is the place in the log at which an operator last accepted a log, and
+	// Epoch how often one was accepted.
 	Accepted marks.Pair `json:"accepted,omitzero"`
 	Epoch    int        `json:"epoch,omitempty"`
-	// Root and Count describe the bucket of desired content, always.
+	// Root and Count are those of the desired content, in every transaction.
 	Root  wire.Sum `json:"root"`
 	Count int      `json:"count"`
-	// Written is the sum of all values in the other buckets, always.
+	// Written is the sum of all values in all buckets but meta's, in every transaction.
 	Written wire.Sum `json:"written"`
 	// Deferred counts entries that wait for proof of lineage.
 	Deferred int `json:"deferred,omitempty"`
 	// Unsent counts reports that the hub does not have yet.
 	Unsent int `json:"unsent,omitempty"`
-	// Settings are those that are followed. Heard is what the hub says, if some of it
-	// waits; Fresh says that a new store has not seen yet that what is at the target
-	// is of the hub's log.
+	// Settings are those in force. Heard are the hub's, if some of them wait. Fresh says
+	// that the store is new, and that the objects at the target are not proven yet to be
+	// of the hub's log.
 	Settings wire.Settings  `json:"settings"`
 	Heard    *wire.Settings `json:"heard,omitempty"`
 	Fresh    bool           `json:"fresh,omitempty"`
-	// Survey says that the target is yet to be searched for what a new store knows
-	// nothing of.
+	// Survey says that the target has yet to be searched for objects that a new store
+	// does not know.
 	Survey bool        `json:"survey,omitempty"`
 	Prune  pruneWindow `json:"prune,omitempty"`
-	// Guarded describes the bucket of removals that wait for a confirmation, always.
+	// Guarded describes the removals that wait for a confirmation, in every transaction.
 	Guarded GuardSums `json:"guarded,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the
 	// hub wrote ReportsMarker, at its start.
@@ -123,20 +123,21 @@ type Meta struct {
 	ReportsMarker string `json:"reportsMarker,omitempty"`
 }
 
-// Welcome takes note of the hello of a hub, whose log is proven to continue ours or not.
+// Welcome notes the hello of a hub. proven says that its log continues the one that the
+// store knows.
 func (t *Tx) Welcome(h wire.Hello, proven bool) {
 	if t.meta.LocationUID == "" {
 		t.meta.LocationUID = h.UID
 	}
 	if !proven || t.meta.ReportsMarker != h.Marker {
-		// The hub has started anew, perhaps from a copy that lacks reports.
+		// The hub has restarted, perhaps from a copy that lacks reports.
 		t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 	}
 	t.meta.hear(h.Settings, proven)
 }
 
-// Accept takes the log of a hello for the continuation of the one before, by an
-// operator's word.
+// Accept takes the log of a hello for the continuation of the one before, as an operator
+// has said.
 func (t *Tx) Accept(h wire.Hello) {
 	t.meta.LocationUID, t.meta.Marker, t.meta.Revision = h.UID, h.Marker, h.Revision
 	t.meta.Seen = marks.Pair{}
@@ -144,13 +145,14 @@ func (t *Tx) Accept(h wire.Hello) {
 	t.meta.ReportsAgreed = false
 }
 
-// ReportsAgreed takes note that hub and agent have compared their reports.
+// ReportsAgreed notes that hub and agent have compared their reports.
 func (t *Tx) ReportsAgreed() { t.meta.ReportsAgreed = true }
 
-// Surveyed takes note that the target was searched.
+// Surveyed notes that the target was searched.
 func (t *Tx) Surveyed() { t.meta.Survey = false }
 
-// Trust ends the caution of a new store, and returns what this lets go.
+// Trust ends the caution of a new store, and returns the removals that are confirmed
+// thereby.
 func (t *Tx) Trust() ([]Touched, error) {
 	t.meta.Fresh = false
 	if t.meta.Heard != nil {

@@ -20,27 +20,27 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// cleanFile is beside a store that was closed as it should be. It is missing
-// while one is open, so a store that was not closed is looked through.
+// cleanFile is beside a store that was closed cleanly, and missing while one is open. A
+// store without it is checked when it is opened.
 const cleanFile = File + ".clean"
 
 // errCorrupt says that the store is damaged.
 var errCorrupt = errors.New("the store is damaged")
 
-// Open opens or creates the store in dir for a location. A damaged one is
-// set aside, and what was in it comes back from the hub: a new store holds
-// nothing that could be removed.
+// Open opens or creates the store in dir for a location. A damaged one is set aside, and
+// its content comes back from the hub: a new store has nothing that could be removed. It
+// fails if another process has the store open, or if it is another location's.
 func Open(dir, location string, log *slog.Logger) (*Store, error) {
 	return OpenWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
 }
 
-// OpenWith is Open with options of the file.
+// OpenWith is Open with bbolt's options.
 func OpenWith(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("close data directory to others: %w", err)
+		return nil, fmt.Errorf("restrict access to data directory: %w", err)
 	}
 	s, err := tryStore(o, dir, location, log)
 	if errors.Is(err, errCorrupt) {
@@ -62,11 +62,11 @@ func setAside(dir string, log *slog.Logger, why error) error {
 	if err := os.Rename(from, to); err != nil {
 		return fmt.Errorf("set damaged store aside: %w", err)
 	}
-	log.Error("the store is damaged and was set aside; nothing is removed until all has come from the hub again", "error", why, "file", to)
+	log.Error("the store is damaged and was set aside; nothing is removed until its content has come from the hub again", "error", why, "file", to)
 	return nil
 }
 
-// tryStore opens the store, and looks through one that was not closed.
+// tryStore opens the store, and checks one that was not closed cleanly.
 func tryStore(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
 	file := filepath.Join(dir, File)
 	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal()}
@@ -95,7 +95,7 @@ func tryStore(o bolt.Options, dir, location string, log *slog.Logger) (*Store, e
 	return s, err
 }
 
-// damage tells an error of the file's content from one of the system.
+// damage makes an error errCorrupt unless it is one of the system.
 func damage(err error) error {
 	var system syscall.Errno
 	if errors.Is(err, berrors.ErrTimeout) || errors.As(err, &system) {
@@ -104,8 +104,8 @@ func damage(err error) error {
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-// guarded runs what reads a file that may hold anything: that it makes no sense
-// shows as a panic, or as a fault at an address that a damaged page names.
+// guarded runs a function that reads a file that may be damaged, and returns errCorrupt if
+// it panics, as bbolt does, or faults at an address that a damaged page names.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -116,8 +116,8 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// Load runs what reads all that the store holds. If that fails, the store counts as
-// damaged: it is looked through when it is opened again.
+// Load runs a function that reads the whole store. If it fails, the store may be damaged:
+// it is checked when it is opened again.
 func (s *Store) Load(f func() error) error {
 	err := guarded(f)
 	if err != nil {
@@ -126,12 +126,12 @@ func (s *Store) Load(f func() error) error {
 	return err
 }
 
-// Copy writes what the store holds now to a file.
+// Copy writes a consistent copy of the store to a file.
 func (s *Store) Copy(file string) error {
 	return s.db.View(func(b *bolt.Tx) error { return b.CopyFile(file, 0o600) })
 }
 
-// Inspect reads everything in the store and finds out whether it makes sense.
+// Inspect reads the whole store and returns errCorrupt if it is not consistent.
 func (s *Store) Inspect() error {
 	return s.db.View(func(b *bolt.Tx) error {
 		info, err := os.Stat(s.db.Path())
@@ -147,7 +147,7 @@ func (s *Store) Inspect() error {
 		if err := inspectValues(b); err != nil {
 			return fmt.Errorf("%w: %w", errCorrupt, err)
 		}
-		// The pages that can be reached have been read, so this does not fault.
+		// All reachable pages have been read, so this does not fault.
 		var first error
 		for err := range b.Check() {
 			if first == nil {
@@ -214,7 +214,7 @@ func inspectValues(b *bolt.Tx) error {
 	return nil
 }
 
-// inspectWant decodes a desired entry, whose object has to have its digest.
+// inspectWant decodes a desired entry and checks the digest of its object.
 func inspectWant(k string, v []byte) (Want, error) {
 	w, object, err := decodeWant(v)
 	if err != nil {
@@ -229,7 +229,7 @@ func inspectWant(k string, v []byte) (Want, error) {
 	return w, nil
 }
 
-// sumValues makes the sum of what is written, of all values.
+// sumValues computes m.Written from all values.
 func sumValues(b *bolt.Tx, m *Meta) error {
 	for _, name := range valueBuckets() {
 		bucket := b.Bucket(name)
@@ -246,13 +246,13 @@ func sumValues(b *bolt.Tx, m *Meta) error {
 	return nil
 }
 
-// valueBuckets are all buckets but that of meta.
+// valueBuckets are all buckets but meta's.
 func valueBuckets() [][]byte {
 	return [][]byte{desiredBucket, recordBucket, reportBucket, unsentBucket, guardBucket, statusBucket}
 }
 
-// prepare makes what a new store lacks. It writes nothing to one that is
-// complete, so that a full disk does not keep an agent from starting.
+// prepare fills a new store. It writes nothing to one that has a meta, so that an agent
+// starts on a full disk.
 func (s *Store) prepare(location string) error {
 	var m *Meta
 	if err := s.db.View(func(b *bolt.Tx) (err error) {
@@ -284,16 +284,16 @@ func (s *Store) prepare(location string) error {
 	return nil
 }
 
-// Close ends the use of the store. Nothing may be under way.
+// Close closes the store. Run must have returned, and no other call may be under way.
 func (s *Store) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	if s.unsound.Load() {
-		return nil // it is looked through when it is opened again
+		return nil // it is checked when it is opened again
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, cleanFile), nil, 0o600); err != nil {
-		s.log.Warn("the store is looked through at the next start", "error", err)
+		s.log.Warn("the store could not be marked as closed cleanly; the next start checks it", "error", err)
 	}
 	return nil
 }

@@ -12,20 +12,20 @@ const (
 	pruneFree = 50
 )
 
-// pruneWindow counts deletions that nobody asked for by name, by minute. Their age
-// is told by a clock that nobody sets: one that is set must not open the window.
+// pruneWindow counts, by minute, removals that follow from policy. Their age is measured
+// by the monotonic clock, so that setting the clock does not open the window.
 type pruneWindow []pruneMinute
 
 type pruneMinute struct {
-	// Unix is when it began by the wall clock, for an agent that starts anew, at is
-	// the same by the clock of this one.
+	// Unix is when the minute began by the wall clock, in seconds, for the next process;
+	// at is the same by this process' monotonic clock.
 	Unix  int64 `json:"unix"`
 	at    time.Time
 	Count int `json:"count"`
 }
 
-// loaded is a window that another process has left. What is yet to come by a wall
-// clock that was set back is as good as new.
+// loaded is the window of an earlier process. Minutes in the future, since the wall clock
+// was set back, count as new.
 func (p pruneWindow) loaded(now time.Time) pruneWindow {
 	all := slices.Clone(p)
 	for i, m := range all {
@@ -34,12 +34,11 @@ func (p pruneWindow) loaded(now time.Time) pruneWindow {
 	return all
 }
 
-// take counts one more deletion and returns true, or returns false when it is
-// to wait: when, with those of the last minutes, it would be more than the
-// percentage of what the location had then. left is what the location is to
-// have after this deletion.
+// take counts one more removal and returns true. It returns false if the removal has to
+// wait: with those of the last minutes it would be more than percent of the objects that
+// were desired before them. left counts those desired after this removal.
 func (p *pruneWindow) take(now time.Time, percent, left int) bool {
-	var recent pruneWindow // never in place: a copy of meta may share the array
+	var recent pruneWindow // a new array: copies of Meta share the old one
 	sum := 0
 	for _, m := range *p {
 		if now.Sub(m.at) < pruneSpan {
@@ -58,8 +57,8 @@ func (p *pruneWindow) take(now time.Time, percent, left int) bool {
 	return true
 }
 
-// mayRemove counts one more removal that follows from policy, or says that it
-// is to wait for a confirmation.
+// mayRemove counts one more removal that follows from policy. It returns false if the
+// removal has to wait for a confirmation.
 func (t *Tx) mayRemove(now time.Time) bool {
 	return t.meta.Settings.Purge || t.meta.Prune.take(now, t.meta.Settings.PruneMaxPercent, t.meta.Count)
 }

@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// scanPage is how many entries are read from the store at once, so that no read
-// keeps old pages from being reused for long.
+// scanPage is how many entries are read in one transaction: a long one keeps bbolt from
+// reusing pages.
 const scanPage = 1000
 
 // index makes the index of a bucket.
@@ -31,8 +31,8 @@ func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, err
 	return wire.NewIndex(leaves)
 }
 
-// scan reads a bucket page by page; what changes in between may be missed. The
-// value is the store's own, and valid during the call only.
+// scan calls f with each entry of a bucket, in several transactions, so it may miss
+// changes in between. v is valid during the call only.
 func (s *Store) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
 	var after []byte
 	for more := true; more; {
@@ -69,11 +69,11 @@ func (s *Store) WantIndex() (*wire.Index, error) {
 
 // ReportIndex is the index of the reports.
 func (s *Store) ReportIndex() (*wire.Index, error) {
-	// A report is kept as the bytes of which its sum is made.
+	// A report is stored as the bytes that its sum is computed from.
 	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
 }
 
-// EachWant shows the desired content, entry by entry.
+// EachWant calls f with each entry of the desired content.
 func (s *Store) EachWant(f func(key.Object, *Want) error) error {
 	return s.scan(desiredBucket, func(_ *Tx, k string, v []byte) error {
 		w, _, err := decodeWant(v)
@@ -88,7 +88,7 @@ func (s *Store) EachWant(f func(key.Object, *Want) error) error {
 	})
 }
 
-// EachRecord shows what is recorded, identity by identity.
+// EachRecord calls f with each record.
 func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
 	return s.scan(recordBucket, func(_ *Tx, k string, v []byte) error {
 		var r Record
@@ -103,7 +103,7 @@ func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
 	})
 }
 
-// EachReport shows the newest reports, object by object.
+// EachReport calls f with the newest report of each object.
 func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
 		var r wire.Report
@@ -118,7 +118,8 @@ func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 	})
 }
 
-// OnlyReported are the objects of which nothing but a report is left.
+// OnlyReported returns the objects that have a report, but neither a desired entry nor a
+// record.
 func (s *Store) OnlyReported() (left []key.Object, err error) {
 	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
 		o, err := key.ParsePath(k)
@@ -133,15 +134,15 @@ func (s *Store) OnlyReported() (left []key.Object, err error) {
 	return left, err
 }
 
-// Unsent is a line that the hub does not have yet, and the number it has to have still
-// for the hub's acknowledgement to count.
+// Unsent is a line that the hub does not have yet, with its sequence number: an
+// acknowledgement counts only if the key still has that number.
 type Unsent struct {
 	Line wire.ReportLine
 	seq  []byte
 }
 
-// Unsent collects some of what the hub does not have yet: so many lines at most, and
-// of so many bytes, give or take one; more says that there is more.
+// Unsent returns some of the lines that the hub does not have yet: at most so many, and
+// of about bytesMost bytes; the last may go beyond. more says that there are more.
 func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err error) {
 	err = s.View(func(t *Tx) error {
 		c := t.bucket(unsentBucket).Cursor()

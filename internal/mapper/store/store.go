@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// File is what the store is called in the agent's data directory.
+	// File is the name of the store in the agent's data directory.
 	File = "agent.db"
-	// lockWait is how long another process may take to let go of the store.
+	// lockWait is how long to wait for another process to close the store.
 	lockWait = 2 * time.Second
 	// maxGroup bounds how many writes share a transaction.
 	maxGroup = 512
-	// commitLinger is how far apart commits are that nobody waits for, and busyLinger
-	// when the last one was of manyWrites or more: a commit syncs the disk twice,
-	// which was a sixth of what a full sync took when they did not wait longer.
+	// commitLinger is the time between two commits that nobody waits for; busyLinger
+	// if the last one had manyWrites or more. A commit syncs the disk twice, which took a
+	// sixth of a full sync without busyLinger.
 	commitLinger = 25 * time.Millisecond
 	busyLinger   = 200 * time.Millisecond
 	manyWrites   = 8
@@ -42,8 +42,8 @@ var (
 	metaKey       = []byte("meta")
 )
 
-// Store keeps the agent's state on disk. Reads may come from any goroutine;
-// writes go through commit, which groups them.
+// Store keeps the agent's state on disk. It is safe for concurrent use. Writes are
+// submitted to Run, which groups them into transactions.
 type Store struct {
 	db      *bolt.DB
 	log     *slog.Logger
@@ -52,13 +52,13 @@ type Store struct {
 	dir     string
 	// failing is why the last commit failed; nil: it did not.
 	failing atomic.Pointer[error]
-	// unsound says that a transaction came upon damage.
+	// unsound says that a transaction may have found damage.
 	unsound atomic.Bool
 	// recovered is raised when commits succeed again.
 	recovered retry.Signal
 }
 
-// Meta is what the store knows of itself now. It must not be changed.
+// Meta is the store's meta as of the last commit. The caller must not change it.
 func (s *Store) Meta() *Meta { return s.current.Load() }
 
 // Failing is why the last commit failed; nil: it did not.
@@ -77,23 +77,24 @@ type Commit struct {
 	// Do changes the store. It may run again when a transaction fails, so it
 	// must have no other effect than on the transaction and on what it sets anew.
 	Do func(*Tx) error
-	// Done is called once do is durable, on the committing goroutine; it must not wait.
+	// Done is called once the write is durable, on the committing goroutine; it must not
+	// block.
 	Done func()
-	// Failed is called instead when the disk does not take it, or when do fails.
+	// Failed is called instead if the commit or Do fails, likewise.
 	Failed func(error)
-	// Urgent says that somebody waits for it.
+	// Urgent says that somebody waits for the commit.
 	Urgent bool
 }
 
-// Run commits what is submitted until ctx ends, then what is already waiting.
-// While the disk does not take it, what comes is refused at once: those who
-// submit come back, and go on enforcing what is known.
+// Run commits what is submitted until ctx ends, then what is already queued. While
+// commits fail, new writes fail at once, so that workers go on enforcing what is known;
+// a commit is tried again from time to time.
 func (s *Store) Run(ctx context.Context) {
 	var last, again time.Time
 	linger := commitLinger
 	for {
 		var probe <-chan time.Time
-		if s.failing.Load() != nil { // and perhaps nobody has anything to write
+		if s.failing.Load() != nil { // find out that commits succeed again even without a write
 			probe = time.After(Retry)
 		}
 		select {
@@ -128,8 +129,8 @@ func lingerAfter(writes int) time.Duration {
 	return commitLinger
 }
 
-// gather adds to first what is waiting, and what comes until due or until
-// somebody waits for it.
+// gather adds to first what is queued, and what is submitted until due, or until a write
+// is urgent.
 func (s *Store) gather(ctx context.Context, first *Commit, due time.Time) []*Commit {
 	batch := []*Commit{first}
 	linger := time.NewTimer(time.Until(due))
@@ -156,8 +157,8 @@ func (s *Store) gather(ctx context.Context, first *Commit, due time.Time) []*Com
 	return batch
 }
 
-// group commits first and others with it in one transaction, and returns how many
-// there were. One that cannot be done is refused by itself.
+// group commits first and others with it in one transaction, and returns how many writes
+// it took. A write whose Do fails is taken out, and the others are tried again.
 func (s *Store) group(ctx context.Context, first *Commit, due time.Time) int {
 	batch := s.gather(ctx, first, due)
 	n := len(batch)
@@ -183,7 +184,7 @@ func (s *Store) group(ctx context.Context, first *Commit, due time.Time) int {
 	return n
 }
 
-// took tells of a batch that is durable.
+// took calls Done for a batch that is durable.
 func (s *Store) took(batch []*Commit) {
 	for _, c := range batch {
 		if c.Done != nil {
@@ -202,8 +203,8 @@ func (c *Commit) fail(err error) {
 	}
 }
 
-// update does a batch in one transaction. bad is which of it could not be done;
-// negative: the transaction failed as a whole.
+// update does a batch in one transaction. If it fails, bad is the index of the write whose
+// Do failed; negative: the transaction itself failed.
 func (s *Store) update(batch []*Commit) (bad int, err error) {
 	next := *s.current.Load()
 	bad = -1
@@ -229,7 +230,8 @@ func (s *Store) update(batch []*Commit) (bad int, err error) {
 	return bad, err
 }
 
-// Submit queues a write; it waits while the queue is full.
+// Submit queues a write. It blocks while the queue is full, and returns an error only if
+// ctx ends.
 func (s *Store) Submit(ctx context.Context, c *Commit) error {
 	select {
 	case s.work <- c:
@@ -239,12 +241,13 @@ func (s *Store) Submit(ctx context.Context, c *Commit) error {
 	}
 }
 
-// Write does a write at once and waits until it is durable, or cannot be made so.
+// Write commits a write at once and waits until it is durable or has failed. If ctx ends
+// first, it returns ctx's error, and the write may still be done.
 func (s *Store) Write(ctx context.Context, do func(*Tx) error) error {
 	return s.await(ctx, &Commit{Do: do, Urgent: true})
 }
 
-// WriteWithOthers is write for what is in no hurry.
+// WriteWithOthers is Write without hurry: the write waits for others to share a commit.
 func (s *Store) WriteWithOthers(ctx context.Context, do func(*Tx) error) error {
 	return s.await(ctx, &Commit{Do: do})
 }
@@ -263,7 +266,8 @@ func (s *Store) await(ctx context.Context, c *Commit) error {
 	}
 }
 
-// View reads. f must neither write nor wait: it keeps old pages from being reused.
+// View runs f in a read-only transaction. f must not block: a long transaction keeps bbolt
+// from reusing pages.
 func (s *Store) View(f func(*Tx) error) error {
 	return s.db.View(func(b *bolt.Tx) error {
 		return f(newTx(b, s.Meta()))

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Tx is one transaction of the store. The functions that change desired
-// content keep meta.Root and meta.Count equal to it.
+// Tx is one transaction of the store. Its methods keep the sums and counts in meta equal
+// to the content.
 type Tx struct {
 	values
 }
@@ -37,18 +37,18 @@ func (t *Tx) Want(k string) (*Want, []byte, error) {
 // HasWant says whether a key has a desired entry.
 func (t *Tx) HasWant(k string) bool { return t.has(desiredBucket, k) }
 
-// HasRecord says whether something is recorded of an identity.
+// HasRecord says whether an identity has a record.
 func (t *Tx) HasRecord(id string) bool { return t.has(recordBucket, id) }
 
 // HasReport says whether there is a report of a key.
 func (t *Tx) HasReport(k string) bool { return t.has(reportBucket, k) }
 
-// Meta is what the store knows of itself, as of the transaction. It must not be changed.
+// Meta is the store's meta in the transaction. The caller must not change it.
 func (t *Tx) Meta() *Meta { return t.meta }
 
-// Object returns the object's bytes of a desired entry, without decoding the
-// entry, which is a twentieth of a full sync. They are valid until the transaction
-// ends.
+// Object returns the object's bytes of a desired entry, which are valid until the
+// transaction ends. It does not decode the entry, which would take a twentieth of a full
+// sync.
 func (t *Tx) Object(k string) []byte {
 	entry, _ := t.get(desiredBucket, k)
 	_, object, _ := bytes.Cut(entry, []byte("\n"))
@@ -86,7 +86,7 @@ func (t *Tx) forgetSum(k string, old *Want) {
 	}
 }
 
-// Record returns what is recorded of an identity; nil if nothing is.
+// Record returns the record of an identity; nil if there is none.
 func (t *Tx) Record(id string) (*Record, error) {
 	var r Record
 	ok, err := t.getJSON(recordBucket, id, &r)
@@ -96,11 +96,11 @@ func (t *Tx) Record(id string) (*Record, error) {
 	return &r, nil
 }
 
-// Keep records an object at the target, whose removal then does not wait any more.
+// Keep records an object at the target, and ends the wait of its removal.
 func (t *Tx) Keep(id string, r *Record) error { return errors.Join(t.setRecord(id, r), t.unguard(id)) }
 
-// Claim is keep for an object that nothing explains: its removal is counted, or waits.
-// waits says that it did before the record of that was lost.
+// Claim records a stray, whose removal is counted, or waits for a confirmation. waits
+// says that it waited before the store was lost, and must do so again.
 func (t *Tx) Claim(id string, r *Record, waits bool, now time.Time) error {
 	if err := t.Keep(id, r); err != nil {
 		return err
@@ -111,10 +111,10 @@ func (t *Tx) Claim(id string, r *Record, waits bool, now time.Time) error {
 	return nil
 }
 
-// LetGo forgets what is recorded of an object that is left to itself.
+// LetGo forgets the record of an object that is orphaned.
 func (t *Tx) LetGo(id string) error { return errors.Join(t.setRecord(id, nil), t.unguard(id)) }
 
-// Forget forgets all of an object of which nothing is left at the target.
+// Forget forgets the record and status of an object that is gone from the target.
 func (t *Tx) Forget(id string) error { return errors.Join(t.LetGo(id), t.remove(statusBucket, id)) }
 
 // Status returns the status at the target of an identity; nil if there is none.
@@ -126,7 +126,7 @@ func (t *Tx) Status(id string) []byte {
 // SetStatus replaces the status at the target of an identity.
 func (t *Tx) SetStatus(id string, status []byte) error { return t.put(statusBucket, id, status) }
 
-// setRecord replaces what is recorded of an identity; nil removes it.
+// setRecord replaces the record of an identity; nil removes it.
 func (t *Tx) setRecord(id string, r *Record) error {
 	if r == nil {
 		return t.remove(recordBucket, id)
@@ -144,8 +144,8 @@ func (t *Tx) Report(k string) (*wire.Report, error) {
 	return &r, nil
 }
 
-// SetReport replaces the report of a key, or removes it, and notes that the hub
-// does not have it yet.
+// SetReport replaces the report of a key, or removes it if r is nil, and marks that as
+// unsent.
 func (t *Tx) SetReport(k string, r *wire.Report) error {
 	if r == nil {
 		if !t.has(reportBucket, k) {
@@ -160,7 +160,7 @@ func (t *Tx) SetReport(k string, r *wire.Report) error {
 	return t.MarkUnsent(k)
 }
 
-// Recall takes over the hub's report of a key, unless there is one.
+// Recall stores the hub's report of a key, unless the key has one.
 func (t *Tx) Recall(k string, r *wire.Report) error {
 	if t.HasReport(k) {
 		return nil
@@ -168,7 +168,7 @@ func (t *Tx) Recall(k string, r *wire.Report) error {
 	return t.putJSON(reportBucket, k, r)
 }
 
-// MarkUnsent notes that the hub is to be told the report of a key, or its absence.
+// MarkUnsent notes that the report of a key, or its absence, has to be sent to the hub.
 func (t *Tx) MarkUnsent(k string) error {
 	if !t.has(unsentBucket, k) {
 		t.meta.Unsent++
@@ -180,7 +180,8 @@ func (t *Tx) MarkUnsent(k string) error {
 	return t.put(unsentBucket, k, binary.BigEndian.AppendUint64(nil, seq))
 }
 
-// Sent notes that the hub has the line; there may be a newer one.
+// Sent notes that the hub has a line. It does nothing if the key has been marked unsent
+// again since.
 func (t *Tx) Sent(u Unsent) error {
 	k := u.Line.Key
 	if now, ok := t.get(unsentBucket, k); !ok || !bytes.Equal(now, u.seq) {
@@ -190,8 +191,8 @@ func (t *Tx) Sent(u Unsent) error {
 	return t.remove(unsentBucket, k)
 }
 
-// remember keeps in what is recorded of an object the policy that was the last
-// before it ceased to be desired.
+// remember keeps in the record of an object the last policy that it had before it ceased
+// to be desired.
 func (t *Tx) remember(id string, rec *Record, was *Want) error {
 	o := was.Object()
 	if o == nil {

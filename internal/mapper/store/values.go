@@ -10,7 +10,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// values are those of a transaction, by bucket and key, and what describes them.
+// values are the values of a transaction, by bucket and key, and the meta that describes
+// them.
 type values struct {
 	tx   *bolt.Tx
 	meta *Meta
@@ -18,9 +19,9 @@ type values struct {
 
 func (t values) bucket(name []byte) *bolt.Bucket { return t.tx.Bucket(name) }
 
-// get returns the value of a key, which is valid until the transaction ends, and
-// whether there is one. It is the only way by which values are looked up: of one that
-// is empty and was put in this transaction bbolt's Get returns nil, as of none.
+// get returns the value of a key, which is valid until the transaction ends, and whether
+// there is one. Values must be looked up by get only: for an empty value that was put in
+// the same transaction, bbolt's Get returns nil, as if there were none.
 func (t values) get(in []byte, k string) (v []byte, ok bool) {
 	found, v := t.bucket(in).Cursor().Seek([]byte(k))
 	if found == nil || string(found) != k {
@@ -43,8 +44,8 @@ func (t values) putJSON(in []byte, k string, v any) error {
 	return t.put(in, k, b)
 }
 
-// put sets a value. With remove it is the only way by which values change: together
-// they keep meta.Written equal to the sum of what is there.
+// put sets a value. Values must be changed by put and remove only, which keep meta.Written
+// equal to the sum of all values.
 func (t values) put(in []byte, k string, v []byte) error {
 	t.unwrite(in, k)
 	t.meta.Written = t.meta.Written.Add(writtenSum(in, k, v))

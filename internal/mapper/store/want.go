@@ -15,11 +15,11 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// WantKind tells the kinds of entries of the desired content apart.
+// WantKind is the kind of an entry of the desired content.
 type WantKind string
 
-// The kinds of entries: an object to apply, one whose rendering fails so that the target
-// keeps what it has, and one that another space owns.
+// The kinds of entries: an object to apply, one that is held so that the target keeps what
+// it has, and one that another space owns.
 const (
 	WantPut      WantKind = "put"
 	WantHold     WantKind = "hold"
@@ -32,8 +32,8 @@ type Source struct {
 	Generation int64       `json:"gen,omitempty"`
 	Digest     wire.Sum    `json:"digest"`
 	Policy     wire.Policy `json:"policy,omitzero"`
-	// Log is the place in the log at which it was delivered and, in a record, that
-	// which stands at the target. Epoch counts the logs accepted before.
+	// Log is the place in the log at which it was delivered; in a record, the one that
+	// the object at the target names. Epoch counts the logs accepted before.
 	Log   marks.Pair `json:"log,omitzero"`
 	Epoch int        `json:"epoch,omitempty"`
 }
@@ -41,14 +41,14 @@ type Source struct {
 // Want is one entry of the desired content: what the hub says of one key.
 type Want struct {
 	Kind WantKind `json:"kind"`
-	// Leaf is what the hub said; the content's root is made of it.
+	// Leaf is what the hub sent; the content's root is computed from it.
 	Leaf Source `json:"leaf"`
-	// Kept is the rendering that a hold or conflict left standing, if any.
+	// Kept is the last rendering before a hold or conflict, if there was one.
 	Kept *Source `json:"kept,omitempty"`
 	// Version and ObjectKind are those of the object to apply, if there is one.
 	Version    string `json:"version,omitempty"`
 	ObjectKind string `json:"objectKind,omitempty"`
-	// Note is a hold's error, or the key that wins a conflict.
+	// Note is why the object is held, or the key that wins a conflict.
 	Note string `json:"note,omitempty"`
 	// Deferred says that a change of this entry waits for proof of lineage.
 	Deferred bool `json:"deferred,omitempty"`
@@ -71,7 +71,8 @@ func (w Want) Object() *Source {
 	}
 }
 
-// encodeWant is the stored form: the entry on one line, the object's bytes after it.
+// encodeWant makes the stored form: the entry as one line of JSON, then the object's
+// bytes.
 func encodeWant(w Want, object []byte) ([]byte, error) {
 	head, err := json.Marshal(w)
 	if err != nil {
@@ -81,7 +82,7 @@ func encodeWant(w Want, object []byte) ([]byte, error) {
 	return append(append(append(b, head...), '\n'), object...), nil
 }
 
-// decodeWant takes apart the stored form. The object's bytes are b's own.
+// decodeWant splits the stored form. The object's bytes are part of b.
 func decodeWant(b []byte) (Want, []byte, error) {
 	head, object, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
@@ -94,7 +95,7 @@ func decodeWant(b []byte) (Want, []byte, error) {
 	return w, object, nil
 }
 
-// typeOf reads version and kind of an object.
+// typeOf reads the version, without the group, and the kind of an object.
 func typeOf(object []byte) (version, kind string, err error) {
 	t := gjson.GetManyBytes(object, "apiVersion", "kind")
 	_, version = key.SplitVersion(t[0].String())
@@ -111,8 +112,7 @@ type Record struct {
 	Source Source    `json:"source"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
-	// As is who the location was to the target when it wrote the object's marks; empty:
-	// an older agent did.
+	// As is the owner in the object's marks; empty: an older agent wrote the record.
 	As marks.Owner `json:"as,omitempty"`
 	// Generation is that of the object at the target after the last apply.
 	Generation int64 `json:"generation,omitempty"`
@@ -120,24 +120,24 @@ type Record struct {
 	Fields  marks.FieldsHash `json:"fields"`
 	Version string           `json:"version"`
 	Kind    string           `json:"kind"`
-	// Mutated is what admission at the target made of the last apply; nil: nothing.
+	// Mutated is what admission at the target changed in the last apply; nil: nothing.
 	Mutated *Mutation `json:"mutated,omitempty"`
 }
 
-// Mutation is what admission at the target made of the last apply.
+// Mutation is what admission at the target changed in the last apply.
 type Mutation struct {
-	// Fields are those that are not as they were applied, as a message names them.
+	// Fields are the fields that it changed, as a message lists them.
 	Fields string `json:"fields"`
-	// Tries is how often it was applied again to no avail, and Due when it is to be
+	// Tries is how often the object was applied again in vain, Due when it is applied
 	// the next time.
 	Tries uint8     `json:"tries,omitempty"`
 	Due   time.Time `json:"due"`
 }
 
-// inherit keeps the pair of an entry that is still about the same object: what has
-// been desired all the time since then is so in each log that goes back as far. What
-// has come to be protected is so only in a log that says that, too. What is made and
-// left alone is not written for what changes of its source.
+// inherit keeps the pair of the entry before if the source is still the same: it was
+// desired all the time since that place, so it is in every log that has the place. If the
+// policy protects more now, that is true only in a log that has the change. A CreateOnly
+// object keeps its pair even if its source changes, since it is not written for that.
 func (s *Source) inherit(old *Want) {
 	if old == nil {
 		return
@@ -151,15 +151,15 @@ func (s *Source) inherit(old *Want) {
 	}
 }
 
-// protects says that by a policy something at the target is left alone, or left
-// there, that was not by the one before.
+// protects says that a policy leaves something alone at the target, or leaves it there,
+// that the one before did not.
 func protects(p, before wire.Policy) bool {
 	return p.CreateOnly && !before.CreateOnly || p.Orphan && !before.Orphan || p.ReportDrift && !before.ReportDrift ||
 		before.Recreate && !p.Recreate || p.Release != "" && p.Release != before.Release
 }
 
-// Rebase gives an entry from before the last acceptance the pair of that: its own is
-// of a log that is not followed any more.
+// Rebase gives an entry from before the last acceptance of a log the place of that, since
+// its own is of a log that is no longer followed.
 func (w *Want) Rebase(m *Meta) {
 	for _, s := range []*Source{&w.Leaf, w.Kept} {
 		if s != nil && s.Epoch < m.Epoch {

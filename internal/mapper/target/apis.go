@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// aggregated asks for all of an API's resources in one answer.
+	// aggregated asks for aggregated discovery.
 	aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-	// apiDigest is how much of a schema's hash is kept.
+	// apiDigest is how many digits of a schema's hash are kept.
 	apiDigest = 16
-	// current is the freshness of what is known to be served now.
+	// current is the freshness of a version whose server answers discovery.
 	current = "Current"
-	// namespacedScope is the scope of what is in namespaces.
+	// namespacedScope is the scope of namespaced resources.
 	namespacedScope = "Namespaced"
 )
 
-// groupDiscovery is one group of an aggregated answer.
+// groupDiscovery is one group in aggregated discovery.
 type groupDiscovery struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -48,7 +48,7 @@ type resourceDiscovery struct {
 	Verbs []string `json:"verbs"`
 }
 
-// discovery is everything that the target says it serves, group by group.
+// discovery reads all that the target serves, by group.
 func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
 	var all []groupDiscovery
 	for _, root := range []string{"/api", "/apis"} {
@@ -63,8 +63,8 @@ func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
 	return all, nil
 }
 
-// APIs are the groups and versions that the target serves, in order, with the
-// digests of their schemas where it publishes them.
+// APIs returns the groups and versions that the target serves, sorted, with the digests of
+// their schemas where it publishes them.
 func (t *Client) APIs(ctx context.Context) ([]wire.API, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
@@ -94,8 +94,8 @@ func (t *Client) APIs(ctx context.Context) ([]wire.API, error) {
 	return all, nil
 }
 
-// schemaHashes are prefixes of the hashes that the target gives of its schemas,
-// by the path of the group and version.
+// schemaHashes returns prefixes of the hashes of the target's OpenAPI documents, by the
+// path of the group and version.
 func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
 	var index struct {
 		Paths map[string]struct {
@@ -109,7 +109,7 @@ func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
 	for path, at := range index.Paths {
 		u, err := url.Parse(at.URL)
 		if err != nil {
-			continue // a digest that is not known compares as one
+			continue // the API then has an empty digest
 		}
 		hash := u.Query().Get("hash")
 		hashes[path] = hash[:min(apiDigest, len(hash))]
@@ -120,8 +120,8 @@ func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
 // ErrStale says that discovery does not know of all APIs.
 var ErrStale = errors.New("what it serves is not known now")
 
-// Removable is every resource whose objects can be listed and deleted, each in
-// the version to prefer. An error says that there may be more.
+// Removable returns every resource whose objects can be listed and deleted, each in its
+// preferred version. With ErrStale it returns those it knows; there may be more.
 func (t *Client) Removable(ctx context.Context) ([]Served, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// Probe checks that the target answers and that its discovery is whole: a
-// target that serves no group is broken, not empty.
+// Probe checks that the target answers and that its discovery works: a target that serves
+// no group is broken, not empty.
 func (t *Client) Probe(ctx context.Context) error {
 	var core struct {
 		Versions []string `json:"versions"`
@@ -31,8 +31,8 @@ func (t *Client) Probe(ctx context.Context) error {
 // errHollow says that discovery is broken: there is no API server without APIs.
 var errHollow = errors.New("discover APIs: the target serves none")
 
-// groups are the target's API groups but the core one. There are some, or
-// nothing may be concluded from what is not among them.
+// groups returns the target's API groups but the core one. It fails if there are none,
+// since then a group that is missing need not be gone.
 func (t *Client) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	var l metav1.APIGroupList
 	err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/apis", accept: fullAnswer}, &l)
@@ -52,7 +52,7 @@ type Served struct {
 	Namespaced bool
 }
 
-// Resources are those that the target serves in a group and version.
+// Resources returns the resources that the target serves in a group and version.
 func (t *Client) Resources(ctx context.Context, groupVersion string) ([]Served, error) {
 	group, version := key.SplitVersion(groupVersion)
 	root := "/apis/" + groupVersion
@@ -65,15 +65,15 @@ func (t *Client) Resources(ctx context.Context, groupVersion string) ([]Served, 
 	}
 	all := make([]Served, 0, len(l.APIResources))
 	for _, r := range l.APIResources {
-		if !strings.Contains(r.Name, "/") { // a subresource
+		if !strings.Contains(r.Name, "/") { // no subresource
 			all = append(all, Served{Place: Place{Resource: key.NewResource(group, r.Name), Version: version}, Kind: r.Kind, Namespaced: r.Namespaced})
 		}
 	}
 	return all, nil
 }
 
-// versions are those of a group, the one that its clients should use before the others;
-// none: the target does not serve the group.
+// versions returns the groups and versions of a group, the preferred one first; none: the
+// target does not serve the group.
 func (t *Client) versions(ctx context.Context, group string) (all []string, err error) {
 	groups, err := t.groups(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Client) Version(ctx context.Context) (string, error) {
 	return v.GitVersion, err
 }
 
-// Definition is what the agent looks at of a CustomResourceDefinition.
+// Definition is the part of a CustomResourceDefinition that the agent reads.
 type Definition struct {
 	Kind        string
 	Served      []string // versions
@@ -145,8 +145,8 @@ func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition,
 	return d, nil
 }
 
-// Find looks a resource up in the target's discovery, in the version to prefer of
-// those that serve it; its version is empty if the target does not serve it.
+// Find looks a resource up in the target's discovery, in the preferred one of the versions
+// that serve it. Its version is empty if the target does not serve it.
 func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
 	versions := []string{"v1"}
 	if group := r.APIGroup(); group != "" {
@@ -158,7 +158,7 @@ func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
 	for _, v := range versions {
 		all, err := t.Resources(ctx, v)
 		if MissingKind(err) {
-			continue // it has just ended
+			continue // the version is no longer served
 		}
 		if err != nil {
 			return Served{}, err

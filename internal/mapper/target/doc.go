@@ -1,7 +1,7 @@
-// Package target makes the agent's requests to its cluster: what it serves, what is
-// there, and the writes, each under the field manager and with the preconditions that
-// the caller names; and it tells what an error of the target means.
+// Package target makes the agent's requests to its cluster: discovery, reads, lists and
+// watches, and writes, each with the field manager and preconditions of the caller. It
+// also classifies the target's errors.
 //
-// It keeps nothing but connections and the pace at which the target can be worked on.
-// It decides nothing: which object is the agent's, and what becomes of it, others say.
+// It keeps nothing but connections and the pace at which the target can take requests. It
+// must not decide which objects are the agent's, nor what happens to them.
 package target

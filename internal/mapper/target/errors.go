@@ -16,16 +16,16 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// metav1GroupResource names no resource: an answer that is not a Status says of none.
+// metav1GroupResource is no resource, for answers that are not a Status.
 var metav1GroupResource = schema.GroupResource{}
 
-// Places of kinds that the agent itself asks for.
+// Places of the kinds that the agent itself needs.
 var (
 	Namespaces = Place{Resource: key.Namespaces, Version: "v1"}
 	CRDs       = Place{Resource: key.CRDs, Version: "v1"}
 )
 
-// StatusOf is the Status in an error; nil if the target did not answer with one.
+// StatusOf returns the Status in an error; nil if the target did not answer.
 func StatusOf(err error) *metav1.Status {
 	var s *apierrors.StatusError
 	if !errors.As(err, &s) {
@@ -34,8 +34,8 @@ func StatusOf(err error) *metav1.Status {
 	return &s.ErrStatus
 }
 
-// Unavailable says that the target, not the object, is what is wrong: it did not
-// answer, or it answered that it can't work now.
+// Unavailable says that the error is about the target, not the object: it did not answer,
+// or answered that it can't serve requests now.
 func Unavailable(err error) bool {
 	s := StatusOf(err)
 	if s == nil {
@@ -75,8 +75,8 @@ func terminatingNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// PreconditionFailed says that the object is not, or no longer, the one that
-// the request was about.
+// PreconditionFailed says that the object is not as the request requires: it has another
+// UID or resourceVersion, or exists already.
 func PreconditionFailed(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
@@ -93,7 +93,7 @@ func PreconditionFailed(err error) bool {
 	return false
 }
 
-// RetryAfter is how long the target asked to be left alone.
+// RetryAfter is how long the target asks to wait before the next request.
 func RetryAfter(err error) time.Duration {
 	if s := StatusOf(err); s != nil && s.Details != nil {
 		return time.Duration(s.Details.RetryAfterSeconds) * time.Second
@@ -101,7 +101,7 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Refusal is what a report says of an error of the target.
+// Refusal returns the state, reason and message to report for an error of the target.
 func Refusal(err error) (wire.State, string, string) {
 	s := StatusOf(err)
 	if s == nil {
@@ -122,20 +122,19 @@ func Refusal(err error) (wire.State, string, string) {
 	return wire.Failed, reason, wire.Brief(s.Message)
 }
 
-// unknownField says that the target refused an object for a field that its
-// schema does not have; the message names it. It is said in two ways: by the
-// schema that applies merge by, and by strict decoding.
+// unknownField says that the target refused an object for a field that its schema does not
+// have. Server-side apply and strict decoding say so in different words.
 func unknownField(message string) bool {
 	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
 }
 
-// saysImmutable is how API servers say that a field can't change: the one
-// message of API machinery, and what validations of kinds say of their own.
+// saysImmutable matches the messages by which API servers refuse to change a field: that
+// of the API machinery, and those of the kinds' own validation.
 var saysImmutable = regexp.MustCompile(
 	`(?i)immutable|once (set|created)|may not (change|be changed)|cannot (change|be changed|be updated)|updates? to .* (is|are) forbidden`)
 
-// Immutable says that the target refused a change, not the object: some field
-// can't change once it is set.
+// Immutable says that the target refused an object because an immutable field would
+// change.
 func Immutable(err error) bool {
 	s := StatusOf(err)
 	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
@@ -149,7 +148,7 @@ func Immutable(err error) bool {
 	return false
 }
 
-// Expired says that a watch cannot go on from its revision.
+// Expired says that a watch cannot resume from its revision.
 func Expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)

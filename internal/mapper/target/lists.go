@@ -13,13 +13,14 @@ import (
 
 const (
 	listPage = 500
-	// smallerPage divides the size of a page that is too large to be read.
+	// smallerPage divides the limit of a page that was too large.
 	smallerPage = 4
 )
 
-// Errors of answers that make no sense. They are about what was asked for, not about
-// the target as a whole.
+// Errors of answers that can't be read. They are about the request, not about the target
+// as a whole.
 var (
+	// ErrAnswer says that an answer could not be decoded.
 	ErrAnswer   = errors.New("decode answer")
 	errTooLarge = fmt.Errorf("%w: it has more than %d MiB", ErrAnswer, maxAnswer>>20)
 )
@@ -49,8 +50,10 @@ func (t *Client) list(ctx context.Context, p Place, namespace string, query url.
 	return l, err
 }
 
-// Pages reads what a selector finds, empty for all, page by page, in smaller pages if one is too large, until show
-// has seen enough of it. It returns the revision that the target gives the list.
+// Pages lists the objects with the given labels (a selector; empty: all) in a namespace
+// (empty: all), and calls show with each page until that returns false. Pages that are
+// too large are read in smaller ones. full asks for whole objects instead of metadata. It
+// returns the list's revision.
 func (t *Client) Pages(ctx context.Context, p Place, namespace, labels string, full bool, show func(*Page) (more bool, err error)) (revision string, err error) {
 	query := url.Values{}
 	if labels != "" {

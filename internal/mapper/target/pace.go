@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// MostPace is how many objects are worked on at once at most, and startPace how
-	// many at first. leastPace is what slow answers leave of it; refusals leave one.
+	// MostPace is the largest number of objects worked on at once, startPace the first.
+	// Slow answers reduce it to leastPace at least, refusals to one.
 	MostPace  = 64
 	startPace = 16
 	leastPace = 2
-	// carefully is how many rounds of good answers one more costs after a cut; each
-	// further one costs half as many, until it is one round.
+	// carefully is how many rounds of good answers the next increase costs after a cut;
+	// each further increase costs half as many, down to one round.
 	carefully = 16
-	// paceCalm is how many answers' time two cuts for slowness are apart, and no
-	// less than shortCalm: what was under way at the first one says nothing new.
+	// paceCalm is the least time between two cuts for slowness, in times of an answer;
+	// shortCalm is the least in any case. What was under way at a cut shows nothing new.
 	paceCalm  = 2
 	shortCalm = 20 * time.Millisecond
-	// slowFactor and slowFloor say when answers have become slow: more than so many
-	// times as long as they take at best, and no less than this.
+	// Answers are slow if they take slowFactor times as long as the best ones, and longer
+	// than slowFloor.
 	slowFactor = 8
 	slowFloor  = 100 * time.Millisecond
-	// unsaidRest is for how long a busy target is left alone that does not say for
-	// how long: what API servers say that do.
+	// unsaidRest is how long a busy target is left alone if it does not say how long.
 	unsaidRest = time.Second
 )
 
-// Pace is how many objects may be worked on at once. It follows the target: one
-// more after each round of good answers, and slightly fewer when answers take long.
+// Pace limits how many objects are worked on at once, adapting to the target. The limit
+// grows by one after each round of good answers, and shrinks by one when answers become
+// slow.
 //
-// Each refusal takes away one: what else is under way is what the target takes.
-// So there are as many refusals as increases, and few of those after a refusal.
-// Only the object that was refused waits for as long as the target said, since
-// others are served meanwhile. All wait when one at a time is refused, and the one
-// after it.
+// Each refusal (as of priority and fairness, or an overloaded server) sets it to one less
+// than the requests under way, since these are what the target takes. Increases after
+// that are slow, so refusals are few. Only the object that was refused waits as long as
+// the target asks, since others are served meanwhile. All wait if two requests in a row
+// are refused at a limit of one.
 //
-// It is safe for concurrent use.
+// Pace is safe for concurrent use.
 type Pace struct {
 	mu    sync.Mutex
 	wake  sync.Cond
@@ -49,14 +49,14 @@ type Pace struct {
 	most  float64
 	// care is how many rounds of good answers the next increase costs.
 	care float64
-	// used are workers that have been let in, busy those of them with an object.
+	// used counts workers that were let in, busy those of them that have an object.
 	used, busy int
-	// barren says that nothing was answered since the last refusal.
+	// barren says that there was no good answer since the last refusal.
 	barren bool
 	// best and usual are the shortest and the average time of an answer.
 	best, usual time.Duration
 	cut         time.Time // the last time that limit was cut for slowness
-	until       time.Time // all leave the target alone until then
+	until       time.Time // no work begins before then
 }
 
 func newPace(most int) *Pace {
@@ -65,7 +65,8 @@ func newPace(most int) *Pace {
 	return p
 }
 
-// Acquire waits until one more worker may look for an object; false: ctx has ended.
+// Acquire waits until one more worker may look for an object. It returns false if ctx has
+// ended. The worker calls Release when it is done.
 func (p *Pace) Acquire(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
@@ -85,8 +86,8 @@ func (p *Pace) Acquire(ctx context.Context) bool {
 	return true
 }
 
-// Begin takes note that a worker that was let in has an object, and waits while
-// the target wants to be left alone.
+// Begin notes that a worker that was let in has an object, and waits while the target is
+// to be left alone. The worker calls End when it is done with the object.
 func (p *Pace) Begin(ctx context.Context) {
 	p.mu.Lock()
 	p.busy++
@@ -97,14 +98,14 @@ func (p *Pace) Begin(ctx context.Context) {
 	}
 }
 
-// End ends what begin began.
+// End is the counterpart of Begin.
 func (p *Pace) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
 }
 
-// Release ends what acquire began.
+// Release is the counterpart of Acquire.
 func (p *Pace) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +113,7 @@ func (p *Pace) Release() {
 	p.wake.Signal()
 }
 
-// answered takes note of an answer to a worker, and of how long it took.
+// answered notes an answer, and how long it took.
 func (p *Pace) answered(took time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,15 +133,15 @@ func (p *Pace) answered(took time.Duration, err error) {
 			p.cut = now
 			p.reduce(max(min(leastPace, int(p.limit)), int(p.limit)-1))
 		}
-	case p.busy >= int(p.limit): // more would have been used
+	case p.busy >= int(p.limit): // the limit is used up
 		p.grow()
 	}
 }
 
-// refused takes note of a refusal by a target that wants to be left alone for a
-// time. What was allowed and not used says nothing of what the target takes. That
-// a single request is refused may be for what it is about, such as a kind with a
-// limit of its own.
+// refused notes a refusal by a target that asks to be left alone for rest. Only requests
+// under way count, since a limit that is not used does not show what the target takes. A
+// single refusal at a limit of one may be due to the request itself, such as for a kind
+// with a limit of its own.
 func (p *Pace) refused(now time.Time, rest time.Duration) {
 	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.busy <= 1 && until.After(p.until) {
 		p.until = until
@@ -160,8 +161,8 @@ func (p *Pace) grow() {
 	}
 }
 
-// measure keeps the times of answers. The best one is forgotten slowly, since a
-// target may become slower for good.
+// measure updates best and usual. best grows slowly, since a target may become slower for
+// good.
 func (p *Pace) measure(took time.Duration) {
 	if p.best == 0 {
 		p.best, p.usual = took, took
@@ -178,7 +179,7 @@ func (p *Pace) Now() int {
 	return int(p.limit)
 }
 
-// overloaded says that the target wants less, or cannot do what it is asked.
+// overloaded says that the target asks for fewer requests, or does not answer.
 func overloaded(err error) bool {
 	s := StatusOf(err)
 	if s == nil {
@@ -192,8 +193,8 @@ func overloaded(err error) bool {
 	}
 }
 
-// restAfter is for how long a target wants to be left alone. What is wrong with one
-// that is not just busy and does not say it, the gate finds out.
+// restAfter is how long the target is to be left alone. A target that is not merely busy
+// is the gate's matter.
 func restAfter(err error) time.Duration {
 	after := RetryAfter(err)
 	if after == 0 && Busy(err) {
@@ -202,7 +203,7 @@ func restAfter(err error) time.Duration {
 	return after
 }
 
-// Busy says that the target works, and has too much to do.
+// Busy says that the target answers, but asks for fewer requests.
 func Busy(err error) bool {
 	s := StatusOf(err)
 	return s != nil && s.Code == http.StatusTooManyRequests

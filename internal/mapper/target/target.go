@@ -25,9 +25,9 @@ import (
 const (
 	// requestTimeout bounds every request to the target but watches.
 	requestTimeout = time.Minute
-	// maxAnswer bounds an answer that is read at once.
+	// maxAnswer bounds an answer that is read into memory, in bytes.
 	maxAnswer = 64 << 20
-	// smallAnswer asks for metadata only, of an object or of Status answers as they are.
+	// smallAnswer and smallList ask for metadata only.
 	smallAnswer = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	smallList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 	fullAnswer  = "application/json"
@@ -35,19 +35,20 @@ const (
 	mergePatch  = "application/merge-patch+json"
 )
 
-// Client makes requests to the cluster. It keeps nothing but connections.
+// Client makes requests to the cluster. It is safe for concurrent use.
 type Client struct {
 	base   *url.URL
 	client *http.Client
 	agent  string
 	count  func(verb string, code int)
 	log    *slog.Logger
-	// Pace is told how requests for single objects went.
+	// Pace limits the workers; it learns from the answers to requests for single objects.
 	Pace *Pace
 }
 
-// New uses the configuration's transport, without a client-side rate limit, for so
-// many objects at once at most. count is told of each answer; code 0: there was none.
+// New makes a client with the configuration's transport, without a client-side rate
+// limit. agent is its User-Agent, most the largest pace. count is called for each answer;
+// code 0: there was none.
 func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.Timeout = 0 // it would end watches
@@ -62,7 +63,7 @@ func New(config *rest.Config, agent string, most int, count func(verb string, co
 	return &Client{base: base, client: client, agent: agent, count: count, log: log, Pace: newPace(most)}, nil
 }
 
-// Place is a resource at one version, as far as the path of a request needs it.
+// Place is a resource in one version: what the path of a request needs.
 type Place struct {
 	key.Resource
 	Version string
@@ -123,7 +124,7 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 func (t *Client) do(ctx context.Context, r request, v any) error {
 	start := time.Now()
 	err := t.exchange(ctx, r, v)
-	if r.verb != "list" && r.verb != "discover" { // which take as long as there is to say
+	if r.verb != "list" && r.verb != "discover" { // how long these take depends on their size
 		t.Pace.answered(time.Since(start), err)
 	}
 	return err
@@ -145,7 +146,7 @@ func (t *Client) exchange(ctx context.Context, r request, v any) error {
 		return fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
 	}
 	if o, ok := v.(json.Unmarshaler); ok {
-		err = o.UnmarshalJSON(b) // encoding/json would read all of it twice before
+		err = o.UnmarshalJSON(b) // encoding/json would scan b twice before it calls this
 	} else {
 		err = json.Unmarshal(b, v)
 	}
@@ -155,9 +156,9 @@ func (t *Client) exchange(ctx context.Context, r request, v any) error {
 	return nil
 }
 
-// statusError makes the error that Kubernetes clients know of an answer.
+// statusError makes a StatusError of an answer, even if that is not a Status.
 func statusError(verb string, resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what there is of it
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // as much as can be read
 	var s metav1.Status
 	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
 		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, metav1GroupResource, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
@@ -181,26 +182,26 @@ func (t *Client) Get(ctx context.Context, p Place, id key.Identity) (marks.Meta,
 	return o.Metadata, err
 }
 
-// GetAll reads all of an object.
+// GetAll reads a whole object.
 func (t *Client) GetAll(ctx context.Context, p Place, id key.Identity) (*marks.Answer, error) {
 	o := &marks.Answer{}
 	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, o)
 	return o, err
 }
 
-// Apply applies a body server-side and returns the object that results.
+// Apply applies a body server-side, by force, and returns the resulting object.
 func (t *Client) Apply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (*marks.Answer, error) {
 	o := &marks.Answer{}
 	err := t.do(ctx, request{
 		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: fullAnswer, content: applyPatch, body: body,
-		// A field that the target does not know is refused, before anything is changed.
+		// An object with a field that the target does not know is refused.
 		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "fieldValidation": {"Strict"}},
 	}, o)
 	return o, err
 }
 
-// Remove deletes an object that has the UID. gone says that it no longer
-// exists; otherwise something has to finish first.
+// Remove deletes an object that has the UID. gone says that it no longer exists;
+// otherwise it is terminating.
 func (t *Client) Remove(
 	ctx context.Context, p Place, id key.Identity, uid string, policy metav1.DeletionPropagation,
 ) (gone bool, err error) {
@@ -221,7 +222,8 @@ func (t *Client) Remove(
 	return o.Kind == "Status", nil
 }
 
-// CreateNamespace makes a namespace that is there for what is in it only.
+// CreateNamespace creates a namespace that is not desired itself, for what is desired in
+// it.
 func (t *Client) CreateNamespace(ctx context.Context, name string, l marks.Owner) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
@@ -237,7 +239,8 @@ func (t *Client) CreateNamespace(ctx context.Context, name string, l marks.Owner
 	}, &o)
 }
 
-// TryApply is apply without effect.
+// TryApply is a dry run of Apply, without strict validation of fields. It returns the
+// metadata that would result.
 func (t *Client) TryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
 	var o marks.Observation
 	err := t.do(ctx, request{
@@ -247,8 +250,8 @@ func (t *Client) TryApply(ctx context.Context, p Place, id key.Identity, manager
 	return o.Metadata, err
 }
 
-// Merge merges a patch into an object that is as the patch says. The verb names what
-// that is for.
+// Merge sends a JSON merge patch, which fails if the UID or resourceVersion in it are not
+// the object's. verb names the request in metrics and errors.
 func (t *Client) Merge(ctx context.Context, verb string, p Place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
 	var o marks.Observation
 	err := t.do(ctx, request{
@@ -258,7 +261,7 @@ func (t *Client) Merge(ctx context.Context, verb string, p Place, id key.Identit
 	return o.Metadata, err
 }
 
-// TryCreate creates an object without effect.
+// TryCreate is a dry run of a creation.
 func (t *Client) TryCreate(ctx context.Context, p Place, id key.Identity, manager string, body []byte) error {
 	var o marks.Observation
 	return t.do(ctx, request{

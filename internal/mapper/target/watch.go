@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/retry"
 )
 
-// watchLength is how long a watch lasts, give or take a quarter.
+// watchLength is how long a watch lasts, plus or minus a quarter.
 const watchLength = time.Hour
 
 // watchEvent is one line of a watch.
@@ -40,22 +40,23 @@ func (e *watchEvent) UnmarshalJSON(b []byte) error {
 	return e.Object.UnmarshalJSON([]byte(object))
 }
 
-// Follow watches what a selector finds, from a revision on, again and again, until
-// that fails. It returns the last revision it has seen.
+// Follow watches the objects with the given labels from a revision on. It renews the watch
+// until that fails, and returns the last revision it has seen; empty: the objects have to
+// be listed again.
 func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
 	for {
 		next, err := t.watch(ctx, p, labels, revision, full, show)
-		if err != nil || next == "" { // without a revision nothing says what came in between
+		if err != nil || next == "" { // without a revision a new watch would miss changes
 			return next, err
 		}
-		if next == revision { // a watch that shows nothing may end at once
+		if next == revision { // it showed nothing, and may have ended at once
 			retry.Pause(ctx, retry.Backoff(0, retry.First, time.Second))
 		}
 		revision = next
 	}
 }
 
-// watch shows changes until the watch ends, and returns the last revision.
+// watch calls show with changes until the watch ends, and returns the last revision.
 func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
 	length := watchLength - watchLength/4 + rand.N(watchLength/2)
 	accept := smallAnswer
@@ -80,7 +81,7 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 			if ctx.Err() == nil {
 				t.log.Debug("watch ended", "resource", p.Resource.String(), "error", err)
 			}
-			return revision, ctx.Err() // the next one finds out what is wrong, if anything is
+			return revision, ctx.Err() // if anything is wrong, the next watch finds out
 		}
 		if e.Type == "ERROR" {
 			s := apierrors.StatusError{}
@@ -93,7 +94,7 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
 			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", p.Resource, ErrAnswer, e.Type)
 		}
-		revision = o.Metadata.ResourceVersion // none: the next list begins anew
+		revision = o.Metadata.ResourceVersion // empty: Follow returns, and the kind is listed again
 		if e.Type == "BOOKMARK" {
 			continue
 		}
