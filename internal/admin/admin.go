@@ -57,6 +57,15 @@ func (h Hub) Config(path string) (*rest.Config, error) {
 	return config, nil
 }
 
+// Client sends requests as the operator.
+func (h Hub) Client() (*http.Client, error) {
+	config, err := h.Config("")
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPClientFor(config)
+}
+
 // Enrol makes a token for the agent of a location. The token before is replaced.
 func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, err error) {
 	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+string(location)+"/token"))
@@ -75,11 +84,7 @@ func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, 
 
 // post posts nothing to a path, and returns what is answered if that succeeds.
 func (h Hub) post(ctx context.Context, path string) ([]byte, error) {
-	config, err := h.Config("")
-	if err != nil {
-		return nil, err
-	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := h.Client()
 	if err != nil {
 		return nil, err
 	}

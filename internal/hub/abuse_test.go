@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
@@ -119,16 +118,12 @@ func TestLongProtocol(t *testing.T) {
 // has said when all is read.
 func (r *running) slowBackup(header http.Header) (body io.Reader, said func() string) {
 	r.t.Helper()
-	client, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.URL+route.Backup, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	req.Header = header
-	resp, err := client.Do(req)
+	resp, err := r.operator().Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

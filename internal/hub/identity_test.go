@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
@@ -74,11 +73,7 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		return resp
 	}
-	operator, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine, others := watched(a.HTTP, a.Join.Token), watched(operator, "") //nolint:bodyclose // closed by the test's end
+	mine, others := watched(a.HTTP, a.Join.Token), watched(r.operator(), "") //nolint:bodyclose // closed by the test's end
 	r.join("a")
 	if more, err := io.ReadAll(mine.Body); err != nil || len(more) > 0 {
 		t.Errorf("the agent's watch went on with %s %v", more, err)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
@@ -82,11 +81,7 @@ func (r *running) tryLarge(ctx context.Context, method, name, value string) erro
 	}
 	req.Header.Set("Content-Type", runtime.ContentTypeProtobuf)
 	req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	client, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
+	resp, err := r.operator().Do(req)
 	if err != nil {
 		return err
 	}
@@ -368,11 +363,7 @@ func (r *running) answerOf(path string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	client, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
+	resp, err := r.operator().Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

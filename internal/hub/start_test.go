@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -74,6 +75,16 @@ func (r *running) stop() {
 func (r *running) config(path string) *rest.Config {
 	r.t.Helper()
 	c, err := r.Config(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// operator sends what is written down in full.
+func (r *running) operator() *http.Client {
+	r.t.Helper()
+	c, err := r.Client()
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/rest"
-
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -36,13 +34,9 @@ func TestDryRunOfAToken(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.addLocation("a", nil)
 	a := r.join("a")
-	client, err := rest.HTTPClientFor(r.config(""))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for dryRun, want := range map[string]int{"All": http.StatusOK, "Some": http.StatusUnprocessableEntity} {
 		before := r.Table.Rev()
-		resp, err := client.Post(r.URL+"/spaces/root/apis/orrery.dev/v1alpha1/locations/a/token?dryRun="+dryRun, "application/json", nil)
+		resp, err := r.operator().Post(r.URL+"/spaces/root/apis/orrery.dev/v1alpha1/locations/a/token?dryRun="+dryRun, "application/json", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
