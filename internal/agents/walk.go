@@ -185,7 +185,7 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 	size := 0
 	for _, f := range keys {
 		frame := wire.Frame{Del: &wire.Del{Key: f.Key, Cause: wire.Walked}}
-		row := state.Get(string(key.Objects) + "/" + f.Key)
+		row := state.Get(key.OfPath(f.Key))
 		if e := c.entry(row); e != nil {
 			frame = c.frame(row, e)
 			a.config.Lineage.Deliver(frame.Put, state.Rev, "")

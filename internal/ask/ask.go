@@ -147,7 +147,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case question == route.Waiting:
 		respond.JSON(w, q.config.Pruned.Waiting(s))
 	case question == route.Why:
-		object, err := key.ParsePath(root.Name + "/" + r.URL.Query().Get("object"))
+		object, err := key.ParseIn(s, r.URL.Query().Get("object"))
 		if err != nil {
 			respond.Error(w, r, respond.BadRequest("%v", err))
 			return

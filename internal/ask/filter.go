@@ -62,7 +62,7 @@ func (q *Server) known(state table.Reader, s key.Space, object string) error {
 	if object == "" {
 		return nil
 	}
-	o, err := key.ParsePath(string(s) + "/" + object)
+	o, err := key.ParseIn(s, object)
 	if err != nil {
 		return respond.BadRequest("%v", err)
 	}
@@ -80,7 +80,7 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 	if f.placement != "" { // no Placement assigns them
 		return nil, all
 	}
-	for _, l := range q.config.Tally.LeftOf(string(s) + "/" + f.object) {
+	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s) + f.object) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.wants(o.Identity) {
 			continue
@@ -110,7 +110,7 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 // leftOf counts the objects of a space that locations report though they are not
 // assigned there.
 func (q *Server) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
-	for _, l := range q.config.Tally.LeftOf(string(s) + "/") {
+	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s)) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil {
 			continue

@@ -87,16 +87,13 @@ func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 
 // shownAs is how tables name an object: resource.group/name, and its namespace.
 func shownAs(identity string) (namespace, name string) {
-	parts := strings.Split(identity, "/")
-	if len(parts) < 3 {
+	id, err := key.ParseIdentity(identity)
+	if err != nil {
 		return "", identity
 	}
-	resource := parts[1]
-	if parts[0] != key.CoreGroup {
-		resource += "." + parts[0]
+	resource := id.Resource.Resource
+	if group := id.APIGroup(); group != "" {
+		resource += "." + group
 	}
-	if len(parts) == 4 {
-		namespace = parts[2]
-	}
-	return namespace, resource + "/" + parts[len(parts)-1]
+	return id.Namespace, resource + "/" + id.Name
 }

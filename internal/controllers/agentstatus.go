@@ -75,7 +75,7 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 // hasOf says whether a location reports objects of a space. Objects whose removal waits
 // are reported, too.
 func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
-	c.config.Table.Snapshot().Ascend(key.LocationReports(l)+string(s)+"/", func(*table.Row) bool {
+	c.config.Table.Snapshot().Ascend(key.SpaceReports(l, s), func(*table.Row) bool {
 		has = true
 		return false
 	})

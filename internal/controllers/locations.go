@@ -68,7 +68,7 @@ func (d *Connections) watch(ctx context.Context, enqueue func([]string)) error {
 // are gone.
 func (c *Controllers) locations() *controller {
 	locations := key.ResourcePrefix(key.Root, key.Locations)
-	enrolments := string(key.Enrolments) + "/"
+	enrolments := key.Enrolments.Prefix()
 	return c.controller("locations", c.reconcileLocation, c.config.Connections.watch,
 		c.follow(source{table.Under(locations), below(locations), byLocation}),
 		c.follow(source{table.Under(enrolments), below(enrolments), byLocation}))

@@ -32,7 +32,7 @@ const statusManager = "orrery-status"
 // returned copies the status of objects that are at exactly one location to their
 // source, for Placements that ask for it, and clears it when that ends.
 func (c *Controllers) returned() *controller {
-	reports, objects, spaces := string(key.Reports)+"/", string(key.Objects)+"/", key.ResourcePrefix(key.Root, key.Spaces)
+	reports, objects, spaces := key.Reports.Prefix(), key.Objects.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
 	return c.controller("returned status", c.reconcileReturn,
 		c.follow(source{table.Under(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)

@@ -38,6 +38,12 @@ func Mark(l Location, uid string) string {
 	return string(l) + "." + uid[:min(short, len(uid))]
 }
 
+// MarkedLocation is the location that a label made by Mark names, whichever its UID.
+func MarkedLocation(mark string) Location {
+	name, _, _ := strings.Cut(mark, ".")
+	return Location(name)
+}
+
 const (
 	// Root is the operators' space: Space and Location objects live in it.
 	Root Space = "root"
@@ -68,6 +74,9 @@ func ClassOf(k string) Class {
 	class, _, _ := strings.Cut(k, "/")
 	return Class(class)
 }
+
+// Prefix is the prefix of all keys of a class.
+func (c Class) Prefix() string { return string(c) + "/" }
 
 // ValidateName says why a space's or location's name is not allowed; nil if it is.
 func ValidateName(name string) error {
@@ -135,9 +144,12 @@ func (i Identity) String() string {
 
 // ParseIdentity takes apart GROUP/RESOURCE/[NAMESPACE/]NAME.
 func ParseIdentity(id string) (Identity, error) {
-	o, err := ParsePath("-/" + id)
+	o, err := ParseIn("-", id)
 	return o.Identity, err
 }
+
+// ParseIn takes apart GROUP/RESOURCE/[NAMESPACE/]NAME, which is of a space.
+func ParseIn(s Space, id string) (Object, error) { return ParsePath(PathPrefix(s) + id) }
 
 // Validate refuses segments that could change the meaning of a key.
 func (i Identity) Validate() error {
@@ -162,7 +174,7 @@ type Object struct {
 func (o Object) Path() string { return string(o.Space) + "/" + o.Identity.String() }
 
 // Key is the key of the object below the hub's prefix.
-func (o Object) Key() string { return string(Objects) + "/" + o.Path() }
+func (o Object) Key() string { return OfPath(o.Path()) }
 
 // ParseObject takes apart an object's key.
 func ParseObject(k string) (Object, error) {
@@ -203,6 +215,25 @@ func cut(path string) (s Space, r Resource, rest string) {
 	return Space(space), r, rest
 }
 
+// ResourceOf is the GROUP/RESOURCE of an object's key, or of a prefix of keys that goes
+// on behind it, without a copy; false if there is none.
+func ResourceOf(k string) (text string, ok bool) {
+	path, ok := PathOf(k)
+	if !ok {
+		return "", false
+	}
+	_, rest, _ := strings.Cut(path, "/")
+	i := strings.IndexByte(rest, '/')
+	if i < 0 {
+		return "", false
+	}
+	j := strings.IndexByte(rest[i+1:], '/')
+	if j < 0 {
+		return "", false
+	}
+	return rest[:i+1+j], true
+}
+
 // SplitName takes apart [NAMESPACE/]NAME.
 func SplitName(rest string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(rest, "/"); ok {
@@ -213,6 +244,9 @@ func SplitName(rest string) (namespace, name string) {
 
 // PathOf is the path of an object's key; false for a key of another class.
 func PathOf(k string) (path string, ok bool) { return strings.CutPrefix(k, string(Objects)+"/") }
+
+// OfPath is the key of the object of a path.
+func OfPath(path string) string { return string(Objects) + "/" + path }
 
 // LocationOf is the location that a key of a Location or of an enrolment is about.
 func LocationOf(k string) (Location, bool) {
@@ -269,6 +303,9 @@ func Enrolment(l Location) string { return string(Enrolments) + "/" + string(l) 
 
 // The prefixes below end in "/" so that no name can be a prefix of another.
 
+// PathPrefix is the prefix of the paths of all objects of a space.
+func PathPrefix(s Space) string { return string(s) + "/" }
+
 // SpacePrefix is the prefix of all objects of a space.
 func SpacePrefix(s Space) string { return string(Objects) + "/" + string(s) + "/" }
 
@@ -285,6 +322,9 @@ func After(prefix string) string { return strings.TrimSuffix(prefix, "/") + "0" 
 
 // LocationReports is the prefix of all reports of a location.
 func LocationReports(l Location) string { return string(Reports) + "/" + string(l) + "/" }
+
+// SpaceReports is the prefix of all reports of a location about objects of a space.
+func SpaceReports(l Location, s Space) string { return LocationReports(l) + string(s) + "/" }
 
 // The resources whose objects the hub itself acts on.
 var (

@@ -30,7 +30,19 @@ func TestObjects(t *testing.T) {
 		if namespace, name := SplitName(rest); !ok || s != o.Space || r != o.Resource || namespace != o.Namespace || name != o.Name {
 			t.Errorf("%q splits into %q, %v, %q, %v", k, s, r, rest, ok)
 		}
+		if got := OfPath(o.Path()); got != k {
+			t.Errorf("key of path %q is %q, want %q", o.Path(), got, k)
+		}
+		if got, err := ParseIn(o.Space, o.Identity.String()); err != nil || got != o || PathPrefix(o.Space)+o.Identity.String() != o.Path() {
+			t.Errorf("%q in space %q is %+v, %v", o.Identity, o.Space, got, err)
+		}
+		if got, ok := ResourceOf(k); !ok || got != o.Resource.String() {
+			t.Errorf("resource of %q is %q, %v", k, got, ok)
+		}
 		report := Report{Location: "l", Origin: Placed, Object: o}
+		if p := SpaceReports("l", o.Space); !strings.HasPrefix(report.Key(), p) || !strings.HasPrefix(p, LocationReports("l")) {
+			t.Errorf("%q is not in %q", report.Key(), p)
+		}
 		if got, err := ParseReport(report.Key()); err != nil || got != report {
 			t.Errorf("%q is %+v, %v", report.Key(), got, err)
 		}
@@ -48,6 +60,14 @@ func TestOtherKeys(t *testing.T) {
 		if r, err := ParseReport(k); err == nil {
 			t.Errorf("%q is %+v", k, r)
 		}
+	}
+	for _, k := range []string{"", "o/", "o/a", "o/a/core", "o/a/core/pods", "r/l/a/placed/core/pods/n/x", "e/l", "m/x"} {
+		if r, ok := ResourceOf(k); ok {
+			t.Errorf("%q is of %q", k, r)
+		}
+	}
+	if r, ok := ResourceOf(ResourcePrefix("a", Namespaces)); !ok || r != Namespaces.String() {
+		t.Errorf("the prefix of a resource is that of %q, %v", r, ok)
 	}
 	if s, r, rest, ok := Split("o/a/core/po"); !ok || s != "a" || r != NewResource("", "po") || rest != "" {
 		t.Errorf("the beginning of a key splits into %q, %v, %q, %v", s, r, rest, ok)
@@ -70,6 +90,14 @@ func TestWhatKeysAreAbout(t *testing.T) {
 	}
 	if _, ok := MarkerOf(l.Key()); ok {
 		t.Error("a location's key is a marker's")
+	}
+}
+
+func TestMarks(t *testing.T) {
+	for mark, want := range map[string]Location{Mark("l", "0123456789"): "l", Mark("a-b", "1"): "a-b", "l": "l", "": ""} {
+		if got := MarkedLocation(mark); got != want {
+			t.Errorf("%q marks what is of %q, want %q", mark, got, want)
+		}
 	}
 }
 
@@ -104,6 +132,9 @@ func TestSplitMakesNothing(t *testing.T) {
 		}
 		if _, ok := LocationOf(k); ok {
 			t.Error("a location")
+		}
+		if r, ok := ResourceOf(k); !ok {
+			t.Error(r)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

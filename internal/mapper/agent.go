@@ -138,7 +138,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // once more, which checks it and sets it aside if it is damaged.
 func (a *Agent) open() (err error) {
 	for range 2 {
-		if a.store, err = store.Open(a.config.DataDir, a.config.Join.Location, a.log); err != nil {
+		if a.store, err = store.Open(a.config.DataDir, key.Location(a.config.Join.Location), a.log); err != nil {
 			return err
 		}
 		a.engine = engine.New()
@@ -265,7 +265,7 @@ func (a follower) Landed(all []store.Touched) {
 // location's UID is known.
 func (a *Agent) identify() {
 	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
-		a.engine.Identify(marks.NewOwner(a.config.Join.Location, uid))
+		a.engine.Identify(marks.NewOwner(key.Location(a.config.Join.Location), uid))
 	}
 }
 

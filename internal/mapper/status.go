@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -20,12 +21,12 @@ const statusFile = "status.json"
 
 // Status is what an agent says of itself.
 type Status struct {
-	Location    string `json:"location"`
-	LocationUID string `json:"locationUID,omitempty"`
-	Hub         string `json:"hub"`
-	Target      string `json:"target"`
-	Version     string `json:"version,omitempty"`
-	PID         int    `json:"pid"`
+	Location    key.Location `json:"location"`
+	LocationUID string       `json:"locationUID,omitempty"`
+	Hub         string       `json:"hub"`
+	Target      string       `json:"target"`
+	Version     string       `json:"version,omitempty"`
+	PID         int          `json:"pid"`
 	// Running is false in what a clean stop leaves behind.
 	Running bool      `json:"running"`
 	Updated time.Time `json:"updated"`

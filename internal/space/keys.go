@@ -57,7 +57,7 @@ func (s *Server) keyRootFunc(kind *kinds.Kind) func(context.Context) string {
 	return func(ctx context.Context) string {
 		o, err := objectOf(ctx, kind, nothing)
 		if err != nil {
-			return s.config.Prefix + string(key.Objects) + "/" + nothing
+			return s.config.Prefix + key.OfPath(nothing)
 		}
 		root := key.ResourcePrefix(o.Space, o.Resource)
 		if kind.Namespaced {

@@ -164,7 +164,7 @@ func (s *Server) lockDefinitions(ctx context.Context) (done func(), err error) {
 
 // catchUp waits until the table shows everything committed before the call.
 func (s *Server) catchUp(ctx context.Context) error {
-	r, err := s.client.KV.Get(ctx, s.config.Prefix+string(key.Markers)+"/", clientv3.WithCountOnly())
+	r, err := s.client.KV.Get(ctx, s.config.Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return fmt.Errorf("read the log's revision: %w", err)
 	}

@@ -109,7 +109,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 	codec := boundedCodec{Codec: kind.StorageCodec, limit: s.config.ObjectBytes}
 	versioner := storage.APIObjectVersioner{}
 	resource := kind.GVR.GroupResource()
-	backend, err := etcd3.New(s.client, nil, codec, kind.New, kind.NewList, "/", path.Join(s.config.Prefix, string(key.Objects)),
+	backend, err := etcd3.New(s.client, nil, codec, kind.New, kind.NewList, "/", path.Join(s.config.Prefix, key.Objects.Prefix()),
 		resource, identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
 	if err != nil {
 		return nil, fmt.Errorf("make the storage of %s: %w", kind.GVK, err)

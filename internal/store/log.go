@@ -185,7 +185,7 @@ func (l *Log) Committed(ctx context.Context) (int64, error) {
 // revision is Committed for the tail, which is to find out what the log is.
 func (l *Log) revision(ctx context.Context) (int64, error) {
 	life, known := l.reach.before()
-	r, err := l.client.Client.Get(ctx, Prefix+string(key.Markers)+"/", clientv3.WithCountOnly())
+	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
 	}

@@ -39,7 +39,7 @@ func Of(l key.Location) Topic { return Topic{ofMember, string(l)} }
 func (t Topic) window() int {
 	switch t.kind {
 	case acrossSpaces:
-		if isEvent(t.name + "/") {
+		if isEvent(t.name) {
 			return eventWindow
 		}
 		return objectWindow
@@ -58,21 +58,12 @@ func (t Topic) concerns(c Change) bool {
 			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(l)
 		return here && !c.sameAt(l)
 	case acrossSpaces:
-		rest, ok := withoutSpace(c.Row().Key)
-		return ok && strings.HasPrefix(rest, t.name) && strings.HasPrefix(rest[len(t.name):], "/")
+		r, ok := key.ResourceOf(c.Row().Key)
+		return ok && r == t.name
 	case ofKey:
 		return c.Row().Key == t.name
 	}
 	return strings.HasPrefix(c.Row().Key, t.name)
-}
-
-// withoutSpace is the REST of o/SPACE/REST.
-func withoutSpace(k string) (rest string, ok bool) {
-	if k, ok = key.PathOf(k); !ok {
-		return "", false
-	}
-	_, rest, ok = strings.Cut(k, "/")
-	return rest, ok
 }
 
 // topics calls fn for every topic that a change may concern, without repeats.
@@ -84,12 +75,8 @@ func topics(c Change, fn func(Topic)) {
 			fn(Topic{underPrefix, k[:i+1]})
 		}
 	}
-	if rest, ok := withoutSpace(k); ok {
-		if i := strings.IndexByte(rest, '/'); i >= 0 {
-			if j := strings.IndexByte(rest[i+1:], '/'); j >= 0 {
-				fn(Topic{acrossSpaces, rest[:i+1+j]})
-			}
-		}
+	if r, ok := key.ResourceOf(k); ok {
+		fn(Topic{acrossSpaces, r})
 	}
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Members() {

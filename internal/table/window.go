@@ -3,7 +3,6 @@ package table
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -33,19 +32,21 @@ func windowOf(k string) int {
 	case key.Reports:
 		return reportWindow
 	case key.Objects:
-		if rest, _ := withoutSpace(k); isEvent(rest) {
+		if r, _ := key.ResourceOf(k); isEvent(r) {
 			return eventWindow
 		}
 	}
 	return objectWindow
 }
 
-// isEvent says whether GROUP/RESOURCE/... is an Event or a Lease: they change all the
+// isEvent says whether GROUP/RESOURCE is that of Events or Leases: they change all the
 // time and are never placed.
-func isEvent(rest string) bool {
-	return strings.HasPrefix(rest, "core/events/") ||
-		strings.HasPrefix(rest, "events.k8s.io/events/") ||
-		strings.HasPrefix(rest, "coordination.k8s.io/leases/")
+func isEvent(resource string) bool {
+	switch resource {
+	case "core/events", "events.k8s.io/events", "coordination.k8s.io/leases":
+		return true
+	}
+	return false
 }
 
 func (w *window) append(s Step) {

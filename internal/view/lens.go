@@ -165,20 +165,17 @@ func (allSpacesLens) now(t *table.Table, q query) state {
 // acrossSpaces visits the rows of a query space by space: one look-up for each
 // space and not one visit for each object of other resources.
 func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Row) bool) {
-	const root = string(key.Objects) + "/"
-	from, more := root+start, true
+	from, more := key.OfPath(start), true
 	for more {
-		var space string
+		var space key.Space
 		snap.AscendFrom(from, func(row *table.Row) bool {
-			if rest, ok := strings.CutPrefix(row.Key, root); ok {
-				space, _, _ = strings.Cut(rest, "/")
-			}
+			space = spaceOf(row) // none behind the last object
 			return false
 		})
 		if space == "" {
 			return
 		}
-		prefix := key.ResourcePrefix(key.Space(space), q.resource)
+		prefix := key.ResourcePrefix(space, q.resource)
 		snap.AscendFrom(max(from, prefix), func(row *table.Row) bool {
 			if !strings.HasPrefix(row.Key, prefix) {
 				return false
@@ -188,13 +185,16 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 			}
 			return more
 		})
-		from = key.After(key.SpacePrefix(key.Space(space)))
+		from = key.After(key.SpacePrefix(space))
 	}
 }
 
 func (allSpacesLens) holds(*table.Row) bool { return true }
 
-func (allSpacesLens) place(row *table.Row) string { return row.Key[len(key.Objects)+1:] }
+func (allSpacesLens) place(row *table.Row) string {
+	path, _ := key.PathOf(row.Key)
+	return path
+}
 
 func (allSpacesLens) looks(_ *table.Table, k *kinds.Kind) look {
 	return look{space: true, shared: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}

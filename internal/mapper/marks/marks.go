@@ -30,9 +30,11 @@ const (
 type Owner string
 
 // NewOwner is the owner for a location's name and UID at the hub.
-func NewOwner(location, uid string) Owner {
-	return Owner(key.Mark(key.Location(location), uid))
+func NewOwner(l key.Location, uid string) Owner {
+	return Owner(key.Mark(l, uid))
 }
+
+func (l Owner) name() key.Location { return key.MarkedLocation(string(l)) }
 
 // Manager is the field manager of everything the agent applies.
 func (l Owner) Manager() string { return managerPrefix + string(l) }
@@ -226,8 +228,7 @@ func child(m map[string]any, name string) (map[string]any, error) {
 
 // Former says whether a field manager is that of an earlier location of the same name.
 func (l Owner) Former(manager string) bool {
-	name, _, _ := strings.Cut(string(l), ".")
-	return manager != l.Manager() && strings.HasPrefix(manager, managerPrefix+name+".")
+	return manager != l.Manager() && strings.HasPrefix(manager, managerPrefix+string(l.name())+".")
 }
 
 // AppliedBy says whether the entry has what a manager owns by server-side apply.
@@ -238,9 +239,7 @@ func (f *ManagedFields) AppliedBy(manager string) bool {
 // AnotherLocation says whether a label is that of a location of another name. One of the
 // same name and another UID is an earlier location of the name.
 func AnotherLocation(label string, l Owner) bool {
-	name, _, _ := strings.Cut(string(l), ".")
-	was, _, _ := strings.Cut(label, ".")
-	return label != "" && was != name
+	return label != "" && key.MarkedLocation(label) != l.name()
 }
 
 // Log is the object's pair: the place in the log at which it was last written; zero:

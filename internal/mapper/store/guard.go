@@ -58,9 +58,9 @@ func (g guardedRemoval) group() GuardGroup {
 // a space of which no Placement is known, as SPACE.
 type GuardGroup string
 
-func (g GuardGroup) names() (space, placement string) {
-	space, placement, _ = strings.Cut(string(g), "/")
-	return space, placement
+func (g GuardGroup) names() (space key.Space, placement string) {
+	name, placement, _ := strings.Cut(string(g), "/")
+	return key.Space(name), placement
 }
 
 // GuardSums describe the waiting removals by group. They are never changed in place,
@@ -87,8 +87,8 @@ func (all GuardSums) Total() (total GuardSum) {
 }
 
 // bySpace adds up the groups of each space.
-func (all GuardSums) bySpace() map[string]GuardSum {
-	spaces := map[string]GuardSum{}
+func (all GuardSums) bySpace() map[key.Space]GuardSum {
+	spaces := map[key.Space]GuardSum{}
 	for group, g := range all {
 		space, _ := group.names()
 		spaces[space] = spaces[space].add(g)
@@ -148,7 +148,7 @@ func (all GuardSums) free(s wire.Settings) map[GuardGroup]bool {
 		free[group] = s.Purge || slices.ContainsFunc(s.Confirm, func(c wire.Confirmation) bool {
 			operators := c.Space == ""
 			return operators && c.Digest == total ||
-				(operators || c.Space == space) && (c.Digest == spaces[space].Digest() || c.Digest == g.Digest())
+				(operators || key.Space(c.Space) == space) && (c.Digest == spaces[space].Digest() || c.Digest == g.Digest())
 		})
 	}
 	return free
@@ -192,12 +192,12 @@ func (t *Tx) Pending() (*wire.PruneStatus, error) {
 	p := &wire.PruneStatus{Pending: total.Count, Digest: total.Digest()}
 	spaces := t.meta.Guarded.bySpace()
 	for _, s := range slices.Sorted(maps.Keys(spaces)) {
-		p.Spaces = append(p.Spaces, wire.SpacePrune{Space: s, Pending: spaces[s].Count, Digest: spaces[s].Digest()})
+		p.Spaces = append(p.Spaces, wire.SpacePrune{Space: string(s), Pending: spaces[s].Count, Digest: spaces[s].Digest()})
 	}
 	for _, group := range slices.Sorted(maps.Keys(t.meta.Guarded)) {
 		space, placement := group.names()
 		g := t.meta.Guarded[group]
-		p.Placements = append(p.Placements, wire.PlacementPrune{Space: space, Placement: placement, Pending: g.Count, Digest: g.Digest()})
+		p.Placements = append(p.Placements, wire.PlacementPrune{Space: string(space), Placement: placement, Pending: g.Count, Digest: g.Digest()})
 	}
 	c := t.bucket(guardBucket).Cursor()
 	for k, v := c.First(); k != nil && len(p.Objects) < MaxExamples; k, v = c.Next() {
@@ -205,7 +205,7 @@ func (t *Tx) Pending() (*wire.PruneStatus, error) {
 		if err := json.Unmarshal(v, &g); err != nil {
 			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
 		}
-		p.Objects = append(p.Objects, string(g.Space)+"/"+string(k))
+		p.Objects = append(p.Objects, key.PathPrefix(g.Space)+string(k))
 	}
 	return p, nil
 }

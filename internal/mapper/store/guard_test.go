@@ -141,12 +141,12 @@ func TestGuardSums(t *testing.T) {
 				t.Fatal("what a copy of meta shares was changed")
 			}
 		}
-		anew, spaces := GuardSums{}, map[string]GuardSum{}
+		anew, spaces := GuardSums{}, map[key.Space]GuardSum{}
 		for _, id := range slices.Sorted(maps.Keys(have)) {
 			g := have[id]
 			one := GuardSum{1, g.sum(id)}
 			anew = anew.with(g.group(), anew[g.group()].add(one))
-			spaces[string(g.Space)] = spaces[string(g.Space)].add(one)
+			spaces[g.Space] = spaces[g.Space].add(one)
 		}
 		if !maps.Equal(anew, sums) || !maps.Equal(spaces, sums.bySpace()) {
 			t.Fatalf("%v, counted anew %v", sums, anew)

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 	bolt "go.etcd.io/bbolt"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -85,8 +86,8 @@ func (m *Meta) Halt() string {
 
 // Meta describes the store and the session's progress. It changes only in transactions.
 type Meta struct {
-	Location    string `json:"location"`
-	LocationUID string `json:"locationUID,omitempty"`
+	Location    key.Location `json:"location"`
+	LocationUID string       `json:"locationUID,omitempty"`
 	// Marker and Revision are those of the last wire mark from a proven log.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`

@@ -30,12 +30,12 @@ var errCorrupt = errors.New("the store is damaged")
 // Open opens or creates the store in dir for a location. A damaged one is set aside, and
 // its content comes back from the hub: a new store has nothing that could be removed. It
 // fails if another process has the store open, or if it is another location's.
-func Open(dir, location string, log *slog.Logger) (*Store, error) {
+func Open(dir string, location key.Location, log *slog.Logger) (*Store, error) {
 	return OpenWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
 }
 
 // OpenWith is Open with bbolt's options.
-func OpenWith(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
+func OpenWith(o bolt.Options, dir string, location key.Location, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
@@ -67,7 +67,7 @@ func setAside(dir string, log *slog.Logger, why error) error {
 }
 
 // tryStore opens the store, and checks one that was not closed cleanly.
-func tryStore(o bolt.Options, dir, location string, log *slog.Logger) (*Store, error) {
+func tryStore(o bolt.Options, dir string, location key.Location, log *slog.Logger) (*Store, error) {
 	file := filepath.Join(dir, File)
 	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal()}
 	err := guarded(func() (err error) {
@@ -253,7 +253,7 @@ func valueBuckets() [][]byte {
 
 // prepare fills a new store. It writes nothing to one that has a meta, so that an agent
 // starts on a full disk.
-func (s *Store) prepare(location string) error {
+func (s *Store) prepare(location key.Location) error {
 	var m *Meta
 	if err := s.db.View(func(b *bolt.Tx) (err error) {
 		if b.Bucket(metaBucket) != nil {
