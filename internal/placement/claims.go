@@ -11,9 +11,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// claims know which spaces place an object under an identity. Almost every
-// identity at a location has one claimant, so the index by location is kept
-// only for identities that several spaces place.
+// claims has the spaces that place an object of an identity. Almost every identity at a
+// location has one claimant, so the index by location is kept only for identities that
+// several spaces place.
 type claims map[key.Identity]claim
 
 type claim struct {
@@ -35,8 +35,8 @@ type spot struct {
 	location key.Location
 }
 
-// set notes how a space places an object, nil for not at all, and calls moved
-// for every location where the claimants of a contested identity are now others.
+// set notes how a space places an object, nil for not at all, and calls moved for every
+// location where the claimants of a contested identity have changed.
 func (c claims) set(o key.Object, as *Membership, moved func(location key.Location)) {
 	was := c[o.Identity]
 	switch {
@@ -144,8 +144,9 @@ func (c claims) as(o key.Object) *Membership {
 	return nil
 }
 
-// winner is the space whose object a spot has: the one that the location
-// reports to have, then the one of lowest create revision, then of lowest name.
+// winner is the space whose object gets a spot: first the one that the location reports
+// to have, then the one with the lowest create revision, then the one with the lowest
+// name.
 func winner(state table.Reader, s spot, claimants []key.Space) key.Space {
 	type claimant struct {
 		space key.Space
@@ -177,9 +178,9 @@ func winner(state table.Reader, s spot, claimants []key.Space) key.Space {
 	return best.space
 }
 
-// owns says whether a report proves that its location has the object of a UID.
-// Besides an object that is applied this is one that was, and whose newer
-// version is refused or held there: that must not hand it to another space.
+// owns says whether a report proves that its location has the object with a UID: it is
+// applied, or was applied and a newer version is refused or held there, which must not
+// give the spot to another space.
 func owns(report *table.Row, uid string) bool {
 	if report == nil {
 		return false

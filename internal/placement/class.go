@@ -12,20 +12,19 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Class is what the rendering of an object depends on besides the object. Locations
-// of one class get the same of it. A class is made once for its content, so that
-// classes are compared as pointers, and it is never changed; nil is that of a
-// rendering that depends on the object alone.
+// Class is what the rendering of an object depends on besides the object: locations of
+// one class get the same. Classes are interned, so they are compared as pointers, and
+// immutable; nil is the class of renderings that depend on the object alone.
 type Class struct {
-	// Inputs are of one Customizer each, in the order of the Customizers' names.
+	// Inputs are one for each Customizer, in the order of the Customizers' names.
 	Inputs []Input
 }
 
 // Input is what a rendering takes from one Customizer and from the location.
 type Input struct {
-	// Rules are the Customizer's, as Rules.Text has them.
+	// Rules are the Customizer's rules: Rules.Text.
 	Rules string
-	// Needs is what they need of the location.
+	// Needs are the values of the location that the rules need, as Rules.Needs gives them.
 	Needs string
 }
 
@@ -41,20 +40,20 @@ func (c *Class) String() string {
 	return fmt.Sprint(all)
 }
 
-// Rules are those rules of one Customizer that renderings follow.
+// Rules are the rules of one Customizer that change renderings.
 type Rules struct {
-	// Text says what they are: the same for the same rules; empty if there are none.
+	// Text identifies the rules: equal rules have equal texts; empty if there are none.
 	Text string
-	// Needs is what they need of a location; nil: nothing of any. It must be a
-	// function of its arguments.
+	// Needs gives the values of a location that the rules need; nil if they need none. It
+	// must be a function of its arguments.
 	Needs func(location key.Location, l table.Labels) string
 }
 
-// RulesOf finds the rules that renderings follow in a Customizer's spec. It must be a
+// RulesOf gives the rules of a Customizer's spec that change renderings. It must be a
 // function of the spec.
 type RulesOf func(*v1alpha1.CustomizerSpec) Rules
 
-// class gives the class of some inputs, which are given up by the caller.
+// class gives the class of inputs. The caller must not change inputs any more.
 func (ms *memberships) class(inputs []Input) *Class {
 	if len(inputs) == 0 {
 		return nil
@@ -66,8 +65,8 @@ func (ms *memberships) class(inputs []Input) *Class {
 	return ms.classPool.get(string(k), func() *Class { return &Class{inputs} })
 }
 
-// classes gives the class of each of some locations by the rules that are in force
-// there; each is nil if all are of one. It is done once for many objects.
+// classes gives the class of each location by the rules in force there. If all locations
+// are of one class, each is nil and all is that class. It is done once for many objects.
 func (ms *memberships) classes(rules []effect, locations []key.Location) (all *Class, each []*Class) {
 	if len(rules) == 0 || len(locations) == 0 {
 		return nil, nil
@@ -88,12 +87,12 @@ func (ms *memberships) classes(rules []effect, locations []key.Location) (all *C
 	return nil, each
 }
 
-// effect is what a Customizer says of an object at some locations: paths that it
-// releases, as a wire.Policy has them, or rules that renderings follow.
+// effect is what a Customizer does to an object at some locations: it releases paths, as
+// a wire.Policy has them, or changes renderings by rules.
 type effect struct {
 	text      string
-	key       string       // short, and the same for the same text
-	locations *locationSet // nil: everywhere, and nothing is needed of any
+	key       string       // a hash of the text
+	locations *locationSet // nil: everywhere, without needs
 }
 
 // id is a different number for each set of locations.
@@ -104,7 +103,7 @@ func (e effect) id() uint64 {
 	return e.locations.id
 }
 
-// at says whether the effect is one at a location, and what it needs of that.
+// at says whether the effect applies at a location, and what it needs of the location.
 func (e effect) at(location key.Location) (needs string, ok bool) {
 	if e.locations == nil {
 		return "", true

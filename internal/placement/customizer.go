@@ -16,13 +16,13 @@ import (
 // customizer is one compiled Customizer.
 type customizer struct {
 	scope
-	// releases are the paths of the values that it releases, as a wire.Policy has
-	// them; rules are what renderings follow. Their locations are the scope's set.
+	// releases are the paths of the values that it releases, as a wire.Policy has them;
+	// rules are those that change renderings. Their locations are the scope's set.
 	releases, rules effect
 }
 
-// compileCustomizer reads a Customizer's row, which names it by its key; nil if
-// it is gone or going. rules may be nil.
+// compileCustomizer compiles the row of the Customizer name; nil if it is gone or being
+// deleted. rules may be nil.
 func compileCustomizer(name string, row *table.Row, rules RulesOf) *customizer {
 	if row == nil || row.Meta.Deleting {
 		return nil
@@ -68,7 +68,7 @@ func newEffect(text string) effect {
 	return effect{text: text, key: string(sum[:])}
 }
 
-// matches says whether the customizer is about an object.
+// matches says whether the customizer matches an object.
 func (c *customizer) matches(s subject) bool {
 	for i := range c.tests {
 		if c.tests[i].fit(s) {
@@ -78,9 +78,9 @@ func (c *customizer) matches(s subject) bool {
 	return false
 }
 
-// effectsOn are what the Customizers of an object's space release of it, each once
-// and in an order that does not depend on the Customizers' names, and the rules that
-// its renderings follow, in the order of the names.
+// effectsOn are the effects of the space's Customizers on an object: what they release,
+// each once and in an order that does not depend on the Customizers' names, and the rules
+// that change its renderings, in the order of the names.
 func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	for _, c := range e.customizers[s.Space] {
 		if c.releases.text == "" && c.rules.text == "" || !c.matches(s) {
@@ -97,9 +97,9 @@ func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	return slices.Compact(releases), rules
 }
 
-// released adds up releases at each of some locations; each is nil if it is the
-// same at all. It is done once for many objects, and so that locations with the
-// same releases share a text.
+// released joins the releases at each location. If they are the same at all, each is nil
+// and all has them. It is done once for many objects, and locations with the same
+// releases share a text.
 func released(releases []effect, locations []key.Location) (all string, each []string) {
 	var everywhere, some []effect
 	for _, r := range releases {
@@ -142,9 +142,9 @@ func join(all []effect) string {
 	return customize.Join(paths)
 }
 
-// ProblemsOf are the entries of a Customizer's spec that can't be used, and why;
-// ok is false when it is gone or going. It reads the state only, so any goroutine
-// may call it.
+// ProblemsOf are the entries of a Customizer's spec that can't be used, and why; ok is
+// false if the Customizer is gone or being deleted. It only reads the state, so any
+// goroutine may call it.
 func ProblemsOf(state table.Reader, space key.Space, name string) (problems []string, ok bool) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}
 	c := compileCustomizer(name, state.Get(o.Key()), nil)

@@ -1,14 +1,12 @@
 // Package placement decides which objects go to which locations, and how they are
-// treated there: Placements, Customizers and the annotations of direct assignment
-// in, the Membership of every object out.
+// treated there: Placements, Customizers and the annotations of direct assignment in, the
+// Membership of every object out.
 //
-// It is pure: what it says is a function of the state of the table and of
-// nothing else. It keeps compiled policies and the claims on shared identities
-// only, and reads everything else from the table. It must never have a clock, a
-// goroutine, a client or a log, and never look into an object beyond its
-// metadata. The cost of a change follows what the change concerns: an object's
-// is that of the policies of its space; a policy's, that of the objects it
-// may be about.
+// It is pure: memberships are a function of the state of the table and of nothing else.
+// It keeps only compiled policies and the claims on shared identities, and reads
+// everything else from the table. It must never have a clock, a goroutine, a client or a
+// log, and never look into an object beyond its metadata. A change of an object costs as
+// much as its space has policies; a change of a policy, as many objects as it may match.
 package placement
 
 import (
@@ -20,19 +18,19 @@ import (
 // Engine computes memberships for one table, whose lock guards it: Reset and
 // Derive are called by the table only. Explain and StatusOf need no Engine.
 type Engine struct {
-	// Rules, if set before the engine is used, gives the rules that renderings follow;
-	// nil: none, as what is released is no matter of renderings.
+	// Rules gives the rules that change renderings. It is set before the engine is used, or
+	// nil if there are none; releases do not change renderings.
 	Rules RulesOf
 
 	placements  map[key.Space]policies[*placement]
 	customizers map[key.Space]policies[*customizer]
-	// locations are those that are there, with their labels.
+	// locations has the labels of the locations that exist.
 	locations map[key.Location]table.Labels
-	// going are the spaces that are being deleted: nothing of them is placed any
-	// more, so that what is left of them goes without anybody hearing of it.
+	// going are the spaces that are being deleted: none of their objects is placed any
+	// more, so that the deletion of the objects themselves is no change for locations.
 	going map[key.Space]struct{}
-	// direct has, by location, the keys of the objects whose annotation names it,
-	// whether or not the location is there.
+	// direct has, by location, the keys of the objects whose annotation names it, whether
+	// or not the location exists.
 	direct      map[key.Location]map[string]struct{}
 	claims      claims
 	sets        locationSets
@@ -48,7 +46,7 @@ func New() *Engine {
 	return e
 }
 
-// Reset forgets everything.
+// Reset implements table.Deriver: it forgets everything.
 func (e *Engine) Reset() {
 	*e = Engine{
 		Rules:       e.Rules,
@@ -61,7 +59,8 @@ func (e *Engine) Reset() {
 	}
 }
 
-// Derive computes the memberships that the changes of one revision lead to.
+// Derive implements table.Deriver: it computes the memberships after the changes of one
+// revision.
 func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
 	s := &step{
 		Engine:    e,

@@ -24,7 +24,7 @@ type Explanation struct {
 	Owner  string `json:"owner,omitempty"`
 	// Policy is how it is treated there, unless it is held or has lost its place.
 	Policy wire.Policy `json:"policy,omitzero"`
-	// Obstacles are why no policy can place it there at all.
+	// Obstacles say why no policy can place it there at all.
 	Obstacles []string `json:"obstacles,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
@@ -49,7 +49,7 @@ type PlacementExplanation struct {
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
 	Fit
-	// Policy is how it has the object treated, if a test matched.
+	// Policy is how it treats the object, if a test matched.
 	Policy wire.Policy `json:"policy,omitzero"`
 }
 
@@ -66,7 +66,7 @@ type CustomizerExplanation struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Fit says whether a policy is about a location and an object.
+// Fit says whether a policy selects a location and matches an object.
 type Fit struct {
 	// Selects says that it selects the location; if not, Locations has a finding
 	// for each entry.
@@ -76,19 +76,19 @@ type Fit struct {
 	// then Tests has a finding for each.
 	Matched int       `json:"matched"`
 	Tests   []Finding `json:"tests,omitempty"`
-	// Nearest is the index of the test that came nearest to matching.
+	// Nearest is the index of the test that came closest to matching.
 	Nearest int `json:"nearest,omitempty"`
 }
 
-// Finding is the first thing in an entry of a list that did not fit.
+// Finding is the first field of an entry that did not fit, and why.
 type Finding struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 }
 
-// Explain says why an object is, or is not, assigned to a location, and agrees
-// with the memberships of a state that an Engine derived. It reads the state
-// only, so any goroutine may call it.
+// Explain says why an object is, or is not, assigned to a location, in agreement with the
+// memberships that an Engine derived for the state. It only reads the state, so any
+// goroutine may call it.
 func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
 	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
@@ -139,7 +139,7 @@ func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq
 	}
 }
 
-// obstacles are what keeps any policy from placing an object at a location.
+// obstacles say what keeps every policy from placing an object at a location.
 func obstacles(going bool, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
 	var all []string
 	if going {
@@ -211,7 +211,7 @@ func format(l table.Labels) string {
 	return strings.Join(parts, ",")
 }
 
-// String tells it to a person, the decision first.
+// String is the explanation for people, the decision first.
 func (e Explanation) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
@@ -242,7 +242,7 @@ func (e Explanation) String() string {
 		}
 	}
 	if len(e.Obstacles) > 0 {
-		return b.String() // what Placements say does not matter then
+		return b.String() // then Placements do not matter
 	}
 	for _, p := range e.Placements {
 		p.describe(line)
@@ -250,7 +250,7 @@ func (e Explanation) String() string {
 	if len(e.Placements) == 0 && e.Annotation == nil {
 		line("  the space has no Placement")
 	}
-	if e.Placed { // or else it does not matter what Customizers say
+	if e.Placed { // otherwise Customizers do not matter
 		for _, c := range e.Customizers {
 			c.describe(line)
 		}
@@ -285,8 +285,8 @@ func (c CustomizerExplanation) describe(line func(string, ...any)) {
 	}
 }
 
-// describeObject tells whether one of the tests, which are in a field of the
-// policy's spec, matches the object.
+// describeObject says whether one of the tests in a field of the policy's spec matches the
+// object.
 func (f Fit) describeObject(field string, line func(string, ...any)) {
 	switch {
 	case f.Matched >= 0:

@@ -7,12 +7,11 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// LetGo says why a location no longer has the object of a change: the first
-// Placement by name that had placed it there, "" if none had, and whether that was
-// a user's word by name: the object was deleted, also by way of its namespace, or
-// the deletion of Placements alone accounts for it. All else follows from policy,
-// as the deletion of a space. It goes by the change alone, whatever has happened
-// since.
+// LetGo says why the object of a change is no longer assigned to a location: the first
+// Placement by name that had assigned it, "" if none had, and whether a user has deleted
+// by name what assigned it: the object itself, also with its namespace, or all Placements
+// that had assigned it. Everything else follows from policy, including the deletion of a
+// space. It goes by the change alone, not by what has happened since.
 func LetGo(ch table.Change, location key.Location) (placement string, named bool) {
 	was, ok := ch.Prev.In.(*Membership)
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// locationSet is a set of locations, made once per content.
+// locationSet is an interned set of locations. It is immutable.
 type locationSet struct {
 	id    uint64 // never used again for another content
 	names []key.Location
-	// needs is what is needed of each of them; nil: nothing of any.
+	// needs are the needs of each location, in order of names; nil if there are none.
 	needs []string
 }
 
@@ -26,7 +26,7 @@ func (s *locationSet) has(location key.Location) bool {
 	return ok
 }
 
-// at says whether a location is in the set, and what is needed of it.
+// at says whether a location is in the set, and its needs.
 func (s *locationSet) at(location key.Location) (needs string, ok bool) {
 	i, ok := slices.BinarySearch(s.names, location)
 	if !ok || s.needs == nil {
@@ -35,8 +35,8 @@ func (s *locationSet) at(location key.Location) (needs string, ok bool) {
 	return s.needs[i], true
 }
 
-// locationSets makes each set once, so that a thousand spaces with the same
-// selector share the names.
+// locationSets interns sets, so that a thousand spaces with the same selector share the
+// names.
 type locationSets struct {
 	pool pool[locationSet]
 	last uint64
@@ -61,7 +61,7 @@ func (ls *locationSets) of(names []key.Location, needs []string) *locationSet {
 	})
 }
 
-// with gives the set with a location and what is needed of that.
+// with gives the set with a location and its needs.
 func (ls *locationSets) with(s *locationSet, location key.Location, needs string) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
 	if was, _ := s.at(location); found && was == needs {
@@ -97,8 +97,7 @@ func (ls *locationSets) without(s *locationSet, location key.Location) *location
 	return ls.of(names, needs)
 }
 
-// union is what is in any of some sets, in order. It shares memory with a set
-// that has everything.
+// union is the union of sets, in order. It shares memory with a set that equals it.
 func union(of []*locationSet) []key.Location {
 	var all []key.Location
 	for _, s := range of {
@@ -132,8 +131,8 @@ type site struct {
 // locationTest is one compiled entry of a policy's locations.
 type locationTest struct{ criteria[site] }
 
-// compileLocations has each field of a location selector once, in the order in which
-// they are tested.
+// compileLocations compiles location selectors. It adds each field once, in the order in
+// which fields are tested.
 func compileLocations(field string, entries []v1alpha1.LocationSelector) []locationTest {
 	tests := make([]locationTest, len(entries))
 	for i, entry := range entries {

@@ -13,24 +13,24 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Membership says to which locations an object goes, and by whose word. Rows
-// that go the same way share one Membership. It is immutable and safe for
-// concurrent use.
+// Membership says to which locations an object is assigned, and by which policies. Rows
+// that are placed alike share one Membership. It is immutable and safe for concurrent use.
 type Membership struct {
 	sources []Source
-	// releases and rules are what Customizers say of the object, also where no source
-	// places it.
+	// releases and rules are the effects of Customizers on the object, including those
+	// where no source places it.
 	releases, rules []effect
 	members         []key.Location
 	owners          []owner
-	// released are the paths of what is released at each of the members, as a
-	// wire.Policy has them; nil: everywhere the same, which is releasedAll.
+	// released are the released paths at each of the members, as a wire.Policy has them;
+	// nil if they are releasedAll everywhere.
 	released    []string
 	releasedAll string
-	// classes are those of each of the members; nil: all are of classAll.
+	// classes are the classes of the members; nil if all are of classAll.
 	classes  []*Class
 	classAll *Class
-	// statusFrom is the only location that the sources which ask for status name.
+	// statusFrom is the location of the sources that ask for status, if it is exactly one;
+	// asked says that there is such a source.
 	statusFrom key.Location
 	asked      bool
 }
@@ -42,9 +42,9 @@ var _ table.Membership = (*Membership)(nil)
 type Source struct {
 	// Placement is the Placement's name; empty for the annotation.
 	Placement string
-	// Policy is how the source has the object treated; it releases nothing.
+	// Policy is how the source treats the object; it releases nothing.
 	Policy wire.Policy
-	// Suspended sources hold what they match where it is, as it is.
+	// Suspended sources hold what they match as it is.
 	Suspended bool
 	locations *locationSet
 }
@@ -59,20 +59,20 @@ func (s Source) Selects(location key.Location) bool { return s.locations.has(loc
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
 	Location key.Location
-	// Policy is how the object is treated there, by the word of all sources and
-	// Customizers that select the location.
+	// Policy is how the object is treated there, by all sources and Customizers that select
+	// the location.
 	Policy wire.Policy
-	// Held is why the location is to keep what it has, HeldFor the reason in one
-	// word; both empty: it is not held.
+	// Held says why the location keeps what it has; HeldFor is the reason in one word.
+	// Both are empty if the object is not held.
 	Held, HeldFor string
-	// Owner is the path (key.Object.Path) of another space's object of the same
-	// identity, which the location has instead; empty: this one.
+	// Owner is the path (key.Object.Path) of another space's object of the same identity
+	// that the location has instead; empty if it has this one.
 	Owner string
 	// Class is what the rendering depends on besides the object.
 	Class *Class
 }
 
-// owner is a location where another object has the identity.
+// owner is a location that has another space's object of the identity, by its path.
 type owner struct {
 	location key.Location
 	path     string
@@ -88,8 +88,8 @@ func (m *Membership) Has(location key.Location) bool {
 	return ok
 }
 
-// SameAt says whether another Membership has the same policies place the object at
-// a location, in the same way, and rendered by the same class.
+// SameAt says whether by another Membership the same policies place the object at a
+// location, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
 	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
@@ -115,12 +115,12 @@ func (m *Membership) SameAt(location key.Location, other table.Membership) bool 
 	return len(theirs) == 0
 }
 
-// alike says whether two sources differ in their locations at most.
+// alike says whether two sources differ only in their locations.
 func (s Source) alike(o Source) bool {
 	return s.Placement == o.Placement && s.Policy == o.Policy && s.Suspended == o.Suspended
 }
 
-// ownerAt is the path of another space's object that a location has; empty: none.
+// ownerAt is the path of another space's object that a location has instead; empty if none.
 func (m *Membership) ownerAt(location key.Location) string {
 	if i, ok := slices.BinarySearchFunc(m.owners, location, compareOwner); ok {
 		return m.owners[i].path
@@ -128,8 +128,7 @@ func (m *Membership) ownerAt(location key.Location) string {
 	return ""
 }
 
-// releasedAt are the paths of what is released at one of the members, as a
-// wire.Policy has them.
+// releasedAt are the released paths at one of the members, as a wire.Policy has them.
 func (m *Membership) releasedAt(location key.Location) string {
 	if m.released == nil {
 		return m.releasedAll
@@ -214,19 +213,18 @@ func (m *Membership) Placements() []string {
 // Placements by name. The caller must not change them.
 func (m *Membership) Sources() []Source { return m.sources }
 
-// StatusFrom tells whether any source asks for the object's status to be
-// returned, and from which location: only the locations of the sources that ask
-// count, and unless they are exactly one, location is empty.
+// StatusFrom says whether any source asks for the object's status to be returned, and from
+// which location. Only locations of the sources that ask count; location is empty unless
+// they are exactly one.
 func (m *Membership) StatusFrom() (location key.Location, asked bool) { return m.statusFrom, m.asked }
 
-// memberships makes each Membership, and each Class, once.
+// memberships interns Memberships and Classes.
 type memberships struct {
 	pool      pool[Membership]
 	classPool pool[Class]
 }
 
-// of gives the Membership for some sources, releases and rules, which are in order,
-// and owners.
+// of gives the Membership for sources, releases and rules, each in order, and owners.
 func (ms *memberships) of(sources []Source, releases, rules []effect, owners []owner) *Membership {
 	return ms.pool.get(membershipKey(sources, releases, rules, owners), func() *Membership {
 		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, owners: owners}

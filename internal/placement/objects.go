@@ -21,7 +21,7 @@ const wildcard = "*"
 // objectTest is one compiled entry of a Placement's downsync or a Customizer's match.
 type objectTest struct {
 	criteria[subject]
-	// group, as in keys, resources and namespaces say which keys can match; nil: any.
+	// group (as in keys), resources and namespaces say which keys can match; nil is any.
 	group      *string
 	resources  sets.Set[string]
 	namespaces sets.Set[string]
@@ -58,15 +58,15 @@ func compileDownsync(entries []v1alpha1.Downsync) []objectTest {
 	return tests
 }
 
-// policy is how the entry of a placement has its objects treated.
+// policy is how the entry of a placement treats its objects.
 func (t *objectTest) policy(of *placement) wire.Policy {
 	policy := of.treatment
 	policy.ReturnStatus, policy.CreateOnly = t.returnStatus, t.createOnly
 	return policy
 }
 
-// compileTest has each field of an object test once, in the order in which they are
-// tested.
+// compileTest compiles an object test. It adds each field once, in the order in which
+// fields are tested.
 func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 	var t objectTest
 	if equality.Semantic.DeepEqual(test, v1alpha1.ObjectTest{}) {
@@ -113,7 +113,7 @@ func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 
 func notAmong(name string) string { return fmt.Sprintf("%q is not among them", name) }
 
-// ofNamespace is why an object does not fit, if it has a namespace.
+// ofNamespace is why, unless the object has no namespace: then that is the reason.
 func (s subject) ofNamespace(why string) string {
 	if s.Namespace == "" {
 		return "the object is cluster-scoped"
@@ -153,8 +153,8 @@ func anyMatches(selectors []labels.Selector, l table.Labels) bool {
 	return slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(l) })
 }
 
-// reach calls fn with the prefixes of all keys in a space that the test may
-// match, given a namespace only those in it.
+// reach calls fn for the parts of a space that hold all objects the test may match, of one
+// namespace unless that is empty.
 func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 	if t.problem != "" || namespace != "" && t.namespaces != nil && !t.namespaces.Has(namespace) {
 		return
@@ -178,6 +178,6 @@ func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 	}
 }
 
-// reach is a part of a space: the keys below a prefix, of one namespace if one
-// is given.
+// reach is a part of a space: the keys below a prefix, of one namespace unless that is
+// empty.
 type reach struct{ prefix, namespace string }

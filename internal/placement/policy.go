@@ -16,8 +16,7 @@ type placement struct {
 	treatment wire.Policy
 }
 
-// compile reads a Placement's row, which names it by its key; nil if it is gone
-// or going.
+// compile compiles the row of the Placement name; nil if it is gone or being deleted.
 func compile(name string, row *table.Row) *placement {
 	if row == nil || row.Meta.Deleting {
 		return nil
@@ -37,8 +36,8 @@ func compile(name string, row *table.Row) *placement {
 	return p
 }
 
-// matches says whether the placement is about an object, and how it has it
-// treated: each entry that matches has a say.
+// matches says whether the placement matches an object, and how it treats it: the policies
+// of all entries that match are combined.
 func (p *placement) matches(s subject) (matched bool, policy wire.Policy) {
 	for i := range p.tests {
 		t := &p.tests[i]

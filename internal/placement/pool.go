@@ -2,7 +2,7 @@ package placement
 
 import "weak"
 
-// A pool keeps one value per key for as long as somebody uses it.
+// A pool interns one value per key, for as long as somebody uses it.
 type pool[V any] struct {
 	values  map[string]weak.Pointer[V]
 	sweepAt int

@@ -10,23 +10,23 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// scope is what compiled policies have in common: which objects of their space
-// they are about, and at which locations.
+// scope is what compiled policies have in common: which objects of their space they match,
+// and which locations they select.
 type scope struct {
 	name string
-	spec string // as it is in the log, to see that a status write changes nothing
+	spec string // as it is in the log, to recognize writes that change only the status
 	// tests match the objects: one that fits is enough.
 	tests []objectTest
 	// locations select the locations: one that fits is enough.
 	locations []locationTest
-	// everywhere selects all locations, also those that are yet to come.
+	// everywhere selects all locations, including future ones.
 	everywhere bool
 	// problems are what is wrong with the spec; a broken entry selects nothing.
 	problems []string
 	// needs is what the policy needs of a location, for objects to be rendered; nil:
 	// nothing of any.
 	needs func(location key.Location, l table.Labels) string
-	// set is what the location tests select; nil: everywhere, with no needs.
+	// set is what the location tests select; nil is everywhere, without needs.
 	set *locationSet
 }
 
@@ -46,7 +46,7 @@ func (p *scope) note() {
 	}
 }
 
-// specOf copies the spec out of a value, so that it does not keep it alive.
+// specOf is a copy of a row's spec, which does not keep the row's value alive.
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 
 // selects says whether a location is one of the policy's.
@@ -67,8 +67,8 @@ func (p *scope) reach(space key.Space, fn func(reach)) {
 	}
 }
 
-// reachByNamespace is reach for the objects that it matches, or not, by the
-// labels of a namespace.
+// reachByNamespace is reach for the objects in a namespace that tests match by the
+// namespace's labels.
 func (p *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
 	for i := range p.tests {
 		if p.tests[i].byNamespace {
@@ -90,7 +90,7 @@ func (ps policies[P]) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(ps, name, func(p P, name string) int { return strings.Compare(p.base().name, name) })
 }
 
-// set replaces the policy of a name; nil removes it.
+// set replaces the policy of a name, or removes it if p is nil.
 func (ps policies[P]) set(name string, p P) policies[P] {
 	i, found := ps.find(name)
 	var none P
@@ -106,8 +106,8 @@ func (ps policies[P]) set(name string, p P) policies[P] {
 	return slices.Insert(ps, i, p)
 }
 
-// locationLabels are the labels of a location's row; ok is false if it is gone
-// or going.
+// locationLabels are the labels of a location's row; ok is false if it is gone or being
+// deleted.
 func locationLabels(row *table.Row) (l table.Labels, ok bool) {
 	if row == nil || row.Meta.Deleting {
 		return nil, false

@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Status is what the state says of one Placement's own spec.
+// Status is what one Placement's spec selects in a state.
 type Status struct {
 	// Locations are the names of the locations that it selects, in order.
 	Locations []key.Location
@@ -16,9 +16,9 @@ type Status struct {
 	Problems []string
 }
 
-// StatusOf resolves one Placement; ok is false when it is gone or going. It
-// reads the state only, so any goroutine may call it; it costs as much as there
-// are locations.
+// StatusOf resolves one Placement; ok is false if it is gone or being deleted. It only
+// reads the state, so any goroutine may call it. Its cost is in proportion to the number
+// of locations.
 func StatusOf(state table.Reader, space key.Space, name string) (status Status, ok bool) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Placements, Name: name}}
 	p := compile(name, state.Get(o.Key()))

@@ -24,14 +24,14 @@ type step struct {
 	namespaces []change
 	reports    []table.Change
 
-	// ended are the names of the Placements whose own deletion ended them, by space.
+	// ended are the names of the Placements that were deleted themselves, by space.
 	ended map[key.Space][]string
-	// recheck are the parts of spaces whose objects have to be evaluated again.
+	// recheck are the parts of spaces whose objects must be evaluated again.
 	recheck map[reach]struct{}
-	// evaluated are the keys of the objects that have been, in this step.
+	// evaluated are the keys of the objects that were evaluated in this step.
 	evaluated map[string]struct{}
-	// unsettled are objects whose Membership may now be another, and disputed the
-	// spots whose claimants are such objects.
+	// unsettled are the objects whose Membership may change. disputed are spots whose
+	// claimants become unsettled, too.
 	unsettled map[key.Object]struct{}
 	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
@@ -42,8 +42,8 @@ type change struct {
 	table.Change
 }
 
-// sort tells the changes apart. A key that is no object's or report's means
-// nothing here.
+// sort sorts the changes by what they mean to the engine. Keys that are neither of objects
+// nor of reports mean nothing.
 func (s *step) sort(changes []table.Change) {
 	for _, c := range changes {
 		k := c.Row().Key
@@ -72,8 +72,8 @@ func (s *step) sort(changes []table.Change) {
 	}
 }
 
-// updatePolicies brings the compiled policies to the new state and notes which
-// objects that may concern.
+// updatePolicies updates the compiled policies, and notes which objects must be evaluated
+// again for that.
 func (s *step) updatePolicies() {
 	s.updateSpaces()
 	moved := s.updateLocations()
@@ -118,8 +118,8 @@ func (s *step) updateSpaces() {
 	}
 }
 
-// noteEnded notes the Placements that somebody has deleted, in order. One that goes
-// with its space is not among them: nobody has named it.
+// noteEnded notes the Placements that were deleted, in order. One that is deleted with its
+// space does not count: no user has deleted it by name.
 func (s *step) noteEnded() {
 	for _, c := range s.placed {
 		_, there := s.placements[c.Space].find(c.Name)
@@ -130,7 +130,7 @@ func (s *step) noteEnded() {
 	}
 }
 
-// updateLocations returns the names of those that came, went, or have other labels.
+// updateLocations returns the names of locations that were created, deleted or relabeled.
 func (s *step) updateLocations() []key.Location {
 	var moved []key.Location
 	for _, c := range s.located {
@@ -184,7 +184,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 	}
 }
 
-// selected are the locations that a policy selects, with what it needs of them.
+// selected are the locations that a policy selects, with its needs.
 func (e *Engine) selected(p *scope) *locationSet {
 	var names []key.Location
 	for name, l := range e.locations {
@@ -202,7 +202,7 @@ func (e *Engine) selected(p *scope) *locationSet {
 	return e.sets.of(names, needs)
 }
 
-// moveLocations brings a policy's locations up to date with some of them.
+// moveLocations updates a policy's set for locations that have changed.
 func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
 	was := p.set
 	for _, name := range moved {
@@ -229,7 +229,7 @@ func (s *step) evaluateChanged() {
 		s.evaluated[c.Row().Key] = struct{}{}
 		s.unsettled[c.Object] = struct{}{}
 		if c.Prev != nil && c.Cur != nil && (c.Prev.CreateRev != c.Cur.CreateRev || c.Prev.Meta.UID != c.Cur.Meta.UID) {
-			// Another object in its place: it has to stand its claims anew.
+			// Another object in its place: it does not inherit the claims.
 			s.claim(c.Object, nil)
 		}
 		var as *Membership
@@ -265,7 +265,7 @@ func (s *step) evaluateReached() {
 	parts := slices.SortedFunc(maps.Keys(s.recheck), func(a, b reach) int {
 		return cmp.Or(strings.Compare(a.prefix, b.prefix), strings.Compare(a.namespace, b.namespace))
 	})
-	covered := "" // the last prefix that was looked through completely
+	covered := "" // the last prefix of which all objects were evaluated
 	for _, part := range parts {
 		if covered != "" && strings.HasPrefix(part.prefix, covered) {
 			continue
@@ -301,7 +301,7 @@ func (s *step) claim(o key.Object, as *Membership) {
 	s.claims.set(o, as, func(location key.Location) { s.disputed[spot{o.Identity, location}] = struct{}{} })
 }
 
-// noteReports disputes the contested spots that reports are about.
+// noteReports marks the contested spots that reports are about as disputed.
 func (s *step) noteReports() {
 	for _, c := range s.reports {
 		r, err := key.ParseReport(c.Row().Key)

@@ -39,7 +39,7 @@ type direct struct {
 	given        bool
 	locations    []key.Location // in order
 	returnStatus bool
-	// problem is what is wrong with the annotations; such a one has no effect.
+	// problem is what is wrong with an annotation, which then has no effect.
 	problem string
 }
 

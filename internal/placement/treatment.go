@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// treatment is what a Placement's spec says of all its objects.
+// treatment is the policy of a Placement's spec for all its objects.
 func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 	return wire.Policy{
 		Adopt:       spec.OnConflict == v1alpha1.OnConflictAdopt,
@@ -17,9 +17,9 @@ func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 	}
 }
 
-// combine is how an object is treated that two sources have a say in. It is
-// commutative and associative. What takes something from the location is done
-// if any says so, except that of several who let go at once any can keep it.
+// combine combines the policies of two sources of an object. It is commutative and
+// associative. For each field one value wins, as documented in v1alpha1.PlacementSpec and
+// v1alpha1.Downsync.
 func combine(a, b wire.Policy) wire.Policy {
 	return wire.Policy{
 		ReturnStatus: a.ReturnStatus || b.ReturnStatus,
@@ -37,8 +37,8 @@ func policyBits(p wire.Policy) byte {
 		bit(p.Recreate)<<3 | bit(p.Orphan)<<4 | bit(p.ReportDrift)<<5
 }
 
-// describePolicy tells what is not done by default, but for the status; "" if
-// nothing.
+// describePolicy describes how a policy differs from the default, except ReturnStatus; ""
+// if it does not.
 func describePolicy(p wire.Policy) string {
 	var all []string
 	for _, t := range []struct {
@@ -61,5 +61,5 @@ func describePolicy(p wire.Policy) string {
 	return strings.Join(all, "; ")
 }
 
-// describePaths lists what a wire.Policy has on lines.
+// describePaths lists the released paths of a wire.Policy.
 func describePaths(lines string) string { return strings.ReplaceAll(lines, "\n", ", ") }

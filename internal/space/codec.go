@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// boundedCodec refuses to encode objects that are too large to be stored, so
-// that a client is told the limit instead of getting an error of etcd's.
+// boundedCodec refuses to encode objects that are too large to be stored, so that a client
+// is told the limit instead of etcd's error.
 type boundedCodec struct {
 	runtime.Codec
 	limit int

@@ -24,11 +24,11 @@ import (
 const (
 	// ContentFinalizer keeps a Space or Namespace that is being deleted until its content is gone.
 	ContentFinalizer = "orrery.dev/content"
-	// DefaultNamespace is what every space starts with; it can't be deleted.
+	// DefaultNamespace is the namespace that every space starts with; it can't be deleted.
 	DefaultNamespace = "default"
 )
 
-// finalizerOf is what keeps an object of a resource that owns others.
+// finalizerOf is the finalizer that keeps an object that owns others.
 func finalizerOf(r key.Resource) string {
 	if r == key.CRDs {
 		return apiextensionsv1.CustomResourceCleanupFinalizer
@@ -68,7 +68,8 @@ func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedO
 	return out, created, c.created(ctx, out, options.DryRun)
 }
 
-// begin waits until a CRD can be written with all others known.
+// begin waits, for a CRD, until all other CRDs of the space are known and none is being
+// written.
 func (c *containers) begin(ctx context.Context) (done func(), err error) {
 	if c.kind.Resource != key.CRDs {
 		return func() {}, nil
@@ -76,7 +77,7 @@ func (c *containers) begin(ctx context.Context) (done func(), err error) {
 	return c.server.lockDefinitions(ctx)
 }
 
-// created makes a new space usable before its creator hears of it.
+// created makes a new space usable before its creation is answered.
 func (c *containers) created(ctx context.Context, obj runtime.Object, dryRun []string) error {
 	if c.kind.Resource != key.Spaces || dryrun.IsDryRun(dryRun) {
 		return nil
@@ -118,7 +119,7 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 	return out, false, nil
 }
 
-// mark makes an object one that is being deleted; it is idempotent.
+// mark marks an object as being deleted; it is idempotent.
 func (c *containers) mark(obj runtime.Object) error {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -173,9 +174,8 @@ func (c *containers) DeleteCollection(ctx context.Context, validate rest.Validat
 	return list, err
 }
 
-// kept are the rules of objects that own others: once they are being deleted,
-// a client can't take away the finalizer that keeps them until their content
-// is gone.
+// kept is the strategy of objects that own others: once they are being deleted, a client
+// can't remove the finalizer that keeps them until their content is gone.
 type kept struct {
 	rest.RESTCreateUpdateStrategy
 	resource key.Resource
@@ -206,8 +206,8 @@ func (n namespaces) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	}
 }
 
-// named are the rules of Spaces and Locations, whose names become segments of
-// keys and paths.
+// named is the strategy of Spaces and Locations, whose names become segments of keys and
+// paths.
 type named struct {
 	rest.RESTCreateUpdateStrategy
 	isSpace bool

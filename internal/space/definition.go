@@ -14,9 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// definitions are the rules of CRDs: Kubernetes' own validation, on a copy with
-// its defaults, while the spec is kept as it was written; and the status set
-// in the same write, so that objects can be created right after their CRD.
+// definitions is the strategy of CRDs: Kubernetes' own validation, on a copy with defaults,
+// while the spec is stored as it was written. The status is set in the same write, so that
+// objects can be created right after their CRD.
 type definitions struct {
 	inert
 	server *Server
@@ -34,7 +34,7 @@ func (d definitions) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 
 func (d definitions) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	if crd, ok := old.(*apiextensionsv1.CustomResourceDefinition); ok {
-		// The status is settled in place, and the old one must stay what it was.
+		// The status is settled in place, and the old object must not change.
 		old = crd.DeepCopy()
 	}
 	d.inert.PrepareForUpdate(ctx, obj, old)
@@ -65,7 +65,7 @@ func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.Err
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	// The names of the spec were copied there, and are validated once.
+	// The names in the status are copies of those in the spec, which are validated.
 	crd.Status.AcceptedNames, crd.Status.Conditions = apiextensions.CustomResourceDefinitionNames{}, nil
 	if problems := d.rules.Validate(ctx, crd); len(problems) > 0 {
 		return problems
@@ -73,8 +73,8 @@ func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return d.validateKind(obj)
 }
 
-// validateKind refuses what is built in or can't be compiled, with the names
-// that the CRD asks for: it may not have been given all of them.
+// validateKind refuses kinds that are built in or can't be compiled. It goes by the names
+// that the CRD asks for, not by those that it has been given.
 func (d definitions) validateKind(obj runtime.Object) field.ErrorList {
 	crd := *obj.(*apiextensionsv1.CustomResourceDefinition)
 	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
@@ -115,8 +115,8 @@ func (d definitions) WarningsOnUpdate(ctx context.Context, obj, old runtime.Obje
 	return d.rules.WarningsOnUpdate(ctx, crd, was)
 }
 
-// definitionStatus are the rules of the status of CRDs: clients may shorten the
-// stored versions; the rest is settled again.
+// definitionStatus is the strategy of the status of CRDs: clients may remove stored
+// versions; the rest is settled again.
 type definitionStatus struct {
 	definitions
 	rules rest.RESTUpdateStrategy
@@ -150,7 +150,8 @@ func (d definitionStatus) ValidateUpdate(ctx context.Context, obj, old runtime.O
 	return d.rules.ValidateUpdate(ctx, crd, was)
 }
 
-// internalCRD is a CRD with Kubernetes' defaults, as its validation wants it.
+// internalCRD is a CRD with Kubernetes' defaults, in the internal version that its
+// validation takes.
 func internalCRD(obj runtime.Object) (*apiextensions.CustomResourceDefinition, *field.Error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {

@@ -6,11 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConversionInert is the condition of a CRD that asks for a webhook to convert
-// its objects: it is kept and travels, and no space calls it.
+// ConversionInert is the condition of a CRD whose objects a webhook should convert: it is
+// stored and travels, but no space calls the webhook.
 const ConversionInert apiextensionsv1.CustomResourceDefinitionConditionType = "ConversionInert"
 
-// setConversion says whether the CRD's conversion is without effect.
+// setConversion sets or removes the condition ConversionInert.
 func setConversion(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Time) {
 	if c := crd.Spec.Conversion; c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
 		apihelpers.RemoveCRDCondition(crd, ConversionInert)
@@ -22,8 +22,8 @@ func setConversion(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Tim
 	})
 }
 
-// setApproval says of a CRD in a group of the Kubernetes community whether it
-// was approved there, in the words of Kubernetes.
+// setApproval sets, in the words of Kubernetes, the condition of a CRD in a protected group
+// of the Kubernetes community that says whether it was approved there.
 func setApproval(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Time) {
 	if !apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
 		return // a CRD's group is immutable, so there is nothing to take away

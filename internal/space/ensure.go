@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 )
 
-// EnsureNamespace makes a namespace of a space exist. It costs one write when
-// it does not, else one read of the table.
+// EnsureNamespace creates a namespace of a space unless it exists. If it does, that costs
+// one read of the table.
 func (s *Server) EnsureNamespace(ctx context.Context, space key.Space, name string) error {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: name}}
 	if row, _ := s.config.Table.Get(o.Key()); row != nil {
@@ -33,8 +33,8 @@ func (s *Server) EnsureNamespace(ctx context.Context, space key.Space, name stri
 	return nil
 }
 
-// about says what an object written on behalf of a request, or of none, is, so
-// that errors name it.
+// about puts into the context which objects are written, so that errors name their
+// resource.
 func about(ctx context.Context, space key.Space, kind *kinds.Kind, namespace string) context.Context {
 	ctx = request.WithNamespace(WithSpace(ctx, space), namespace)
 	return request.WithRequestInfo(ctx, &request.RequestInfo{

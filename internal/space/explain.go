@@ -31,7 +31,7 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 				}
 			case *apiextensionsv1.CustomResourceDefinition:
 				if held.objects == 0 {
-					break // it stays one that is being deleted
+					break // the condition stays as it is
 				}
 				setCondition(e, now, apiextensionsv1.CustomResourceDefinitionCondition{
 					Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
@@ -46,8 +46,8 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 	return nil
 }
 
-// namespaceConditions are those that Kubernetes' namespace controller sets, in
-// its words: what is left and why, and what it did not fail at.
+// namespaceConditions are the conditions that Kubernetes' namespace controller sets, in its
+// words: what is left and why, and what did not fail.
 func namespaceConditions(held remains) []corev1.NamespaceCondition {
 	all := []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},

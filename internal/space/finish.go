@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// chunk is how many objects one call of a Finish function deletes at most, so
-// that the window of events stays far larger.
+// chunk is how many objects one call of a Finish function deletes at most: far fewer than
+// the event window has steps.
 const chunk = 500
 
 // deleters is how many objects of a collection are being deleted at a time.
@@ -31,10 +31,10 @@ const (
 	Idle Progress = iota
 	// More: a chunk of its objects was deleted; call again.
 	More
-	// Waiting: all that is left of its objects waits for finalizers of others;
-	// call again when one of them has changed.
+	// Waiting: the objects that are left wait for finalizers of others; call again when one
+	// of them has changed.
 	Waiting
-	// Gone: its objects are gone, and so is it unless it has finalizers of others.
+	// Gone: its objects are gone, and so is it, unless it has other finalizers.
 	Gone
 )
 
@@ -47,8 +47,8 @@ func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name stri
 	})
 }
 
-// FinishCRD does the same for the objects of a CRD. Afterwards SettleNames may
-// have something to give.
+// FinishCRD does the same for the objects of a CRD. Afterwards SettleNames may find free
+// names.
 func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
 	plural, group, ok := strings.Cut(name, ".")
@@ -60,9 +60,9 @@ func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (P
 	})
 }
 
-// FinishSpace deletes a chunk of the keys of a space that is being deleted,
-// whatever finalizers they have, and in the end the Space. Many objects go in
-// one revision: the watches of the space must have been ended before.
+// FinishSpace deletes a chunk of the objects of a space that is being deleted, whatever
+// finalizers they have, and in the end the Space. Many objects go in one revision, so the
+// watches of the space must have ended before.
 func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, error) {
 	o := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}}
 	row, _ := s.config.Table.Get(o.Key())
@@ -78,7 +78,7 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 		if err != nil {
 			return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
 		}
-		if len(r.Kvs) > 0 { // or else the table shows what is gone
+		if len(r.Kvs) > 0 { // otherwise the table still shows what is gone
 			break
 		}
 	}
@@ -96,11 +96,11 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 	return More, s.config.Table.WaitFor(ctx, done.Header.Revision)
 }
 
-// finish deletes what each yields of the content of an object that owns it.
+// finish deletes the next objects of an owner's content, which each yields.
 //
-// The table shows revisions in order, and nothing is created in an owner after
-// it was marked: a state that shows the mark and no content proves that there
-// is none.
+// The table shows revisions in order, and nothing is created in an owner after it was
+// marked as being deleted: a state that shows the mark and no content proves that there is
+// none.
 func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
 	state := s.config.Table.Snapshot()
 	row := state.Get(o.Key())
@@ -118,7 +118,7 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 			return true
 		}
 		now := rankOf(row)
-		if len(content) > 0 && now != rank { // which leaves in a revision of its own
+		if len(content) > 0 && now != rank { // each rank goes in revisions of its own
 			return false
 		}
 		rank, content = now, append(content, row)
@@ -179,7 +179,7 @@ func (r *remains) add(row *table.Row) {
 	})
 }
 
-// summary says how many objects there are of each, in order.
+// summary lists the counts in order of their names.
 func summary(counts map[string]int, format string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -188,8 +188,8 @@ func summary(counts map[string]int, format string) string {
 	return strings.Join(parts, ", ")
 }
 
-// ascendNamespace calls fn for every object in a namespace of a space, in the
-// order in which they are to leave.
+// ascendNamespace calls fn for every object in a namespace of a space, in the order in which
+// they are deleted.
 func ascendNamespace(state *table.Snapshot, space key.Space, namespace string, fn func(*table.Row) bool) {
 	for _, r := range leavingResources(state, space) {
 		more := true

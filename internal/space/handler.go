@@ -15,12 +15,11 @@ import (
 )
 
 // Handler handles one request for a kind in a space: create, update, patch,
-// delete and deletecollection of objects, and get, update and patch of their
-// status and scale. The error is a Kubernetes status that says why there is no
-// such request.
+// delete and deletecollection of objects, and get, update and patch of their status and
+// scale. The error is a Kubernetes status that says why the request is not served.
 //
-// The handler is for this one request: the library's mutating handlers change
-// what they capture.
+// The handler is for this one request: the library's mutating handlers change what they
+// capture.
 func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.RequestInfo) (http.HandlerFunc, error) {
 	if err := key.ValidateName(string(space)); err != nil {
 		return nil, apierrors.NewBadRequest("space " + err.Error())
@@ -41,7 +40,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	}, nil
 }
 
-// checkRequest refuses what no storage could answer.
+// checkRequest refuses requests that no storage serves.
 func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
 	resource := kind.GVR.GroupResource()
 	if space != key.Root && info.Verb != "get" && (kind.Resource == key.Spaces || kind.Resource == key.Locations) {
@@ -94,7 +93,7 @@ func (r *resource) handler(info *request.RequestInfo) (http.HandlerFunc, error) 
 	return nil, apierrors.NewMethodNotSupported(r.kind.GVR.GroupResource(), info.Verb)
 }
 
-// storage is what a subresource, which the kind must have, is written by.
+// storage is the storage of a subresource, which the kind must have.
 func (r *resource) storage(subresource string) (rest.Patcher, rest.Getter) {
 	switch subresource {
 	case kinds.StatusSubresource:

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 )
 
-// objectOf is the place of the object that a request names.
+// objectOf identifies the object that a request names.
 func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, error) {
 	space, ok := SpaceFrom(ctx)
 	if !ok {
@@ -49,9 +49,9 @@ func (s *Server) keyFunc(kind *kinds.Kind) func(context.Context, string) (string
 	}
 }
 
-// keyRootFunc gives the etcd prefix of the objects that a delete of a
-// collection reads. It cannot fail, so a request whose space or namespace is
-// not fit for a key is sent to a prefix below which nothing is ever stored.
+// keyRootFunc gives the etcd prefix of the objects that a deletecollection reads. It can't
+// fail, so a request whose space or namespace is not valid in a key gets a prefix below
+// which nothing is ever stored.
 func (s *Server) keyRootFunc(kind *kinds.Kind) func(context.Context) string {
 	const nothing = "-"
 	return func(ctx context.Context) string {

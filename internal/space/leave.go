@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// leavingResources are the resources of a space, in the order in which their objects
-// are to leave together: locations hear of what goes in this order. It skips from
-// resource to resource, so it costs as much as there are of them.
+// leavingResources are the resources of a space, in the order in which their objects are
+// deleted together: locations are told in this order. It skips from resource to resource,
+// so its cost is in proportion to the number of resources.
 func leavingResources(state *table.Snapshot, space key.Space) []key.Resource {
 	var all []key.Resource
 	prefix := key.SpacePrefix(space)
@@ -30,17 +30,17 @@ func leavingResources(state *table.Snapshot, space key.Space) []key.Resource {
 			break
 		}
 		all = append(all, next.Resource)
-		// The first key behind all that begin with the resource's prefix.
+		// The first key after all those of the resource.
 		at = clientv3.GetPrefixRangeEnd(key.ResourcePrefix(space, next.Resource))
 	}
 	slices.SortStableFunc(all, func(a, b key.Resource) int { return cmp.Compare(b.Rank(), a.Rank()) })
 	return all
 }
 
-// firstToLeave is the prefix of what of a space is to go next: resource by resource
-// what others at a location may depend on while it ends, then the rest, which goes
-// in any order. Orrery's own kinds are part of that: without its Placements all of a
-// space would leave at once.
+// firstToLeave is the prefix of the objects of a space that are deleted next: first,
+// resource by resource, those that need others at a location while they end, then the rest
+// in any order. Orrery's own kinds are part of the rest: without its Placements all objects
+// of a space would leave their locations at once.
 func firstToLeave(state *table.Snapshot, space key.Space) string {
 	for _, r := range leavingResources(state, space) {
 		if r.Rank() >= key.RankWorkloads && r.Group != v1alpha1.GroupVersion.Group {
@@ -53,7 +53,7 @@ func firstToLeave(state *table.Snapshot, space key.Space) string {
 // rankOf is the rank of a row's object.
 func rankOf(row *table.Row) key.Rank {
 	o, err := key.ParseObject(row.Key)
-	if err != nil { // tables hold objects by their keys
+	if err != nil { // does not happen: the row was found by an object's key
 		return key.RankConfig
 	}
 	return o.Resource.Rank()

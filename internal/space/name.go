@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// nameRule is what Kubernetes asks of the names of a built-in resource.
+// nameRule is Kubernetes' validation of the names of a built-in resource.
 func nameRule(r key.Resource) validation.ValidateNameFunc {
 	switch r {
 	case key.Resource{Group: key.CoreGroup, Resource: "namespaces"}:
@@ -44,7 +44,7 @@ func nameIsAddress(name string, _ bool) []string {
 	return nil
 }
 
-// createsOnUpdate says for which built-in resources Kubernetes lets a PUT create.
+// createsOnUpdate says whether Kubernetes lets a PUT create objects of a built-in resource.
 func createsOnUpdate(r key.Resource) bool {
 	switch r.Group {
 	case "rbac.authorization.k8s.io", "node.k8s.io":
@@ -60,8 +60,8 @@ func createsOnUpdate(r key.Resource) bool {
 	return false
 }
 
-// demandsVersion says for which built-in resources Kubernetes refuses an update
-// that does not say which version it changes.
+// demandsVersion says whether Kubernetes refuses updates without a resourceVersion for a
+// built-in resource.
 func demandsVersion(r key.Resource) bool {
 	switch r.Group {
 	case "admissionregistration.k8s.io", "node.k8s.io", "policy", "coordination.k8s.io", "apiextensions.k8s.io":
@@ -75,8 +75,8 @@ func demandsVersion(r key.Resource) bool {
 	return false
 }
 
-// returnsDeleted says for which built-in resources the answer to a deletion is
-// the deleted object in Kubernetes, and a mere Status for the rest.
+// returnsDeleted says whether Kubernetes answers a deletion with the deleted object for a
+// built-in resource, rather than with a Status.
 func returnsDeleted(r key.Resource) bool {
 	switch r.Group {
 	case "resource.k8s.io":

@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// taken are the names that a group's resources have already.
+// taken are the names that other kinds of a group have.
 type taken struct{ resources, kinds sets.Set[string] }
 
 func (t taken) add(names apiextensionsv1.CustomResourceDefinitionNames) {
@@ -67,8 +67,8 @@ func (s *Server) namesTaken(space key.Space, crd *apiextensionsv1.CustomResource
 	return t
 }
 
-// acceptNames gives a CRD the names that it asks for and that are free, and
-// establishes it once it has them all. The conditions are those of Kubernetes.
+// acceptNames gives a CRD those names that it asks for and that are free, and establishes
+// it once it has them all. The conditions are those of Kubernetes.
 func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, t taken, now time.Time) {
 	want, have := crd.Spec.Names, &crd.Status.AcceptedNames
 	if want.Singular == "" {
@@ -124,8 +124,8 @@ func usedShortNames(want, have []string, used sets.Set[string]) error {
 	return errors.Join(all...)
 }
 
-// setCondition sets a condition, keeping the time of the last transition if
-// there was none.
+// setCondition sets a condition. The time of the last transition stays if the status does
+// not change.
 func setCondition(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Time, c apiextensionsv1.CustomResourceDefinitionCondition) {
 	c.LastTransitionTime = now
 	for i, was := range crd.Status.Conditions {
@@ -147,11 +147,11 @@ func conditionTrue(conditions []apiextensionsv1.CustomResourceDefinitionConditio
 	})
 }
 
-// lockDefinitions returns when no other CRD of the space is being written by this
-// process and the table shows all that were; done ends it.
+// lockDefinitions returns when no other CRD of the space is being written by this process
+// and the table shows all that were. done gives the lock back.
 func (s *Server) lockDefinitions(ctx context.Context) (done func(), err error) {
 	space, _ := SpaceFrom(ctx)
-	done, err = s.definitions.lock(ctx, space)
+	done, err = s.definitions.acquire(ctx, space)
 	if err != nil {
 		return nil, fmt.Errorf("wait for other definitions to be written: %w", err)
 	}

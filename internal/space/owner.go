@@ -18,12 +18,12 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// owner is something that must exist, and not be going away, for an object to
-// be created: the object's space, its namespace, the CRD that defines it. When
-// it goes, its objects go first, so none may be created behind its back.
+// owner is an object that must exist, and not be being deleted, for another object to be
+// created: its space, its namespace, or the CRD that defines it. When an owner is deleted,
+// its objects go first, so none may be created meanwhile.
 type owner struct {
 	object key.Object
-	// missing and ending make what a client is told.
+	// missing and ending make the errors for the client.
 	missing, ending func() error
 }
 
@@ -77,7 +77,7 @@ type admission struct {
 	revs []int64
 }
 
-// admitting says who the owners of the object are that the request may create.
+// admitting puts the owners of the object that a request may create into its context.
 func (s *Server) admitting(ctx context.Context, all []owner) context.Context {
 	return context.WithValue(ctx, admissionKey, &admission{server: s, owners: all, revs: make([]int64, len(all))})
 }
@@ -87,8 +87,8 @@ func admissionFrom(ctx context.Context) *admission {
 	return a
 }
 
-// check fails unless all owners are alive. The table may lag and is believed
-// only when it shows a living owner, which the transaction then verifies.
+// check fails unless all owners are alive. The table may lag, so it is trusted only if it
+// shows a living owner, which the transaction then verifies.
 func (a *admission) check(ctx context.Context) error {
 	for i, o := range a.owners {
 		if row, _ := a.server.config.Table.Get(o.object.Key()); row != nil && !row.Meta.Deleting {
@@ -119,9 +119,9 @@ func (a *admission) saw(i int, value []byte, rev int64) error {
 	return nil
 }
 
-// ownedPuts makes creations conditional on the owners being unchanged since
-// they were seen to be alive: no object can appear in a namespace, CRD or
-// space after that was marked for deletion. It keeps spaces within their limits, and the log within its own.
+// ownedPuts makes creations conditional on the owners being unchanged since they were seen
+// to be alive: no object can appear in a namespace, CRD or space after that was marked as
+// being deleted. It also keeps spaces within their limits, and the log within its quota.
 type ownedPuts struct {
 	kubernetes.Interface
 	kv     clientv3.KV
@@ -130,8 +130,8 @@ type ownedPuts struct {
 	room   Room
 }
 
-// maxOwnerChanges bounds how often a creation is tried again because an owner
-// was written at the same moment.
+// maxOwnerChanges bounds how often a creation is retried because an owner was written at the
+// same moment.
 const maxOwnerChanges = 16
 
 func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {

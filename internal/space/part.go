@@ -58,7 +58,7 @@ func copyContent(to, from runtime.Object) {
 	}
 }
 
-// isContent says whether a field of a typed object has what users write of it.
+// isContent says whether a field of a typed object is neither metadata nor status.
 func isContent(field string) bool {
 	return field != "TypeMeta" && field != "ObjectMeta" && field != statusField
 }

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/customize"
 )
 
-// validated has the objects of a policy validated for what their schema can't:
-// label selectors and paths.
+// validated is the strategy of policies: it also validates what their schema can't, label
+// selectors and paths.
 type validated struct {
 	rest.RESTCreateUpdateStrategy
 	validate func(map[string]any) field.ErrorList
@@ -37,7 +37,8 @@ func (s validated) more(obj runtime.Object) field.ErrorList {
 	return s.validate(u.Object)
 }
 
-// validatePlacement says nothing of an object that its schema refuses anyway.
+// validatePlacement validates the selectors of a Placement. It has no errors for an object
+// that the schema refuses anyway.
 func validatePlacement(object map[string]any) (errs field.ErrorList) {
 	var p v1alpha1.Placement
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
@@ -50,7 +51,8 @@ func validatePlacement(object map[string]any) (errs field.ErrorList) {
 	return errs
 }
 
-// validateCustomizer says nothing of an object that its schema refuses anyway.
+// validateCustomizer validates the selectors and paths of a Customizer. It has no errors for
+// an object that the schema refuses anyway.
 func validateCustomizer(object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {

@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// document is a stored object of whatever kind, of which only metadata is read.
-// What is not changed keeps its value, whatever it is.
+// document is a stored object of any kind of which only metadata is decoded. What is not
+// changed keeps its bytes.
 type document struct{ object, metadata map[string]json.RawMessage }
 
 func parseDocument(value []byte) (document, error) {
@@ -62,16 +62,16 @@ func (d document) value() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// change is what is to become of an object: a new value, nothing if gone, or
-// none if it is to stay as it is. With more, the new value is to change, too.
+// change is what to do with an object: delete it (gone), write a new value, or nothing. more
+// says that the new value must be decided about again.
 type change struct {
 	value      []byte
 	gone, more bool
 }
 
-// reap deletes an object as a client's delete would: one with finalizers is
-// marked and stays. It needs no kind, so that what no catalog serves goes too.
-// The revision is one at which it was done.
+// reap deletes an object as a client's delete would: one with finalizers is marked and
+// stays. It needs no kind, so that objects that no catalog serves go, too. The returned
+// revision is one at which it is done.
 func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 	_, resource, _, _ := key.Split(row.Key)
 	steps := goesInSteps(resource)
@@ -104,7 +104,8 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 	})
 }
 
-// release lets go of an owner whose content is gone.
+// release removes the finalizer of an owner whose content is gone, and deletes it if it has
+// no others.
 func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) error {
 	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
@@ -130,9 +131,9 @@ func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) erro
 	return s.config.Table.WaitFor(ctx, rev)
 }
 
-// rewrite changes one object, beginning with the value that the table has. An
-// object that was deleted and created anew meanwhile is another, and left
-// alone. The revision is one at which the object is as it was to become.
+// rewrite changes one object as decide says, starting with the value that the table has. An
+// object that was deleted and created again meanwhile is left alone. The returned revision
+// is one at which the change is done.
 func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
 	k, value, rev := s.config.Prefix+row.Key, row.Value, row.ModRev
 	for {

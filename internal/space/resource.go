@@ -35,7 +35,7 @@ type resource struct {
 	scopes  map[string]*handlers.RequestScope
 }
 
-// objectStorage is what the handlers need of a kind itself.
+// objectStorage is what the handlers of a kind's objects need.
 type objectStorage interface {
 	rest.Creater
 	rest.Patcher
@@ -159,8 +159,8 @@ func objectName(obj runtime.Object) (string, error) {
 	return m.GetName(), nil
 }
 
-// beginCreate refuses an object whose owners are missing before anything else
-// is said of it, and for dry runs at all.
+// beginCreate refuses an object whose owners are missing, before any other error, and also
+// in dry runs.
 func beginCreate(ctx context.Context, _ runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 	if a := admissionFrom(ctx); a != nil {
 		if err := a.check(ctx); err != nil {
@@ -191,7 +191,7 @@ func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.
 	if err != nil {
 		return nil, err
 	}
-	// A name that is still to be made is called by what it will begin with.
+	// A name that has yet to be generated is named by its prefix in errors.
 	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
 		return nil, err
 	}
@@ -215,8 +215,8 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 	return obj, gone, err
 }
 
-// DeleteCollection answers with what was deleted; as items of a list, objects
-// of built-in kinds do not say their kind.
+// DeleteCollection answers with the deleted objects. As in any list, items of built-in kinds
+// do not have their kind.
 func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
 	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
 		deleted, err = o.Store.DeleteCollection(ctx, validate, options, listOptions)
@@ -257,7 +257,7 @@ func (s *statusStorage) Update(ctx context.Context, name string, info rest.Updat
 	return s.store.Update(ctx, name, info, create, update, false, options)
 }
 
-// strategies are the rules for the objects of a kind, and for their status.
+// strategies are the strategies of a kind's objects, and of their status.
 func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, status rest.RESTCreateUpdateStrategy) {
 	if kind.Custom != nil {
 		main = kind.Custom.Strategy()

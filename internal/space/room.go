@@ -13,22 +13,22 @@ import (
 	"orrery.dev/orrery/internal/limits"
 )
 
-// Write is a put for which there has to be room in the log.
+// Write is a put that needs room in the log.
 type Write struct {
 	Space key.Space
 	// Bytes is the size of key and value.
 	Bytes int
-	// Grows says that it makes what is there larger, and Ends that it is a step of a
-	// deletion, which may do so a little and makes room in the end.
+	// Grows says that it makes an object larger; Ends, that it is a step of a deletion,
+	// which may do so a little because it makes room in the end.
 	Grows, Ends bool
 	// ByUser says that a client asked for it.
 	ByUser bool
 }
 
-// Room has every put wait until there is room for it in the log.
+// Room makes every put wait until there is room for it in the log.
 type Room interface {
-	// Admit returns when the write may be made, or says why it may not. done is told how
-	// it ended, and returns what the client is to be told.
+	// Admit returns when the write may be made, or fails if it may not. done must be called
+	// with the write's error, and returns the error for the client.
 	Admit(ctx context.Context, w Write) (done func(error) error, err error)
 }
 
@@ -57,7 +57,7 @@ func (p ownedPuts) writeOf(ctx context.Context, etcdKey string, value []byte) Wr
 	return w
 }
 
-// byUser says whether a write was asked for by a client.
+// byUser says whether a client asked for the write.
 func byUser(ctx context.Context) bool {
 	_, ok := request.UserFrom(ctx)
 	return ok
@@ -66,7 +66,7 @@ func byUser(ctx context.Context) bool {
 // endless is a log that always has room.
 type endless struct{}
 
-// Admit lets everything be written.
+// Admit implements Room.
 func (endless) Admit(context.Context, Write) (func(error) error, error) {
 	return func(err error) error { return err }, nil
 }

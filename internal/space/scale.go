@@ -45,8 +45,8 @@ func (s *scaleStorage) Get(ctx context.Context, name string, options *metav1.Get
 	return scaleOf(s.kind, obj)
 }
 
-// noReplicas says that an object that a CRD defines lacks the field that scale
-// is about, and which it is. There is no number that this could stand for.
+// noReplicas says whether a custom object lacks the replicas field of its scale, and the
+// field's path. No number can stand for that.
 func noReplicas(kind *kinds.Kind, obj runtime.Object) (path string, missing bool) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -77,7 +77,7 @@ func (s *scaleStorage) Update(ctx context.Context, name string, info rest.Update
 	return scale, false, err
 }
 
-// neverReplicas stands for no number in a scale that is being updated.
+// neverReplicas stands for missing replicas in a scale that is being updated.
 const neverReplicas = math.MinInt32
 
 // scaled turns an update of a scale into one of the object behind it.
@@ -117,7 +117,7 @@ func (s scaled) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.
 	if missing && scale.Spec.Replicas == neverReplicas {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", path))
 	}
-	// The rules of CRDs say so themselves.
+	// The schemas of CRDs refuse it themselves.
 	if scale.Spec.Replicas < 0 && s.kind.Custom == nil {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
@@ -150,7 +150,7 @@ func scaleOf(kind *kinds.Kind, obj runtime.Object) (*autoscalingv1.Scale, error)
 		return nil, err
 	}
 	scale := &autoscalingv1.Scale{
-		// Set, so that conversion sees that there is nothing to do.
+		// Set, so that nothing is converted.
 		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(),
@@ -164,7 +164,7 @@ func scaleOf(kind *kinds.Kind, obj runtime.Object) (*autoscalingv1.Scale, error)
 	if err != nil {
 		return nil, err
 	}
-	// What a cluster takes nothing to mean.
+	// The default of a cluster.
 	scale.Spec.Replicas = 1
 	if *replicas != nil {
 		scale.Spec.Replicas = **replicas
@@ -182,7 +182,7 @@ func statusReplicas(obj runtime.Object) int32 {
 	return int32(status.FieldByName("Replicas").Int())
 }
 
-// workload is where a built-in object has its replicas, and its selector as text.
+// workload is a pointer to the replicas of a built-in object, and its selector as text.
 func workload(obj runtime.Object) (replicas **int32, selector string, err error) {
 	var by *metav1.LabelSelector
 	switch o := obj.(type) {

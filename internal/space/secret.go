@@ -12,7 +12,8 @@ import (
 
 const immutableMessage = "field is immutable when `immutable` is set"
 
-// secrets fold stringData into data, as it is write-only, and keep to immutable.
+// secrets is the strategy of Secrets: it folds stringData, which is write-only, into data,
+// and enforces immutable.
 type secrets struct{ inert }
 
 func (s secrets) PrepareForCreate(ctx context.Context, obj runtime.Object) {
@@ -50,7 +51,7 @@ func (s secrets) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fi
 		part{"data", now.Data, was.Data})...)
 }
 
-// configMaps keep to immutable.
+// configMaps is the strategy of ConfigMaps: it enforces immutable.
 type configMaps struct{ inert }
 
 func (c configMaps) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -69,7 +70,7 @@ type part struct {
 	now, was any
 }
 
-// stillImmutable says what an update of an immutable object must not change.
+// stillImmutable are the errors of an update of an immutable object.
 func stillImmutable(immutable *bool, parts ...part) field.ErrorList {
 	var problems field.ErrorList
 	if immutable == nil || !*immutable {
@@ -99,7 +100,7 @@ func (d foldingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, i
 	return obj, gvk, err
 }
 
-// foldingDefaulter does the same to what a patch results in.
+// foldingDefaulter does the same to the result of a patch.
 type foldingDefaulter struct{}
 
 func (foldingDefaulter) Default(obj runtime.Object) { foldStringData(obj) }

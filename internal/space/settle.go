@@ -21,8 +21,8 @@ func NamesAccepted(crd *table.Row) bool {
 	return gjson.GetBytes(crd.Value, `status.conditions.#(type=="NamesAccepted").status`).String() == string(apiextensionsv1.ConditionTrue)
 }
 
-// SettleNames gives the CRDs of a space that were refused names those that are
-// free now. It is to be called whenever a CRD was changed or is gone.
+// SettleNames gives CRDs of a space that were refused names those that are free now. It must
+// be called whenever a CRD was changed or deleted.
 func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
 	var refused []string
 	prefix := key.ResourcePrefix(space, key.CRDs)

@@ -1,13 +1,12 @@
-// Package space decides what a space accepts: every create, update, patch,
-// apply and delete of an object goes through it into the log, with the
-// Kubernetes behaviour that clients rely on.
+// Package space decides what a space accepts: every create, update, patch, apply and delete
+// of an object goes through it into the log, with the Kubernetes behaviour that clients
+// rely on.
 //
-// It knows the space of a request from its context alone, and composes keys
-// only of validated segments, so that no request can reach into another space.
-// It must never act on what a stored object says, except for the kinds that
-// act: Spaces, Namespaces and CustomResourceDefinitions, which own other
-// objects. It never serves lists or watches, and it never defaults or changes
-// what a user wrote beyond metadata, status and a Secret's stringData.
+// It takes the space of a request only from its context, and composes keys only of
+// validated segments, so that no request can reach into another space. It must never act
+// on what a stored object says, except for those that own other objects: Spaces,
+// Namespaces and CustomResourceDefinitions. It never serves lists or watches, and it never
+// defaults or changes what a user wrote beyond metadata, status and a Secret's stringData.
 package space
 
 import (
@@ -28,16 +27,16 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// DefaultObjectBytes is the size limit of one object as it is stored: what etcd takes
-// in one request, less what goes with it. It has room for 1 MiB of binary data, the
-// most that Kubernetes takes in a Secret, of which JSON makes a third more.
+// DefaultObjectBytes is the size limit, in bytes, of one object as it is stored: the largest
+// request to etcd, less its overhead. It has room for 1 MiB of binary data, the most that
+// Kubernetes accepts in a Secret, which base64 makes a third larger.
 const DefaultObjectBytes = 1472 << 10
 
 // DefaultEventTTL is how long Events are kept after their last change.
 const DefaultEventTTL = time.Hour
 
-// cachedCustomKinds bounds the memory that compiled validation rules take.
-// Those of an evicted kind are compiled again when it is next written.
+// cachedCustomKinds is how many custom kinds' storages are kept. That of an evicted kind is
+// made again when it is next written.
 const cachedCustomKinds = 1024
 
 // Config is what a Server needs.
@@ -46,13 +45,13 @@ type Config struct {
 	Client *kubernetes.Client
 	// Prefix is the log's prefix in etcd, such as "/orrery/".
 	Prefix string
-	// Table follows the log. It may lag: what it cannot prove is asked of etcd.
+	// Table follows the log. It may lag: what it can't prove is read from etcd.
 	Table *table.Table
-	// Limits are those of spaces.
+	// Limits are the limits of spaces.
 	Limits *limits.Limits
-	// Room has puts wait for room in the log; nil: there always is.
+	// Room makes puts wait for room in the log; nil if there always is room.
 	Room Room
-	// Kinds knows the kinds that need no CRD, and compiles those that do.
+	// Kinds has the kinds that need no CRD, and compiles those that do.
 	Kinds *registry.Registry
 	// Authorizer decides whether an update may create; nil allows it.
 	Authorizer authorizer.Authorizer
@@ -92,7 +91,7 @@ type Server struct {
 	customs  *lru.Cache
 
 	// definitions serializes the writes of CRDs of a space, which must agree on names.
-	definitions turns
+	definitions locks
 }
 
 // New makes a Server.
@@ -116,7 +115,7 @@ func New(config Config) (*Server, error) {
 		config:      config,
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
-		definitions: turns{of: map[key.Space]*turn{}},
+		definitions: locks{of: map[key.Space]*lock{}},
 	}
 	s.client = &kubernetes.Client{
 		Client: config.Client.Client,
@@ -139,12 +138,13 @@ const (
 	oneStepKey
 )
 
-// WithSpace says which space a request is about.
+// WithSpace puts the space that a request is about into its context.
 func WithSpace(ctx context.Context, space key.Space) context.Context {
 	return context.WithValue(ctx, spaceKey, space)
 }
 
-// SpaceFrom is the space of a request, if it is about one.
+// SpaceFrom is the space of a request's context, as WithSpace put it there; ok is false if
+// there is none.
 func SpaceFrom(ctx context.Context) (key.Space, bool) {
 	space, ok := ctx.Value(spaceKey).(key.Space)
 	return space, ok

@@ -5,7 +5,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// All lists root and the spaces there are, those being deleted included.
+// All lists root and all other spaces, including those that are being deleted.
 func All(s table.Reader) []key.Space {
 	all := []key.Space{key.Root}
 	s.Ascend(key.ResourcePrefix(key.Root, key.Spaces), func(row *table.Row) bool {
@@ -17,8 +17,7 @@ func All(s table.Reader) []key.Space {
 	return all
 }
 
-// Exists says whether a space can be used. One that is being deleted is gone for its
-// users at once.
+// Exists says whether a space can be used: it exists and is not being deleted.
 func Exists(t *table.Table, s key.Space) bool {
 	if s == key.Root {
 		return true

@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 )
 
-// inert is how built-in kinds are kept: as they were written, with valid
-// metadata, and with the status for whoever writes to /status alone.
+// inert is the strategy of built-in kinds: objects are stored as they were written, with
+// valid metadata; the status is written only by way of /status.
 type inert struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -45,7 +45,7 @@ func (s inert) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return // the caller has had one of the same object
+		return // does not happen: the caller has had an accessor of the object
 	}
 	if s.kind.Generation {
 		m.SetGeneration(1)
@@ -72,7 +72,7 @@ func (s inert) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	return append(validation.ValidateObjectMetaAccessor(m, s.kind.Namespaced, s.name, path), s.validateFinalizers(m, path)...)
 }
 
-// ValidateUpdate adds to what is asked of the metadata of every kind.
+// ValidateUpdate validates finalizers; the caller validates the other metadata.
 func (s inert) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -81,9 +81,9 @@ func (s inert) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.Er
 	return s.validateFinalizers(m, field.NewPath("metadata"))
 }
 
-// validateFinalizers refuses names that are not of a domain, as Kubernetes does
-// for its own kinds, except for those that mean something to it. CRDs and
-// APIServices come from elsewhere and may have any.
+// validateFinalizers refuses names without a domain, as Kubernetes does for its own kinds,
+// except for the standard ones. CRDs and APIServices are of other API servers and may have
+// any.
 func (s inert) validateFinalizers(m metav1.Object, path *field.Path) (problems field.ErrorList) {
 	if s.kind.Resource == key.CRDs || s.kind.Resource.Group == "apiregistration.k8s.io" {
 		return nil
@@ -106,8 +106,8 @@ func (inert) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) [
 
 func (inert) Canonicalize(runtime.Object) {}
 
-// inertStatus is how the status of built-in kinds is written: it and, where
-// Kubernetes lets it be, the metadata, but nothing else.
+// inertStatus is the strategy of the status of built-in kinds: it writes the status and, as
+// far as Kubernetes does, the metadata, but nothing else.
 type inertStatus struct{ inert }
 
 func (inertStatus) AllowCreateOnUpdate() bool { return false }
@@ -116,10 +116,10 @@ func (s inertStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object
 	copyContent(obj, old)
 	now, err := meta.Accessor(obj)
 	was, err2 := meta.Accessor(old)
-	if err == nil && err2 == nil { // the caller has had them of the same objects
+	if err == nil && err2 == nil { // always so: the caller has had these accessors
 		s.kind.ResetForStatus(now, was)
 	}
 }
 
-// isDeleting says whether an object has been asked to go.
+// isDeleting says whether an object is being deleted.
 func isDeleting(m metav1.Object) bool { return !m.GetDeletionTimestamp().IsZero() }

@@ -3,32 +3,24 @@ package space
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
-const (
-	// AssignedLocations assigns an object directly: a JSON list of location names.
-	AssignedLocations = "orrery.dev/assigned-locations"
-	// ReturnStatus is the status policy of an object that is assigned directly.
-	ReturnStatus = "orrery.dev/return-status"
-)
-
-// returnStatuses are the values of ReturnStatus.
-var returnStatuses = []string{"None", "Singleton"}
-
-// universal adds to a kind's rules those that hold for every kind.
+// universal adds to a kind's strategy what holds for every kind.
 type universal struct {
 	rest.RESTCreateUpdateStrategy
 }
 
-// PrepareForCreate makes sure that nothing is born as one that is being
-// deleted, which an apply or update that creates could ask for.
+// PrepareForCreate makes sure that no object is created as one that is being deleted, which
+// an apply or update that creates could ask for.
 func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetDeletionTimestamp(nil)
@@ -45,7 +37,7 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	return append(validateAnnotations(obj), u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)...)
 }
 
-// validateAnnotations refuses a value that could only be ignored later.
+// validateAnnotations refuses values that would only be ignored later.
 func validateAnnotations(obj runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -53,11 +45,12 @@ func validateAnnotations(obj runtime.Object) field.ErrorList {
 	}
 	path := field.NewPath("metadata", "annotations")
 	var problems field.ErrorList
-	if value, ok := m.GetAnnotations()[AssignedLocations]; ok {
-		problems = append(problems, validateLocations(path.Key(AssignedLocations), value)...)
+	if value, ok := m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]; ok {
+		problems = append(problems, validateLocations(path.Key(v1alpha1.AssignedLocationsAnnotation), value)...)
 	}
-	if value, ok := m.GetAnnotations()[ReturnStatus]; ok && value != returnStatuses[0] && value != returnStatuses[1] {
-		problems = append(problems, field.NotSupported(path.Key(ReturnStatus), value, returnStatuses))
+	returnStatuses := []v1alpha1.ReturnStatus{v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton}
+	if value, ok := m.GetAnnotations()[v1alpha1.ReturnStatusAnnotation]; ok && !slices.Contains(returnStatuses, v1alpha1.ReturnStatus(value)) {
+		problems = append(problems, field.NotSupported(path.Key(v1alpha1.ReturnStatusAnnotation), v1alpha1.ReturnStatus(value), returnStatuses))
 	}
 	return problems
 }

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// memberName and memberURL are what an embedded etcd, which listens nowhere, is
-	// called in its own files.
+	// memberName and memberURL name an embedded etcd, which listens nowhere, in its own
+	// files.
 	memberName = "hub"
 	memberURL  = "http://localhost:2380"
 	// clusterToken is etcd's default.
 	clusterToken = "etcd-cluster"
-	// RevisionBump is by how much a restored log is counted further than its copy: by
-	// more than was written since, so that no revision means two things to a client.
+	// RevisionBump is how many revisions a restored log skips: more than were written
+	// since the backup, so that no revision means two things to a client.
 	RevisionBump = 1_000_000_000
-	// sector is what an etcd snapshot without its checksum is a multiple of.
+	// sector is the unit of size, in bytes, of an etcd snapshot without its checksum.
 	sector = 512
 )
 
-// Backup writes a snapshot of the log, of one revision, with a checksum at its end.
-// Writes go on meanwhile; it fails with ErrGivenUp when one waits for room, unless the
-// log was full when it began: then nobody gains from its end.
+// Backup writes a snapshot of the log at one revision, with a checksum at its end. Writes
+// continue meanwhile. It fails with ErrGivenUp when a write waits for room, unless the log
+// was already full when it began: then giving up makes no room.
 func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	done := func() {}
 	if _, full, _ := l.room.state(); !full {
@@ -40,12 +40,12 @@ func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		// A defragmentation would wait for the end, and all writes for that.
+		// A defragmentation would wait for the end of the copy, and all writes for that.
 		l.copying.RLock()
 		defer l.copying.RUnlock()
 		_ = w.CloseWithError(l.copyTo(ctx, w)) // always nil
 	}()
-	// What etcd keeps for the copy is free at once, also while nobody reads on.
+	// When ctx ends, etcd frees what it keeps for the copy at once, even if nobody reads.
 	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) }) // as above
 	defer stop()
 	_, err := io.Copy(to, from)
@@ -80,7 +80,7 @@ func (l *Log) copyBackend(to io.Writer) error {
 	return err
 }
 
-// CheckBackup reads a snapshot and fails if it is not whole.
+// CheckBackup reads a backup and fails if it is truncated or damaged.
 func CheckBackup(from io.ReadSeeker) error {
 	size, err := from.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -101,13 +101,13 @@ func CheckBackup(from io.ReadSeeker) error {
 		return fmt.Errorf("read the backup: %w", err)
 	}
 	if [sha256.Size]byte(sum.Sum(nil)) != want {
-		return errors.New("the backup is damaged: its checksum is another")
+		return errors.New("the backup is damaged: its checksum does not match")
 	}
 	return nil
 }
 
-// Restore makes the embedded log of a data directory, which must have none, from a
-// snapshot. A restore that is interrupted leaves none.
+// Restore creates the embedded log of a data directory, which must have none, from a
+// backup. A restore that is interrupted leaves none.
 func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	lock, err := LockDir(dataDir)
 	if err != nil {
@@ -116,7 +116,7 @@ func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	dir := filepath.Join(dataDir, "etcd")
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("%q is there already: move it away first", dir), err)
+		return errors.Join(fmt.Errorf("%q already exists: move it away first", dir), err)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -142,7 +142,7 @@ func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	return SyncDir(dataDir)
 }
 
-// SyncDir makes sure that what was renamed in a directory stays so.
+// SyncDir makes renames in a directory durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

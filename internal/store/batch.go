@@ -14,8 +14,8 @@ type Op struct {
 	Value []byte
 }
 
-// Guard is a condition of a batch: a key exists and was made at a revision, or,
-// with revision 0, it does not exist.
+// Guard is a condition of a batch: a key exists and was created at a revision, or, with
+// revision 0, it does not exist.
 type Guard struct {
 	Key       string
 	CreateRev int64
@@ -29,12 +29,12 @@ const (
 	maxBatchBytes = 1 << 20
 )
 
-// Write makes writes in as few transactions as the limits on their size allow,
-// in order, and returns the revision that holds the last one. It stops with
-// ErrGuard at the first transaction for which a guard does not hold.
+// Write makes writes, in order, in as few transactions as the limits on their size allow,
+// and returns the revision that holds the last one. It stops with ErrGuard at the first
+// transaction for which a guard does not hold.
 //
-// Only keys whose readers resume by position within a revision may share one:
-// objects are written alone, by Put.
+// Objects must be written alone, by Put: their readers could not resume between two
+// changes of one revision.
 func (l *Log) Write(ctx context.Context, ops []Op, guards ...Guard) (int64, error) {
 	var rev int64
 	for len(ops) > 0 {
@@ -55,15 +55,15 @@ func (l *Log) Write(ctx context.Context, ops []Op, guards ...Guard) (int64, erro
 // Change is a write that is made only if nobody else has written its key.
 type Change struct {
 	Op
-	// Seen is the revision at which the key was written last, as the writer knows;
-	// 0: the key was not there.
+	// Seen is the revision at which, as the writer knows, the key was last written; 0 if it
+	// does not exist.
 	Seen int64
-	// Keep makes no write: what was seen is to stay as it is.
+	// Keep writes nothing; it only checks that the key is as it was seen.
 	Keep bool
 }
 
-// WriteChanges is Write for changes. Those whose keys are no more as they were seen
-// are left out; stale are their keys.
+// WriteChanges is Write for changes. Changes of keys that are no longer as they were seen
+// are left out, and returned as stale.
 func (l *Log) WriteChanges(ctx context.Context, changes []Change, guards ...Guard) (rev int64, stale []string, err error) {
 	for len(changes) > 0 {
 		n := fitting(len(changes), func(i int) Op { return changes[i].Op })

@@ -11,27 +11,30 @@ import (
 )
 
 const (
-	// historyPart is which part of the quota the log's history may take. Half of it
-	// stays when it is compacted for its size.
+	// historyPart is the part of the quota (one in historyPart) that history may take. Half
+	// of it stays when it is compacted for its size.
 	historyPart = 8
-	// keepTick is how often it is looked whether something is to be done.
+	// keepTick is how often Keep checks whether there is something to do.
 	keepTick = time.Second
 	// measureEvery is how often an idle log is measured.
 	measureEvery = 5 * time.Second
-	// measurePart is after which part of the quota that was written it is measured.
+	// measurePart is after which part of the quota (one in measurePart) was written that
+	// the log is measured.
 	measurePart = 64
-	// paceFactor keeps what costs others their time to one part in as many of all time.
+	// paceFactor limits work that holds up others, such as defragmentations: after it
+	// follows a pause paceFactor times as long.
 	paceFactor = 5
-	// minPace is the least time between two such.
+	// minPace is the shortest such pause.
 	minPace = time.Second
-	// retryDefragment is how long a defragmentation that failed is not tried again: it
-	// needs as much of the disk as is in use.
+	// retryDefragment is the pause after a defragmentation that failed: it needs as much
+	// of the disk as is in use.
 	retryDefragment = 10 * time.Minute
-	// tightPart is which part of the file has to be free for others to be held up by the
-	// moving of the rest, when there is no room otherwise.
+	// tightPart is the part of the file (one in tightPart) that must be free for a
+	// defragmentation that makes room.
 	tightPart = 10
-	// calmDefragment is the most that is moved only to have a smaller file; calmEvery is
-	// how often, and calmPart after how much of the file has become free.
+	// calmDefragment is how many bytes in use a defragmentation moves at most only to
+	// shrink the file. calmEvery is the pause between those, and calmPart the part of the
+	// file (one in calmPart) that must be free.
 	calmDefragment = 256 << 20
 	calmEvery      = 10 * time.Minute
 	calmPart       = 2
@@ -39,25 +42,25 @@ const (
 
 // Keeping says how the log is kept within its quota.
 type Keeping struct {
-	// Every is how often history that nobody resumes from is forgotten.
+	// Every is the interval of compactions of history that nobody resumes from.
 	Every time.Duration
-	// Floor is the oldest revision that readers resume from, and Reached the newest
-	// that all of them can read from memory: above it nothing is ever forgotten.
+	// Floor is the oldest revision that readers resume from, and Reached the newest one
+	// that they can all read from memory: nothing above it is ever compacted.
 	Floor, Reached func() int64
-	// Before is called before each compaction with the revision below which history
-	// is about to be forgotten; an error puts it off, unless the log is out of space,
-	// when nothing could be written before. nil: nothing is to be done before.
+	// Before, if not nil, is called before each compaction with the revision below which
+	// history goes. An error puts the compaction off, unless it says that the log is out
+	// of space.
 	Before func(ctx context.Context, floor int64) error
-	// Quiet is for how long nothing was written when an embedded etcd gives free space
-	// back to the disk.
+	// Quiet is how long an embedded etcd must be without writes before it is defragmented
+	// only to give free space back to the disk.
 	Quiet time.Duration
 }
 
-// Keep keeps the log within its quota until the context ends. It forgets history that
-// left the window that readers resume from or takes too large a part of the quota, and,
-// where a write would not fit, all of it. It defragments an embedded etcd when its file
-// would leave no room though it is free, or, if that is quick, when nothing is written.
-// It ends an alarm once there is room.
+// Keep keeps the log within its quota until the context ends. It compacts history that
+// readers no longer resume from or that takes too large a part of the quota, and all of it
+// if a write does not fit otherwise. It defragments an embedded etcd when free space in its
+// file would leave no room for writes, or, if that is quick, when nothing is written. It
+// ends an alarm once there is room.
 func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
 	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now(), pressed: l.room.tight()}
 	tick := time.NewTicker(min(keepTick, keeping.Every))
@@ -91,14 +94,14 @@ type keeper struct {
 	squeeze, defragment, calm time.Time
 	// broken says that the last defragmentation failed.
 	broken bool
-	// measured is when the log was measured last, and what had been written then;
-	// wrote is when something was.
+	// measured is when the log was last measured, and written how much had been written
+	// then; wrote is when something was last written.
 	measured, wrote time.Time
 	written         int64
 	failing         bool
 }
 
-// round does what is to be done now.
+// round does what is due now.
 func (k *keeper) round(ctx context.Context, now time.Time) {
 	written := k.log.history.written()
 	if written != k.written {
@@ -111,7 +114,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	}
 	making := (k.pressed || (full || size.Alarm) && reached > k.compacted) && !now.Before(k.squeeze)
 	physical := making
-	if making && k.log.copies.giveUp() { // what they keep can be used again a moment later
+	if making && k.log.copies.giveUp() { // the space that they keep is free a moment later
 		k.pressed, k.squeeze = true, now.Add(minPace)
 		return
 	}
@@ -141,7 +144,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	switch done, later := k.defragmented(ctx, size, exact, now); {
 	case done:
 		size = k.measuredAgain(ctx, size)
-	case later: // who waits for room does so until then
+	case later: // writes wait for room until then
 		exact = false
 	}
 	if k.disarmed(ctx, size) {
@@ -156,7 +159,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	k.measured, k.written = now, written
 }
 
-// measuredAgain is the log's size now, or the one before if that can't be said.
+// measuredAgain is the log's size now, or before if it can't be measured.
 func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
 	size, err := k.log.measure(ctx)
 	if err != nil {
@@ -165,7 +168,8 @@ func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
 	return size
 }
 
-// compact forgets history below a revision, unless that was done; false if it could not.
+// compact compacts history below a revision unless that was done. It returns false if it
+// failed.
 func (k *keeper) compact(ctx context.Context, rev int64, physical bool) bool {
 	if rev <= k.compacted {
 		return true
@@ -188,7 +192,7 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool) bool {
 	return true
 }
 
-// warn says what went wrong, once until it goes well again.
+// warn logs a failure, once until there is success again.
 func (k *keeper) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil || k.failing {
 		return
@@ -197,8 +201,8 @@ func (k *keeper) warn(ctx context.Context, what string, err error) {
 	k.log.logger.Warn(what, "error", err)
 }
 
-// defragmented defragments an embedded etcd if that is needed, or is cheap; later says
-// that it is needed, and not yet its time.
+// defragmented defragments an embedded etcd if that is needed, or is cheap. later says that
+// it is needed, but must wait.
 func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now time.Time) (done, later bool) {
 	free := size.File - size.InUse
 	if k.log.server == nil {
@@ -213,7 +217,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	case now.Before(k.defragment):
 		return false, tight && !k.broken
 	}
-	if !k.log.copying.TryLock() { // it would wait for a backup, and all writes for it
+	if !k.log.copying.TryLock() { // it would wait for the backup, and all writes for it
 		return false, tight
 	}
 	begun := time.Now()
@@ -231,7 +235,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	return true, false
 }
 
-// disarmed ends etcd's alarm if there is room.
+// disarmed ends etcd's alarm if there is room, and says whether it did.
 func (k *keeper) disarmed(ctx context.Context, size Size) bool {
 	done, err := k.log.disarm(ctx, size)
 	if err != nil {
@@ -240,7 +244,7 @@ func (k *keeper) disarmed(ctx context.Context, size Size) bool {
 	return done
 }
 
-// compact forgets history below a revision, the one place where that is done.
+// compact compacts history below a revision; it is the one place where that is done.
 // physical waits until etcd can use the space again.
 func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func(context.Context, int64) error) error {
 	if before != nil {

@@ -6,20 +6,21 @@ import (
 	"sync"
 )
 
-// ErrGivenUp says that a copy of the log has ended before it was whole.
+// ErrGivenUp says that a copy of the log was given up before it was complete.
 var ErrGivenUp = errors.New("the copy is given up, since a write needs the room that etcd keeps for it: " +
 	"delete what is not needed, or try again when less is written")
 
-// copies are the copies of the log that are being made. What is replaced or deleted
-// meanwhile takes room until they have ended, so they end when a write waits for room.
-// The zero value is none; it is safe for concurrent use.
+// copies are the copies of the log that are being made. While they are, what is replaced
+// or deleted still takes room, so they are given up when a write waits for room. The zero
+// value is ready to use; it is safe for concurrent use.
 type copies struct {
 	mu   sync.Mutex
 	next int
 	all  map[int]context.CancelCauseFunc
 }
 
-// begin begins a copy, which ends with the context; done must be called when it has ended.
+// begin begins a copy, which must end with the returned context; done must be called when
+// it has ended.
 func (c *copies) begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
@@ -38,7 +39,7 @@ func (c *copies) begin(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// giveUp ends all copies that have begun; some says that there were any.
+// giveUp ends all copies; some says that there were any.
 func (c *copies) giveUp() (some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

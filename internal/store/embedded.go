@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// snapshotCount is after how many writes what replays them is no longer kept. Each
-	// may have more than a MiB.
+	// snapshotCount is after how many writes etcd makes a snapshot and drops its write-ahead
+	// log. Each write may have more than a MiB.
 	snapshotCount = 1000
-	// overQuota is how far etcd's own quota is above the log's.
+	// overQuota is by how many bytes etcd's own quota is above the log's.
 	overQuota = 64 << 20
-	// catchUp is how many entries etcd keeps in memory for members that lag behind,
-	// of which there are none. An entry is as large as what was written.
+	// catchUp is how many entries etcd keeps in memory for members that lag behind, of
+	// which there are none. An entry is as large as its write.
 	catchUp = 100
 	// startTimeout bounds how long an embedded etcd may take to replay its log.
 	startTimeout = 2 * time.Minute
@@ -66,9 +66,9 @@ func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd
 	return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
 }
 
-// hardQuota is the quota that etcd itself is to enforce, above the log's: its file may be
-// larger for a moment, or its quota was lowered. Log.Admit keeps the log below its quota;
-// etcd would refuse its start and the ends of deletions as well.
+// hardQuota is the quota that etcd itself enforces, above the log's: its file may be larger
+// for a moment, or because the quota was lowered. Log.Admit keeps the log below its quota;
+// etcd would also refuse what a start writes, and the ends of deletions.
 func hardQuota(dataDir string, quota int64) int64 {
 	if file, err := os.Stat(filepath.Join(dataDir, "etcd", "member", "snap", "db")); err == nil {
 		quota = max(quota, file.Size())
@@ -93,8 +93,8 @@ func LockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// etcdLogger passes on what etcd says: its errors as ours, its warnings, of
-// which some come with every start, for who asks for the debug log.
+// etcdLogger logs etcd's errors as errors, and its warnings at level debug, since some come
+// with every start.
 func etcdLogger(logger *slog.Logger) *zap.Logger {
 	logger = logger.With("from", "etcd")
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", SkipLineEnding: true})

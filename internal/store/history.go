@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// historySteps is how finely history is known: what it may take has that many steps.
+	// historySteps is how many marks are kept for as much history as is allowed.
 	historySteps = 64
-	// historyMarks bounds the steps that are remembered.
+	// historyMarks bounds the marks that are kept.
 	historyMarks = 1024
-	// putOverhead is about what etcd keeps beside the key and value of a put.
+	// putOverhead is about how many bytes etcd keeps besides the key and value of a put.
 	putOverhead = 256
 )
 
 // history counts the bytes that were written up to revisions, so that the log can be
 // compacted by bytes. It is safe for concurrent use.
 type history struct {
-	// over wakes who compacts when more was written than history may take.
+	// over wakes the keeper when history takes more than it may.
 	over chan struct{}
 
 	mu    sync.Mutex
 	most  int64
 	total int64
 	rev   int64
-	// marks are revisions and what was written up to each of them, in order; the first
-	// is the oldest that is kept.
+	// marks are revisions, in order, and how much was written up to each; the first is the
+	// oldest revision that the log has.
 	marks []historyMark
 }
 
@@ -36,14 +36,14 @@ func newHistory() *history {
 	return &history{over: make(chan struct{}, 1), marks: []historyMark{{}}}
 }
 
-// bound says how many bytes history may take.
+// bound sets how many bytes history may take.
 func (h *history) bound(most int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.most = most
 }
 
-// reset says that nothing is known of what lies below a revision.
+// reset forgets everything; a revision is the oldest that the log has.
 func (h *history) reset(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *history) add(rev int64, events []*clientv3.Event) {
 	if h.total-h.marks[len(h.marks)-1].total >= h.most/historySteps {
 		h.marks = append(h.marks, historyMark{rev, h.total})
 	}
-	if len(h.marks) > historyMarks { // nobody compacts: every second one will do
+	if len(h.marks) > historyMarks { // nothing is compacted: keep every second one
 		thinned := h.marks[:0]
 		for i := 0; i < len(h.marks); i += 2 {
 			thinned = append(thinned, h.marks[i])
@@ -79,14 +79,14 @@ func (h *history) add(rev int64, events []*clientv3.Event) {
 	}
 }
 
-// written is how much was written so far.
+// written is how many bytes were written so far.
 func (h *history) written() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.total
 }
 
-// kept is how much was written since the oldest revision that is kept.
+// kept is how many bytes were written since the oldest revision that the log has.
 func (h *history) kept() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +100,8 @@ func (h *history) exceeds() bool {
 	return h.total-h.marks[0].total > h.most
 }
 
-// half is the oldest revision above which lies no more than half of what history may take.
+// half is the oldest revision after which no more than half of what history may take was
+// written.
 func (h *history) half() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +113,7 @@ func (h *history) half() int64 {
 	return h.rev
 }
 
-// forget drops what lies below a revision that the log was compacted to.
+// forget drops the marks below a revision that the log was compacted at.
 func (h *history) forget(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,10 +1,9 @@
-// Package store is the log: every key of the hub below one etcd prefix, in an
-// embedded etcd or an external cluster. It opens and closes the log, tails it
-// into the table a revision at a time, makes the hub's own batched writes,
-// appends the marker of a hub start, and compacts what the table's window has
-// left behind.
+// Package store is the log: every key of the hub below one etcd prefix, in an embedded
+// etcd or an external cluster. It opens and closes the log, tails it into the table a
+// revision at a time, makes the hub's own batched writes, writes the hub marker, and
+// compacts history that has left the table's window.
 //
-// It must never look into a value: what the values mean is decided elsewhere.
+// It must never look into a value: what values mean is decided elsewhere.
 package store
 
 import (
@@ -33,21 +32,21 @@ const Prefix = "/orrery/"
 type Config struct {
 	// DataDir is where an embedded etcd keeps its data. One process at a time.
 	DataDir string
-	// Servers are the client URLs of an external etcd; empty: embedded.
+	// Servers are the client URLs of an external etcd; if empty, etcd is embedded.
 	Servers []string
 	// UnsafeNoFsync makes tests and demos faster at the price of durability.
 	UnsafeNoFsync bool
-	// Quota is how large the log may become, in bytes; 0: DefaultQuota if it is embedded,
-	// else what etcd says.
+	// Quota is how large the log may become, in bytes. 0 means DefaultQuota for an embedded
+	// etcd, and for an external one its own quota.
 	Quota int64
-	// Logger receives what etcd has to say: errors, and warnings as debug.
+	// Logger receives messages, etcd's included: its errors, and its warnings as debug.
 	Logger *slog.Logger
 }
 
 const (
 	dialTimeout = 10 * time.Second
-	// aliveEvery is how often an external etcd that says nothing is asked whether it is
-	// there, and aliveTimeout for how long, before it counts as gone.
+	// aliveEvery is how often a silent connection to an external etcd is pinged, and
+	// aliveTimeout after which time without an answer it counts as lost.
 	aliveEvery   = 10 * time.Second
 	aliveTimeout = 5 * time.Second
 )
@@ -57,19 +56,20 @@ type Log struct {
 	client *kubernetes.Client
 	server *embed.Etcd
 	logger *slog.Logger
-	// quota is the one that was asked for, hardQuota that of an embedded etcd.
+	// quota is the configured one; hardQuota is the one that an embedded etcd enforces.
 	quota, hardQuota int64
 	members          members
 	room             *room
 	history          *history
 	reach            *reach
-	// copying is held while the log is copied, or defragmented.
+	// copying is read-locked while the log is copied, and locked while it is defragmented.
 	copying          sync.RWMutex
 	copies           copies
 	defragmentations durations
 }
 
-// Open opens the log; an embedded etcd is ready when it returns.
+// Open opens the log. etcd is ready when it returns: it starts an embedded one, and waits
+// for an external one until the context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
 	l := &Log{logger: config.Logger, quota: config.Quota, history: newHistory(), reach: newReach()}
 	if len(config.Servers) > 0 {
@@ -116,8 +116,8 @@ func (l *Log) connect(ctx context.Context, servers []string) error {
 	}
 }
 
-// dialBackoff is how often it is tried to reach an etcd that is away: gRPC's own is
-// up to two minutes.
+// dialBackoff is the backoff of attempts to reach an etcd: that of gRPC goes up to two
+// minutes.
 func dialBackoff() backoff.Config {
 	b := backoff.DefaultConfig
 	b.MaxDelay = aliveTimeout
@@ -130,8 +130,8 @@ func (l *Log) tryRoom(ctx context.Context) error {
 	return l.openRoom(ctx)
 }
 
-// openRoom finds out how much room there is, and ends an alarm from before if there is
-// some: what a start has to write comes before anything else.
+// openRoom measures how much room there is, and ends an alarm from before if there is some,
+// so that what a start writes is not refused.
 func (l *Log) openRoom(ctx context.Context) error {
 	size, err := l.measure(ctx)
 	if err != nil {
@@ -162,14 +162,14 @@ func (l *Log) Close() error {
 	err := l.client.Close()
 	if l.server != nil {
 		l.server.Close()
-		err = nil // the in-process client has nothing to close but its context
+		err = nil // closing the in-process client only cancels its context
 	}
 	return err
 }
 
-// Committed is a revision that includes everything acknowledged before the
-// call, by any hub: the header of a linearizable read. It fails when the log turns
-// out to have lost what was there before, and waits while that is not known.
+// Committed is a revision that includes everything acknowledged before the call, by any
+// hub: the header of a linearizable read. It fails if the log has lost revisions that were
+// seen before, and waits while that is not known.
 func (l *Log) Committed(ctx context.Context) (int64, error) {
 	for {
 		switch err := l.reach.wait(ctx, true); {
@@ -182,7 +182,8 @@ func (l *Log) Committed(ctx context.Context) (int64, error) {
 	}
 }
 
-// revision is Committed for the tail, which is to find out what the log is.
+// revision is Committed without waiting, for the tail, which finds out whether the log is
+// still the same.
 func (l *Log) revision(ctx context.Context) (int64, error) {
 	life, known := l.reach.before()
 	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
@@ -192,8 +193,8 @@ func (l *Log) revision(ctx context.Context) (int64, error) {
 	return r.Header.Revision, l.reach.after(life, known, r.Header.Revision)
 }
 
-// Begin writes what marks a beginning, to a key that nobody else writes, and lets
-// everybody use the log again, as Resume does. It returns a revision at which it is there.
+// Begin writes the hub marker, to a key that nobody else writes, and then lets everybody
+// use the log again, as Resume does. It returns a revision at which the marker is there.
 func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (rev int64, err error) {
 	if err := l.reach.wait(ctx, false); err != nil {
 		return 0, err
@@ -209,11 +210,11 @@ func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (re
 	return rev, nil
 }
 
-// Losses is how often the table was lost, for Resume. Who asks before they see that it
-// is loaded, and then resumes, resumes no other table.
+// Losses is how often the table was lost, for Resume. It must be asked before the table is
+// seen to be loaded: then Resume can't take another table for that one.
 func (l *Log) Losses() int { return l.reach.lost() }
 
-// Resume lets everybody use the log again after its table was lost and loaded, unless it
+// Resume lets everybody use the log again after the table was lost and loaded, unless it
 // was lost once more since.
 func (l *Log) Resume(losses int) { l.reach.load(losses) }
 

@@ -15,35 +15,35 @@ const (
 	MinQuota = 16 << 20
 	// unknownQuota is etcd's own default, for a cluster that does not say its quota.
 	unknownQuota = 2 << 30
-	// growthPart and upkeepPart are how much of the quota, in percent, may be in use for
-	// a write of that need to be admitted. The rest is for the ends of deletions.
+	// growthPart and upkeepPart are how many percent of the quota may be in use for a write
+	// of that need to be admitted. The rest is for the ends of deletions.
 	growthPart = 80
 	upkeepPart = 90
-	// reservePart is which part of the quota etcd's file must not come nearer to the
-	// quota than, and minReserve what that is at least: etcd refuses by its file's size,
-	// and then everything.
+	// reservePart is the part of the quota (one in reservePart) by which etcd's file stays
+	// below the quota, and minReserve its minimum in bytes: etcd goes by its file's size,
+	// and refuses all writes when it reaches the quota.
 	reservePart = 50
 	minReserve  = 4 << 20
-	// largestWrite is what there is room for in a log that is not full.
+	// largestWrite is the size of a write, in bytes, that a log that is not full has room for.
 	largestWrite = 3 << 19
-	// roomPatience bounds how long a write waits until room is made for it.
+	// roomPatience bounds how long a write waits for room.
 	roomPatience = 30 * time.Second
 )
 
-// ErrFull says that the log has no room for a write: what is there can be read, deleted
-// and made smaller.
+// ErrFull says that the log has no room for a write. Objects can still be read, deleted and
+// made smaller.
 var ErrFull = errors.New("the log is out of space")
 
-// ErrLate says that room is being made for a write, and was not in time.
+// ErrLate says that room is being made for a write, but was not made in time.
 var ErrLate = errors.New("room is being made in the log, please try again later")
 
-// Need says what a write is for: the less it can wait, the more of the log it may use.
+// Need says what a write is for: the less it can wait, the more of the quota it may use.
 type Need int
 
 const (
 	// Growth is what users and locations add.
 	Growth Need = iota
-	// Upkeep is what takes the place of something as large, and what the hub says itself.
+	// Upkeep replaces something as large, or is written by the hub itself.
 	Upkeep
 	// Ending is a step of a deletion, which makes room. It is never refused.
 	Ending
@@ -53,17 +53,18 @@ const (
 type Size struct {
 	// Quota is how large it may become.
 	Quota int64
-	// File is the size of etcd's database, InUse what of it is not free to be used again.
-	// Of several members it is the largest.
+	// File is the size of etcd's database, and InUse the part of it that is not free, both
+	// in bytes. Of several members they are the largest.
 	File, InUse int64
 	// Alarm says that etcd refuses every put.
 	Alarm bool
 }
 
-// reserve is how much of the quota is kept free of all but the ends of deletions.
+// reserve is how many bytes of the quota are left to the ends of deletions.
 func (s Size) reserve() int64 { return max(s.Quota/reservePart, minReserve) }
 
-// takes says whether there is room for a write if more is in use than was measured.
+// takes says whether there is room for a write of bytes, if more bytes are in use than were
+// measured.
 func (s Size) takes(need Need, more, bytes int64) bool {
 	if s.Alarm {
 		return false
@@ -93,27 +94,26 @@ func (s Size) describe(external bool) string {
 	return text + ": delete what is not needed"
 }
 
-// room knows how much the log holds, and admits writes. What is being written counts,
-// so concurrent writers can't pass a limit together. It is safe for concurrent use.
+// room knows how much the log holds, and admits writes. Pending writes count, so concurrent
+// writers can't pass a limit together. It is safe for concurrent use.
 type room struct {
 	external bool
 
 	mu   sync.Mutex
 	size Size
-	// flying is being written; landed was, since the last measurement began; carried
-	// before that, and the measurement may not show it.
+	// flying are the bytes being written; landed those written since the last measurement
+	// began; carried those written before that which it may not show.
 	flying, landed, carried int64
-	// full says that nothing is left to be forgotten, and that there is no room for all
-	// that may be written.
+	// full says that there is no room for a largestWrite, and that no more can be made.
 	full bool
-	// since is when that changed last.
+	// since is when full last changed.
 	since time.Time
-	// begun and ended count the times that room was made.
+	// begun and ended count the attempts to make room.
 	begun, ended int
 	refused      int64
 	// measured is closed and replaced with each measurement.
 	measured chan struct{}
-	// short wakes who makes room.
+	// short wakes the keeper, which makes room.
 	short chan struct{}
 }
 
@@ -121,8 +121,8 @@ func newRoom(quota int64, external bool) *room {
 	return &room{external: external, size: Size{Quota: quota}, since: time.Now(), measured: make(chan struct{}), short: make(chan struct{}, 1)}
 }
 
-// admit waits until there is room for a write, or fails with ErrFull if none can be
-// made, or ErrLate. done must be called when the write has ended.
+// admit waits until there is room for a write. It fails with ErrFull if none can be made,
+// and with ErrLate if that takes too long. done must be called when the write has ended.
 func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), err error) {
 	patience := time.NewTimer(roomPatience)
 	defer patience.Stop()
@@ -164,7 +164,7 @@ func (r *room) land(bytes int64) {
 	r.landed += bytes
 }
 
-// press wakes who makes room.
+// press wakes the keeper, which makes room.
 func (r *room) press() {
 	select {
 	case r.short <- struct{}{}:
@@ -172,14 +172,14 @@ func (r *room) press() {
 	}
 }
 
-// tight says whether there may be no room for all that may be written.
+// tight says whether there may be no room for a largestWrite.
 func (r *room) tight() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.size.takes(Growth, r.flying+r.landed+r.carried, largestWrite)
 }
 
-// begin begins a measurement; making says that room is made first.
+// begin begins a measurement; making says that it follows an attempt to make room.
 func (r *room) begin(making bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,8 +189,8 @@ func (r *room) begin(making bool) {
 	}
 }
 
-// end publishes a measurement. exact says that it shows all that landed before it began,
-// after all was done to make room.
+// end publishes a measurement. exact says that it shows all that landed before it began, and
+// that all was done to make room.
 func (r *room) end(size Size, exact bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *room) end(size Size, exact bool) {
 	r.measured = make(chan struct{})
 }
 
-// changed is when it became full, or was no longer.
+// changed is when full last changed.
 func (r *room) changed() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

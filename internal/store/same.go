@@ -19,16 +19,16 @@ var (
 	// errRestored says that the log is not the one that the table was made from: an
 	// older copy took its place.
 	errRestored = errors.New("the log was restored")
-	// errUnsure says that the log does not show any more whether it is the one that
-	// the table was made from.
+	// errUnsure says that the log no longer shows whether it is the one that the table was
+	// made from.
 	errUnsure = errors.New("the log has forgotten whether it was restored")
 	// errAnew says that a write goes by a table that was replaced meanwhile.
-	errAnew = errors.New("the log was loaded anew meanwhile")
+	errAnew = errors.New("the log was reloaded meanwhile")
 )
 
-// anchor is the newest change that the table has of the log. A log that has it went
-// on from there; one that was restored has something else at its revision, also if
-// it has passed that meanwhile. It belongs to the tail's goroutine.
+// anchor is the newest change of the log that the table has. A log that has this change
+// continues it; one that was restored from an older copy has something else at its
+// revision, even if it has passed that meanwhile. Only the tail's goroutine uses it.
 type anchor struct {
 	key      string
 	rev      int64
@@ -40,7 +40,7 @@ func (a *anchor) note(u table.Update, rev int64) {
 	*a = anchor{key: u.Key, rev: rev, value: u.Value, deletion: u.Value == nil}
 }
 
-// loaded takes the newest row of a state.
+// loaded sets the anchor to the newest row of a state.
 func (a *anchor) loaded(state []table.Update) {
 	*a = anchor{}
 	for _, u := range state {
@@ -81,7 +81,7 @@ func (l *Log) verify(ctx context.Context, a anchor) error {
 	return err
 }
 
-// verifyNow is verify of a change whose revision can't be read at any more.
+// verifyNow is verify for a change whose revision was compacted.
 func (l *Log) verifyNow(ctx context.Context, a anchor) error {
 	kv, err := l.getAt(ctx, a.key, 0)
 	switch {
@@ -110,23 +110,23 @@ func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue,
 	return r.Kvs[0], nil
 }
 
-// reach is how far the log was seen to be, which it can't fall behind, and whether
-// it may be used. It is safe for concurrent use.
+// reach is the newest revision that the log was seen to have, which it can't fall behind,
+// and whether it may be used. It is safe for concurrent use.
 type reach struct {
-	// check wakes the tail to look whether the log is still the one it was.
+	// check wakes the tail to check whether the log is still the same.
 	check chan struct{}
 
 	mu sync.Mutex
 	// life counts how often the table was loaded.
 	life int
 	rev  int64
-	// unlinked says that the connection was lost since the log was last looked at,
-	// unloaded that the table is. links counts lost connections.
+	// unlinked says that the connection was lost since the log was last checked; unloaded,
+	// that the table is lost. links counts lost connections.
 	unlinked, unloaded bool
 	links              int
 	// losses counts how often the table was lost.
 	losses int
-	// changed is closed and replaced when one of them ends.
+	// changed is closed and replaced when unlinked or unloaded ends.
 	changed chan struct{}
 }
 
@@ -134,14 +134,14 @@ func newReach() *reach {
 	return &reach{check: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// before is what is known before a request.
+// before is what is known of the log before a request.
 func (r *reach) before() (life int, rev int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.life, r.rev
 }
 
-// after judges the revision of an answer to a request by what was known before it.
+// after checks the revision of an answer against what was known before the request.
 func (r *reach) after(life int, known, rev int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +164,7 @@ func (r *reach) ask() {
 	}
 }
 
-// renew forgets how far the log was: another may have taken its place.
+// renew forgets how far the log was: it may have been replaced.
 func (r *reach) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,8 +179,8 @@ func (r *reach) unlink() {
 	r.links++
 }
 
-// linked is how many connections were lost before a look at the log, which link then
-// says to have been good.
+// linked is how many connections were lost before a check of the log, for link, which says
+// that the check found the same log.
 func (r *reach) linked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func (r *reach) link(links int) {
 	}
 }
 
-// unload notes that the table is lost, load that it is there, if it was not lost since.
+// unload notes that the table is lost; load, that it is loaded, unless it was lost since.
 func (r *reach) unload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,9 +226,9 @@ func (r *reach) wake() {
 	r.changed = make(chan struct{})
 }
 
-// wait returns when the log is known to be the one that it was, and, if loaded, the
-// table to show it. It fails if the table was loaded anew meanwhile: what the caller
-// is about to do goes by the one before.
+// wait returns when the log is known to be the same, and, if loaded is true, the table to
+// show it. It fails with errAnew if the table was reloaded meanwhile: what the caller is
+// about to do goes by the one before.
 func (r *reach) wait(ctx context.Context, loaded bool) error {
 	first := -1
 	for {
@@ -252,9 +252,9 @@ func (r *reach) wait(ctx context.Context, loaded bool) error {
 	}
 }
 
-// watchConnection keeps the log from being used when the connection to an external
-// etcd is lost, until the tail has looked at it: no copy is restored below a running
-// etcd, so a lost connection comes first.
+// watchConnection stops use of the log when the connection to an external etcd is lost,
+// until the tail has checked it: a copy can't be restored below a running etcd, so the
+// connection is lost first.
 func (l *Log) watchConnection(ctx context.Context) {
 	conn := l.client.ActiveConnection()
 	if conn == nil {

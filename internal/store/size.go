@@ -11,16 +11,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// statusTimeout bounds a question about the log's size.
+// statusTimeout bounds a request for the log's size.
 const statusTimeout = 5 * time.Second
 
-// members are the sizes that the members of an etcd cluster said last.
+// members are the sizes that the members of an etcd cluster last said.
 type members struct {
 	mu  sync.Mutex
 	all map[uint64]Size
 }
 
-// note returns the largest of all, of those that it was told of one.
+// note notes the size of one member, and returns the largest of all.
 func (m *members) note(id uint64, said Size) Size {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *members) note(id uint64, said Size) Size {
 	return said
 }
 
-// measure asks etcd for its size; of a cluster another member each time.
+// measure asks etcd for its size; in a cluster, a different member each time.
 func (l *Log) measure(ctx context.Context) (Size, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -61,8 +61,8 @@ func (l *Log) status(ctx context.Context) (*pb.StatusResponse, error) {
 	return (*pb.StatusResponse)(status), err
 }
 
-// externalQuota is the quota of an etcd that is not ours: what we are told, but no
-// more than what it says, which etcd before 3.6 does not.
+// externalQuota is the quota of an external etcd: the configured one (told), but no more
+// than etcd says itself, which it does from 3.6 on.
 func externalQuota(told, said int64) int64 {
 	switch {
 	case told > 0 && said > 0:
@@ -101,7 +101,7 @@ func (l *Log) disarm(ctx context.Context, size Size) (bool, error) {
 	return true, nil
 }
 
-// refuses is the size of its file from which on etcd refuses puts.
+// refuses is the file size above which etcd refuses puts.
 func (l *Log) refuses(size Size) int64 {
 	if l.server != nil {
 		return l.hardQuota
@@ -109,7 +109,7 @@ func (l *Log) refuses(size Size) int64 {
 	return size.Quota
 }
 
-// durations sums up how often something was done, and how long it took.
+// durations sums up how often something was done, and how long it took in all.
 type durations struct {
 	mu    sync.Mutex
 	count int
@@ -123,25 +123,25 @@ func (d *durations) note(took time.Duration) {
 	d.took += took
 }
 
-// Usage is how the log stands.
+// Usage is how much of its quota the log uses, and what was done to keep within it.
 type Usage struct {
 	Size
-	// History is about how much of what is in use can be forgotten.
+	// History is about how many of the bytes in use are history.
 	History int64
-	// Full says that there is no room for what would make it larger.
+	// Full says that there is no room for writes that make the log larger.
 	Full bool
-	// Since is when that changed last.
+	// Since is when Full last changed.
 	Since time.Time
 	// Why says why there is no room, and what to do.
 	Why string
-	// Refused counts writes that were refused; Defragmentations and Defragmenting how
-	// often the log was defragmented, and how long that took in all.
+	// Refused counts the writes that were refused. Defragmentations is how often the log
+	// was defragmented, and Defragmenting how long that took in all.
 	Refused          int64
 	Defragmentations int
 	Defragmenting    time.Duration
 }
 
-// Usage is how the log stood when it was measured last.
+// Usage is the log's usage when it was last measured.
 func (l *Log) Usage() Usage {
 	var u Usage
 	u.Size, u.Full, u.Refused = l.room.state()
@@ -156,11 +156,13 @@ func (l *Log) Usage() Usage {
 	return u
 }
 
-// Admit waits until there is room for a write of a number of bytes, key included, and
-// fails with ErrFull if there is none, with ErrLate if that takes long. done must be called when the write has ended.
+// Admit waits until there is room for a write of a number of bytes, key included. It fails
+// with ErrFull if there is none, and with ErrLate if making room takes too long. done must
+// be called when the write has ended.
 func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
 	return l.room.admit(ctx, need, int64(bytes)+putOverhead)
 }
 
-// RefusedByEtcd has a refusal of etcd itself looked into at once.
+// RefusedByEtcd says that etcd itself refused a write for want of room, so that room is made
+// at once.
 func (l *Log) RefusedByEtcd() { l.room.press() }

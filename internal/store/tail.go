@@ -15,7 +15,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Applier is what the log is tailed into; internal/table has one.
+// Applier is what the log is tailed into; see table.Writer.
 type Applier interface {
 	Reset(rev int64, state []table.Update)
 	Apply(rev int64, updates []table.Update) error
@@ -27,24 +27,22 @@ const (
 	loadPage = 1000
 	// retryTail is how long a tail that lost its watch waits before it reloads.
 	retryTail = time.Second
-	// checkEvery is how often the tail of an external log asks how far it is, which
-	// matters when other users of the same etcd raise its revision, and whether it is
-	// still the same.
+	// checkEvery is how often the tail of an external log checks whether it is still the
+	// same, and asks for its revision, which other users of the same etcd may raise.
 	checkEvery = 5 * time.Second
 	// loadTimeout bounds how long a load may take, and checkTimeout a check.
 	loadTimeout  = 10 * time.Minute
 	checkTimeout = 10 * time.Second
 )
 
-// Tail keeps a table equal to the log until the context ends. The table is
-// loaded as of the oldest revision that the log still has, and the rest replayed,
-// so that readers can resume across a restart of the hub, and the last change
-// of the log is known also if it was a deletion.
+// Tail keeps a table equal to the log until the context ends. The table is loaded at the
+// oldest revision that the log still has, and the rest is replayed, so that readers can
+// resume across a restart of the hub, and the last change of the log is known even if it
+// was a deletion.
 //
-// When the watch is lost, or the log is not the one any more that the table was
-// made from because an older copy of it was restored, the table is loaded anew and
-// its subscriptions expire: nothing is skipped in silence. From lost until the
-// caller opens the log again nobody can use it.
+// When the watch is lost, or an older copy of the log was restored, the table is reloaded
+// and its subscriptions expire: nothing is skipped in silence. From Hooks.Lost until the
+// caller calls Begin or Resume nobody can use the log.
 func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	connected := make(chan struct{})
 	watching, stop := context.WithCancel(ctx)
@@ -68,14 +66,14 @@ func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	}
 }
 
-// Hooks are told how the tail is getting on, by its goroutine.
+// Hooks are called by the goroutine of the tail.
 type Hooks struct {
-	// Lost is called when the table is not equal to the log for now. restored says that
-	// the log is another one than the table was made from; it may be called twice.
+	// Lost is called when the table no longer follows the log. restored says that the log
+	// is not the one that the table was made from. It may be called again before Loaded.
 	Lost func(restored bool)
 	// Loaded is called when the table has reached the log's revision.
 	Loaded func()
-	// Asked is called whenever an external log was looked at, with what came of it.
+	// Asked is called after each check of the log, with the error of its request if any.
 	Asked func(error)
 }
 
@@ -87,14 +85,14 @@ type tailer struct {
 	// anchor is the newest change that the table has; down says that the table is lost.
 	anchor anchor
 	down   bool
-	// checked is the log's revision when it was last looked at.
+	// checked is the log's revision when it was last verified.
 	checked int64
 }
 
-// lost closes the log, once until it is loaded again.
+// lost stops use of the log until it is loaded again.
 func (t *tailer) lost(ctx context.Context, err error) {
 	t.log.reach.unload()
-	// Once more behind the hook, for whoever has not heard of it when they count.
+	// Once more after the hook, for callers that counted losses before they heard of it.
 	defer t.log.reach.unload()
 	restored := errors.Is(err, errRestored)
 	if restored {
@@ -104,7 +102,7 @@ func (t *tailer) lost(ctx context.Context, err error) {
 		t.hooks.Lost(restored)
 	}
 	level := slog.LevelError
-	if t.down { // it was said
+	if t.down { // already logged
 		level = slog.LevelDebug
 	}
 	t.log.logger.Log(ctx, level, "lost the tail of the log, reloading", "revision", t.to.Rev(), "error", err)
@@ -142,7 +140,7 @@ func (t *tailer) once(ctx context.Context) error {
 			links := t.log.reach.linked()
 			if err := t.check(ctx, true); t.other(err) {
 				return err
-			} else if err != nil { // it is away; the watch goes on by itself when it is back
+			} else if err != nil { // etcd does not answer; the watch resumes by itself
 				time.AfterFunc(retryTail, t.log.reach.ask)
 			} else {
 				t.log.reach.link(links)
@@ -163,7 +161,7 @@ func (t *tailer) other(err error) bool {
 	return errors.Is(err, errRestored) || errors.Is(err, errUnsure)
 }
 
-// load makes the table that of the oldest revision, and returns the newest.
+// load loads the table at the oldest revision, and returns the newest.
 func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -181,7 +179,7 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Asked after all was read: what it was read from is what is asked about.
+	// Verified after all was read, so that it is about the log that was read.
 	if err := l.verify(ctx, t.anchor); err != nil && !errors.Is(err, errUnsure) {
 		return 0, err
 	}
@@ -192,8 +190,8 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	return now, nil
 }
 
-// check looks whether the log is the one that the table was made from, if it was
-// written to since the last time, and asks how far it is.
+// check checks whether the log is the one that the table was made from, always or only if
+// it was written to since the last time, and asks for its progress.
 func (t *tailer) check(ctx context.Context, always bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -258,7 +256,7 @@ func update(kv *mvccpb.KeyValue) table.Update {
 	}
 }
 
-// oldest is the oldest revision that the log can still be read at.
+// oldest is the oldest revision at which the log can still be read.
 func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
 	var failed error
 	n := sort.Search(int(now-1), func(i int) bool {

@@ -13,10 +13,10 @@ func (t *Table) Members(l key.Location) ([]*Row, int64) {
 	return rows, rev
 }
 
-// AscendMembers calls fn for the rows that belong to a location, in key order,
-// until it returns false. fn may name a later key to go on from, so that rows
-// nobody asks for cost nothing. It returns the revision it has read. fn is
-// called under the table's lock: it must be quick and not call the table.
+// AscendMembers calls fn for the rows that belong to a location, in key order, until it
+// returns false. fn may return a later key to continue from, so that rows in between cost
+// nothing. It returns the revision that it read. fn is called under the table's lock: it
+// must be quick and not call the table.
 func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more bool)) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

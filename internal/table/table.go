@@ -46,14 +46,14 @@ type Row struct {
 	In Membership
 }
 
-// Membership names the locations to which a row belongs by policy. It is immutable;
-// a Deriver that means the same membership gives the same value.
+// Membership names the locations to which a row belongs by policy. It is immutable, and a
+// Deriver returns the same value for the same membership, so that values can be compared.
 type Membership interface {
 	// Members are the locations in order.
 	Members() []key.Location
 	// Has says whether the row belongs to a location.
 	Has(l key.Location) bool
-	// SameAt says whether another membership, never nil, says the same of a location.
+	// SameAt says whether other, which is never nil, says the same of a location.
 	SameAt(l key.Location, other Membership) bool
 }
 

@@ -31,9 +31,9 @@ func At(k string) Topic { return Topic{ofKey, k} }
 // AcrossSpaces is every object of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
 
-// Of is everything that belongs, or belonged before the change, to a location, except
-// changes of membership that are none for that location.
-// Events, Leases and what is no object must not belong to any.
+// Of is every row that belongs to a location, or did before the change, except changes of
+// membership that change nothing for the location. Only objects may belong to locations,
+// and no Events or Leases.
 func Of(l key.Location) Topic { return Topic{ofMember, string(l)} }
 
 func (t Topic) window() int {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// await returns when the table has the state that a request with this
-// resourceVersion may see: with none, everything that was acknowledged before;
-// with "0", whatever there is; else at least that revision.
+// await returns when the table has a state that a request with this resourceVersion may
+// see: without one, everything that was acknowledged before; with "0", any state;
+// otherwise at least that revision.
 func (s *Server) await(ctx context.Context, version string) error {
 	switch version {
 	case "":
@@ -41,8 +41,8 @@ func (s *Server) awaitCommitted(ctx context.Context) error {
 	return nil
 }
 
-// awaitRevision waits a short while for a revision that a client names: it may
-// just have been written, or never be.
+// awaitRevision waits a short while for a revision that a client names: it may just have
+// been written, or may never be.
 func (s *Server) awaitRevision(ctx context.Context, rev int64) error {
 	short, cancel := context.WithTimeout(ctx, s.config.FutureWait)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmark says that the client has seen everything up to the cursor; complete
-// marks the one behind the initial state.
+// bookmark says that the client has seen everything up to the cursor; complete marks the
+// one after the initial state.
 func (w *watcher) bookmark(complete bool) watch.Event {
 	obj := w.reader.New()
 	if m, err := meta.Accessor(obj); err == nil {
@@ -23,7 +23,7 @@ func (w *watcher) bookmark(complete bool) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-// bookmarkTimer rings every now and then, and shortly before a watch ends.
+// bookmarkTimer fires at an interval, and shortly before a watch ends.
 type bookmarkTimer struct {
 	*time.Timer
 	every    time.Duration

@@ -15,7 +15,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// expired tells clients of an expired revision to start over.
+// expired is the error that makes clients start over.
 func expired(err error) error {
 	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnotherLocation) {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
@@ -23,7 +23,7 @@ func expired(err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// tooOld is expired, with the revisions that matter, for a watch that begins.
+// tooOld is expired, with the revisions, for a watch that begins.
 func (r *reader) tooOld(w *watcher, err error) error {
 	if errors.Is(err, errStopped) {
 		return err
@@ -35,10 +35,9 @@ func (r *reader) tooOld(w *watcher, err error) error {
 		w.cursor, r.server.config.Table.Floor(r.lens.topic(w.query))))
 }
 
-// refused is a watch whose only event says that it can't begin where the client
-// asks, as a kube-apiserver does it: a client takes that for the end of a watch
-// and lists again, where it would repeat a request that fails as such. Other
-// errors are those of the request.
+// refused is a watch whose only event says that it can't begin where the client asks. A
+// kube-apiserver does the same: a client takes that for the end of a watch and lists again,
+// while it would retry a request that fails. Other errors fail the request.
 func refused(err error) (watch.Interface, error) {
 	if errors.Is(err, errStopped) {
 		none := make(chan watch.Event)
@@ -74,7 +73,7 @@ func statusOf(err error) runtime.Object {
 
 type cutKey struct{}
 
-// cuttable lets a watch cut the connection of a client that does not read.
+// cuttable makes it possible for a watch to cut off a client that does not read, see cut.
 func cuttable(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		connection := http.NewResponseController(w)
@@ -82,8 +81,8 @@ func cuttable(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// cut makes writes to the client fail from a time on. Where that is not possible, the
-// request ends when its context does.
+// cut sets the deadline of writes to the client. Where that is not possible, the request
+// ends when its context does.
 func cut(ctx context.Context, at time.Time) {
 	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
 		_ = connection.SetWriteDeadline(at)

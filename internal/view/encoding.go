@@ -20,8 +20,8 @@ import (
 type form uint8
 
 const (
-	// formUnknown is of an encoder that is not in the catalog: the object is
-	// decoded and counted, because it may be the hot path of a new library.
+	// formUnknown is that of an encoder that is not in the catalog: the object is decoded,
+	// and counted as a fallback, because it may be the hot path of a new library version.
 	formUnknown form = iota
 	// formJSON is the object's own bytes.
 	formJSON
@@ -34,16 +34,15 @@ const (
 // encoding is what an encoder's identifier says.
 type encoding struct {
 	form form
-	// event is set when the object is one of a watch and the whole event is to
-	// be written.
+	// event is set if the object is one of a watch and the whole event is written.
 	event watch.EventType
 }
 
-// catalog knows the encoders that handlers use for one kind by their
-// identifiers. It is immutable.
+// catalog has the encoders that handlers use for one kind, by their identifiers. It is
+// immutable.
 type catalog map[apiruntime.Identifier]encoding
 
-// newCatalog asks every encoder that the handlers may make from a serializer.
+// newCatalog has every encoder that the handlers may make from a serializer.
 func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catalog {
 	c := catalog{}
 	for _, info := range s.SupportedMediaTypes() {
@@ -84,9 +83,8 @@ func watchIdentifier(embedded, stream apiruntime.Identifier, event watch.EventTy
 	return apiruntime.Identifier(id)
 }
 
-// transforms says whether an encoder turns objects into table rows or partial
-// metadata, for which it needs their metadata or a TableConvertor but not a
-// decoded object.
+// transforms says whether an encoder turns objects into table rows or partial metadata,
+// for which it needs their metadata or a TableConvertor, but no decoded object.
 func transforms(id apiruntime.Identifier) bool {
 	return strings.Contains(string(id), "watch-embedded")
 }
@@ -108,12 +106,12 @@ type shape struct {
 	catalog catalog
 	// apiVersion and listKind are as served.
 	apiVersion, listKind string
-	// itemHead is how objects begin that say nothing of their kind as items of a
-	// list, as those of built-in kinds do in Kubernetes; nil for others.
+	// itemHead is the beginning of objects, with kind and apiVersion, that is left out of
+	// items of a list, as Kubernetes does for built-in kinds; nil for other kinds.
 	itemHead []byte
 	// checkVersion says that stored values may differ in version from each other.
 	checkVersion bool
-	// asStored says that the version that is stored is the one that is served.
+	// asStored says that the stored version is the one that is served.
 	asStored bool
 }
 

@@ -16,8 +16,8 @@ type event struct {
 	row  *table.Row // as it is, or was
 }
 
-// events are what a step did to the objects that a query and a selection
-// choose, in the order of places.
+// events are what a step did to the objects that a query and a selection choose, in the
+// order of places.
 func (r *reader) events(q query, s selection, step table.Step) []event {
 	var events []event
 	for _, c := range r.merged(q, step.Changes) {
@@ -28,9 +28,9 @@ func (r *reader) events(q query, s selection, step table.Step) []event {
 	return events
 }
 
-// merged has one change for each place in the view. Two rows may trade a place
-// in one revision: where one space's object goes, another's of the same
-// identity comes to be shown, and that is one change of one object.
+// merged has one change for each place in the view. Two rows may trade a place in one
+// revision: if one space's object goes, another's of the same identity may appear, and that
+// is one change of one object.
 func (r *reader) merged(q query, changes []table.Change) []table.Change {
 	var mine []table.Change
 	for _, c := range changes {
@@ -67,7 +67,7 @@ func (r *reader) merged(q query, changes []table.Change) []table.Change {
 	return merged
 }
 
-// event is what a change is for those who select; ok is false if it is nothing.
+// event is the event of a change for a selection; ok is false if there is none.
 func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
 	before, after := r.shown(c.Prev, s), r.shown(c.Cur, s)
 	switch {

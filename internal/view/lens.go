@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// A Lens is one view of the table: which rows are its objects, where each
-// stands in it and how it looks. It is a value without state; what it says is a
-// function of the rows alone. Space, AllSpaces and Location make one.
+// A Lens is one view of the table: which rows are its objects, in which order, and how they
+// look. It is a value without state, and a function of the rows alone. Space, AllSpaces and
+// Location make one.
 type Lens interface {
 	// String is the view's path.
 	String() string
@@ -22,20 +22,20 @@ type Lens interface {
 	now(*table.Table, query) state
 	// holds says whether a row that is in the query's state is an object of the view.
 	holds(*table.Row) bool
-	// place is what an object is called within one resource of the view: no two
-	// objects share one at the same revision, and lists are in its order.
+	// place identifies an object within one resource of the view: no two objects share one
+	// at the same revision, and lists are in its order.
 	place(*table.Row) string
-	// premises are what a watch of a kind rests on that begins at a revision.
+	// premises are the premises of a watch of a kind that begins at a revision.
 	premises(c *Config, k *kinds.Kind, from int64) []table.Premise
 	// looks says how the objects of a kind are shown.
 	looks(*table.Table, *kinds.Kind) look
 }
 
-// query is what is asked of a view: one resource, perhaps only one namespace
-// or one object of it.
+// query says which objects of a view are asked for: those of one resource, perhaps of one
+// namespace only, or with one name.
 type query struct {
 	resource key.Resource
-	// namespaced says that the resource is.
+	// namespaced says that the resource is namespaced.
 	namespaced bool
 	// namespace and name are empty for all.
 	namespace, name string
@@ -51,7 +51,7 @@ func (q query) about(k string) bool {
 	return (q.namespace == "" || q.namespace == namespace) && (q.name == "" || q.name == name)
 }
 
-// single says that at most one object of a space answers the query.
+// single says that the query is for at most one object of a space.
 func (q query) single() bool { return q.name != "" && (q.namespace != "" || !q.namespaced) }
 
 func (q query) object(s key.Space) key.Object {
@@ -62,9 +62,9 @@ func (q query) object(s key.Space) key.Object {
 type look struct {
 	// space adds the annotation that names the space.
 	space bool
-	// at renders objects as locations get them.
+	// at, if set, shows objects as they are rendered for the location.
 	at key.Location
-	// mark is the label of what is made for the location; empty if that is not there.
+	// mark is the value of the location's label; empty if the location does not exist.
 	mark string
 	// listRevision gives items the revision of the list in place of their own.
 	listRevision bool
@@ -72,20 +72,20 @@ type look struct {
 	metadataOnly bool
 	// counts adds to tables how far objects have come at their locations.
 	counts bool
-	// shared says that several objects may have one name, so that none is got by it.
+	// shared says that several objects may have one name, so that there is no get by name.
 	shared bool
 }
 
 // state is what a view holds at one revision.
 type state struct {
 	rev int64
-	// from calls fn for the rows whose place is not before start, in the order
-	// of places, until it returns false.
+	// from calls fn for the rows from the place start on, in the order of places, until it
+	// returns false.
 	from func(start string, fn func(*table.Row) bool)
 }
 
-// Space is the view of one space: its objects as they were written, and the
-// root's locations.
+// Space is the view of one space: its objects as they were written, and the Locations of
+// root.
 func Space(name key.Space) Lens { return spaceLens{name} }
 
 type spaceLens struct{ name key.Space }
@@ -99,7 +99,7 @@ func (l spaceLens) topic(q query) table.Topic {
 	return table.Under(l.prefix(q))
 }
 
-// prefix is the narrowest one that has all keys of the query.
+// prefix is the narrowest prefix of all keys of the query.
 func (l spaceLens) prefix(q query) string {
 	if q.namespaced && q.namespace != "" {
 		return key.NamespacePrefix(l.home(q.resource), q.resource, q.namespace)
@@ -107,8 +107,8 @@ func (l spaceLens) prefix(q query) string {
 	return key.ResourcePrefix(l.home(q.resource), q.resource)
 }
 
-// home is the space that has the objects of a resource: locations are written in
-// the root and can be seen from everywhere.
+// home is the space that has the objects of a resource: Locations are written in root and
+// can be read in every space.
 func (l spaceLens) home(r key.Resource) key.Space {
 	if r == key.Locations {
 		return key.Root
@@ -162,8 +162,8 @@ func (allSpacesLens) now(t *table.Table, q query) state {
 	}}
 }
 
-// acrossSpaces visits the rows of a query space by space: one look-up for each
-// space and not one visit for each object of other resources.
+// acrossSpaces visits the rows of a query space by space: it skips the objects of other
+// resources at the cost of one look-up per space.
 func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Row) bool) {
 	from, more := key.OfPath(start), true
 	for more {

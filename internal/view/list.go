@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// list is a list of objects of a view. Its bytes are put together while they
-// are written; only forms that need a decoded list make one.
+// list is a list of objects of a view. Its JSON is assembled while it is written; only
+// forms that need a decoded list make one.
 type list struct {
 	metav1.ListMeta
-	// Items has the name and the type by which the libraries know a list.
+	// Items has the name by which the libraries recognize a list.
 	Items  []*object
 	reader *reader
 }
@@ -30,10 +30,10 @@ var (
 // GetObjectKind returns a kind that does not change, whatever is set.
 func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is for those who want to change what they get: a decoded list.
+// DeepCopyObject is the decoded list, which callers may change.
 func (l *list) DeepCopyObject() runtime.Object { return l.GetObject() }
 
-// GetObject is the decoded list, or the list itself if that can't be had.
+// GetObject is the decoded list, or the list itself if it can't be decoded.
 func (l *list) GetObject() runtime.Object {
 	decoded, err := l.decode()
 	if err != nil {
@@ -42,7 +42,7 @@ func (l *list) GetObject() runtime.Object {
 	return decoded
 }
 
-// CacheEncode is what it is for an object.
+// CacheEncode writes the list item by item if it can, see object.CacheEncode.
 func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	buffer := l.reader.server.buffers.get()
 	defer l.reader.server.buffers.put(buffer)
@@ -69,8 +69,8 @@ func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writ
 	return encode(decoded, w)
 }
 
-// decode makes a list of decoded objects, unless that would take too much
-// memory at once: then clients have to page or to take JSON.
+// decode makes a list of decoded objects. It fails if that would take too much memory at
+// once: then clients have to page or to take JSON.
 func (l *list) decode() (runtime.Object, error) {
 	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
 		return nil, tooLarge(size, limit)
@@ -144,10 +144,9 @@ func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
 	return o.writeWithout(l.reader.shape.itemHead, w)
 }
 
-// converted has the items whose bytes are of another version than the one that
-// is served. They are made before the first byte of the list goes out: what
-// can't be converted fails the list, as it does in Kubernetes, and leaves no
-// half of one.
+// converted has the items that are not stored in the version that is served. They are
+// converted before the first byte of the list is written: an item that can't be converted
+// fails the list, as in Kubernetes, and does not truncate it.
 func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*object][]byte, error) {
 	var others map[*object][]byte
 	size := 0

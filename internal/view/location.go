@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Location is the view of what a location is to have: the rows that belong to
-// it, rendered, without those that are held back or that another space's object
-// of the same identity keeps out.
+// Location is the view of what is desired at a location: the rows that belong to it,
+// rendered, without those that are held or in whose place the location has another space's
+// object.
 func Location(name key.Location) Lens { return locationLens{name} }
 
 type locationLens struct{ name key.Location }
@@ -36,8 +36,8 @@ func (l locationLens) now(t *table.Table, q query) state {
 	return listed(l, rev, rows)
 }
 
-// next is where the rows of a query's resource go on, behind a row of another:
-// in the same space or in the one after it.
+// next is where the rows of a query's resource continue after a row of another resource: in
+// the same space or in the next one.
 func (l locationLens) next(row *table.Row, q query) string {
 	s := spaceOf(row)
 	if prefix := key.ResourcePrefix(s, q.resource); prefix > row.Key {
@@ -46,7 +46,7 @@ func (l locationLens) next(row *table.Row, q query) string {
 	return key.After(key.SpacePrefix(s))
 }
 
-// listed is the state that has some rows, which are in the order of places.
+// listed is the state with the given rows, which are in the order of places.
 func listed(l Lens, rev int64, rows []*table.Row) state {
 	return state{rev, func(start string, fn func(*table.Row) bool) {
 		i, _ := slices.BinarySearchFunc(rows, start, func(row *table.Row, start string) int {

@@ -8,12 +8,12 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Objects in a location's view name their source by the marks that an agent gives
-// to what it makes of them: whoever makes them at a cluster can tell there what they
-// are of. They are not stored, and in no digest, since they are no part of what
-// locations get; what users wrote under these names does not travel.
+// Objects in a location's view name their source by the ownership marks that an agent adds
+// to them, so that another client that creates them at a cluster can do the same. Marks are
+// neither stored nor in any digest, since they are not part of the rendered object; what
+// users write under their names does not travel.
 
-// marks are those of a row's object of a kind.
+// marks are the ownership marks of a row's object of a kind.
 func (l look) marks(row *table.Row, kind string) (labels, annotations []field) {
 	_, rest := restOf(row)
 	namespace, name := key.SplitName(rest)
@@ -32,7 +32,7 @@ func (l look) marks(row *table.Row, kind string) (labels, annotations []field) {
 // sameSource says that two rows' objects have the same marks in a view.
 func sameSource(a, b *table.Row) bool { return a.Key == b.Key && a.Meta.UID == b.Meta.UID }
 
-// markedLabels are labels with those that a view adds.
+// markedLabels are an object's labels with those that a view adds.
 type markedLabels struct {
 	labels.Labels
 	space, location string

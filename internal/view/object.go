@@ -16,9 +16,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// object is one row as a view shows it, at a resourceVersion. Handlers take it
-// for an API object; it is decoded only if they need more than its bytes or
-// its metadata. It belongs to one request.
+// object is one row as a view shows it, at a resourceVersion. To handlers it is an API
+// object; it is decoded only if they need more than its bytes or its metadata. It belongs
+// to one request.
 type object struct {
 	reader *reader
 	row    *table.Row
@@ -35,7 +35,7 @@ var (
 // GetObjectKind returns a kind that does not change, whatever is set.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is for those who want to change what they get: a decoded object.
+// DeepCopyObject is the decoded object, which callers may change.
 func (o *object) DeepCopyObject() runtime.Object { return o.GetObject() }
 
 // GetObject is the decoded object.
@@ -47,8 +47,8 @@ func (o *object) GetObject() runtime.Object {
 	return decoded
 }
 
-// GetObjectMeta decodes the metadata alone. It never returns nil; a value that
-// can't be read has empty metadata, and encoding it fails.
+// GetObjectMeta decodes only the metadata. It never returns nil: a value that can't be read
+// has empty metadata, and encoding it fails.
 func (o *object) GetObjectMeta() metav1.Object {
 	if o.meta == nil {
 		o.meta = &metav1.ObjectMeta{}
@@ -72,7 +72,7 @@ func (o *object) readMeta(into *metav1.ObjectMeta) error {
 	return nil
 }
 
-// document is the object's JSON and what is to be added to it.
+// document is the object's JSON and what the view adds to it.
 func (o *object) document() (document, addition, error) {
 	a := addition{rev: o.rev}
 	l := o.reader.look
@@ -100,7 +100,7 @@ func (o *object) document() (document, addition, error) {
 	return d, a, err
 }
 
-// asServed says that the bytes are in the version that clients asked for.
+// asServed says that the stored bytes are in the version that is served.
 func (o *object) asServed() bool {
 	s := o.reader.shape
 	if o.reader.look.metadataOnly {
@@ -139,11 +139,10 @@ func (o *object) decode() (runtime.Object, error) {
 	return decoded, nil
 }
 
-// writeJSON writes the object as clients of the view see it, which must be
-// asServed.
+// writeJSON writes the object as clients of the view see it. It must be asServed.
 func (o *object) writeJSON(w io.Writer) error { return o.writeWithout(nil, w) }
 
-// writeWithout writes the object without what it may begin with.
+// writeWithout writes the object without head if it begins with it.
 func (o *object) writeWithout(head []byte, w io.Writer) error {
 	d, a, err := o.document()
 	if err != nil {
@@ -160,8 +159,8 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 	return partial.write(w, a)
 }
 
-// CacheEncode writes the object's own bytes where the encoder would write the
-// same at more cost, and lets it encode a decoded object elsewhere.
+// CacheEncode writes the object's own bytes where the encoder would write the same at
+// higher cost, and otherwise lets it encode the decoded object.
 func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	e := o.reader.shape.catalog[id]
 	switch {
@@ -183,8 +182,8 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 	return encode(decoded, w)
 }
 
-// encodeJSON writes one value and a newline, as the encoders do. An event is
-// one Write, because each is a message when the watch is a WebSocket.
+// encodeJSON writes one value and a newline, as the encoders do. An event is one Write,
+// since over a WebSocket each Write is a message.
 func (o *object) encodeJSON(e encoding, w io.Writer) error {
 	if e.event == "" {
 		if err := o.writeJSON(w); err != nil {
@@ -220,7 +219,7 @@ func (o *object) encodePretty(w io.Writer) error {
 	return writeAll(w, buffer.Bytes())
 }
 
-// addTo sets what a view adds on decoded metadata.
+// addTo adds to decoded metadata what a view adds.
 func (a addition) addTo(m metav1.Object) {
 	m.SetResourceVersion(strconv.FormatInt(a.rev, 10))
 	if len(a.annotations) > 0 {
@@ -241,8 +240,8 @@ func added(to map[string]string, all []field) map[string]string {
 	return to
 }
 
-// opaque is an object that encoders can't ask to encode itself: they transform
-// it, for which its metadata or ConvertToTable is enough.
+// opaque hides from encoders that an object can encode itself, so that they transform it,
+// for which its metadata or ConvertToTable is enough.
 type opaque struct{ of *object }
 
 func (t opaque) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -7,16 +7,15 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// pages keeps the states of lists that clients read page by page, so that every
-// page is of the same revision. States share what they have in common with the
-// table; their number and their time are bounded, because what they alone hold
-// is not.
+// pages keeps the states of lists that clients read page by page, so that every page is of
+// the same revision. States share most of their memory with the table; since what they
+// alone hold is not bounded, their number and lifetime are. It is safe for concurrent use.
 type pages struct {
 	keep  time.Duration
 	limit int
 
 	mu   sync.Mutex
-	kept []page // the longest unused first
+	kept []page // the least recently used first
 }
 
 type page struct {
@@ -47,7 +46,7 @@ func (p *pages) put(k pageKey, st state, now time.Time) {
 	p.kept = append(p.kept, page{k, st, now})
 }
 
-// get returns a kept state; ok is false when it is gone.
+// get returns a kept state; ok is false if it is gone.
 func (p *pages) get(k pageKey, now time.Time) (st state, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +59,7 @@ func (p *pages) get(k pageKey, now time.Time) (st state, ok bool) {
 	return found.state, true
 }
 
-// drop takes out what is too old, and the page of a key, which it returns.
+// drop removes what is too old, and the page of a key, which it returns.
 func (p *pages) drop(k pageKey, now time.Time) *page {
 	var found *page
 	rest := p.kept[:0]

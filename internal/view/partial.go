@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// partialConvertor asks a kind's own convertor about field labels when the
-// handlers know the kind as PartialObjectMetadata.
+// partialConvertor converts field labels by a kind's own convertor, though to the handlers
+// the kind is PartialObjectMetadata.
 type partialConvertor struct {
 	runtime.ObjectConvertor
 	kind schema.GroupVersionKind

@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// pieceBytes is how much of a list is written at once. What is smaller than a few
-// KB, as most items are, costs a frame of HTTP/2 and a record of TLS each.
+// pieceBytes is how much of a list is written at once: each write costs a frame of HTTP/2
+// and a record of TLS, and most items are smaller than a few KB.
 const pieceBytes = 64 << 10
 
-// pieces collects what is written, but for the first Write, by which the response
-// writer recognizes a stream that it may compress.
+// pieces collects writes, except for the first one, by which the response writer recognizes
+// a stream that it may compress.
 type pieces struct {
 	to     io.Writer
 	begun  bool

@@ -13,8 +13,8 @@ type placed interface {
 	Place(location key.Location) (placement.Place, bool)
 }
 
-// Holds says whether a location is to have a row's object: it is assigned, not
-// held back, and no other space's object keeps it out.
+// Holds says whether a row's object is desired at a location: it is assigned, not held, and
+// the location has no other space's object in its place.
 func Holds(row *table.Row, l key.Location) bool {
 	if row.In == nil {
 		return false
@@ -27,17 +27,17 @@ func Holds(row *table.Row, l key.Location) bool {
 	return ok && place.Held == "" && place.Owner == ""
 }
 
-// rendered is what the view's location gets of a row's object.
+// rendered is a row's object as it is rendered for the view's location.
 func (r *reader) rendered(row *table.Row) (render.Rendered, error) {
 	return r.server.config.Renderer.Render(row.Entry, classAt(row, r.look.at))
 }
 
-// digest is that of what rendered returns.
+// digest is the digest of what rendered returns.
 func (r *reader) digest(row *table.Row) (wire.Sum, error) {
 	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.look.at))
 }
 
-// classAt is the class by which a location gets a row's object.
+// classAt is the class by which a row's object is rendered for a location.
 func classAt(row *table.Row, l key.Location) *placement.Class {
 	p, ok := row.In.(placed)
 	if !ok {

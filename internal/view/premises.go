@@ -10,19 +10,19 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// How watches end by their premises.
+// How watches end when a premise fails.
 var (
-	// errStopped is the end of a stream without a word: nobody waits for events any more,
-	// or who begins another watch is told why there is none.
+	// errStopped ends a watch without an error event: either nobody waits for events any
+	// more, or a client that begins another watch is told the reason.
 	errStopped = errors.New("watch stopped")
-	// errAnotherLocation says that a location has nothing assigned since it is gone, but
-	// its cluster keeps what it runs: a client must not take that for deletions, and
-	// starts over.
+	// errAnotherLocation says that the location is gone: nothing is assigned to it, but its
+	// cluster keeps what it runs. A client must not take that for deletions, so it is told
+	// to start over.
 	errAnotherLocation = errors.New("the location is gone, or another one")
 )
 
-// premises are what a watch that begins at a revision rests on: what its view does, and
-// what its client was let in by.
+// premises are the premises of a watch that begins at a revision: those of its view, and
+// those of its client's access.
 func (r *reader) premises(ctx context.Context, from int64) []table.Premise {
 	all := r.lens.premises(&r.server.config, r.kind, from)
 	if let := r.server.config.Premises; let != nil {
@@ -31,7 +31,7 @@ func (r *reader) premises(ctx context.Context, from int64) []table.Premise {
 	return all
 }
 
-// premises are that the space is there, and that it defines the kind as it did.
+// premises are that the space exists, and that it still defines the kind the same way.
 func (l spaceLens) premises(c *Config, k *kinds.Kind, _ int64) []table.Premise {
 	var all []table.Premise
 	if l.name != key.Root {
@@ -48,11 +48,11 @@ func (l spaceLens) premises(c *Config, k *kinds.Kind, _ int64) []table.Premise {
 	})
 }
 
-// premises are none: spaces come and go.
+// premises are none: spaces may be created and deleted.
 func (allSpacesLens) premises(*Config, *kinds.Kind, int64) []table.Premise { return nil }
 
-// premises are that the location is the one that was there when the watch begins: what
-// went before is another location's.
+// premises are that the location is the one that existed at the revision: changes before
+// that are another location's.
 func (l locationLens) premises(_ *Config, _ *kinds.Kind, from int64) []table.Premise {
 	return []table.Premise{table.Stands(l.name.Key(), from, errAnotherLocation)}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// writePretty writes the list as json.MarshalIndent would, without ever having
-// more than one item in memory.
+// writePretty writes the list as json.MarshalIndent would, with only one item in memory at
+// a time.
 func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	others, err := l.converted(encode)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *buffers) get() *bytes.Buffer {
 	return &bytes.Buffer{}
 }
 
-// put takes a buffer back unless one large value has made it one to give up.
+// put takes a buffer back, unless it has become too large to keep.
 func (b *buffers) put(buffer *bytes.Buffer) {
 	const keep = 256 << 10
 	if buffer.Cap() <= keep {

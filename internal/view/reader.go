@@ -18,8 +18,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// reader reads one kind through a lens. It costs little and is made for each
-// request.
+// reader reads one kind through a lens. It is cheap, and made for each request.
 type reader struct {
 	server *Server
 	lens   Lens
@@ -56,13 +55,13 @@ func (r *reader) NewList() runtime.Object {
 // Destroy has nothing to clean up.
 func (r *reader) Destroy() {}
 
-// NamespaceScoped says whether the kind is.
+// NamespaceScoped says whether the kind is namespaced.
 func (r *reader) NamespaceScoped() bool { return r.kind.Namespaced }
 
-// GetSingularName is what kubectl calls one object of the kind.
+// GetSingularName is the singular name of the kind's resource.
 func (r *reader) GetSingularName() string { return r.kind.Singular }
 
-// query is what a request's path asks for.
+// query is the query of a request's path.
 func (r *reader) query(ctx context.Context, name string) query {
 	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name}
 	if q.namespaced {
@@ -71,9 +70,9 @@ func (r *reader) query(ctx context.Context, name string) query {
 	return q
 }
 
-// shown says whether a row is an object that the selectors choose. What can't
-// be rendered for a location is not an object of its view: the location keeps
-// what it has, and all other objects are not held back.
+// shown says whether a row is an object of the view that is selected. An object that can't
+// be rendered for a location is not in its view: the location keeps what it has, and other
+// objects are not affected.
 func (r *reader) shown(row *table.Row, s selection) bool {
 	if row == nil || !r.lens.holds(row) {
 		return false
@@ -92,7 +91,7 @@ func (r *reader) shown(row *table.Row, s selection) bool {
 	return err == nil
 }
 
-// object is a row as it is in a state of a revision.
+// object is a row as it is shown in a state of a revision.
 func (r *reader) object(row *table.Row, rev int64) *object {
 	if !r.look.listRevision {
 		rev = row.ModRev
@@ -147,7 +146,7 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 		}
 		if opts.Limit > 0 && int64(len(l.Items)) == opts.Limit {
 			more++
-			// How many remain is known to clients only when nothing is selected.
+			// Only lists without selectors say how many items remain.
 			return selected.everything()
 		}
 		l.Items = append(l.Items, r.object(row, st.rev))
@@ -187,8 +186,8 @@ func (r *reader) state(ctx context.Context, q query, opts *metainternalversion.L
 	return st, "", nil
 }
 
-// exact says that a list is to be of the named revision and of no later one. A
-// limited list with a revision and no word about it means that, too.
+// exact says that a list must be of the named revision and no later one, which is also the
+// default for a list with a limit and a revision.
 func exact(opts *metainternalversion.ListOptions) bool {
 	if opts.ResourceVersionMatch != "" {
 		return opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact
@@ -197,10 +196,10 @@ func exact(opts *metainternalversion.ListOptions) bool {
 }
 
 const (
-	// places in continue tokens stand behind this prefix, which the library wants.
+	// placeRoot precedes places in continue tokens; the library needs it.
 	placeRoot = "/"
-	// latest is the revision in a token that goes on with whatever is now, as are
-	// all below zero.
+	// latest is the revision in a token that continues with the current state, as are all
+	// below zero.
 	latest = -1
 )
 
@@ -238,8 +237,8 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 	return st, start, nil
 }
 
-// inconsistent says that the state of a list is gone, and gives a token that
-// goes on at the same place in the current state.
+// inconsistent says that the state of a list is gone, and has a token that continues at the
+// same place in the current state.
 func inconsistent(start string) error {
 	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve " +
@@ -253,8 +252,7 @@ func inconsistent(start string) error {
 	return expired
 }
 
-// at is the state of a past or the current revision; ok is false when nobody
-// knows it any more.
+// at is the state of the current or a past revision; ok is false if that is gone.
 func (r *reader) at(q query, rev int64) (st state, ok bool) {
 	if st, ok := r.server.pages.get(keyOfPage(r.lens, q, rev), time.Now()); ok {
 		return st, true
@@ -266,7 +264,7 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 	return r.rewound(q, st, rev)
 }
 
-// complete is the row as it is shown.
+// complete is the row as it is shown: as its CRD reads now, and with what is computed.
 func (r *reader) complete(row *table.Row) *table.Row {
 	row = r.today(row)
 	if r.server.config.Complete == nil || row == nil {

@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// rewound is a state as it was at an earlier revision: the window's changes in
-// between are undone. ok is false when the window does not reach back so far.
+// rewound is a state as it was at an earlier revision: the window's changes in between are
+// undone. ok is false if the window does not reach back that far.
 func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	if rev > st.rev {
 		return state{}, false
@@ -33,8 +33,8 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	return listed(r.lens, rev, rows), true
 }
 
-// changedSince has the rows that changed after a revision and up to another,
-// as they were before: nil for those that did not exist.
+// changedSince has, by key, the rows that changed after a revision and up to another, as
+// they were before; nil for those that did not exist.
 func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
 	sub, err := r.server.config.Table.Subscribe(rev, nil, r.lens.topic(q))
 	if err != nil {

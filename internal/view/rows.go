@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// ConvertToTable makes table rows of objects one after the other, so that a long
-// list needs one decoded object at a time, unless the client asks for all.
+// ConvertToTable makes table rows of objects one by one, so that a long list needs one
+// decoded object at a time, unless the client asks for whole objects.
 func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts runtime.Object) (*metav1.Table, error) {
 	options, _ := opts.(*metav1.TableOptions)
 	if options == nil {
@@ -81,7 +81,8 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 	return result, nil
 }
 
-// columns makes a table of the kind's own columns, and defines ours.
+// columns makes a table of the kind's own columns, and adds the definitions of
+// countColumns.
 func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
 	convertor := r.kind.Columns
 	if r.look.metadataOnly {
@@ -98,17 +99,17 @@ func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav
 // counted says that tables show how far objects have come.
 func (r *reader) counted() bool { return r.look.counts && r.server.config.Counts != nil }
 
-// countColumns follow the kind's own columns, also those that only -o wide
-// shows, so that these stay where clients know them to be.
+// countColumns follow the kind's own columns, including those that only -o wide shows, so
+// that these stay at the positions that clients expect.
 func countColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
-		{Name: "Placed", Type: "integer", Description: "The number of locations that are to have the object."},
-		{Name: "Applied", Type: "integer", Description: "The number of them that have it as it is now."},
-		{Name: "Failed", Type: "integer", Description: "The number of them where it could not be applied."},
+		{Name: "Placed", Type: "integer", Description: "The number of locations that the object is assigned to."},
+		{Name: "Applied", Type: "integer", Description: "The number of those that have applied it as it is now."},
+		{Name: "Failed", Type: "integer", Description: "The number of those where it could not be applied."},
 	}
 }
 
-// addCounts adds the cells of countColumns; of is nil for a row of nothing.
+// addCounts adds the cells of countColumns; of is nil for a bookmark.
 func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
 	if !r.counted() {
 		return

@@ -18,8 +18,8 @@ type selection struct {
 	fields fields.Selector // nil: everything
 }
 
-// selecting takes the selectors from a request, and what they say of namespace and
-// name into the query, so that no more is looked at than need be.
+// selecting takes the selectors from a request, and moves what they say of namespace and
+// name into the query, so that no more rows than necessary are read.
 func (q query) selecting(opts *metainternalversion.ListOptions) (query, selection) {
 	var s selection
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
@@ -63,7 +63,7 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: r.kind, row: row, value: value})
 }
 
-// marked says whether there may be labels that rendering takes away.
+// marked says whether there may be labels that rendering removes.
 func marked(l table.Labels) bool {
 	for _, label := range l {
 		if strings.HasPrefix(label.Key, "orrery.dev/") {
@@ -73,8 +73,8 @@ func marked(l table.Labels) bool {
 	return false
 }
 
-// fieldsOf are the fields of a row by which it can be selected, looked up only
-// when a selector asks for one that its key does not tell.
+// fieldsOf are the fields of a row by which it can be selected. They are extracted only if a
+// selector needs one that is not in the key.
 type fieldsOf struct {
 	kind  *kinds.Kind
 	row   *table.Row
@@ -82,7 +82,7 @@ type fieldsOf struct {
 	set   fields.Set
 }
 
-// Has says whether a field is there; all that may be selected by are.
+// Has says that every field is there: other fields are refused before.
 func (f *fieldsOf) Has(field string) bool { return true }
 
 // Get is the value of a field, "" if the object does not have it.

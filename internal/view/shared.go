@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// recent keeps the last encodings of events that had to be decoded, because an
-// event is mostly sent to many watches at about the same time. It is bounded in
-// number and holds nothing large.
+// recent caches the last encodings of events that had to be decoded, because an event is
+// often sent to many watches at about the same time. It is bounded in number, and keeps no
+// large ones. It is safe for concurrent use.
 type recent struct {
 	mu    sync.Mutex
 	known map[encodedKey][]byte
@@ -25,7 +25,7 @@ const (
 	recentBytes  = 32 << 10 // of one event
 )
 
-// encodedKey is all that an encoded event depends on.
+// encodedKey is everything that an encoded event depends on.
 type encodedKey struct {
 	entry *table.Entry
 	rev   int64
@@ -57,7 +57,7 @@ func (r *recent) put(k encodedKey, encoded []byte) {
 	r.next = (r.next + 1) % recentEvents
 }
 
-// encodeShared encodes an event once for all watches that see the same.
+// encodeShared encodes an event once for all watches that get the same bytes.
 func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	k := encodedKey{entry: o.row.Entry, rev: o.rev, look: o.reader.look, id: id}
 	if at := o.reader.look.at; at != "" {

@@ -13,25 +13,25 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// SpaceAnnotation tells, in reads across spaces, which space an object is in.
+// SpaceAnnotation names, in reads across spaces, the space of an object.
 const SpaceAnnotation = v1alpha1.SpaceAnnotation
 
 // document is an object as JSON, without what a view adds to its metadata. The
 // bytes may be the table's own and are never changed.
 type document struct {
 	value []byte
-	// metadata, annotations and labels are the offsets just behind the opening
-	// braces of these; the last two are 0 if there are none. Labels are not looked
-	// for in what the table keeps, where no view adds to them.
+	// metadata, annotations and labels are the offsets just after their opening braces; the
+	// last two are 0 if there are none. labels is not set for values of the table, to whose
+	// labels no view adds.
 	metadata, annotations, labels int
-	// skip is how many bytes behind the first are not written.
+	// skip is how many bytes after the first are not written.
 	skip int
 }
 
 // addition is what a view adds to the metadata of an object.
 type addition struct {
 	rev int64 // the resourceVersion to show
-	// annotations and labels are added to those that the object has, which are others.
+	// annotations and labels are added to those of the object, which has none of the names.
 	annotations, labels []field
 }
 
@@ -86,14 +86,14 @@ func (d document) write(w io.Writer, a addition) error {
 	return writeAll(w, d.value[from:])
 }
 
-// addedMap is what is added to a map in the metadata; at is as in a document.
+// addedMap is what is added to a map in the metadata; at is its offset in the document.
 type addedMap struct {
 	name   string
 	at     int
 	fields []field
 }
 
-// maps are those that are added to, in the order in which they are in the document.
+// maps are the maps that are added to, in the order of the document.
 func (d document) maps(a addition) [2]addedMap {
 	annotations, labels := addedMap{"annotations", d.annotations, a.annotations}, addedMap{"labels", d.labels, a.labels}
 	if d.labels < d.annotations {
@@ -102,7 +102,7 @@ func (d document) maps(a addition) [2]addedMap {
 	return [2]addedMap{annotations, labels}
 }
 
-// without is the document without what it begins with, if it begins with that.
+// without is the document without head, if it begins with it.
 func (d document) without(head []byte) document {
 	if len(head) > 0 && bytes.HasPrefix(d.value, head) {
 		d.skip = len(head) - 1
@@ -110,7 +110,7 @@ func (d document) without(head []byte) document {
 	return d
 }
 
-// identity is what goes just behind the opening brace of the metadata.
+// identity is what is inserted just after the opening brace of the metadata.
 func (d document) identity(a addition) []byte {
 	fields := make([]byte, 0, 96)
 	fields = append(fields, `"resourceVersion":"`...)
@@ -125,7 +125,7 @@ func (d document) identity(a addition) []byte {
 	return d.separated(d.metadata, fields)
 }
 
-// separated adds a comma unless the object is empty that the fields go into.
+// separated adds a comma to fields unless the object that they are inserted into is empty.
 func (d document) separated(offset int, fields []byte) []byte {
 	if d.value[offset] == '}' {
 		return fields
@@ -157,8 +157,8 @@ func writeAll(w io.Writer, parts ...[]byte) error {
 	return nil
 }
 
-// withoutSpace returns a value whose annotations have no SpaceAnnotation that a
-// user wrote, so that the one which the view adds is the only one.
+// withoutSpace returns a value without a SpaceAnnotation that a user wrote, so that the one
+// that the view adds is the only one.
 func withoutSpace(value []byte) ([]byte, error) {
 	if !bytes.Contains(value, []byte(SpaceAnnotation)) {
 		return value, nil

@@ -2,9 +2,9 @@ package view
 
 import "orrery.dev/orrery/internal/table"
 
-// today is a row as its CRD has it read now, whatever the CRD said when it was
-// written; of a built-in kind, and of what a location gets, it is the row
-// itself. That a row reads as it is written is found out once.
+// today is a row as its current CRD reads it, whatever the CRD was when it was written. For
+// built-in kinds, and for what a location gets, it is the row itself. That a row reads as it
+// was written is remembered in the row.
 func (r *reader) today(row *table.Row) *table.Row {
 	custom := r.kind.Custom
 	if custom == nil || row == nil || r.look.at != "" || r.look.metadataOnly {
@@ -15,7 +15,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 	}
 	value, err := custom.Today(row.Value)
 	if err != nil {
-		return row // what can't be read by the CRD of today is shown as it was written
+		return row // what the current CRD can't read is shown as it was written
 	}
 	if value == nil {
 		row.AsWritten.Store(custom.ID())

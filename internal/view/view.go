@@ -1,12 +1,11 @@
-// Package view answers reads: get, list and watch of a space, of all spaces and
-// of what a location is to have. Each is a Lens over the one table: which rows
-// belong and how they look; one generic reader serves them all through
-// k8s.io/apiserver's handlers.
+// Package view serves reads: get, list and watch of a space, of all spaces and of what is
+// desired at a location. Each is a Lens over the one table: which rows belong to it and how
+// they look; one generic reader serves them all through k8s.io/apiserver's handlers.
 //
-// Answers in JSON are the table's bytes with a few fields spliced in while they
-// are written; only other forms are decoded. The package must never write, keep
-// a copy of what the table holds, or answer from a state older than the caller
-// may see: a read that cannot be right is an error (410, 504), never silence.
+// Answers in JSON are the table's bytes with a few fields spliced in while they are
+// written; only other forms are decoded. The package must never write, keep a copy of what
+// the table holds, or answer from a state older than the caller may see: a read that can't
+// be right is an error (410, 504), never silence.
 package view
 
 import (
@@ -34,39 +33,38 @@ import (
 type Config struct {
 	// Table is read and subscribed to.
 	Table *table.Table
-	// Renderer makes of rows what locations get.
+	// Renderer renders rows for locations.
 	Renderer *render.Renderer
 	// Committed waits until the table shows what was acknowledged to anybody before the
 	// call, or fails when that can't be known.
 	Committed func(context.Context) error
-	// Defines, if set, says whether a space still defines a kind as it is. Watches
-	// of a kind end when its space has redefined it.
+	// Defines, if set, says whether a space still defines a kind the same way. Watches of a
+	// kind end when its space has redefined it.
 	Defines func(key.Space, *kinds.Kind) bool
-	// Premises, if set, are what the client of a request was let in by. Watches end
-	// when that does not hold any more, whatever End it names.
+	// Premises, if set, are the premises of a request's access. Watches end when one of them
+	// no longer holds; its End is not used.
 	Premises func(context.Context) []table.Premise
-	// Complete, if set, returns the bytes to show of a row in place of those in
-	// the log, or nil: for what is computed when it is read. It is asked once
-	// for each time a row is shown, and causes no events.
-	Complete func(*table.Row) []byte
-	// Counts, if set, says how far the object of a row has come at its locations.
-	// Tables of spaces show it; it is asked once for each row of a table, and
+	// Complete, if set, returns the bytes to show of a row in place of those in the log, or
+	// nil: it adds what is computed on reads. It is called each time a row is shown, and
 	// causes no events.
+	Complete func(*table.Row) []byte
+	// Counts, if set, counts the states of a row's object at its locations. Tables of spaces
+	// show them; it is called for each row of a table, and causes no events.
 	Counts func(*table.Row) v1alpha1.Counts
-	// WatchTimeout is the least time after which a watch ends that asked for
-	// none; the most is twice that.
+	// WatchTimeout is the shortest time after which a watch ends that does not ask for a
+	// timeout; the longest is twice that.
 	WatchTimeout time.Duration
-	// BookmarkEvery is how often watches that allow it get a bookmark.
+	// BookmarkEvery is the interval of bookmarks for watches that allow them.
 	BookmarkEvery time.Duration
-	// FutureWait is how long a read waits for a revision that a client names
-	// and the table has not reached, before it answers 504.
+	// FutureWait is how long a read waits for a revision that the client names and the table
+	// has not reached, before it answers 504.
 	FutureWait time.Duration
 	// PageKeep is how long the state of a list is kept for its next page, and
 	// PageStates how many such states are kept at most.
 	PageKeep   time.Duration
 	PageStates int
-	// DecodedListBytes is the most that the objects of one list may take in the
-	// log if the answer is a form that has to be decoded.
+	// DecodedListBytes is how many bytes the objects of one list may take in the log if the
+	// answer has to be decoded.
 	DecodedListBytes int
 }
 
@@ -83,10 +81,10 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what of a configuration can't work.
+// Validate says what is wrong with a configuration.
 func (c Config) Validate() error {
 	if c.Table == nil || c.Renderer == nil || c.Committed == nil {
-		return errors.New("view: a table, a renderer and what is committed are needed")
+		return errors.New("view config: Table, Renderer and Committed are required")
 	}
 	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.PageKeep} {
 		if d <= 0 {
@@ -128,7 +126,7 @@ func New(config Config) (*Server, error) {
 	}, nil
 }
 
-// Close ends all watches and waits for them. Watches that come later are refused.
+// Close ends all watches and waits for them. Later watches are refused.
 func (s *Server) Close() {
 	s.mu.Lock()
 	if !s.closed {
@@ -150,9 +148,9 @@ func (s *Server) begin() error {
 	return nil
 }
 
-// Fallbacks counts encodings that went through a decoded object although no
-// known reason asks for it. It is to stay zero: if not, the libraries name
-// their encoders in a new way and every read costs several times more.
+// Fallbacks counts encodings that went through a decoded object for no known reason. It
+// should stay zero: otherwise the libraries name their encoders in a new way, and every read
+// costs several times more.
 func (s *Server) Fallbacks() int64 { return s.fallbacks.Load() }
 
 func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
@@ -190,19 +188,19 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 	return nil, apierrors.NewMethodNotSupported(k.GVR.GroupResource(), info.Verb)
 }
 
-// misplaced says that nothing is at a path: a cluster-scoped resource below a
-// namespace, or a name of a namespaced one without.
+// misplaced says that a path can't exist: a cluster-scoped resource below a namespace, or a
+// name of a namespaced one without a namespace.
 func misplaced(k *kinds.Kind, info *request.RequestInfo) bool {
 	switch {
 	case k.Namespaced:
-		return info.Namespace == "" && info.Verb == "get" // of lists, a selector may tell the name
+		return info.Namespace == "" && info.Verb == "get" // in lists the name comes from a selector
 	case k.Resource == key.Namespaces: // the path of a namespace itself is below it
 		return info.Namespace != "" && info.Namespace != info.Name
 	}
 	return info.Namespace != ""
 }
 
-// unavailable turns a failed wait into an answer that tells clients to try again.
+// unavailable turns a failed wait into an error that tells clients to retry.
 func unavailable(step string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("%s: %v", step, err), 1)

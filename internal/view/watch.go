@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Watch starts a watch. It ends with the context, with Stop, with the server, with
-// what it rests on, or with an event that carries 410 when the window has left it.
+// Watch starts a watch. It ends with the context, with Stop, with the server, when a premise
+// fails, or with an event that carries 410 when the window no longer reaches back to it.
 func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
@@ -40,18 +40,18 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	return w, nil
 }
 
-// pendingEvents are how many events may wait for a client: while there are some,
-// the handler does not flush.
+// pendingEvents is how many events may wait for a client. While some do, the handler does
+// not flush.
 const pendingEvents = 16
 
-// watcher is one watch. Its goroutine ends by itself when the context does, so
-// a caller that never learned of the watch need not Stop it.
+// watcher is one watch. Its goroutine ends by itself when the context does, so a caller that
+// never got the watch need not Stop it.
 type watcher struct {
 	reader    *reader
 	query     query
 	selected  selection
 	bookmarks bool
-	initial   *state // to be sent first; nil for none
+	initial   *state // what is sent first; nil for none
 
 	sub *table.Subscription
 	// cursor is the revision up to which everything has been taken by the client.
@@ -61,8 +61,8 @@ type watcher struct {
 	results chan watch.Event
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	// late is closed when the client has had its time for what was before the end, which
-	// last measures; nil: nothing has ended.
+	// late is closed when the client has had its time, which last measures, to read what was
+	// before the end. last is nil while nothing has ended.
 	late chan struct{}
 	last *time.Timer
 }
@@ -114,8 +114,8 @@ func (w *watcher) run(ctx context.Context) {
 	w.fail(ctx, err)
 }
 
-// lastCall gives the client a moment for what was before the end. Who does not read can't
-// put that off: what was sent would wait for them.
+// lastCall gives the client a moment to read what was before the end. A client that does not
+// read can't delay the end.
 func (w *watcher) lastCall(ctx context.Context) {
 	if w.last == nil {
 		wait := w.reader.server.config.FutureWait
@@ -124,7 +124,7 @@ func (w *watcher) lastCall(ctx context.Context) {
 	}
 }
 
-// fail tells the client why the watch ends, unless it does not listen.
+// fail tells the client why the watch ends, unless it does not read.
 func (w *watcher) fail(ctx context.Context, err error) {
 	select {
 	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
@@ -134,14 +134,14 @@ func (w *watcher) fail(ctx context.Context, err error) {
 	}
 }
 
-// follow sends the initial state and then what changes, until it can't go on.
+// follow sends the initial state and then changes, until it can't continue.
 func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 	if w.initial != nil {
 		if err := w.sendInitial(ctx, timer); err != nil {
 			return err
 		}
 	}
-	flowcontrol.WatchInitialized(ctx) // from here on it takes no work while nothing happens
+	flowcontrol.WatchInitialized(ctx) // from here on it takes no work while nothing changes
 	for {
 		steps, upTo, err := w.sub.Poll()
 		if err != nil {
@@ -184,8 +184,8 @@ func (w *watcher) wait(ctx context.Context, timer *bookmarkTimer) error {
 	return errStopped
 }
 
-// sendInitial sends the state at the cursor and, to those who know of it, a
-// bookmark that says that this was all.
+// sendInitial sends the state at the cursor and, if the client allows bookmarks, one that
+// says that this was all.
 func (w *watcher) sendInitial(ctx context.Context, timer *bookmarkTimer) error {
 	st, err := w.initial, error(nil)
 	w.initial = nil
@@ -201,8 +201,8 @@ func (w *watcher) sendInitial(ctx context.Context, timer *bookmarkTimer) error {
 	return w.send(ctx, timer, w.bookmark(true))
 }
 
-// sendStep sends what one revision did. All events but the last carry the
-// revision before it, so that a client that resumes between them gets the rest.
+// sendStep sends what one revision did. All events but the last carry the revision before
+// it, so that a client that resumes between them gets the rest.
 func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table.Step) error {
 	events := w.reader.events(w.query, w.selected, step)
 	for i, e := range events {
@@ -218,10 +218,9 @@ func (w *watcher) sendStep(ctx context.Context, timer *bookmarkTimer, step table
 	return nil
 }
 
-// send hands one event to the client. While the client does not take it, what the
-// watch rests on may go: then there is a moment for what was before. And the window may
-// leave the watch behind: then it ends, so that it can't keep alive what the window has
-// given up.
+// send hands one event to the client. While the client does not take it, a premise may fail:
+// then the client gets a moment to read what was before. And the window may move past the
+// watch: then it ends, so that it does not keep alive what the window has dropped.
 func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event) error {
 	select {
 	case w.results <- e:
