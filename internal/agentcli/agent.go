@@ -1,6 +1,6 @@
 // Package agentcli is the command line of orrery-agent: it finds the target and
 // the hub, runs the agent of internal/mapper until it is told to stop, and shows
-// what it says of itself. It must hold no logic of the agent.
+// an agent's status. It must not have any logic of the agent.
 package agentcli
 
 import (
@@ -26,27 +26,34 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// runFlags are those of the command that runs the agent.
+// runFlags are the flags of the command that runs the agent.
 type runFlags struct {
 	join, kubeconfig, dataDir, metrics, logLevel string
 	workers                                      int
 }
 
-// New is the root command. version is shown and told to the hub.
+// New makes the root command. version is what --version prints and the hub is told.
 func New(version string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "orrery-agent",
-		Short: "Keep a cluster equal to what an Orrery hub says its location is to have",
-		Long: `Keep a cluster equal to what an Orrery hub says its location is to have.
+		Short: "Keep a cluster equal to what an Orrery hub desires at its location",
+		Long: `Keep a cluster equal to what an Orrery hub desires at its location, until the
+agent is told to stop (SIGTERM or SIGINT).
 
 The first start needs --join, as "orrery location add" prints it, and --kubeconfig
 unless the agent runs in the cluster itself. Both are kept in the data directory:
-later starts need only --data-dir.`,
+later starts need only --data-dir.
+
+When it enforces what it knows it prints one line to standard output. Its log goes
+to standard error.`,
+		Example: `  orrery-agent --join TOKEN --kubeconfig berlin.kubeconfig
+  orrery-agent --data-dir /var/lib/orrery-agent
+  orrery-agent status`,
 		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error { return run(c, f, version) },
 	}
-	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir, "where the agent keeps its state")
+	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir, "directory in which the agent keeps its state")
 	flags := c.Flags()
 	flags.StringVar(&f.join, "join", "", "the join token of the location")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
@@ -99,8 +106,8 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	return wait(c.Context(), done)
 }
 
-// wait returns what the agent ended with; an agent that does not end in time
-// after it was told to is left behind.
+// wait returns the error that the agent ended with. It does not wait longer than
+// stopTimeout after ctx has ended.
 func wait(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -117,8 +124,8 @@ func wait(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// serveMetrics serves on address until the returned function is called; no
-// address: it does nothing.
+// serveMetrics serves /metrics and /healthz on address until the returned function is
+// called. Without an address it does nothing.
 func serveMetrics(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -138,11 +145,11 @@ func serveMetrics(address string, registry *prometheus.Registry, log *slog.Logge
 	go func() {
 		defer close(done)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("metrics are not served any more", "error", err)
+			log.Error("metrics are no longer served", "error", err)
 		}
 	}()
 	return func() {
-		_ = server.Close() // it is given up in any case
+		_ = server.Close() // the process ends in any case
 		<-done
 	}, nil
 }

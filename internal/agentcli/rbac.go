@@ -18,13 +18,14 @@ func newRBAC() *cobra.Command {
 	var namespace string
 	c := &cobra.Command{
 		Use:   "rbac [RESOURCE[.GROUP] ...]",
-		Short: "Print what an agent may do at its cluster, for kubectl apply",
-		Long: `Print a Namespace, a ServiceAccount, a ClusterRole and a ClusterRoleBinding.
+		Short: "Print the RBAC objects that an agent needs at its cluster",
+		Long: `Print the RBAC objects that an agent needs at its cluster, for kubectl apply: a
+Namespace, a ServiceAccount, a ClusterRole and a ClusterRoleBinding.
 
-Without arguments the agent may map every resource, which amounts to being an
-administrator: what it can be told to create includes roles. With arguments it may
-map those resources only, for example:
-
+Without arguments the agent may map every resource, which makes it an administrator
+of the cluster, since it may create roles, too. With arguments it may map those
+resources only.`,
+		Example: `  orrery-agent rbac | kubectl apply -f -
   orrery-agent rbac configmaps services deployments.apps | kubectl apply -f -`,
 		RunE: func(c *cobra.Command, resources []string) error {
 			return printRBAC(c.OutOrStdout(), namespace, resources)
@@ -62,8 +63,8 @@ func printRBAC(w io.Writer, namespace string, resources []string) error {
 	return nil
 }
 
-// rules are what the agent needs: to map the resources, to make the namespaces
-// they are in, and to find out what is in a namespace before it deletes it.
+// rules are the permissions that the agent needs: to map the resources, to create the
+// namespaces that they are in, and for discovery. No resources: it may do everything.
 func rules(resources []string) []rbacv1.PolicyRule {
 	if len(resources) == 0 {
 		return []rbacv1.PolicyRule{

@@ -16,15 +16,15 @@ import (
 
 const setupFile = "setup.json"
 
-// setup is what later starts need of the first one.
+// setup is what the first start keeps for later ones.
 type setup struct {
 	Join wire.Join `json:"join"`
-	// Kubeconfig is the absolute path of the target's; empty: the cluster the
-	// agent runs in. The file is read anew at each start, as its credentials change.
+	// Kubeconfig is the absolute path of the target's kubeconfig; empty: the cluster the
+	// agent runs in. The file is read at each start, since its credentials change.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 }
 
-// loadSetup takes what the flags say, and the rest from the data directory.
+// loadSetup reads the setup in the data directory, and overrides it by the flags given.
 func loadSetup(f runFlags) (setup, error) {
 	var s setup
 	b, err := os.ReadFile(filepath.Join(f.dataDir, setupFile))
@@ -51,14 +51,14 @@ func loadSetup(f runFlags) (setup, error) {
 	return s, nil
 }
 
-// save keeps the setup, for its owner only.
+// save writes the setup to the data directory, readable by its owner only.
 func (s setup) save(dataDir string) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode setup: %w", err)
 	}
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return fmt.Errorf("make data directory: %w", err)
+		return fmt.Errorf("create data directory: %w", err)
 	}
 	path := filepath.Join(dataDir, setupFile)
 	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
@@ -70,7 +70,7 @@ func (s setup) save(dataDir string) error {
 	return nil
 }
 
-// target is how to reach the cluster.
+// target is the client configuration of the target cluster.
 func (s setup) target() (*rest.Config, error) {
 	if s.Kubeconfig == "" {
 		c, err := rest.InClusterConfig()

@@ -19,7 +19,9 @@ import (
 func newStatus(dataDir *string) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "status", Short: "Show what the agent on a data directory says of itself", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the status of the agent on a data directory", Args: cobra.NoArgs,
+		Example: `  orrery-agent status
+  orrery-agent status --data-dir /var/lib/orrery-agent -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := mapper.ReadStatus(*dataDir)
 			if err != nil {
@@ -42,7 +44,8 @@ func newStatus(dataDir *string) *cobra.Command {
 	return c
 }
 
-// alive says whether a process exists: an agent that was killed did not say so.
+// alive says whether a process exists: an agent that was killed could not write that it
+// is not running.
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)

@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/store"
 )
 
-// maxRefusal bounds what is read of an answer that is no backup.
+// maxRefusal bounds what is read of an answer that is not a backup, in bytes.
 const maxRefusal = 64 << 10
 
 func newHubBackup() *cobra.Command {
@@ -54,8 +54,8 @@ copy these files once.
 	return cmd
 }
 
-// getBackup asks for a copy of the log. Why that is not whole the trailer of the answer
-// says when it has been read.
+// getBackup asks for a copy of the log. If the hub could not send all of it, a trailer of
+// the answer says why, once the body has been read.
 func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.rest.Get().AbsPath(route.Backup).URL().String(), nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	defer func() { _ = resp.Body.Close() }() // it is the answer that counts
+	defer func() { _ = resp.Body.Close() }() // only its content matters
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
 		return nil, fmt.Errorf("ask for a backup: %w", err)
@@ -81,7 +81,7 @@ func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	return nil, refused
 }
 
-// backup puts a copy of the log in the place of a file when it is whole.
+// backup replaces a file by a copy of the log, once that is complete and on disk.
 func (h *hubClient) backup(ctx context.Context, file string) (size int64, err error) {
 	resp, err := h.getBackup(ctx)
 	if err != nil {
@@ -123,14 +123,14 @@ func newHubRestore(streams genericiooptions.IOStreams) *cobra.Command {
 	dir := ""
 	cmd := &cobra.Command{
 		Use:   "restore FILE --data-dir DIR",
-		Short: "Make the log of a hub that does not run from a backup",
-		Long: `Make the embedded log of a hub from a backup, in a data directory that has none:
-move DIR/etcd away first, and put ca.crt and ca.key there if they are lost. Then
-start the hub. Agents hold back what they can't prove until their locations are
-accepted: see "orrery location accept --help".
+		Short: "Restore the log of a stopped hub from a backup",
+		Long: `Restore the embedded log of a stopped hub from a backup, into a data directory
+that has none: move DIR/etcd away first, and put ca.crt and ca.key there if they
+are lost. Then start the hub. Agents hold back changes and removals that they
+can't prove until their locations are accepted: see "orrery location accept --help".
 
-The revisions of the log go on far above those of the copy, so that none means
-two things. A snapshot for an external etcd is restored by etcdutl instead.
+The revisions of the log continue far above those of the copy, so that no revision
+is used twice. Restore the log of an external etcd by etcdutl instead.
 ` + exitCodes,
 		Example: `  mv /var/lib/orrery/etcd /var/lib/orrery/etcd.old
   orrery hub restore orrery.db --data-dir /var/lib/orrery`,

@@ -20,25 +20,25 @@ import (
 
 // Exit codes.
 const (
-	// ExitOK says that the command did what it was asked to.
+	// ExitOK says that the command succeeded.
 	ExitOK = 0
-	// ExitError says that it could not.
+	// ExitError says that it failed.
 	ExitError = 1
-	// ExitUsage says that it was called in a way that can't work.
+	// ExitUsage says that its arguments or flags were wrong.
 	ExitUsage = 2
-	// ExitNo says that the answer to a question is no: `orrery why` about an
-	// object that is not assigned to the location, `orrery location
-	// confirm-prune` that was shown and not told what to confirm.
+	// ExitNo says that the answer to a question is no: `orrery why` about an object that
+	// is not assigned to the location, or confirm-prune without --digest, which confirms
+	// nothing.
 	ExitNo = 3
 )
 
 const exitCodes = `
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, location confirm-prune).`
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, confirm-prune without --digest).`
 
 // Main runs the command line args, whose first element is the name of the
-// program, until it is done or the context ends, and returns the exit code.
+// program, until it is done or ctx ends, and returns the exit code.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	klog.SetLogger(logr.Discard())    // what the client libraries log, they also return
+	klog.SetLogger(logr.Discard())    // client libraries return the errors that they log
 	root := newRoot(args[0], streams) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args[1:])
 	err := root.ExecuteContext(ctx)
@@ -65,8 +65,8 @@ func newRoot(program string, streams genericiooptions.IOStreams) *cobra.Command 
 		Use:   "orrery",
 		Short: "Map workloads from a center onto many clusters",
 		Long: `Orrery maps workloads from a center onto many clusters. A workload is described
-once, in a space; the hub decides which locations it belongs to; an agent at
-each location keeps the cluster equal to that.
+once, in a space; the hub decides at which locations it is desired; an agent at
+each location keeps its cluster equal to that.
 ` + exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -91,8 +91,8 @@ each location keeps the cluster equal to that.
 	return root
 }
 
-// group makes a command that only has subcommands say so when it is called with
-// none, or with one that it does not have.
+// group makes a command that only has subcommands report wrong usage if it is called
+// without one, or with an unknown one.
 func group(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

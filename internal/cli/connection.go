@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	spacesPath = "/spaces/"
-	asTable    = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-	asJSON     = "application/json"
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	asJSON  = "application/json"
 )
 
 // connection is how a command finds its hub: by the kubeconfig, with the flags
@@ -59,8 +58,8 @@ type hubClient struct {
 	rest  *rest.RESTClient
 }
 
-// open connects to the hub of the kubeconfig. space is the one that a flag
-// names; empty: that of the kubeconfig.
+// open makes a client of the kubeconfig's hub, without a request. space is the one that a
+// flag names; empty: the kubeconfig's.
 func (c *connection) open(space string) (*hubClient, error) {
 	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -98,7 +97,7 @@ func (c *connection) open(space string) (*hubClient, error) {
 	return &hubClient{hub, c.space, client}, nil
 }
 
-// splitServer takes apart the server of a kubeconfig, HUB/spaces/NAME.
+// splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME.
 func splitServer(server string) (hub, space string, err error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -121,7 +120,8 @@ func statusCodecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// rootPath is the path of an object, or of all, of one of Orrery's resources in the space root.
+// rootPath is the path of one of Orrery's resources in the space root, or of an object of
+// it, or of an object's subresource.
 func rootPath(resource key.Resource, names ...string) []string {
 	return spacePath(key.Root, resource, names...)
 }
@@ -131,12 +131,12 @@ func spacePath(space key.Space, resource key.Resource, names ...string) []string
 	return append([]string{route.Space(space).String(), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
 }
 
-// get reads into v what is at a path, in the form that accept asks for.
+// get reads what is at a path into v, in the form that accept asks for.
 func (h *hubClient) get(ctx context.Context, accept string, v any, path ...string) error {
 	return decode(h.rest.Get().AbsPath(path...).SetHeader("Accept", accept).Do(ctx), v)
 }
 
-// ask reads into v the answer to a question about the space.
+// ask reads the answer to a question about the space into v.
 func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
 	request := h.rest.Get().AbsPath(route.Question(h.space).Path(question))
 	for name := range query {
@@ -145,7 +145,7 @@ func (h *hubClient) ask(ctx context.Context, question string, query url.Values, 
 	return decode(request.Do(ctx), v)
 }
 
-// create sends an object to a path and reads into v what came of it.
+// create creates an object at a path and reads the answer into v, which may be nil.
 func (h *hubClient) create(ctx context.Context, object, v any, path ...string) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -171,7 +171,7 @@ func (h *hubClient) delete(ctx context.Context, path ...string) error {
 func decode(result rest.Result, v any) error {
 	body, err := result.Raw()
 	if err != nil {
-		return result.Error() // Raw's has no details
+		return result.Error() // Raw's error has no details
 	}
 	if v == nil {
 		return nil

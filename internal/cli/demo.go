@@ -12,10 +12,10 @@ func newDemo(program string, streams genericiooptions.IOStreams) *cobra.Command 
 	config := demo.Config{Locations: 3, Program: program, Out: streams.Out}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it all: a hub, locations with their agents and an application",
+		Short: "Run a demo: a hub, locations with their agents and an application",
 		Long: `Run a hub, locations with their agents and an application in one process, show
 what happens to the application, and check after every step that both sides
-agree. Then leave everything running, to play with, until Ctrl-C.
+agree. Then leave everything running, for you to try, until Ctrl-C.
 
 Clusters are simulated unless their kubeconfigs are given: a space of a second
 hub stands in for each, and Deployments in it become ready without running.
@@ -34,7 +34,7 @@ Clusters that are given are emptied again of what the demo placed on them.
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&config.Locations, "locations", config.Locations, "how many locations")
+	flags.IntVar(&config.Locations, "locations", config.Locations, "number of locations")
 	flags.StringArrayVar(&config.Kubeconfigs, "kubeconfig", nil, "kubeconfig of a real cluster, for the first locations; may be repeated")
 	flags.BoolVar(&config.Once, "once", false, "end after the story; exit code 0 only if every step came true")
 	flags.StringVar(&config.DataDir, "data-dir", "", "an empty directory for everything that is written (default a temporary one)")

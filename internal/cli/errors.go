@@ -11,10 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// errNo says that the answer, which has been printed, is no.
+// errNo says that the answer is no. The answer has been printed.
 var errNo = errors.New("no")
 
-// usageError says that a command was called in a way that can't work.
+// usageError says that a command was called with wrong arguments or flags.
 type usageError struct{ command, problem string }
 
 func (e usageError) Error() string { return e.problem }
@@ -23,14 +23,14 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{cmd.CommandPath(), fmt.Sprintf(format, args...)}
 }
 
-// describe makes one line of an error, with a hint where there is one.
+// describe makes an error one line, with a hint if there is one.
 func describe(err error) string {
 	var refused *url.Error
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v: another process listens there; choose another address with --listen", err)
 	case apierrors.IsUnauthorized(err):
-		return "the hub does not know the kubeconfig's user: is it the kubeconfig of another hub, or of one that was set up anew?"
+		return "the hub does not accept the kubeconfig's credentials: is it the kubeconfig of another hub, or of one that was set up anew?"
 	case errors.As(err, &refused) && errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("no hub answers at %s: is it running?", hostOf(refused.URL))
 	}

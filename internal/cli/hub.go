@@ -36,7 +36,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 				return badUsage(cmd, "%v", err)
 			}
 			config.Logger = logger
-			klog.SetSlogLogger(logger) // what the libraries of Kubernetes have to say
+			klog.SetSlogLogger(logger) // for the libraries of Kubernetes
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
 				cmd.Printf("orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
 			})
@@ -48,22 +48,22 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address to serve on, HOST:PORT; port 0 chooses one")
 	flags.StringVar(&config.Advertise, "advertise", "", "URL under which clients and agents reach the hub (default made from --listen)")
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
-	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "how large the log may become, in bytes (default 8 GiB; of an external etcd what it says)")
-	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "how often agents hear from the hub on a quiet session")
-	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "how long without a session until a location counts as disconnected")
-	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "how many requests that read are worked on at once; the rest waits, space by space")
-	flags.IntVar(&config.MaxWrites, "max-mutating-requests-inflight", config.MaxWrites, "how many requests that write are worked on at once; the rest waits, space by space")
+	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB; for an external etcd, its own quota)")
+	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "interval of heartbeats on a quiet session with an agent")
+	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "time without a session after which a location is disconnected")
+	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "maximum number of reading requests worked on at once; others wait, space by space")
+	flags.IntVar(&config.MaxWrites, "max-mutating-requests-inflight", config.MaxWrites, "maximum number of writing requests worked on at once; others wait, space by space")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "do not sync the embedded etcd to disk: a power cut loses what was acknowledged")
 	flags.IntVar(&config.WindowRevisions, "window-revisions", config.WindowRevisions, "how many revisions watchers can go back")
 	flags.DurationVar(&config.CompactEvery, "compact-every", config.CompactEvery, "how often history that left the window is forgotten")
 	for _, name := range []string{"unsafe-no-fsync", "window-revisions", "compact-every"} {
-		_ = flags.MarkHidden(name) // the flag exists; it is for tests and benchmarks
+		_ = flags.MarkHidden(name) // for tests and benchmarks; it fails only for unknown flags
 	}
 	return cmd
 }
 
-// newLogger makes a logger of a level's name.
+// newLogger makes a logger that writes text to w; level is debug, info, warn or error.
 func newLogger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {

@@ -25,8 +25,8 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.AddCommand(
 		newLocationAdd(c, streams), newLocationToken(c, streams),
 		newLocationList(c, streams), newLocationDescribe(c, streams),
-		newLocationMapping(c, streams, "pause", "paused", "Change nothing at a location until it is resumed", v1alpha1.MappingPaused),
-		newLocationMapping(c, streams, "resume", "resumed", "Go on with a location that was paused", v1alpha1.MappingActive),
+		newLocationMapping(c, streams, "pause", "paused", "Pause a location: its agent changes nothing until it is resumed", v1alpha1.MappingPaused),
+		newLocationMapping(c, streams, "resume", "resumed", "Resume a location that was paused", v1alpha1.MappingActive),
 		newLocationAccept(c, streams), newLocationConfirmPrune(c, streams),
 		newLocationRemove(c, streams),
 	)
@@ -41,8 +41,8 @@ func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Co
 		Use:   "add NAME",
 		Short: "Create a location and print the command to run at its site",
 		Long: `Create a location and print the one command to run at its site: orrery-agent with
-a join token. The token is shown once; the hub keeps a hash of its secret. Who
-has it can act as that location.
+a join token. The token is shown once; the hub keeps a hash of its secret only.
+Whoever has the token can act as that location.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   TOKEN=$(orrery location add berlin --token-only)`,
@@ -75,8 +75,10 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "token NAME",
-		Short: "Make a new join token for a location; the one before ends",
-		Args:  want(1, 1, "NAME"),
+		Short: "Make a new join token for a location and revoke the one before",
+		Example: `  orrery location token berlin
+  TOKEN=$(orrery location token berlin --token-only)`,
+		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := j.check(cmd); err != nil {
 				return err
@@ -92,7 +94,7 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 	return cmd
 }
 
-// joinOutput is how a join token is printed.
+// joinOutput is how a command prints a join token.
 type joinOutput struct {
 	output
 	tokenOnly bool
@@ -143,7 +145,7 @@ func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.C
 	return cmd
 }
 
-// newLocationMapping makes a command that sets spec.mapping.
+// newLocationMapping makes a command that sets spec.mapping of a location.
 func newLocationMapping(c *connection, streams genericiooptions.IOStreams, verb, done, short string, mapping v1alpha1.Mapping) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " NAME",

@@ -55,10 +55,10 @@ func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 	full, group := schema.ParseResourceArg(strings.ToLower(arg))
 	gvk := schema.GroupVersionKind{}
 	if full != nil {
-		gvk, _ = mapper.KindFor(*full) // not found: it may still be without a version
+		gvk, _ = mapper.KindFor(*full) // if not found, it may be a resource without a version
 	}
 	if gvk.Empty() {
-		gvk, _ = mapper.KindFor(group.WithVersion("")) // not found: it may still be a kind
+		gvk, _ = mapper.KindFor(group.WithVersion("")) // if not found, it may be a kind
 	}
 	if gvk.Empty() {
 		fullKind, groupKind := schema.ParseKindArg(arg)
@@ -78,14 +78,14 @@ func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 		return mapping, nil
 	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("the space has no kind or resource %q", arg)
-	case apierrors.IsNotFound(err): // of the list of its kinds
+	case apierrors.IsNotFound(err): // from discovery of the space
 		return nil, errors.New("the hub has no such space")
 	default:
 		return nil, fmt.Errorf("find kind %q: %w", arg, err)
 	}
 }
 
-// shownAs is how tables name an object: resource.group/name, and its namespace.
+// shownAs is how tables show an identity: its namespace, and resource.group/name.
 func shownAs(identity string) (namespace, name string) {
 	id, err := key.ParseIdentity(identity)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// purgePoll is how often a purge is looked at.
+// purgePoll is how often the progress of a purge is read.
 const purgePoll = 500 * time.Millisecond
 
-// location reads one Location.
+// location reads one Location. Its Status.Agent is never nil.
 func (h *hubClient) location(ctx context.Context, name string) (l v1alpha1.Location, err error) {
 	err = h.get(ctx, asJSON, &l, rootPath(key.Locations, name)...)
 	if l.Status.Agent == nil {
@@ -42,11 +42,13 @@ func newLocationAccept(c *connection, streams genericiooptions.IOStreams) *cobra
 		Use:   "accept NAME",
 		Short: "Have a location's agent accept the hub's log as the continuation of the one it knew",
 		Long: `Have a location's agent accept the hub's log as the continuation of the one it
-knew. An agent asks for that after the hub's data was restored from a copy, or
-the location was removed and added again: until then it makes what is new, and
-changes and removes nothing. After it, the location becomes what this hub says.
-What goes thereby counts as removals by policy, which spec.prune bounds.
+knew. This is needed after the hub's data was restored from a copy, or the
+location was removed and added again: until then the agent creates new objects,
+but changes and removes none. After that, the location becomes what this hub
+desires. Removals that follow are bounded by spec.prune.
 `,
+		Example: `  orrery location describe berlin
+  orrery location accept berlin`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, name, err := c.openFor(cmd, args[0])
@@ -74,12 +76,14 @@ func newLocationConfirmPrune(c *connection, streams genericiooptions.IOStreams) 
 	var digest string
 	cmd := &cobra.Command{
 		Use:   "confirm-prune NAME",
-		Short: "Let removals go that wait since they are too many at once",
-		Long: `Let removals go that wait, since there are more of them at once than the
-location's spec.prune allows. Without --digest it shows what waits, and the
-digest that names exactly that. It changes nothing else that waits, or that
-comes to wait, and nothing if what waits is not that any more.
+		Short: "Confirm removals that wait at a location because they are too many at once",
+		Long: `Confirm removals that wait because they are more at once than the location's
+spec.prune allows. Without --digest the command shows the removals that wait and
+their digest. With it, exactly the removals that the digest names are confirmed,
+and none if others wait by now.
 `,
+		Example: `  orrery location confirm-prune berlin
+  orrery location confirm-prune berlin --digest 0f5c2a9be1d40c37`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, name, err := c.openFor(cmd, args[0])
@@ -111,11 +115,11 @@ comes to wait, and nothing if what waits is not that any more.
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&digest, "digest", "", "the digest of what may go, as shown without it")
+	cmd.Flags().StringVar(&digest, "digest", "", "digest of the removals to confirm, as the command shows without it")
 	return cmd
 }
 
-// pendingOf counts what a digest names.
+// pendingOf counts the removals that a digest names: all, or those of one space.
 func pendingOf(p *v1alpha1.PendingPrune, digest string) (int64, bool) {
 	if p.Digest == digest {
 		return p.Pending, true
@@ -153,12 +157,14 @@ func newLocationRemove(c *connection, streams genericiooptions.IOStreams) *cobra
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Forget a location; its cluster keeps what it runs",
-		Long: `Forget a location: its token, its reports, and what is assigned to it. Nothing is
+		Short: "Remove a location; its cluster keeps what it runs",
+		Long: `Remove a location: its token, its reports and what is assigned to it. Nothing is
 deleted at its cluster, unless --purge is given: then its agent first removes
-everything that it made there, without regard to spec.prune. Namespaces that it
-made only for what is in them stay, and what others at the cluster still use.
+everything that it made there, whatever spec.prune allows. Namespaces that it
+created only for objects in them stay, and so does what others at the cluster use.
 `,
+		Example: `  orrery location remove berlin
+  orrery location remove berlin --purge`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, name, err := c.openFor(cmd, args[0])
@@ -180,13 +186,13 @@ made only for what is in them stay, and what others at the cluster still use.
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&purge, "purge", false, "first remove from its cluster everything that Orrery made there")
+	cmd.Flags().BoolVar(&purge, "purge", false, "first remove everything from its cluster that Orrery made there")
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the purge; it goes on after that")
 	return cmd
 }
 
-// purge has everything removed from a location and waits for it. It returns
-// what came of it.
+// purge has everything removed from a location and waits for it. It writes the progress,
+// and returns a description of the result.
 func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) (string, error) {
 	l, err := h.location(ctx, name)
 	if err != nil {
@@ -227,7 +233,7 @@ func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) 
 	}
 }
 
-// purgeProgress says how far a purge has come.
+// purgeProgress describes the progress of a purge.
 func purgeProgress(l *v1alpha1.Location) (now string, done bool) {
 	a := l.Status.Agent
 	switch {

@@ -37,7 +37,7 @@ func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
 	}
 }
 
-// check says whether the format can be used.
+// check returns a usage error if the format is not allowed.
 func (o *output) check(cmd *cobra.Command) error {
 	if !slices.Contains(o.allowed, o.format) {
 		return badUsage(cmd, "output format %q: want one of %s", o.format, strings.Join(o.allowed, ", "))
@@ -45,7 +45,7 @@ func (o *output) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// structured says that programs are to read the output.
+// structured says that the output is JSON or YAML.
 func (o *output) structured() bool { return o.format == formatJSON || o.format == formatYAML }
 
 // data prints v as JSON or YAML.
@@ -63,7 +63,8 @@ func (o *output) data(w io.Writer, v any) error {
 	return err
 }
 
-// table prints a table as kubectl does; empty says what there is none of.
+// table prints a table as kubectl does. If it has no rows, it prints "no", and empty,
+// to errOut.
 func (o *output) table(w, errOut io.Writer, t *metav1.Table, empty string) error {
 	if len(t.Rows) == 0 {
 		_, err := fmt.Fprintln(errOut, "no "+empty)

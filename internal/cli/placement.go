@@ -20,8 +20,9 @@ func newPlacement(streams genericiooptions.IOStreams) *cobra.Command {
 	c := newConnection(false)
 	cmd := &cobra.Command{
 		Use: "placement", Aliases: []string{"placements"},
-		Short: "Confirm what Placements let go",
-		Long: `Confirm what Placements let go. All else about Placements is kubectl's.
+		Short: "Confirm removals that follow from Placements",
+		Long: `Confirm removals that follow from Placements. Use kubectl to create, edit and
+delete Placements.
 ` + exitCodes,
 	}
 	c.addFlags(cmd.PersistentFlags())
@@ -34,14 +35,16 @@ func newPlacementConfirmPrune(c *connection, streams genericiooptions.IOStreams)
 	var digest, space string
 	cmd := &cobra.Command{
 		Use:   "confirm-prune NAME",
-		Short: "Let removals go at all locations that wait since they are too many at once",
-		Long: `Let removals go that wait at locations, since there are more of them at once than
-these allow: what a Placement let go when it, or a label, was edited. Without
---digest it shows what waits, and the digest that names exactly that at all
-locations. A location that is not connected hears of it when it is back. Nothing
-goes that did not wait when it was confirmed, and nothing at all if what waits is
-not that any more. The digest may be that of another Placement of the space, as
-one that is gone, or of removals of which no Placement is known.
+		Short: "Confirm removals that wait at all locations because they are too many at once",
+		Long: `Confirm removals that wait at locations because they are more at once than the
+locations' spec.prune allows: those of objects that a Placement no longer places,
+since it or a label was edited. Without --digest the command shows the removals
+that wait at all locations and their digest. With it, exactly the removals that
+the digest names are confirmed, and none if others wait by now. A location that is
+not connected gets the confirmation when it is back.
+
+The digest may also be that of another Placement of the space, as one that is gone,
+or of removals of which no Placement is known.
 `,
 		Example: `  orrery placement confirm-prune web --space shop
   orrery placement confirm-prune web --space shop --digest 0f5c2a9be1d40c37`,
@@ -74,12 +77,12 @@ one that is gone, or of removals of which no Placement is known.
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&digest, "digest", "", "the digest of what may go, as shown without it")
+	cmd.Flags().StringVar(&digest, "digest", "", "digest of the removals to confirm, as the command shows without it")
 	cmd.Flags().StringVarP(&space, "space", "S", "", "space (default that of the kubeconfig)")
 	return cmd
 }
 
-// showWaiting shows what waits of one Placement, which is an answer of no.
+// showWaiting shows the removals that wait of one Placement, and returns errNo.
 func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
 	i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Placement == name })
 	if i < 0 {
@@ -91,7 +94,8 @@ func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
 	return errNo
 }
 
-// printWaiting prints what waits in a space, and how to let it go.
+// printWaiting prints the removals that wait in a space, and how to confirm them. there
+// says whether a Placement exists.
 func printWaiting(out io.Writer, all []prune.Waiting, there func(placement string) bool) error {
 	for _, w := range all {
 		if _, err := fmt.Fprintln(out, waitingLine(w, there(w.Placement))); err != nil {

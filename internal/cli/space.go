@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// pollEvery is how often a command looks whether what it waits for has happened.
+// pollEvery is how often waitFor checks its condition.
 const pollEvery = 100 * time.Millisecond
 
 func newSpace(streams genericiooptions.IOStreams) *cobra.Command {
@@ -40,9 +40,10 @@ of workloads and run nothing.
 func newSpaceCreate(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	timeout := 30 * time.Second
 	cmd := &cobra.Command{
-		Use:   "create NAME",
-		Short: "Create a space and wait until it is served",
-		Args:  want(1, 1, "NAME"),
+		Use:     "create NAME",
+		Short:   "Create a space and wait until it is served",
+		Example: `  orrery space create shop`,
+		Args:    want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, name, err := c.openFor(cmd, args[0])
 			if err != nil {
@@ -87,9 +88,11 @@ func newSpaceDelete(c *connection, streams genericiooptions.IOStreams) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a space and all that is in it",
-		Long: `Delete a space and all that is in it. What locations have of it is removed there.
+		Long: `Delete a space and all that is in it, whatever finalizers that has. Its objects
+are removed from locations, as far as their spec.prune allows without confirmation.
 `,
-		Args: want(1, 1, "NAME"),
+		Example: `  orrery space delete shop`,
+		Args:    want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, name, err := c.openFor(cmd, args[0])
 			if err != nil {
@@ -116,8 +119,8 @@ func newSpaceKubeconfig(c *connection, streams genericiooptions.IOStreams) *cobr
 	return &cobra.Command{
 		Use:   "kubeconfig NAME",
 		Short: "Print a kubeconfig for a space",
-		Long: `Print a kubeconfig for a space, with the credentials of the one in use. It is
-complete in itself: whoever has it can do what its owner can.
+		Long: `Print a kubeconfig for a space, with the credentials of the kubeconfig in use. It
+needs no other files: whoever has it can do what its owner can.
 `,
 		Example: `  orrery space kubeconfig shop > shop.kubeconfig
   kubectl --kubeconfig shop.kubeconfig apply -f app.yaml`,
@@ -146,7 +149,8 @@ complete in itself: whoever has it can do what its owner can.
 	}
 }
 
-// kubeconfigFor makes, of the kubeconfig in use, one with a single context.
+// kubeconfigFor makes a kubeconfig with a single context and the credentials of the one in
+// use.
 func (c *connection) kubeconfigFor(name, server string) (*clientcmdapi.Config, error) {
 	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -171,7 +175,8 @@ func (c *connection) kubeconfigFor(name, server string) (*clientcmdapi.Config, e
 	return config, nil
 }
 
-// openFor connects to the hub for a command about the space or location of that name.
+// openFor is open for a command whose argument is the name of a space or location, which
+// it checks.
 func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, string, error) {
 	if err := key.ValidateName(name); err != nil {
 		return nil, "", badUsage(cmd, "%v", err)
@@ -214,11 +219,11 @@ func (h *hubClient) waitGone(ctx context.Context, timeout time.Duration, path []
 	})
 }
 
-// waitFor calls f until it returns true or an error.
+// waitFor polls f until it returns true or an error, or timeout is over.
 func waitFor(ctx context.Context, timeout time.Duration, f wait.ConditionWithContextFunc) error {
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, timeout, true, f)
 	if ctx.Err() == nil && wait.Interrupted(err) {
-		return fmt.Errorf("not so after %s", timeout)
+		return fmt.Errorf("timed out after %s", timeout)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// watchEvery is how often --watch looks again.
+// watchEvery is how often --watch asks again.
 const watchEvery = time.Second
 
 // statusCommand is `orrery status`.
@@ -39,14 +39,14 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	s := &statusCommand{connection: newConnection(true), streams: streams}
 	cmd := &cobra.Command{
 		Use:   "status [KIND/NAME]",
-		Short: "Show what of a space is where",
-		Long: `Show, for a space, how far each Placement is, and for each placed object and
-location the state that the location reports. An object that its location has
-not reported as it is now is Pending. What a location that is not connected
-last reported is shown as stale. Removals that wait at locations for a
-confirmation are named by their Placement, with the command that lets them go.
-What a location still has and is not to have any more is shown, too, until it is
-gone: as Removing, or as Orphaned with the reason why it stays.
+		Short: "Show the state of a space's objects at locations",
+		Long: `Show, for a space, the progress of each Placement, and for each placed object and
+location the state that the location reports. An object is Pending until its
+location has reported it as it is now. Reports of a location that is not connected
+are shown as stale. Removals that wait at locations for a confirmation are listed
+by Placement, with the command that confirms them. Objects that a location still
+has although they are no longer desired there are shown until they are gone: as
+Removing, or as Orphaned with the reason why they stay.
 
 ` + objectHelp + `.
 ` + exitCodes,
@@ -60,9 +60,9 @@ gone: as Removing, or as Orphaned with the reason why it stays.
 	s.connection.addFlags(cmd.Flags())
 	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
-	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, for instance Failed,Held,Orphaned; \"stale\" are those of locations that are away")
-	cmd.Flags().StringVar(&s.placement, "placement", "", "only what this Placement places")
-	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print again whenever something has changed")
+	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that are not connected")
+	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print again whenever the answer has changed")
 	return cmd
 }
 
@@ -101,8 +101,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	return s.follow(cmd.Context(), h, query)
 }
 
-// follow prints whenever the answer has changed until the context ends, which
-// is how one leaves it.
+// follow prints whenever the answer has changed, until ctx ends, which is no error.
 func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -124,13 +123,14 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 	}
 }
 
-// print asks and prints, unless the answer is the one before, and returns it.
+// print asks and prints, unless the answer is the one before. It returns the answer in a
+// form to compare.
 func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values, before []byte) ([]byte, error) {
 	var status ask.SpaceStatus
 	if err := h.ask(ctx, route.Status, query, &status); err != nil {
 		return nil, err
 	}
-	// Ages are left out of what is compared: they change all the time.
+	// The answer has times, not ages: ages change all the time.
 	now := time.Now()
 	compared := fmt.Appendf(nil, "%+v", status)
 	if bytes.Equal(compared, before) {
@@ -165,7 +165,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+string(status.Space))
 }
 
-// blank prints an empty line; what comes next says if that can't be done.
+// blank prints an empty line. If that fails, so does what is printed next.
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
 func placementsTable(all []ask.PlacementTotal) *metav1.Table {
@@ -180,8 +180,8 @@ func placementsTable(all []ask.PlacementTotal) *metav1.Table {
 	return t
 }
 
-// printProblems prints why parts of placements can't be used, which releases they
-// tear apart, and which statuses they miss.
+// printProblems prints which parts of Placements are invalid, which Helm releases they
+// match in part, and which statuses are not returned.
 func printProblems(w io.Writer, all []ask.PlacementTotal) error {
 	for _, p := range all {
 		problems := slices.Concat(p.Problems, p.PartOf)
@@ -197,14 +197,14 @@ func printProblems(w io.Writer, all []ask.PlacementTotal) error {
 	return nil
 }
 
-// printLeft prints how much is at locations that are not to have it.
+// printLeft prints how many objects are at locations where they are no longer desired.
 func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
 	for _, one := range []struct {
 		n    int64
 		what string
 	}{
-		{n.Leaving, "are to leave their locations, and have not yet: see --state Removing"},
-		{n.Leftovers, "stay at locations that are not to have them, since others use them: see --state Orphaned"},
+		{n.Leaving, "are being removed from their locations: see --state Removing"},
+		{n.Leftovers, "stay at locations where they are no longer desired, since others use them: see --state Orphaned"},
 	} {
 		if one.n == 0 {
 			continue

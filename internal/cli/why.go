@@ -28,10 +28,9 @@ func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why KIND/NAME --location L",
 		Short: "Explain why an object is, or is not, at a location",
-		Long: `Explain why an object of a space is, or is not, at a location: which Placement
-and which of its tests matched, or which came nearest and the first thing that
-did not fit, which Customizers have a say in it, and what the location last
-reported.
+		Long: `Explain why an object of a space is, or is not, at a location: which Placement and
+which of its tests matched, or which came nearest and the first test that did not
+match, which Customizers apply to it, and what the location last reported.
 
 ` + objectHelp + `.
 ` + exitCodes,
@@ -52,7 +51,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if y.location == "" {
-		return badUsage(cmd, "which location? give --location")
+		return badUsage(cmd, "no --location given")
 	}
 	if err := key.ValidateName(y.location); err != nil {
 		return badUsage(cmd, "location: %v", err)
@@ -84,7 +83,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// describeWhy prints the decision and what became of it.
+// describeWhy prints the decision, and the state of the object at the location.
 func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	if _, err := fmt.Fprint(w, why.Decision); err != nil {
 		return err
