@@ -1,7 +1,6 @@
 package mapper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/observe"
+	"orrery.dev/orrery/internal/mapper/reconcile"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/survey"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -79,12 +80,12 @@ type Agent struct {
 
 	store     *store.Store
 	engine    *engine.Engine
-	gate      *gate
+	gate      *observe.Gate
 	reporter  *hub.Reporter
 	announcer *hub.Announcer
-	purge     *purge
-	survey    *survey
-	watchers  *observers
+	purge     *survey.Purge
+	survey    *survey.Survey
+	watchers  *observe.Observers
 	prover    *hub.Prover
 	state     *hub.State
 }
@@ -154,7 +155,7 @@ func (a *Agent) open() (err error) {
 // load makes the engine know what the store holds.
 func (a *Agent) load() error {
 	a.identify()
-	a.gate.setHalt(a.store.Meta().Halt())
+	a.gate.SetHalt(a.store.Meta().Halt())
 	return a.engine.Load(a.store)
 }
 
@@ -162,14 +163,13 @@ func (a *Agent) load() error {
 func (a *Agent) build() {
 	a.state = hub.NewState()
 	link := a.link()
-	a.gate = newGate(a.engine, a.target, a.log)
-	a.watchers = newObservers(a.engine, a.store, a.target, a.gate, a.log)
+	a.gate = observe.NewGate(a.engine, a.target, a.log)
+	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)
 	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.Touch)
 	a.prover = hub.NewProver(link, a.engine.Again)
-	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.served)
-	finder := finder{engine: a.engine, target: a.target}
-	a.purge = newPurge(finder, a.store, a.log)
-	a.survey = &survey{finder: finder, store: a.store, state: a.state, stopped: a.gate.why, log: a.log}
+	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
+	a.purge = survey.NewPurge(a.engine, a.target, a.store, a.log)
+	a.survey = survey.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
 }
 
 // link is what each part that speaks to the hub needs.
@@ -180,6 +180,10 @@ func (a *Agent) link() hub.Link {
 // work runs all parts until ctx ends, and returns when they have. What is in the
 // store's queue then is still written.
 func (a *Agent) work(ctx context.Context) {
+	r := reconcile.New(reconcile.Parts{
+		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
+		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
+	})
 	var parts, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
 	disk.Go(func() { a.store.Run(diskCtx) })
@@ -188,40 +192,23 @@ func (a *Agent) work(ctx context.Context) {
 	defer a.engine.Stop()
 	defer parts.Wait()
 
-	r := a.reconciler()
 	for range a.config.Workers {
-		parts.Go(func() { r.work(ctx) })
+		parts.Go(func() { r.Work(ctx) })
 	}
 	s := hub.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
-	parts.Go(func() { a.gate.run(ctx) })
-	parts.Go(func() { a.watchers.run(ctx) })
+	parts.Go(func() { a.gate.Run(ctx) })
+	parts.Go(func() { a.watchers.Run(ctx) })
 	parts.Go(func() { a.reporter.Run(ctx) })
 	parts.Go(func() { s.Run(ctx) })
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.Run(ctx) })
-	parts.Go(func() { a.purge.run(ctx) })
-	parts.Go(func() { a.survey.run(ctx) })
+	parts.Go(func() { a.purge.Run(ctx) })
+	parts.Go(func() { a.survey.Run(ctx) })
 	parts.Go(func() { a.prover.Run(ctx) })
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
 	})
 	close(a.ready)
-}
-
-// reconciler makes the reconciler that all workers share.
-func (a *Agent) reconciler() *reconciler {
-	writer := &writer{store: a.store, target: a.target}
-	refusals := refusals{trouble: a.gate.trouble}
-	return &reconciler{
-		store: a.store, engine: a.engine, target: a.target, log: a.log, metrics: a.metrics, prover: a.prover,
-		changed: a.reporter.Changed, proven: a.state.Proves,
-		insists:    decide.Insistence{First: cmp.Or(a.config.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
-		namespaces: newNamespaces(a.target, a.engine), writer: writer, refusals: refusals,
-		remover: &remover{
-			engine: a.engine, target: a.target, users: &users{engine: a.engine, target: a.target},
-			writer: writer, refusals: refusals, log: a.log,
-		},
-	}
 }
 
 // follower tells the agent's parts what the session hears from the hub.
@@ -232,7 +219,7 @@ type follower struct{ *Agent }
 // target's objects name the new log. The owner changes before any of them is written.
 func (a follower) Greeted(anew bool) {
 	if !anew {
-		a.gate.setHalt(a.store.Meta().Halt())
+		a.gate.SetHalt(a.store.Meta().Halt())
 	}
 	a.identify()
 	if anew {
@@ -257,7 +244,7 @@ func (a follower) Landed(all []store.Touched) {
 	if a.store.Meta().Unsent > 0 { // frames alone can make reports unsent
 		a.reporter.Changed()
 	}
-	a.gate.setHalt(a.store.Meta().Halt())
+	a.gate.SetHalt(a.store.Meta().Halt())
 	a.engine.Touch(all)
 }
 
@@ -283,7 +270,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 			return err
 		})
 	}
-	s.Purge = a.purge.status()
+	s.Purge = a.purge.Status()
 	return s, err
 }
 
@@ -294,7 +281,7 @@ func (a *Agent) Status() Status {
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		Halt: a.gate.why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+		Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
 	if g := m.Guarded.Total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.Digest()

@@ -3,12 +3,12 @@
 // so from its store on disk while the hub cannot be reached.
 //
 // A session with the hub (package hub) writes desired state to the store (package
-// store); a level-triggered reconciler reads it from there, one identity at a time,
-// compares it with the record of what was applied and with what is observed at the
-// target (package target), and does what package decide says; its reports go back
-// through the store. What is desired, recorded and reported is on disk; in memory is
-// only what is observed (package engine). Package marks tells which objects are the
-// agent's, package fields which of their values.
+// store); a level-triggered reconciler (package reconcile) reads it from there, one
+// identity at a time, compares it with the record of what was applied and with what is
+// observed at the target (package target), and does what package decide says; its
+// reports go back through the store. What is desired, recorded and reported is on disk; in memory is
+// only what is observed (package engine, which packages observe and survey tell). Package
+// marks tells which objects are the agent's, package fields which of their values.
 //
 // The package must never delete an object at the target unless the store's intake has
 // accepted the deletion, never touch an object that does not prove to be the agent's,

@@ -149,7 +149,7 @@ func TestModelAlias(t *testing.T) {
 		if now := w.there(id); now != "" {
 			t.Errorf("%q is not removed", now)
 		}
-		if s := w.agent.purge.status(); s == nil || s.Left > 0 {
+		if s := w.agent.purge.Status(); s == nil || s.Left > 0 {
 			t.Errorf("the purge has come to %+v", s)
 		}
 	})
@@ -192,13 +192,13 @@ func TestModelPurge(t *testing.T) {
 					t.Errorf("%s is still there", uid)
 				}
 				if c.after != nil {
-					if s := w.agent.purge.status(); s != nil {
+					if s := w.agent.purge.Status(); s != nil {
 						t.Errorf("it is not known what there is, and the purge has come to %+v", s)
 					}
 					w.at(c.after)
 					<-time.After(10 * time.Minute)
 				}
-				if s := w.agent.purge.status(); s == nil || s.Left > 0 {
+				if s := w.agent.purge.Status(); s == nil || s.Left > 0 {
 					t.Errorf("the purge has come to %+v", s)
 				}
 				w.at(func(c *cluster) {

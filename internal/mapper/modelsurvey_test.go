@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/survey"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -98,7 +99,7 @@ func TestModelSurveyRestored(t *testing.T) {
 // only one of its kind, which the hub drops meanwhile, and keeps it from finding it.
 func TestModelSurvey(t *testing.T) {
 	job := identities[6]
-	const retries = surveyRounds*int(maxSurveyRetry/time.Hour) + 1
+	const retries = survey.Rounds*int(survey.MaxRetry/time.Hour) + 1
 	for name, c := range map[string]struct {
 		// before is done to the world before the agent starts anew, after ends that.
 		before, after func(*world)
@@ -130,7 +131,7 @@ func TestModelSurvey(t *testing.T) {
 			after: func(w *world) { w.at(func(c *cluster) { c.stale = "" }) },
 		},
 		"closed": {
-			before: func(w *world) { w.cluster.closed[job.Resource] = true }, lists: surveyRounds,
+			before: func(w *world) { w.cluster.closed[job.Resource] = true }, lists: survey.Rounds,
 			after: func(w *world) { <-time.After(24 * time.Hour) }, lost: true,
 		},
 		"large": {before: func(w *world) { w.crowd(job.Resource, 3*500) }},

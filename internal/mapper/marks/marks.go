@@ -274,3 +274,6 @@ func (m *Meta) Written(l Owner) bool {
 func (m *Meta) Orphan() bool {
 	return m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
 }
+
+// Selector finds what has the label of the owner's location.
+func (o Owner) Selector() string { return v1alpha1.LocationLabel + "=" + string(o) }

@@ -171,3 +171,9 @@ func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
 	}
 	return Served{}, nil
 }
+
+// IsEvent says that a resource is that of Events: hubs never place them, there may be
+// very many, and they are nobody's content.
+func IsEvent(r key.Resource) bool {
+	return r.Resource == "events" && (r.APIGroup() == "" || r.APIGroup() == "events.k8s.io")
+}

@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/fields"
+	"orrery.dev/orrery/internal/mapper/observe"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -13,8 +14,8 @@ import (
 
 // refusals turns errors of the target into outcomes.
 type refusals struct {
-	// trouble is called with errors that may be about the target as a whole.
-	trouble func(error)
+	// gate is told of errors that may be about the target as a whole.
+	gate *observe.Gate
 }
 
 // of is the outcome of an error of the target. An error that is not about the object
@@ -36,7 +37,7 @@ func (r refusals) of(t *turn, err error) outcome {
 	if t.endedVersion(err) {
 		return t.withoutVersion()
 	}
-	r.trouble(err)
+	r.gate.Trouble(err)
 	if target.Unavailable(err) && t.view.Seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
 		o.keep, o.Retry = true, max(retry.Backoff(t.view.Failures, retry.First, maxRetry), target.RetryAfter(err))
 		return o

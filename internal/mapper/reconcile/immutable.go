@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // recreate deletes an object of which an immutable field has changed, so that it is
 // created anew when it is gone. It does so only if the policy says Recreate and a dry
 // run shows that the object could be created. An object that others use is not deleted.
-func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
+func (r *Reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
 		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(target.StatusOf(refused).Message),
 		Retry: retry.Backoff(t.view.Failures, refusedRetry, maxRetry),
@@ -45,14 +45,14 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 		o.Message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
 		return o
 	}
-	gone, err := r.target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
+	gone, err := r.Target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
 	switch {
 	case target.MissingObject(err, t.id):
 		gone = true
 	case err != nil:
 		return r.refusals.of(t, err)
 	}
-	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.Message)
+	r.Log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.Message)
 	o.failed, o.State, o.Reason, o.Retry = false, wire.Waiting, v1alpha1.ReasonRecreating, decide.TerminatingRetry
 	if gone {
 		o.Retry = 1
@@ -64,7 +64,7 @@ func (r *reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 // wouldCreate returns why the target would refuse to create the object if its name were
 // free; nil: it would not. A dry run tells, since an API server validates an object
 // before it finds that the name is taken.
-func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
+func (r *Reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	body, err := r.writer.body(t, "")
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (r *reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	err = r.Target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

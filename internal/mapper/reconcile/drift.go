@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -35,8 +35,8 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 
 // inspect finds out by a dry run which fields of an object are no longer as we left
 // them, and reports them. It changes no field but our marks.
-func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	there, err := r.target.GetAll(ctx, t.view.At, t.id)
+func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+	there, err := r.Target.GetAll(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) || err == nil && there.Metadata.UID != d.UID {
 		return outcome{}, errLook
 	}
@@ -48,7 +48,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	if err != nil {
 		return outcome{}, err
 	}
-	then, err := r.target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	then, err := r.Target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -82,7 +82,7 @@ func (r *reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 }
 
 // inspected is the body that an apply would send for the object that m was read from.
-func (r *reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]byte, error) {
+func (r *Reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]byte, error) {
 	object, err := r.writer.rendering(t)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package mapper
+package survey
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (f *finder) one(ctx context.Context, of target.Served) error {
 // were written as of its group, until show returns false.
 func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Object) (more bool)) error {
 	self := f.engine.Self()
-	_, err := f.target.Pages(ctx, of.Place, "", selector(self), false, func(l *target.Page) (more bool, err error) {
+	_, err := f.target.Pages(ctx, of.Place, "", self.Selector(), false, func(l *target.Page) (more bool, err error) {
 		var ours []key.Object
 		for i := range l.Items {
 			m := &l.Items[i].Metadata

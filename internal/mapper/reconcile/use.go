@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -100,7 +100,7 @@ func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []target.Se
 		return nil, "", err
 	}
 	for _, k := range all {
-		if k.Namespaced && !isEvent(k.Resource) {
+		if k.Namespaced && !target.IsEvent(k.Resource) {
 			kinds = append(kinds, k)
 		}
 	}

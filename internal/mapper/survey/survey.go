@@ -1,4 +1,4 @@
-package mapper
+package survey
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/observe"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -36,30 +37,34 @@ const (
 	// surveyPause is the wait between two lists, to keep the load down.
 	surveyPause = 50 * time.Millisecond
 	// surveyRetry is the first wait before kinds that could not be listed are tried
-	// again, maxSurveyRetry the longest, and surveyRounds how often they are tried.
-	surveyRetry    = time.Minute
-	maxSurveyRetry = time.Hour
-	surveyRounds   = 10
+	// again, MaxRetry the longest, and Rounds how often they are tried.
+	surveyRetry = time.Minute
+	MaxRetry    = time.Hour
+	Rounds      = 10
 	// namedMissed bounds how many resources the log names at once.
 	namedMissed = 20
 )
 
-// survey finds kinds with objects of ours that a new store does not know.
-type survey struct {
+// Survey finds kinds with objects of ours that a new store does not know.
+type Survey struct {
 	finder
 	store *store.Store
 	state *hub.State
 	log   *slog.Logger
-	// stopped says why the target is not to be asked now; empty: it may be.
-	stopped func() string
+	// gate says whether anything is asked of the target now.
+	gate *observe.Gate
 
 	// looked are the resources that were listed, tried counts failures of the others.
 	looked map[key.Resource]struct{}
 	tried  map[key.Resource]int
 }
 
-// run searches if the store is new, until that is done or ctx ends.
-func (s *survey) run(ctx context.Context) {
+func New(e *engine.Engine, t *target.Client, st *store.Store, state *hub.State, g *observe.Gate, log *slog.Logger) *Survey {
+	return &Survey{finder: finder{engine: e, target: t}, store: st, state: state, gate: g, log: log}
+}
+
+// Run searches if the store is new, until that is done or ctx ends.
+func (s *Survey) Run(ctx context.Context) {
 	if !s.store.Meta().Survey {
 		return
 	}
@@ -70,11 +75,11 @@ func (s *survey) run(ctx context.Context) {
 		if ctx.Err() != nil || len(missed) == 0 {
 			break
 		}
-		if round+1 == surveyRounds {
+		if round+1 == Rounds {
 			s.log.Warn("some resources could not be searched; objects of this location in them that neither store nor hub know stay", "resources", firstMissed(missed))
 			break
 		}
-		wait := retry.Backoff(round, surveyRetry, maxSurveyRetry)
+		wait := retry.Backoff(round, surveyRetry, MaxRetry)
 		s.log.Info("some resources cannot be searched now for objects that neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
 		retry.Pause(ctx, wait)
 	}
@@ -92,10 +97,10 @@ func firstMissed(missed []string) string {
 
 // turn waits until the desired content is known and the workers are idle, but for them no
 // longer than surveyPatience.
-func (s *survey) turn(ctx context.Context) {
+func (s *Survey) turn(ctx context.Context) {
 	var known time.Time
 	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
-		if !s.state.Known() || s.stopped() != "" {
+		if !s.state.Known() || s.gate.Why() != "" {
 			continue
 		}
 		if known.IsZero() {
@@ -110,7 +115,7 @@ func (s *survey) turn(ctx context.Context) {
 // round lists the resources that were not listed yet and are not observed, and returns
 // those it could not list. What failed before comes last, and a group that does not
 // answer is not asked again in the round, since each request may take until it times out.
-func (s *survey) round(ctx context.Context) (missed []string) {
+func (s *Survey) round(ctx context.Context) (missed []string) {
 	all, err := s.target.Removable(ctx)
 	if err != nil {
 		missed = append(missed, wire.Brief(err.Error()))
@@ -119,7 +124,7 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 	silent := map[string]struct{}{}
 	for _, of := range all {
 		_, done := s.looked[of.Resource]
-		if done || isEvent(of.Resource) || s.observed(of.Resource) {
+		if done || target.IsEvent(of.Resource) || s.observed(of.Resource) {
 			continue
 		}
 		if _, mute := silent[of.APIGroup()]; mute {
@@ -145,20 +150,14 @@ func (s *survey) round(ctx context.Context) (missed []string) {
 }
 
 // observed says that a resource is observed, which shows all that is ours.
-func (s *survey) observed(r key.Resource) bool {
+func (s *Survey) observed(r key.Resource) bool {
 	_, used := s.engine.Uses()[r]
 	return used
 }
 
-// isEvent says that a resource is that of Events: hubs never place them, there may be
-// very many, and they are nobody's content.
-func isEvent(r key.Resource) bool {
-	return r.Resource == "events" && (r.APIGroup() == "" || r.APIGroup() == "events.k8s.io")
-}
-
 // conclude waits until all that was found is recorded or gone, and then notes in the
 // store that the target was searched. Until then a restart searches again.
-func (s *survey) conclude(ctx context.Context) {
+func (s *Survey) conclude(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
 		if err == nil && !open {
@@ -179,7 +178,7 @@ func (s *survey) conclude(ctx context.Context) {
 
 // open says that the target may have objects of ours that are neither desired nor
 // recorded.
-func (s *survey) open() (open bool, err error) {
+func (s *Survey) open() (open bool, err error) {
 	m := s.store.Meta()
 	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {
 		return true, nil

@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ import (
 // hub is asked which places are: once for each marker and session, in batches.
 
 // prove says whether the object under the identity needs a proof, and has it.
-func (r *reconciler) prove(t *turn, seen decide.Observed) marks.Proof {
+func (r *Reconciler) prove(t *turn, seen decide.Observed) marks.Proof {
 	switch {
 	case t.record != nil:
 		return marks.Unneeded
@@ -30,7 +30,7 @@ func (r *reconciler) prove(t *turn, seen decide.Observed) marks.Proof {
 	if !seen.Log.IsZero() && slices.Contains(t.delivered, seen.Log) {
 		return marks.Given // the store has the entry from which it was written
 	}
-	return r.prover.Judge(t.id.String(), seen.Log, time.Now())
+	return r.Prover.Judge(t.id.String(), seen.Log, time.Now())
 }
 
 // adopts says that the policy is to adopt a foreign object.

@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -22,13 +22,13 @@ import (
 
 // compared adds to the outcome of an apply the fields in which the answer differs from
 // what was sent.
-func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Answer) outcome {
+func (r *Reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Answer) outcome {
 	if o.record.Source.Policy.CreateOnly {
 		return o
 	}
 	changed, err := fields.Mutated(answer, string(sent), t.view.As)
 	if err != nil {
-		r.log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
+		r.Log.Warn("the answer of an apply cannot be compared", "object", t.object().Path(), "error", err)
 		return o
 	}
 	if len(changed) == 0 {
@@ -41,7 +41,7 @@ func (r *reconciler) compared(t *turn, o outcome, sent []byte, answer *marks.Ans
 	now := time.Now()
 	m := r.insists.After(before, fields.Listing(changed), now)
 	if before == nil || before.Fields != m.Fields {
-		r.log.Warn("admission at the location changes what is applied", "object", t.object().Path(), "fields", m.Fields)
+		r.Log.Warn("admission at the location changes what is applied", "object", t.object().Path(), "fields", m.Fields)
 	}
 	retry := m.Due.Sub(now)
 	if o.Retry > 0 {
@@ -64,7 +64,7 @@ func (t *turn) mutatedBefore() bool {
 
 // regains records, after a loss of the store, an object that admission changed in an
 // immutable field when it was created: it stays as it is.
-func (r *reconciler) regains(ctx context.Context, t *turn, d decide.Decision) outcome {
+func (r *Reconciler) regains(ctx context.Context, t *turn, d decide.Decision) outcome {
 	m, err := r.writer.getSame(ctx, t, d.UID)
 	if errors.Is(err, errLook) {
 		return outcome{keep: true, failed: true, Decision: decide.Decision{Retry: refusedRetry}}
@@ -82,7 +82,7 @@ func (r *reconciler) regains(ctx context.Context, t *turn, d decide.Decision) ou
 
 // remains is the outcome of applying again an object that admission changed in an
 // immutable field when it was created: it stays as it is. Recreating it would not help.
-func (r *reconciler) remains(t *turn) outcome {
+func (r *Reconciler) remains(t *turn) outcome {
 	now, rec := time.Now(), *t.record
 	rec.Mutated = r.insists.After(rec.Mutated, rec.Mutated.Fields, now)
 	return outcome{Decision: decide.MutatedBy(rec.Mutated, rec.Mutated.Due.Sub(now)), record: &rec, changed: true}

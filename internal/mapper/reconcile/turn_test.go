@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"testing"

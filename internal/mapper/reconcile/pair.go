@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (t *turn) source() *store.Source {
 
 // refresh writes only the desired pair to an object that is otherwise as desired: its
 // source was written again, or another log was accepted.
-func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+func (r *Reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	if !t.view.Slotted {
 		return outcome{Decision: decide.Decision{Retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
 	}
@@ -78,7 +78,7 @@ func (r *reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 // change it, or others use it. Without that an agent that loses its store would need
 // another acceptance. It is done only if the hub says that its log lacks the pair that
 // stands there. If the write fails, it is tried again at the object's next retry.
-func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
+func (r *Reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 	seen, rec := t.view.Seen, t.record
 	switch {
 	case o.changed || o.forget || o.letGo || o.seen != nil:
@@ -89,12 +89,12 @@ func (r *reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 		return
 	case rec != nil && rec.UID != seen.UID, rec == nil && r.prove(t, seen) != marks.Given:
 		return
-	case !t.settled || t.mark.IsZero() || !r.prover.Lacks(seen.Log, time.Now()):
+	case !t.settled || t.mark.IsZero() || !r.Prover.Lacks(seen.Log, time.Now()):
 		return
 	}
 	m, err := r.writer.patch(ctx, t, "refresh", marks.SetPair(seen.UID, strconv.FormatUint(seen.Revision, 10), t.mark))
 	if err != nil {
-		r.log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
+		r.Log.Debug("the place in the log is not written", "object", t.id.String(), "error", err)
 		return
 	}
 	o.seen = decide.ObservedOf(&m, t.view.As)

@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // apply applies the desired object with our marks, in one request. Released values are
 // handed over before that, or after the object was created.
-func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	object, err := r.writer.rendering(t)
 	if err != nil {
 		return outcome{}, err
@@ -32,7 +32,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.target.Apply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	answer, err := r.Target.Apply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	m := answer.Metadata
 	if err == nil && d.UID != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
 		m, err = r.writer.putMarks(ctx, t, body) // another field manager of ours has set the orphan mark
@@ -41,11 +41,11 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 		return outcome{}, err
 	}
 	if d.Drift {
-		r.metrics.repairs.Inc()
+		r.Repairs.Inc()
 		if t.view.Contested > 0 {
-			r.metrics.contested.Inc()
+			r.Contested.Inc()
 		}
-		r.log.Info("repaired drift", "object", t.object().Path())
+		r.Log.Info("repaired drift", "object", t.object().Path())
 	}
 	if p := t.want().Object().Policy; fresh && p.Release != "" && !p.CreateOnly { // CreateOnly objects are not applied again
 		return r.afterMaking(ctx, t, d, object, answer)
@@ -54,7 +54,7 @@ func (r *reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 }
 
 // mark gives an object our marks, by which it is observed, and changes nothing else of it.
-func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
+func (r *Reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	body, err := r.writer.body(t, d.UID)
 	if err != nil {
 		return outcome{}, err
@@ -73,9 +73,9 @@ func (r *reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outc
 }
 
 // done is the outcome of a write after which the object at the target is m.
-func (r *reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
+func (r *Reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
 	if d.Adopt {
-		r.log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
+		r.Log.Info("adopted an object that Orrery did not make", "object", t.object().Path())
 	}
 	source := *t.source()
 	rec := &store.Record{
@@ -110,8 +110,8 @@ func (t *turn) unobserved(o outcome) outcome {
 
 // look reads what is at the target under the identity, and takes over an object that is
 // ours by its record.
-func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
+	m, err := r.Target.Get(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) {
 		return decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}, nil
 	}
@@ -138,8 +138,8 @@ func (r *reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 
 // claim records an object that proves to be ours but is neither recorded nor desired, so
 // that it is removed like any other that is not desired.
-func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
-	m, err := r.target.Get(ctx, t.view.At, t.id)
+func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
+	m, err := r.Target.Get(ctx, t.view.At, t.id)
 	if target.MissingObject(err, t.id) {
 		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
 	}
@@ -164,7 +164,7 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		}
 		waits = said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 	}
-	r.log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
+	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &store.Record{
 			Space: space, UID: m.UID, As: t.view.As,
@@ -181,12 +181,12 @@ func (r *reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // alias says that an object of ours that is neither recorded nor desired is one that the
 // agent knows under another identity: it was written as one of another group, or a
 // recorded or desired object has its UID.
-func (r *reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
+func (r *Reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
 	if space, _ := m.ProvesOurs(t.view.As, t.view.Kind); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(space, m) {
 		return true, nil
 	}
-	others, is := r.engine.Namesakes(t.id, m.UID)
-	err = r.store.View(func(x *store.Tx) error {
+	others, is := r.Engine.Namesakes(t.id, m.UID)
+	err = r.Store.View(func(x *store.Tx) error {
 		for _, id := range others {
 			rec, err := x.Record(id)
 			if err != nil {

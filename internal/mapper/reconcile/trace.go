@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 // trace has a resource observed of which the agent knows only reports from before its
 // store was lost: the objects may still be at the target. It returns false if the target
 // does not serve the resource.
-func (r *reconciler) trace(ctx context.Context, t *turn) (bool, error) {
+func (r *Reconciler) trace(ctx context.Context, t *turn) (bool, error) {
 	if t.view.At.Version != "" {
 		return true, nil
 	}
-	at, err := r.target.Find(ctx, t.id.Resource)
+	at, err := r.Target.Find(ctx, t.id.Resource)
 	if err != nil || at.Version == "" {
 		return false, err
 	}
-	r.engine.Teach(at)
+	r.Engine.Teach(at)
 	return true, nil
 }
 

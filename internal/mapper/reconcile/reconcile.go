@@ -1,16 +1,20 @@
-package mapper
+package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/observe"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
@@ -37,17 +41,9 @@ var (
 	errDependency = errors.New("wait for the namespace")
 )
 
-// reconciler carries out what decide says, one identity at a time. All workers share it.
-type reconciler struct {
-	store   *store.Store
-	engine  *engine.Engine
-	target  *target.Client
-	log     *slog.Logger
-	changed func() // is called when there are reports to send
-	// proven says that the desired content is known to be the hub's.
-	proven  func() bool
-	prover  *hub.Prover
-	metrics *metrics
+// Reconciler carries out what decide says, one identity at a time. All workers share it.
+type Reconciler struct {
+	Parts
 	insists decide.Insistence
 
 	slots      slots
@@ -57,15 +53,49 @@ type reconciler struct {
 	refusals   refusals
 }
 
-// work reconciles items, at the target's pace, until ctx ends.
-func (r *reconciler) work(ctx context.Context) {
-	for r.target.Pace.Acquire(ctx) {
-		if it, ok := r.engine.Next(ctx); ok {
-			r.target.Pace.Begin(ctx)
+// Parts are what a reconciler works with.
+type Parts struct {
+	Store  *store.Store
+	Engine *engine.Engine
+	Target *target.Client
+	Gate   *observe.Gate
+	// State says whether the desired content is known to be the hub's, prover which places
+	// are of the hub's log, and reporter is told that there are reports to send.
+	State    *hub.State
+	Prover   *hub.Prover
+	Reporter *hub.Reporter
+	// Repairs counts repairs of drift, contested those of contested objects.
+	Repairs, Contested prometheus.Counter
+	// MutatedRetry is how long to wait before what admission has changed is applied again,
+	// the first time. Zero: a default.
+	MutatedRetry time.Duration
+	Log          *slog.Logger
+}
+
+// New makes a reconciler of parts.
+func New(p Parts) *Reconciler {
+	writer := &writer{store: p.Store, target: p.Target}
+	refusals := refusals{gate: p.Gate}
+	return &Reconciler{
+		Parts:      p,
+		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
+		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
+		remover: &remover{
+			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target},
+			writer: writer, refusals: refusals, log: p.Log,
+		},
+	}
+}
+
+// Work reconciles items, at the target's pace, until ctx ends.
+func (r *Reconciler) Work(ctx context.Context) {
+	for r.Target.Pace.Acquire(ctx) {
+		if it, ok := r.Engine.Next(ctx); ok {
+			r.Target.Pace.Begin(ctx)
 			r.reconcile(ctx, it)
-			r.target.Pace.End()
+			r.Target.Pace.End()
 		}
-		r.target.Pace.Release()
+		r.Target.Pace.Release()
 	}
 }
 
@@ -110,17 +140,17 @@ type outcome struct {
 
 // reconcile gives an item one turn. The engine gets it back when the outcome is in the
 // store.
-func (r *reconciler) reconcile(ctx context.Context, it *engine.Item) {
+func (r *Reconciler) reconcile(ctx context.Context, it *engine.Item) {
 	t, err := r.read(it)
 	if err != nil {
-		r.log.Error("the store cannot be read", "object", it.ID, "error", err)
-		r.engine.Finish(it, t.view.Unread())
+		r.Log.Error("the store cannot be read", "object", it.ID, "error", err)
+		r.Engine.Finish(it, t.view.Unread())
 		return
 	}
 	o := r.act(ctx, t)
 	r.settle(ctx, t, &o)
 	if o.seen != nil && o.seen.Presence == decide.Present {
-		r.engine.Saw(it, t.view.As, *o.seen)
+		r.Engine.Saw(it, t.view.As, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
 	res := engine.Result{
@@ -132,21 +162,21 @@ func (r *reconciler) reconcile(ctx context.Context, it *engine.Item) {
 		res.State = o.Decision.State
 	}
 	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
-		r.engine.Finish(it, res)
+		r.Engine.Finish(it, res)
 		return
 	}
-	if err := r.store.Submit(ctx, &store.Commit{
+	if err := r.Store.Submit(ctx, &store.Commit{
 		Do: func(x *store.Tx) error { return o.write(x, it.ID, reports, time.Now()) },
 		Done: func() {
-			r.engine.Finish(it, res)
+			r.Engine.Finish(it, res)
 			if len(reports) > 0 {
-				r.changed()
+				r.Reporter.Changed()
 			}
 		},
 		Failed: func(error) { r.unwritten(it, t, o) },
 		Urgent: completes(reports),
 	}); err != nil {
-		r.engine.Finish(it, res) // the agent stops; the next start finds again what was not written
+		r.Engine.Finish(it, res) // the agent stops; the next start finds again what was not written
 	}
 }
 
@@ -164,17 +194,17 @@ func completes(reports map[string]*wire.Report) bool {
 // unwritten returns an item to the engine whose outcome the store could not take. The
 // engine still learns what was observed, so that drift goes on being repaired; a retry
 // finds the rest again.
-func (r *reconciler) unwritten(it *engine.Item, t *turn, o outcome) {
-	r.engine.Finish(it, engine.Result{
+func (r *Reconciler) unwritten(it *engine.Item, t *turn, o outcome) {
+	r.Engine.Finish(it, engine.Result{
 		Seen: o.seen, As: t.view.As, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
 		Retry: max(o.Retry, retry.Backoff(t.view.Failures, store.Retry, maxRetry)),
 	})
 }
 
 // read collects what the engine and the store know of an item.
-func (r *reconciler) read(it *engine.Item) (*turn, error) {
-	t := &turn{id: it.Identity(), view: r.engine.View(it), before: map[key.Space]*wire.Report{}}
-	err := r.store.View(func(x *store.Tx) error {
+func (r *Reconciler) read(it *engine.Item) (*turn, error) {
+	t := &turn{id: it.Identity(), view: r.Engine.View(it), before: map[key.Space]*wire.Report{}}
+	err := r.Store.View(func(x *store.Tx) error {
 		var err error
 		if t.record, err = x.Record(it.ID); err != nil {
 			return err
@@ -195,7 +225,7 @@ func (r *reconciler) read(it *engine.Item) (*turn, error) {
 		}
 		t.guarded = x.Guarded(it.ID)
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
-		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.proven()
+		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.State.Proves()
 		t.status = x.Status(it.ID)
 		return nil
 	})
@@ -232,7 +262,7 @@ func (t *turn) object() key.Object {
 }
 
 // act decides and does, until there is nothing more to do in this turn.
-func (r *reconciler) act(ctx context.Context, t *turn) outcome {
+func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
 		Guarded: t.guarded, Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
@@ -284,7 +314,7 @@ func (r *reconciler) act(ctx context.Context, t *turn) outcome {
 
 // step does what was decided. It returns errLook, or a failed precondition, if the
 // object is not as it was thought to be.
-func (r *reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
 	if d.Drift && t.view.Calm > 0 {
 		return outcome{Decision: decide.Decision{Retry: t.view.Calm}, record: t.record, keep: true}, nil
 	}

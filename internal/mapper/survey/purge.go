@@ -1,4 +1,4 @@
-package mapper
+package survey
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/target"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -18,13 +19,17 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// purgeLook is how often the agent looks whether a purge is asked for.
-const purgeLook = time.Second
+const (
+	// purgeLook is how often the agent looks whether a purge is asked for.
+	purgeLook = time.Second
+	// maxPurgeRetry is the longest wait until what could not be listed is tried again.
+	maxPurgeRetry = 5 * time.Minute
+)
 
-// purge finds, when an operator asks for a purge, all objects at the target that the
+// Purge finds, when an operator asks for a purge, all objects at the target that the
 // agent has made, including those that neither store nor hub know. They are then removed
 // like any others: the hub's content is empty.
-type purge struct {
+type Purge struct {
 	finder
 	store *store.Store
 	log   *slog.Logger
@@ -37,27 +42,27 @@ type purge struct {
 	failures       uint8
 }
 
-func newPurge(f finder, st *store.Store, log *slog.Logger) *purge {
-	p := &purge{finder: f, store: st, log: log}
+func NewPurge(e *engine.Engine, t *target.Client, st *store.Store, log *slog.Logger) *Purge {
+	p := &Purge{finder: finder{engine: e, target: t}, store: st, log: log}
 	p.reset()
 	return p
 }
 
 // asked says whether a purge is asked for and the hub's content is known to be empty.
-func (p *purge) asked() bool {
+func (p *Purge) asked() bool {
 	m := p.store.Meta()
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
 }
 
 // reset begins anew.
-func (p *purge) reset() {
+func (p *Purge) reset() {
 	p.swept.Store(false)
 	p.listed, p.closed = map[key.Resource]struct{}{}, map[key.Resource]struct{}{}
 	p.again, p.failures = time.Time{}, 0
 }
 
-// run sweeps the target each time a purge is asked for, until ctx ends.
-func (p *purge) run(ctx context.Context) {
+// Run sweeps the target each time a purge is asked for, until ctx ends.
+func (p *Purge) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch {
 		case !p.asked():
@@ -68,7 +73,7 @@ func (p *purge) run(ctx context.Context) {
 			} else {
 				p.swept.Store(true)
 			}
-			p.again = time.Now().Add(retry.Backoff(p.failures, purgeLook, blindRetry))
+			p.again = time.Now().Add(retry.Backoff(p.failures, purgeLook, maxPurgeRetry))
 			p.failures = min(p.failures+1, retry.MaxFailures)
 		}
 		retry.Pause(ctx, purgeLook)
@@ -77,7 +82,7 @@ func (p *purge) run(ctx context.Context) {
 
 // sweep finds all objects of ours at the target, of every kind that it has not listed
 // yet. A kind that cannot be listed does not stop it.
-func (p *purge) sweep(ctx context.Context) error {
+func (p *Purge) sweep(ctx context.Context) error {
 	all, err := p.target.Removable(ctx)
 	for _, of := range all {
 		if _, done := p.listed[of.Resource]; done {
@@ -99,9 +104,9 @@ func (p *purge) sweep(ctx context.Context) error {
 	return err
 }
 
-// status is the progress of the purge; nil: none is asked for, or the first sweep has not
+// Status is the progress of the purge; nil: none is asked for, or the first sweep has not
 // succeeded yet.
-func (p *purge) status() *wire.PurgeStatus {
+func (p *Purge) Status() *wire.PurgeStatus {
 	if !p.asked() || !p.swept.Load() {
 		return nil
 	}

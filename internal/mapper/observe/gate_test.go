@@ -1,4 +1,4 @@
-package mapper
+package observe
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 // TestGateSaysWhy shows the order of the reasons for which nothing is changed.
 func TestGateSaysWhy(t *testing.T) {
 	e := engine.New()
-	g := newGate(e, nil, quiet)
+	g := NewGate(e, nil, quiet)
 	for _, c := range []struct{ halt, broken, want string }{
 		{"", "no answer", "no answer"}, {"paused", "no answer", "paused"}, {"paused", "", "paused"}, {"", "", ""},
 	} {
-		g.setHalt(c.halt)
+		g.SetHalt(c.halt)
 		g.setBroken(c.broken)
-		if why := g.why(); why != c.want {
+		if why := g.Why(); why != c.want {
 			t.Errorf("halt %q, broken %q: %q, want %q", c.halt, c.broken, why, c.want)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -1,6 +1,8 @@
-package mapper
+package reconcile
 
 import (
+	"time"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -15,3 +17,6 @@ func putWant(uid, content string) *store.Want {
 func recordOf(space key.Space, uid, content string) *store.Record {
 	return &store.Record{Space: space, Source: store.Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
 }
+
+// now is when what needs a time happens in tests.
+var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)

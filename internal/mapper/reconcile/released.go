@@ -1,4 +1,4 @@
-package mapper
+package reconcile
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func (w *writer) withoutReleased(ctx context.Context, t *turn, object []byte, ui
 
 // afterMaking hands over the released values of what an apply has created. If they can't
 // be released, the object is recorded as one that releases nothing.
-func (r *reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision, object []byte, answer *marks.Answer) (outcome, error) {
+func (r *Reconciler) afterMaking(ctx context.Context, t *turn, d decide.Decision, object []byte, answer *marks.Answer) (outcome, error) {
 	x, after, err := r.writer.handOver(ctx, t, object, answer.Metadata)
 	if errors.Is(err, fields.ErrCannotRelease) {
 		refused, o := r.refusals.of(t, err), r.done(t, d, answer.Metadata)

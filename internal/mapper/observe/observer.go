@@ -1,4 +1,4 @@
-package mapper
+package observe
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
@@ -33,15 +32,15 @@ const (
 	blindAfter = 10
 )
 
-// observers keeps one list and watch per kind in use.
-type observers struct {
-	engine  *engine.Engine
-	store   *store.Store
-	target  *target.Client
-	log     *slog.Logger
-	trouble func(error)
-	// served is raised when a kind begins or ceases to be served.
-	served retry.Signal
+// Observers keeps one list and watch per kind in use.
+type Observers struct {
+	engine *engine.Engine
+	store  *store.Store
+	target *target.Client
+	log    *slog.Logger
+	gate   *Gate
+	// Served is raised when a kind begins or ceases to be served.
+	Served retry.Signal
 
 	running map[key.Resource]*observer
 
@@ -50,13 +49,13 @@ type observers struct {
 	missed map[key.Resource]struct{}
 }
 
-func newObservers(e *engine.Engine, st *store.Store, t *target.Client, g *gate, log *slog.Logger) *observers {
-	return &observers{engine: e, store: st, target: t, log: log, trouble: g.trouble, served: retry.NewSignal()}
+func NewObservers(e *engine.Engine, st *store.Store, t *target.Client, g *Gate, log *slog.Logger) *Observers {
+	return &Observers{engine: e, store: st, target: t, log: log, gate: g, Served: retry.NewSignal()}
 }
 
 // observer observes one kind.
 type observer struct {
-	*observers
+	*Observers
 	engine.Use
 	as     marks.Owner // whose marks it looks for
 	cancel context.CancelFunc
@@ -64,7 +63,7 @@ type observer struct {
 }
 
 // miss notes that the store could not keep statuses.
-func (o *observers) miss(r key.Resource, ids []string) {
+func (o *Observers) miss(r key.Resource, ids []string) {
 	o.engine.ForgetStatus(ids)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +74,7 @@ func (o *observers) miss(r key.Resource, ids []string) {
 }
 
 // takeMissed returns the kinds missed since the last call; none while the store fails.
-func (o *observers) takeMissed() map[key.Resource]struct{} {
+func (o *Observers) takeMissed() map[key.Resource]struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.store.Failing() != nil {
@@ -86,8 +85,8 @@ func (o *observers) takeMissed() map[key.Resource]struct{} {
 	return missed
 }
 
-// run keeps the observers that the engine needs until ctx ends, and waits for them.
-func (o *observers) run(ctx context.Context) {
+// Run keeps the observers that the engine needs until ctx ends, and waits for them.
+func (o *Observers) Run(ctx context.Context) {
 	o.running = map[key.Resource]*observer{}
 	for {
 		o.sync(ctx)
@@ -104,7 +103,7 @@ func (o *observers) run(ctx context.Context) {
 }
 
 // sync starts and stops observers so that they are those that the engine needs.
-func (o *observers) sync(ctx context.Context) {
+func (o *Observers) sync(ctx context.Context) {
 	self := o.engine.Self()
 	if self == "" {
 		return // without a UID the location owns nothing yet
@@ -122,7 +121,7 @@ func (o *observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{observers: o, Use: u, as: self, cancel: cancel, done: make(chan struct{})}
+		w := &observer{Observers: o, Use: u, as: self, cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -148,11 +147,11 @@ func (w *observer) run(ctx context.Context) {
 		shown := err == nil
 		if missing != target.MissingKind(err) {
 			missing = !missing
-			w.served.Raise()
+			w.Served.Raise()
 		}
 		if err == nil {
 			listed := revision
-			if revision, err = w.target.Follow(ctx, w.Place, selector(w.as), revision, w.Status, w.change(ctx)); revision != listed {
+			if revision, err = w.target.Follow(ctx, w.Place, w.as.Selector(), revision, w.Status, w.change(ctx)); revision != listed {
 				failures = 0 // the watch delivered something
 			}
 		}
@@ -166,7 +165,7 @@ func (w *observer) run(ctx context.Context) {
 		case target.MissingKind(err):
 			revision = ""
 			if broken := w.target.Probe(ctx); broken != nil {
-				w.trouble(broken) // discovery is broken, so no kind is known to be gone
+				w.gate.Trouble(broken) // discovery is broken, so no kind is known to be gone
 				break
 			}
 			w.elsewhere(ctx)
@@ -180,7 +179,7 @@ func (w *observer) run(ctx context.Context) {
 			revision = ""
 		default:
 			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
-			w.trouble(err)
+			w.gate.Trouble(err)
 			switch {
 			case failures < blindAfter:
 			case shown:
@@ -206,7 +205,7 @@ func (w *observer) elsewhere(ctx context.Context) {
 	now, err := w.target.Find(ctx, w.Resource)
 	switch {
 	case err != nil:
-		w.trouble(err)
+		w.gate.Trouble(err)
 	case now.Version == "" || now.Version == w.Version:
 		w.engine.Lost(w.Resource, decide.Unserved, "")
 	default:
@@ -215,13 +214,10 @@ func (w *observer) elsewhere(ctx context.Context) {
 	}
 }
 
-// selector selects the objects that have the label of a location.
-func selector(as marks.Owner) string { return v1alpha1.LocationLabel + "=" + string(as) }
-
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
 	shown := map[string]struct{}{}
-	revision, err := w.target.Pages(ctx, w.Place, "", selector(w.as), w.Status, func(p *target.Page) (more bool, err error) {
+	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.Status, func(p *target.Page) (more bool, err error) {
 		seen := make([]engine.Sighting, 0, len(p.Items))
 		for i := range p.Items {
 			s := w.sight(&p.Items[i], false)

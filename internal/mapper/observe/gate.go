@@ -1,4 +1,4 @@
-package mapper
+package observe
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// gate stops the workers while the hub halts the agent, the target does not answer, or
+// Gate stops the workers while the hub halts the agent, the target does not answer, or
 // the target's discovery is broken.
-type gate struct {
+type Gate struct {
 	engine *engine.Engine
 	target *target.Client
 	log    *slog.Logger
@@ -25,14 +25,14 @@ type gate struct {
 	broken string // what is wrong with the target; empty: nothing
 }
 
-func newGate(e *engine.Engine, t *target.Client, log *slog.Logger) *gate {
-	g := &gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
+func NewGate(e *engine.Engine, t *target.Client, log *slog.Logger) *Gate {
+	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
 	e.SetClosed(true)
 	return g
 }
 
-// setHalt says why the hub halts the agent; empty: it does not.
-func (g *gate) setHalt(why string) {
+// SetHalt says why the hub halts the agent; empty: it does not.
+func (g *Gate) SetHalt(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if why != g.halt {
@@ -43,7 +43,7 @@ func (g *gate) setHalt(why string) {
 }
 
 // setBroken says what is wrong with the target; empty: nothing.
-func (g *gate) setBroken(why string) {
+func (g *Gate) setBroken(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if (why == "") != (g.broken == "") {
@@ -53,7 +53,7 @@ func (g *gate) setBroken(why string) {
 	g.apply()
 }
 
-func (g *gate) apply() {
+func (g *Gate) apply() {
 	why := g.halt
 	if why == "" {
 		why = g.broken
@@ -61,8 +61,8 @@ func (g *gate) apply() {
 	g.engine.SetClosed(why != "")
 }
 
-// why says why nothing may be changed at the target; empty: it may.
-func (g *gate) why() string {
+// Why says why nothing may be changed at the target; empty: it may.
+func (g *Gate) Why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.halt != "" {
@@ -71,11 +71,11 @@ func (g *gate) why() string {
 	return g.broken
 }
 
-// trouble notes an error of the target. If the target is unavailable, the gate closes
+// Trouble notes an error of the target. If the target is unavailable, the gate closes
 // until a probe succeeds; if discovery may be broken, a probe finds out. A target that
 // is only busy is not probed, which would be one more request: the pace slows down
 // instead. trouble does not block.
-func (g *gate) trouble(err error) {
+func (g *Gate) Trouble(err error) {
 	if err == nil || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
 		return
 	}
@@ -85,8 +85,8 @@ func (g *gate) trouble(err error) {
 	g.signal.Raise()
 }
 
-// run probes the target at the start and after each trouble, until ctx ends.
-func (g *gate) run(ctx context.Context) {
+// Run probes the target at the start and after each trouble, until ctx ends.
+func (g *Gate) Run(ctx context.Context) {
 	for {
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 			err := g.target.Probe(ctx)

@@ -1,0 +1,5 @@
+package observe
+
+import "log/slog"
+
+var quiet = slog.New(slog.DiscardHandler)
