@@ -197,10 +197,58 @@ func checkFile(t *testing.T, path string) error {
 	if !strings.HasPrefix(path, "internal/") {
 		return nil
 	}
+	checkNames(t, files, file, path)
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
 			t.Errorf("%s has an init function: what a package needs is passed to it", files.Position(f.Pos()))
 		}
 	}
 	return nil
+}
+
+var (
+	// texts are the packages in which the name of a location or space may be text: what
+	// people type, and what hub and agent send each other as JSON.
+	texts = regexp.MustCompile(`^internal/(cli|agentcli|demo|wire)/|_test\.go$`)
+	// named is what a location or space, or several, are called.
+	named = regexp.MustCompile(`(?i)^(location|space)s?$`)
+)
+
+// checkNames refuses variables, parameters and fields that are called after locations or
+// spaces and are strings, maps by string or lists of them. Fields of JSON are text.
+func checkNames(t *testing.T, files *token.FileSet, file *ast.File, path string) {
+	t.Helper()
+	if texts.MatchString(path) {
+		return
+	}
+	isText := func(e ast.Expr) bool {
+		switch x := e.(type) {
+		case *ast.ArrayType:
+			e = x.Elt
+		case *ast.MapType:
+			e = x.Key
+		case *ast.Ellipsis:
+			e = x.Elt
+		}
+		id, ok := e.(*ast.Ident)
+		return ok && id.Name == "string"
+	}
+	check := func(all []*ast.Ident, as ast.Expr) {
+		for _, n := range all {
+			if named.MatchString(n.Name) && isText(as) {
+				t.Errorf("%s: %s is text: want key.Location or key.Space", files.Position(n.Pos()), n.Name)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch x := n.(type) {
+		case *ast.Field:
+			if x.Tag == nil {
+				check(x.Names, x.Type)
+			}
+		case *ast.ValueSpec:
+			check(x.Names, x.Type)
+		}
+		return true
+	})
 }

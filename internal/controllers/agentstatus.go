@@ -46,11 +46,11 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		return nil
 	}
 	known := map[string]bool{}
-	knows := func(space string) bool {
-		if _, asked := known[space]; !asked {
-			known[space] = key.ValidateName(space) == nil && has(key.Space(space))
+	knows := func(name string) bool { // what an agent says may be no name at all
+		if _, asked := known[name]; !asked {
+			known[name] = key.ValidateName(name) == nil && has(key.Space(name))
 		}
-		return known[space]
+		return known[name]
 	}
 	out := &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
 	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {

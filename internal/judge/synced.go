@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // SyncedLocation is the condition Synced of a location: whether everything assigned is
 // applied, or else the first reason why not, and what to do about it.
-func SyncedLocation(name string, s *v1alpha1.LocationStatus, n v1alpha1.Counts) metav1.Condition {
+func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Counts) metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionSynced, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	}

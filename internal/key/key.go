@@ -18,7 +18,8 @@ import (
 // Space is the name of a space, or AllSpaces.
 type Space string
 
-// Location is the name of a location.
+// Location is the name of a location. In frames, objects and requests it is text, as a
+// space's is, and becomes a name where that is read; ValidateName says whether it is one.
 type Location string
 
 // Key is the key of the Space object. The space root has no such object.

@@ -56,7 +56,7 @@ func (s *Standing) Complete(row *table.Row) []byte {
 	switch {
 	case !ok || in != key.Root:
 	case r == key.Locations:
-		return s.completeLocation(row, name)
+		return s.completeLocation(row, key.Location(name))
 	case r == key.Spaces:
 		return s.completeSpace(row, key.Space(name))
 	}
@@ -81,12 +81,12 @@ func (s *Standing) completeSpace(row *table.Row, name key.Space) []byte {
 
 // completeLocation adds to a Location the counts of what is assigned to it, and the
 // condition Synced that follows from them.
-func (s *Standing) completeLocation(row *table.Row, name string) []byte {
+func (s *Standing) completeLocation(row *table.Row, name key.Location) []byte {
 	var l v1alpha1.Location
 	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is stored
 		return nil
 	}
-	counts := s.config.Tally.Location(key.Location(name))
+	counts := s.config.Tally.Location(name)
 	if judge.Away(l.Status.Conditions) {
 		counts.Stale = counts.Assigned
 	}
@@ -94,13 +94,13 @@ func (s *Standing) completeLocation(row *table.Row, name string) []byte {
 	if err != nil {
 		return nil
 	}
-	l.Status.LeftCounts = s.config.Tally.LeftAt(key.Location(name))
+	l.Status.LeftCounts = s.config.Tally.LeftAt(name)
 	if value, err = setFields(value, l.Status.LeftCounts); err != nil {
 		return nil
 	}
 	c := judge.SyncedLocation(name, &l.Status, counts)
 	c.ObservedGeneration = row.Meta.Generation
-	since, known := s.Since(key.Location(name), c.Status)
+	since, known := s.Since(name, c.Status)
 	if !known { // notes are a settling time behind
 		since = s.config.Now()
 	}
@@ -184,7 +184,7 @@ func (s *Standing) Note(changed []key.Location) {
 			s.synced.forget(l)
 			continue
 		}
-		s.synced.note(l, judge.SyncedLocation(string(l), &location.Status, s.config.Tally.Location(l)).Status, s.config.Now())
+		s.synced.note(l, judge.SyncedLocation(l, &location.Status, s.config.Tally.Location(l)).Status, s.config.Now())
 	}
 }
 

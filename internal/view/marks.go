@@ -35,7 +35,8 @@ func sameSource(a, b *table.Row) bool { return a.Key == b.Key && a.Meta.UID == b
 // markedLabels are an object's labels with those that a view adds.
 type markedLabels struct {
 	labels.Labels
-	space, location string
+	space key.Space
+	mark  string // of the location, as key.Mark has it
 }
 
 var _ labels.Labels = markedLabels{}
@@ -44,9 +45,9 @@ var _ labels.Labels = markedLabels{}
 func (m markedLabels) Lookup(label string) (string, bool) {
 	switch label {
 	case v1alpha1.SpaceLabel:
-		return m.space, true
+		return string(m.space), true
 	case v1alpha1.LocationLabel:
-		return m.location, m.location != ""
+		return m.mark, m.mark != ""
 	}
 	return m.Labels.Lookup(label)
 }

@@ -55,7 +55,7 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	}
 	var shown labels.Labels = of
 	if l.at != "" {
-		shown = markedLabels{of, string(spaceOf(row)), l.mark}
+		shown = markedLabels{of, spaceOf(row), l.mark}
 	}
 	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
