@@ -66,7 +66,7 @@ func (a *api) at(mapping *meta.RESTMapping, namespace string) dynamic.ResourceIn
 
 func (a *api) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) { // its CRD may be newer than what is remembered
+	if meta.IsNoMatchError(err) { // its CRD may be newer than the cached discovery
 		a.mapper.Reset()
 		mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	}

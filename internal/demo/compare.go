@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// compare says where an object at a location is not as its source says. What
-// the location has beyond that, as the defaults of a cluster, is its own.
+// compare returns where an object at a location differs from its source. Values that only
+// the location has, such as defaults, do not count.
 func compare(source, object *unstructured.Unstructured) error {
 	for field, want := range source.Object {
 		switch field {
@@ -28,8 +28,8 @@ func compare(source, object *unstructured.Unstructured) error {
 	return nil
 }
 
-// differs returns the path of the first thing in want that have lacks or has
-// otherwise; empty if there is none.
+// differs returns the path of the first value in want that is missing or different in have;
+// empty if there is none.
 func differs(path string, want, have any) string {
 	switch want := want.(type) {
 	case map[string]any:

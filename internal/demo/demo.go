@@ -18,13 +18,13 @@ const (
 	stepTimeout = 30 * time.Second
 	// lookEvery is the time between two looks at whether it has.
 	lookEvery = 50 * time.Millisecond
-	// manager is who the demo is to server-side apply.
+	// manager is the demo's field manager.
 	manager = "orrery-demo"
 )
 
 // Config is what a demo needs.
 type Config struct {
-	// Locations is how many there are.
+	// Locations is the number of locations.
 	Locations int
 	// Kubeconfigs are files of clusters that stand for the first locations; the
 	// others are simulated.
@@ -42,7 +42,7 @@ type Config struct {
 	Colour bool
 }
 
-// Validate says what of a configuration can't work.
+// Validate returns what is wrong with the configuration, nil if nothing is.
 func (c Config) Validate() error {
 	if c.Locations < minLocations || c.Locations > maxLocations {
 		return fmt.Errorf("%d locations: want %d to %d", c.Locations, minLocations, maxLocations)
@@ -137,7 +137,7 @@ func (w *world) close(ctx context.Context, err error) error {
 // eventually waits until check returns nil, and returns its last error when the
 // step has taken too long.
 func eventually(ctx context.Context, check func(context.Context) error) error {
-	deadline, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not so after %s", stepTimeout))
+	deadline, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("timed out after %s", stepTimeout))
 	defer cancel()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

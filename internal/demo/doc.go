@@ -2,8 +2,8 @@
 // and an application, in one process, with a story that shows what happens and
 // checks after every step that the invariants of the product hold.
 //
-// Clusters that are not given are stood in for by spaces of a second hub, with a
-// controller that brings Deployments to ready; the story says so. The package
-// uses the hub, the agents and the clusters as any client would. It must never
-// reach into them, and nothing that ships may depend on it but the command line.
+// For clusters that are not given, spaces of a second hub stand in, with a controller
+// that makes Deployments ready; the story says so. The package uses the hub, the agents
+// and the clusters as any client would. It must never reach into them, and nothing but
+// the command line may depend on it.
 package demo

@@ -54,8 +54,8 @@ func (w *world) tell(ctx context.Context) error {
 	return nil
 }
 
-// holds waits until the invariants hold and, if given, also says so, and then
-// tells what was found.
+// holds waits until the invariants hold and also, if given, returns nil, and then tells
+// what was found.
 func (w *world) holds(ctx context.Context, also func(context.Context) error, away ...*location) error {
 	began := time.Now()
 	err := eventually(ctx, func(ctx context.Context) (err error) {
@@ -184,7 +184,7 @@ func (w *world) running(ctx context.Context, replicas int64, all ...*location) e
 	return nil
 }
 
-// counted says whether the Placement's status counts what was found.
+// counted returns an error if the Placement's status does not count what was found.
 func (w *world) counted(ctx context.Context) error {
 	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
 	if err != nil {

@@ -115,7 +115,7 @@ func (w *world) tellDeletion(ctx context.Context) error {
 	return w.show(ctx, w.locations[0].api, namespace, builtIn...)
 }
 
-// allGone says what of the application is still in the space.
+// allGone returns an error if something of the application is still in the space.
 func (w *world) allGone(ctx context.Context) error {
 	w.shop.mapper.Reset()
 	for _, object := range []*unstructured.Unstructured{

@@ -43,7 +43,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// identity is what an object is called at both sides.
+// identity identifies an object on both sides.
 type identity struct {
 	schema.GroupKind
 	namespace, name string
@@ -60,8 +60,8 @@ func (i identity) String() string {
 	return i.Kind + " " + i.namespace + "/" + i.name
 }
 
-// verify lists both sides and says what of the invariants does not hold. It
-// looks at everything but the locations that are away.
+// verify lists both sides and returns an error if an invariant does not hold. It leaves
+// out the locations that are away.
 func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
 	sources, err := w.sources(ctx)
 	if err != nil {
@@ -173,8 +173,7 @@ func (w *world) selected(ctx context.Context) ([]*location, error) {
 	return selected, nil
 }
 
-// check compares what a location has with what it is to have, and returns what
-// it has.
+// check compares what a location has with what is desired there, and returns what it has.
 func (l *location) check(ctx context.Context, want map[identity]*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for id, source := range want {
@@ -243,7 +242,7 @@ func (l *location) marked(ctx context.Context) ([]identity, error) {
 	return all, nil
 }
 
-// proven says whether the marks of an object are its own: controllers copy
+// proven says whether the ownership marks of an object are its own: controllers copy
 // labels to what they make.
 func proven(o *unstructured.Unstructured) bool {
 	a := o.GetAnnotations()
@@ -251,8 +250,8 @@ func proven(o *unstructured.Unstructured) bool {
 		o.GetLabels()[spaceMark] == shopSpace && metav1.GetControllerOf(o) == nil
 }
 
-// checkStatus says whether a source has the status that it is to have: that of
-// the one location there is, or none.
+// checkStatus says whether a source has the right status: that of the only location that
+// has the object, or none.
 func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructured) error {
 	if source.GetName() == crdName {
 		return nil // a CRD's status is its space's own

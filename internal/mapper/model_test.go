@@ -336,7 +336,7 @@ func (w *world) calm() {
 // patience is longer than what admission has changed waits for at most.
 const patience = 11 * time.Minute
 
-// settle waits until all is as it is to be, and sees whether it stays so.
+// settle waits until all is as desired, and checks that it stays so.
 func (w *world) settle(long bool) error {
 	w.calm()
 	if w.line.dead.Load() {
@@ -428,7 +428,7 @@ func (w *world) broken() bool {
 	return !w.hub.continuous(m.Marker, m.Revision) || m.LocationUID != "" && m.LocationUID != w.hub.uid
 }
 
-// note takes note of what the hub says now: what it has may be applied, and what
+// note notes what the hub says now: what it has may be applied, and what
 // it has not may be removed, unless it is about another log.
 func (w *world) note() {
 	content, broken := w.hub.content(w.hub.revision), w.broken()

@@ -65,7 +65,7 @@ type remade struct {
 	writes int
 }
 
-// play returns what is not as it is to be.
+// play returns what is not as desired.
 func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	ids, all := []key.Identity{identities[2], identities[3], identities[4], identities[5]}, map[key.Identity]string{}
 	for _, id := range ids {

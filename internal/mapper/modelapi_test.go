@@ -277,7 +277,7 @@ func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.R
 	return reply(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Status: metav1.StatusSuccess})
 }
 
-// done takes note of a change that the agent makes.
+// done notes a change that the agent makes.
 func (l *lifeline) done(verb string, before, after *thing) {
 	l.writes++
 	l.judge(verb, before, after)

@@ -38,7 +38,7 @@ func TestModelGuard(t *testing.T) {
 type guardModel struct {
 	*world
 	rng *rand.Rand
-	// wanted are keys that the location is to have, held those whose removal waits.
+	// wanted are desired keys, held those whose removal waits.
 	wanted, held map[string]bool
 	// let are the times of removals by policy that did not wait.
 	let []time.Time

@@ -136,7 +136,7 @@ func (h *center) continuous(marker string, revision int64) bool {
 	return marker == "" && revision == 0 || marker != "" && revision <= h.revision && h.marker(revision) == marker
 }
 
-// content is what the location is to have at a revision, by key.
+// content is the desired content of the location at a revision, by key.
 func (h *center) content(at int64) map[string]wire.Frame {
 	all := map[string]wire.Frame{}
 	for _, l := range h.log {

@@ -30,7 +30,7 @@ func (l timeline) has(p marks.Pair) bool {
 	return l.accepted || !p.IsZero() && p.Revision <= l.revision && name == p.Marker()
 }
 
-// logNow takes note of what the hub's log is, with the locks of both.
+// logNow notes what the hub's log is, with the locks of both.
 func (w *world) logNow(only bool) {
 	now := timeline{
 		markers: slices.Clone(w.hub.markers), revision: w.hub.revision,

@@ -56,7 +56,7 @@ func (w *world) pass(b int) {
 	<-time.After(d)
 }
 
-// edit has the hub say that the location is to have an object.
+// edit has the hub desire an object at the location.
 func (w *world) edit(id key.Identity, b, c int) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *world) offer(k, uid string, was wire.Frame, body map[string]any, policy
 	w.hub.write(wire.Frame{Put: p})
 }
 
-// drop has the hub say that the location is not to have an object any more.
+// drop has the hub no longer desire an object at the location.
 func (w *world) drop(id key.Identity, b, c int) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -176,7 +176,7 @@ func (w *world) drop(id key.Identity, b, c int) {
 	}
 }
 
-// dropAll has the hub say that the location is to have nothing any more: a Placement
+// dropAll has the hub no longer desire anything at the location: a Placement
 // was deleted, or a space, which may be made again with what was in it.
 func (w *world) dropAll(content map[string]wire.Frame, b, c int) {
 	cause := []wire.Cause{wire.Unassigned, wire.Deleted, wire.Unassigned}[b%3]

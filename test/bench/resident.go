@@ -43,7 +43,7 @@ type resident struct {
 type residents struct {
 	*fleet
 	all []*resident
-	// backs receives a location whenever its agent has what the hub says it is to have
+	// backs receives a location whenever its agent has the desired content
 	// and all that begins a session is done.
 	backs chan back
 	// up and down count the bytes of connections, TLS included, puts the objects that

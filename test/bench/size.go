@@ -30,7 +30,7 @@ type size struct {
 	throttled, room int
 	// listed objects are listed, lists times.
 	listed, lists int
-	// walkers are locations that compare at once what they are to have of walked objects.
+	// walkers are locations that compare their content, of walked objects, at once.
 	walkers, walked int
 	// sites locations have ownEach objects that no other has, and shared ones that all have.
 	sites, ownEach, shared int

@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/test/protocol"
 )
 
-// sharedNamespace has what all walkers are to have.
+// sharedNamespace has what is desired at all walkers.
 const sharedNamespace = "shared"
 
 // walks is a hub of its own, at which locations without a session compare all that

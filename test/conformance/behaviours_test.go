@@ -134,7 +134,7 @@ func content() []behaviour {
 	}
 }
 
-// badInput is about what makes no sense.
+// badInput is about malformed requests.
 func badInput() []behaviour {
 	return []behaviour{
 		{name: "request timeouts", run: requestTimeouts},

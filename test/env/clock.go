@@ -9,7 +9,7 @@ import (
 )
 
 // OwnClock gives the process a wall clock of its own from its next start, as `make
-// clock` builds it. It goes right until MoveClock.
+// clock` builds it. It is right until MoveClock.
 func (p *Process) OwnClock() {
 	p.t.Helper()
 	p.binary = Binary(p.t, filepath.Join("clock", filepath.Base(p.binary)))
@@ -18,8 +18,8 @@ func (p *Process) OwnClock() {
 	p.setClock(0)
 }
 
-// MoveClock sets the process's own wall clock to as much ahead of the right time,
-// as somebody does who sets the clock of a machine. The process need not run.
+// MoveClock sets the process's own wall clock ahead of the right time, as if somebody set
+// the clock of the machine. The process need not run.
 func (p *Process) MoveClock(ahead time.Duration) {
 	p.t.Helper()
 	text := p.setClock(ahead)

@@ -34,8 +34,8 @@ type T interface {
 const (
 	// pollEvery is the time between two looks at something that has no way to tell.
 	pollEvery = 25 * time.Millisecond
-	// pollSeldom is what it becomes for who waits long, and 1/shareOf of the time that
-	// has passed on the way there: a look is often a process, and waiting is to be cheap.
+	// pollSeldom is the longest time between two looks. On the way there it is 1/shareOf
+	// of the time that has passed: a look often starts a process, so waiting must be cheap.
 	pollSeldom = 500 * time.Millisecond
 	shareOf    = 20
 )

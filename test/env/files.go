@@ -23,7 +23,7 @@ const (
 	auditLog    = "audit.log"
 )
 
-// policy has every request in the log once, when it has been answered.
+// policy logs every request once, when it has been answered.
 const policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// linkChunk is how much a link passes on at once.
+// linkChunk is how many bytes a link forwards at once.
 const linkChunk = 16 << 10
 
-// Link is a TCP connection to somewhere that can be made to fail: clients connect
-// to Address, and what they say is passed on to the target. All methods may be
-// called from any goroutine; faults concern connections that are there and those
-// still to come, until Heal.
+// Link is a TCP proxy that can be made to fail: clients connect to Address, and what
+// they send is forwarded to the target. It is safe for concurrent use. Faults affect
+// existing and new connections, until Heal.
 type Link struct {
 	// Address is HOST:PORT of where the link listens.
 	Address string
@@ -46,7 +45,7 @@ type linked struct {
 	client, target net.Conn
 	// down counts bytes passed on the way down since the last DropMidFrame.
 	down atomic.Int64
-	// forgotten says that neither side hears of the other any more.
+	// forgotten says that nothing is forwarded any more, not even the end.
 	forgotten atomic.Bool
 }
 
@@ -95,15 +94,15 @@ func (l *Link) Cut() {
 	l.each((*linked).close)
 }
 
-// CutUp passes on nothing that clients say, and tells nobody. TCP keeps what was
-// said for when the link is healed, as it does when packets are lost.
+// CutUp silently holds back what clients send. It is delivered when the link is healed, as
+// TCP does when packets are lost.
 func (l *Link) CutUp() { l.set(func(f *fault) { f.holdUp = true }) }
 
-// CutDown passes on nothing that the target says, and tells nobody.
+// CutDown silently holds back what the target sends.
 func (l *Link) CutDown() { l.set(func(f *fault) { f.holdDown = true }) }
 
-// Forget makes the connections that are there silent for good, as a NAT that has
-// lost its table does; new ones are not concerned.
+// Forget makes existing connections silent for good, as a NAT does that has lost its
+// table. New ones are not affected.
 func (l *Link) Forget() {
 	l.each(func(c *linked) { c.forgotten.Store(true) })
 }
@@ -114,8 +113,7 @@ func (l *Link) Slow(latency time.Duration, bytesPerSecond int) {
 	l.set(func(f *fault) { f.latency, f.bytesPerSecond = latency, bytesPerSecond })
 }
 
-// DropMidFrame ends every connection over which the target says more than n
-// bytes from now on, after exactly as many.
+// DropMidFrame ends each connection after exactly n more bytes from the target.
 func (l *Link) DropMidFrame(n int64) {
 	l.each(func(c *linked) { c.down.Store(0) })
 	l.set(func(f *fault) { f.dropAfter = n })
@@ -124,7 +122,7 @@ func (l *Link) DropMidFrame(n int64) {
 // Heal ends all faults. Connections that were cut or forgotten stay so.
 func (l *Link) Heal() { l.set(func(f *fault) { *f = fault{} }) }
 
-// Redirect ends all connections and leads new ones to another target, which is
+// Redirect ends all connections and forwards new ones to another target, which is
 // HOST:PORT or a URL.
 func (l *Link) Redirect(target string) {
 	l.mu.Lock()
@@ -153,7 +151,7 @@ func (l *Link) each(do func(*linked)) {
 	}
 }
 
-// state is the fault there is now; changed is closed when it is another.
+// state is the current fault; changed is closed when that changes.
 func (l *Link) state() (f fault, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +272,8 @@ func (l *Link) wait(up bool, size int) (fault, bool) {
 	}
 }
 
-// delay takes as long as a slow link takes for so many bytes.
+// delay waits as long as a slow link takes for size bytes. It returns false when the link
+// ends first.
 func (l *Link) delay(f fault, size int) bool {
 	d := f.latency
 	if f.bytesPerSecond > 0 {

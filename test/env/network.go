@@ -12,8 +12,8 @@ import (
 )
 
 // Network is a site of its own: a network namespace in which an agent runs, which
-// reaches this machine only through a router that can lose packets. It has another
-// interface for its cluster, which is not concerned.
+// reaches this machine only through a router that can drop packets. A second interface,
+// for its cluster, is not affected.
 type Network struct {
 	// Hub is the address of this machine as the site sees it through the router.
 	Hub string
@@ -24,7 +24,7 @@ type Network struct {
 	site, router string // namespaces
 	// gateway is the router as the site sees it.
 	gateway string
-	// address is the site's, other what it is to have next.
+	// address is the site's, other the one that Roam gives it.
 	address, other string
 }
 
@@ -47,7 +47,7 @@ func StartNetwork(t T) *Network {
 		t: t, site: "orrery-site-" + name, router: "orrery-router-" + name,
 		Hub: at(1), gateway: at(9), address: at(10), other: at(11), Beside: at(17),
 	}
-	net.remove() // what a test has left that was killed
+	net.remove() // left by a test that was killed
 	t.Cleanup(net.remove)
 	out, cluster := "or"+name, "oc"+name
 	for _, args := range []string{
@@ -93,18 +93,17 @@ func (n *Network) remove() {
 	}
 }
 
-// LoseUp makes the router lose what the site sends to this machine, and tell
-// nobody.
+// LoseUp makes the router silently drop what the site sends to this machine.
 func (n *Network) LoseUp() { n.ip("-n", n.router, "route", "add", "blackhole", n.Hub+"/32") }
 
-// LoseDown makes the router lose what this machine sends to the site.
+// LoseDown makes the router silently drop what this machine sends to the site.
 func (n *Network) LoseDown() {
 	for _, address := range []string{n.address, n.other} {
 		n.ip("-n", n.router, "route", "add", "blackhole", address+"/32")
 	}
 }
 
-// Lose makes the router lose everything.
+// Lose makes the router silently drop everything.
 func (n *Network) Lose() {
 	n.LoseUp()
 	n.LoseDown()

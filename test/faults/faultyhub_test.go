@@ -73,7 +73,7 @@ func text(body string) http.HandlerFunc {
 	}
 }
 
-// empty answers like a hub at which the location is to have nothing. hello says
+// empty answers like a hub that desires nothing at the location. hello says
 // what it calls itself, given what the agent knows; marked whether a walk ends as
 // a completed one does.
 func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.HandlerFunc {

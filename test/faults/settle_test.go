@@ -74,11 +74,11 @@ func (l *life) sources(space string) (world.Listed, error) {
 	return all, nil
 }
 
-// wants is what a location is to have, by key and, where several want the same
+// wants is what is desired at a location, by key and, where several want the same
 // identity, by space.
 type wants map[string]world.Listed
 
-// wanted reads from the spaces what a location is to have.
+// wanted reads from the spaces what is desired at a location.
 func (l *life) wanted(site string) (wants, error) {
 	location, err := l.root.Resource(world.Locations).Get(l.t.Context(), site, metav1.GetOptions{})
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *life) wanted(site string) (wants, error) {
 	return want, nil
 }
 
-// compare compares a site with what it is to have, object by object, and with what
+// compare compares a site with what is desired there, object by object, and with what
 // it is said to have, and returns what it has.
 func (l *life) compare(s *world.Site, want wants) (world.Listed, error) {
 	have, err := s.Marked(l.World)

@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// settled is how long the log has to stay as it is to be at rest.
+// settled is how long the log must stay unchanged to count as at rest.
 const settled = 2 * time.Second
 
 // ownSamples are objects of Orrery's kinds; none of them makes the hub write.

@@ -60,7 +60,7 @@ spec: {locations: [{names: [%s]}], downsync: [{apiGroup: odd.example, resources:
 `, edge))
 	has := func(name string) {
 		s.Helper()
-		s.eventually(name+" is as it is to be", func() error {
+		s.eventually(name+" is as desired", func() error {
 			if got := odd.value(name); got != "ours" {
 				return fmt.Errorf("it is %q", got)
 			}

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Agent is an agent of a hub's location. Stop ends it, and Start starts it on what it
-// has kept.
+// Agent is an agent of a hub's location. Stop ends it, and Start starts it again with the
+// state that it kept.
 type Agent interface {
 	Start()
 	Stop()
@@ -131,7 +131,7 @@ func followCases() []agentCase {
 	}
 }
 
-// agentFollows: what a session sends is done, and reported.
+// agentFollows: an agent applies what a session sends, and reports it.
 func agentFollows(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
@@ -144,7 +144,7 @@ func agentFollows(e *trial) {
 	e.settled()
 }
 
-// agentBegins: who has nothing compares, and fetches what differs.
+// agentBegins: an agent without state compares, and fetches what differs.
 func agentBegins(e *trial) {
 	for i := range 5 {
 		e.put(fmt.Sprint("n", i), "1")
@@ -157,7 +157,7 @@ func agentBegins(e *trial) {
 	}
 }
 
-// unasked fails if a call was made since it was made so often.
+// unasked fails if a call was made more often than since.
 func (e *trial) unasked(call string, since int) {
 	e.Helper()
 	if n := e.hub.Asked(call); n != since {
@@ -165,7 +165,7 @@ func (e *trial) unasked(call string, since int) {
 	}
 }
 
-// agentResumes: a session that was cut is gone on with, and nothing compared.
+// agentResumes: a session that was cut is resumed, and nothing is compared.
 func agentResumes(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
@@ -184,7 +184,7 @@ func agentResumes(e *trial) {
 	e.unasked(route.Walk, walks)
 }
 
-// agentKeeps: an agent that starts again goes on with what it has.
+// agentKeeps: an agent that restarts resumes from the state that it kept.
 func agentKeeps(e *trial) {
 	e.put("one", "1")
 	e.put("two", "1")
@@ -201,7 +201,7 @@ func agentKeeps(e *trial) {
 	e.unasked(route.Fetch, fetches)
 }
 
-// agentWalks: where a session can't be resumed, and something differs, it is found.
+// agentWalks: if a session can't be resumed, the agent finds out what differs.
 func agentWalks(e *trial) {
 	for i := range 5 {
 		e.put(fmt.Sprint("n", i), "1")
@@ -230,7 +230,7 @@ func agentWalks(e *trial) {
 	}
 }
 
-// agentWalksInPages: a walk of much keeps to the bounds of each request.
+// agentWalksInPages: a large walk keeps to the bounds of each request.
 func agentWalksInPages(e *trial) {
 	const many = 2200 // so that there are more spans to ask for than one request may have
 	for i := range many {
@@ -244,8 +244,8 @@ func agentWalksInPages(e *trial) {
 	}
 }
 
-// agentCompares: what a hub has of reports is compared once for each of its starts, as
-// its log may lack some.
+// agentCompares: an agent compares its reports with the hub's once after each start of the
+// hub, since the hub's log may lack some.
 func agentCompares(e *trial) {
 	e.put("one", "1")
 	e.put("two", "1")
@@ -261,8 +261,8 @@ func agentCompares(e *trial) {
 	}
 }
 
-// agentWaitsForProof: of a log that does not continue the one it knows an agent takes
-// what is new, and removes and changes nothing until that log is accepted.
+// agentWaitsForProof: from a log that does not continue the one it knows, an agent takes
+// new objects only; changes and removals wait until the log is accepted.
 func agentWaitsForProof(e *trial) {
 	e.put("kept", "1")
 	e.agent.Start()
@@ -298,7 +298,7 @@ func agentWaitsForProof(e *trial) {
 	})
 }
 
-// agentHalts: an agent that is to change nothing says so, and goes on afterwards.
+// agentHalts: an agent that the hub halts changes nothing and says so, until it may go on.
 func agentHalts(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()
@@ -326,7 +326,7 @@ func agentHalts(e *trial) {
 	})
 }
 
-// agentAnnounces: an agent says what it is, and nothing while nothing happens.
+// agentAnnounces: an agent sends its status, and nothing while nothing changes.
 func agentAnnounces(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()

@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// callCases are about what an agent calls beside its session, and how that is refused.
+// callCases are about the calls that an agent makes beside its session, and how they are refused.
 func callCases() []hubCase {
 	return []hubCase{
 		{"Reports", takesReports},
@@ -32,7 +32,7 @@ func report(name string, r wire.Report) wire.ReportLine {
 	return wire.ReportLine{Key: KeyOf(name), Report: &r}
 }
 
-// kept is what the hub has of the report of a name.
+// kept is the report that the hub has of a name.
 func (e *exam) kept(name string) *wire.Report {
 	e.Helper()
 	lines, err := e.Client().Reports(e.ctx, KeyOf(name))
@@ -43,7 +43,7 @@ func (e *exam) kept(name string) *wire.Report {
 	return lines[0].Report
 }
 
-// takesReports: what is reported is kept until something else is.
+// takesReports: a report is kept until the next one of its key.
 func takesReports(e *exam) {
 	e.Desire("one", "1")
 	said := wire.Report{UID: "u", Generation: 3, Digest: wire.SumOf([]byte("x")), State: wire.Failed, Reason: "Refused", Message: "<no>", Since: "2030-01-01T00:00:00Z", Status: json.RawMessage(`{"a":"<b>"}`)}
@@ -60,7 +60,7 @@ func takesReports(e *exam) {
 	if again.Revision != first.Revision {
 		e.Errorf("the same again is of revision %d, was of %d", again.Revision, first.Revision)
 	}
-	// Also what is not desired any more can be told of, until it is gone.
+	// Objects that are no longer desired can be reported, too, until they are gone.
 	e.Delete("one")
 	said.State = wire.Removing
 	if a, err := e.Client().Report(e.ctx, report("one", said)); err != nil || len(a.Refused) > 0 || a.Revision <= first.Revision {
@@ -76,7 +76,7 @@ func takesReports(e *exam) {
 	}
 }
 
-// refusesReports: a line that is not taken holds up no other.
+// refusesReports: a line that is refused does not affect the others.
 func refusesReports(e *exam) {
 	e.Desire("one", "1")
 	good := wire.Report{UID: "u", State: wire.Applied}
@@ -102,7 +102,7 @@ func refusesReports(e *exam) {
 	}
 }
 
-// cutsReports: of a report that is too large the status is left out, at both sides alike.
+// cutsReports: the status of a report that is too large is left out, on both sides alike.
 func cutsReports(e *exam) {
 	e.Desire("one", "1")
 	large := wire.Report{UID: "u", State: wire.Applied, Status: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", wire.MaxReport)))}
@@ -171,7 +171,7 @@ func takesStatus(e *exam) {
 	tell(false, "no digest")
 }
 
-// passesOver: fields of a newer agent are no reason to refuse it.
+// passesOver: unknown fields, as of a newer agent, are ignored.
 func passesOver(e *exam) {
 	e.Desire("one", "1")
 	for call, body := range map[string]string{
@@ -204,7 +204,7 @@ func passesOver(e *exam) {
 	}
 }
 
-// malformed is what of a refusal is not as it is to be; empty: nothing.
+// malformed says what is wrong with a refusal; empty: nothing.
 func (r *RefusedError) malformed(codes ...int) string {
 	var status metav1.Status
 	switch err := json.Unmarshal(r.Body, &status); {
@@ -220,7 +220,7 @@ func (r *RefusedError) malformed(codes ...int) string {
 	return ""
 }
 
-// refuses: what makes no sense is refused as a whole, and says why.
+// refuses: a malformed request is refused as a whole, with the reason.
 func refuses(e *exam) {
 	e.Desire("one", "1")
 	good, err := json.Marshal(report("one", wire.Report{UID: "u", State: wire.Applied}))
@@ -257,7 +257,7 @@ func refuses(e *exam) {
 	}
 }
 
-// refusesOthers: a token opens its own location only, for who speaks the protocol.
+// refusesOthers: a token is valid for its own location only, and for this version of the protocol.
 func refusesOthers(e *exam) {
 	for what, c := range map[string]struct {
 		header, value, location string

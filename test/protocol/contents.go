@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// contentCases are about what a location is to have.
+// contentCases are about the desired content of a location.
 func contentCases() []hubCase {
 	return []hubCase{
 		{"FromNothing", fromNothing},

@@ -237,7 +237,7 @@ func (h *Hub) continuous(marker string, revision int64) bool {
 	return revision <= h.revision && h.marker(revision) == marker
 }
 
-// content is what the location is to have at a revision, by key.
+// content is the desired content of the location at a revision, by key.
 func (h *Hub) content(at int64) map[string]wire.Frame {
 	all := map[string]wire.Frame{}
 	if h.settings.Purge {

@@ -19,7 +19,7 @@ type Lacks map[string]string
 const patience = 5 * time.Minute
 
 // States is a hub with one location, and how a test brings about what the protocol is
-// about. The location is to have nothing at first. Its methods fail the test when they
+// about. Nothing is desired at the location at first. Its methods fail the test when they
 // fail, and return when a request that begins then sees what they did.
 type States interface {
 	// Client speaks to the hub as the location's agent.
@@ -167,7 +167,7 @@ func (s *session) next() wire.Frame {
 	}
 }
 
-// follow takes frames over up to a mark after which the agent's content is as it is to be,
+// follow takes frames over up to a mark after which the agent's content is as desired,
 // and checks all marks on the way. It returns what was taken over.
 func (s *session) follow(until func() bool) (frames []wire.Frame) {
 	s.e.Helper()

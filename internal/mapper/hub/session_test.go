@@ -400,7 +400,7 @@ func TestStreamCutWithinAFrame(t *testing.T) {
 	}
 }
 
-// A frame that makes no sense is left out; all others are taken, and the mark
+// A malformed frame is left out; all others are taken, and the mark
 // shows that something is missing.
 func TestNonsenseFrames(t *testing.T) {
 	s, a, b := filled(t)

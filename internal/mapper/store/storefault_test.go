@@ -367,7 +367,7 @@ func shorten(file string, part int64) error {
 	return errors.Join(err, f.Truncate(size-size/part), f.Close())
 }
 
-// FuzzValues opens stores with any value in any bucket: one that makes no sense
+// FuzzValues opens stores with any value in any bucket: a malformed one
 // is found.
 func FuzzValues(f *testing.F) {
 	f.Add(uint8(0), name(1), []byte("{}\n{}"))
