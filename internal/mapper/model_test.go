@@ -17,12 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper/engine"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"

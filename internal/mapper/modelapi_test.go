@@ -15,17 +15,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper/decide"
-
 	apidiscovery "k8s.io/api/apidiscovery/v2"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/marks"
 )
 

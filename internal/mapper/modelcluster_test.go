@@ -10,11 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper/engine"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
 )
 

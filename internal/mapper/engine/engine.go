@@ -247,7 +247,7 @@ func (e *Engine) Within(id key.Identity) (wanted, leaving int) {
 
 // Result is what a worker made of an item.
 type Result struct {
-	// Seen replaces what was observed, unless that is newer; as is the owner by whose
+	// Seen replaces what was observed, unless that is newer; As is the owner by whose
 	// marks it was seen.
 	Seen *decide.Observed
 	As   marks.Owner
@@ -263,7 +263,7 @@ type Result struct {
 	Proof   marks.Proof
 	// Judged says that the proof is known, even if the turn failed.
 	Judged bool
-	// Leaving says that the item is being removed, held that it waits for others first.
+	// Leaving says that the item is being removed, Held that it waits for others first.
 	Leaving, Held bool
 	Space         key.Space // of the source
 	// Hurried says that the object was told to terminate without waiting for its Pods.

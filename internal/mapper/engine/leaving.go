@@ -213,7 +213,7 @@ func (all *leaves) left(it *Item, r Result, now time.Duration) time.Duration {
 type Awaited struct {
 	ID   string // one of the items that go before; empty: none is left
 	Rank rank
-	// Held is how long the item has waited, rest how much longer it waits at most.
+	// Held is how long the item has waited, Rest how much longer it waits at most.
 	Held, Rest time.Duration
 }
 

@@ -74,7 +74,7 @@ func (g *Gate) Why() string {
 // Trouble notes an error of the target. If the target is unavailable, the gate closes
 // until a probe succeeds; if discovery may be broken, a probe finds out. A target that
 // is only busy is not probed, which would be one more request: the pace slows down
-// instead. trouble does not block.
+// instead. Trouble does not block.
 func (g *Gate) Trouble(err error) {
 	if err == nil || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
 		return

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper/decide"
-	"orrery.dev/orrery/internal/mapper/engine"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"

@@ -5,14 +5,11 @@ import (
 	"fmt"
 
 	"github.com/tidwall/sjson"
-
-	"orrery.dev/orrery/internal/mapper/decide"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"

@@ -6,14 +6,12 @@ import (
 	"slices"
 
 	"github.com/tidwall/gjson"
-
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/decide"
-	"orrery.dev/orrery/internal/mapper/engine"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"

@@ -5,12 +5,10 @@ import (
 	"sync"
 
 	"golang.org/x/sync/singleflight"
-
-	"orrery.dev/orrery/internal/mapper/engine"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 )

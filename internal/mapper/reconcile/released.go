@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"orrery.dev/orrery/internal/mapper/decide"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/fields"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"

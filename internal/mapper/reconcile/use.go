@@ -1,5 +1,20 @@
 package reconcile
 
+// Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
+// deleted only when nothing in it has to stay. What follows from that:
+//
+// All objects inside are looked at, all pages of every kind that can be listed. A kind
+// that can't be listed may have objects of others.
+//
+// Ours is what the engine knows, and what proves to be ours by marks and managed
+// fields. The engine then learns of it, so that it is removed like anything else that
+// is not desired, and the container waits.
+//
+// What a controller owns is deleted with its owner. If the owner is inside, too, the
+// owner counts. An owner elsewhere (cluster-scoped, or in another namespace) stays, so
+// what it owns counts. If the owner is gone, the garbage collector soon deletes what it
+// left: the container waits for that for a while, after which it counts.
+
 import (
 	"context"
 	"errors"
@@ -7,28 +22,12 @@ import (
 	"net/http"
 	"strings"
 
-	"orrery.dev/orrery/internal/mapper/decide"
-	"orrery.dev/orrery/internal/mapper/engine"
-
-	// Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
-	// deleted only when nothing in it has to stay. What follows from that:
-	//
-	// All objects inside are looked at, all pages of every kind that can be listed. A kind
-	// that can't be listed may have objects of others.
-	//
-	// Ours is what the engine knows, and what proves to be ours by marks and managed
-	// fields. The engine then learns of it, so that it is removed like anything else that
-	// is not desired, and the container waits.
-	//
-	// What a controller owns is deleted with its owner. If the owner is inside, too, the
-	// owner counts. An owner elsewhere (cluster-scoped, or in another namespace) stays, so
-	// what it owns counts. If the owner is gone, the garbage collector soon deletes what it
-	// left: the container waits for that for a while, after which it counts.
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/target"
 )

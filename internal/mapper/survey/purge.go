@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper/engine"
-	"orrery.dev/orrery/internal/mapper/target"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 

@@ -1,0 +1,168 @@
+package reconcile
+
+import (
+	"errors"
+	"time"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+const (
+	// refusedRetry is the first wait after the target refused an object.
+	refusedRetry = 500 * time.Millisecond
+	// maxRetry is the longest wait between attempts that the target refuses.
+	maxRetry = time.Minute
+	// dependencyRetry is how often an object looks whether its namespace has been tried.
+	dependencyRetry = 50 * time.Millisecond
+	// maxSteps bounds how often one turn decides again because the object was not as
+	// it was thought to be.
+	maxSteps = 4
+)
+
+// Errors of the agent itself.
+var (
+	// errLook asks for a look at whose object is at the target.
+	errLook = errors.New("look again")
+	// errDependency says that the object's namespace is desired and must be tried first.
+	errDependency = errors.New("wait for the namespace")
+)
+
+// turn is what a worker knows of one identity while it works on it.
+type turn struct {
+	id      key.Identity
+	view    engine.View
+	wants   []decide.Entry
+	winner  int // index in wants; -1: no space desires it
+	guarded bool
+	settled bool
+	// mark is the place of the last wire mark, delivered has the places at which the
+	// entries arrived.
+	mark      marks.Pair
+	delivered []marks.Pair
+	record    *store.Record
+	status    []byte
+	// completed is how the desired Job or Pod ran to its end; empty: it has not.
+	completed string
+	// judged says that the object needs no proof, even if the change failed.
+	judged bool
+	before map[key.Space]*wire.Report
+}
+
+// outcome is what a turn leaves to write.
+type outcome struct {
+	decide.Decision
+	record  *store.Record
+	changed bool // the record has changed
+	forget  bool // nothing is left at the target
+	letGo   bool // the recorded object is no longer ours
+	claim   bool // the record is of a stray: its removal is counted
+	waits   bool // with claim: its removal waited for a confirmation before the store was lost
+	keep    bool // the last report stays
+	slotted bool // the retry is the object's slot
+	seen    *decide.Observed
+	failed  bool
+	drifted bool
+	held    bool // it waits for others to be removed first
+	hurried bool // the object no longer waits for its Pods
+}
+
+// want is the entry to follow; nil if no space desires the object.
+func (t *turn) want() *store.Want {
+	if t.winner < 0 {
+		return nil
+	}
+	return t.wants[t.winner].Want
+}
+
+// object is the source object: the winner's, or else the one that was applied.
+func (t *turn) object() key.Object {
+	o := key.Object{Identity: t.id}
+	switch {
+	case t.winner >= 0:
+		o.Space = t.wants[t.winner].Space
+	case t.record != nil:
+		o.Space = t.record.Space
+	case len(t.view.Spaces) > 0:
+		o.Space = t.view.Spaces[0]
+	}
+	return o
+}
+
+// ended is how the desired Job or Pod ran to its end, as observed or by its last report,
+// which is where that is kept; empty: it did not. reported says that the last report is
+// of exactly what is desired.
+func (t *turn) ended() (how string, reported bool) {
+	w := t.want()
+	if w == nil || w.Object() == nil {
+		return "", false
+	}
+	space, s := t.object().Space, w.Object()
+	if r := t.before[space]; r != nil && r.UID == s.UID && r.Digest == s.Digest {
+		how, reported = r.Completed, true
+	}
+	rec := t.record
+	if rec != nil && rec.Space == space && rec.Source.UID == s.UID && rec.Source.Digest == s.Digest &&
+		t.view.Ending.UID == rec.UID && t.view.Ending.How != "" {
+		how = t.view.Ending.How
+	}
+	return how, reported
+}
+
+// reports returns the reports that the outcome changes, by path; nil removes one. gone
+// are the spaces that have neither an entry nor a report of the identity any more.
+func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
+	reports = map[string]*wire.Report{}
+	o.Completed = t.completed
+	owner := t.object().Space
+	for i, w := range t.wants {
+		path, before := key.Object{Space: w.Space, Identity: t.id}.Path(), t.before[w.Space]
+		var report wire.Report
+		switch {
+		case i == t.winner && o.keep, t.winner < 0 && w.Space == owner && !o.forget && o.keep:
+			continue
+		case i == t.winner, t.winner < 0 && w.Space == owner && !o.forget:
+			report = decide.Compose(w.Want, o.record, o.Decision, t.status, before, now)
+		case w.Want != nil:
+			report = decide.Compose(w.Want, nil, decide.Loses(w.Want, key.Object{Space: owner, Identity: t.id}), nil, before, now)
+		default:
+			gone = append(gone, w.Space)
+			if before != nil {
+				reports[path] = nil
+			}
+			continue
+		}
+		if report = report.Fit(); before == nil || before.Sum() != report.Sum() {
+			reports[path] = &report
+		}
+	}
+	return reports, gone
+}
+
+// write puts the outcome into the store.
+func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report, now time.Time) error {
+	var err error
+	switch {
+	case o.forget:
+		err = x.Forget(id)
+	case o.letGo:
+		err = x.LetGo(id)
+	case o.claim:
+		err = x.Claim(id, o.record, o.waits, now)
+	case o.changed:
+		err = x.Keep(id, o.record)
+	}
+	if err != nil {
+		return err
+	}
+	for path, r := range reports {
+		if err := x.SetReport(path, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
