@@ -8,6 +8,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,12 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
-	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
@@ -30,8 +33,15 @@ import (
 type Config struct {
 	// Authority signs the certificates of users.
 	Authority *enroll.Authority
-	// Table has the hashes of the locations' tokens.
+	// Table has the hashes of the locations' tokens, and the Grants.
 	Table *table.Table
+	// Grants observes the table.
+	Grants *Grants
+	// Catalog has the kinds of a space.
+	Catalog func(key.Space) *kinds.Catalog
+	// Committed waits until the table shows what was acknowledged to anybody before the
+	// call. What is refused by the table as it was is judged once more behind that.
+	Committed func(context.Context) error
 	// Codecs encode refusals.
 	Codecs runtime.NegotiatedSerializer
 	// Logger gets unauthenticated requests, at level debug.
@@ -44,25 +54,44 @@ type Config struct {
 type Guard struct {
 	config        Config
 	authenticator authenticator.Request
-	authorizer    Authorizer
+	authorizer    *Authorizer
+	fresh         *fresh
 }
 
 // New makes a Guard.
 func New(config Config) *Guard {
-	return &Guard{config: config, authenticator: authentication(config.Authority, config.Table, config.Now)}
+	return &Guard{
+		config:        config,
+		authenticator: authentication(config.Authority, config.Table, config.Now),
+		authorizer:    &Authorizer{grants: config.Grants, table: config.Table, catalog: config.Catalog},
+		fresh:         newFresh(config.Committed),
+	}
 }
 
 // Authorizer is for what a handler finds to decide later, such as an update that creates.
-func (g *Guard) Authorizer() Authorizer { return g.authorizer }
+func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 
 // Handler passes on to next the requests of authenticated clients that are authorized,
 // and refuses the others. The context of a request must have its RequestInfo and root
 // (WithRoot). Next finds in it the user, who may be impersonated, and what the access
 // rests on (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
-	next = filters.WithAuthorization(next, g.authorizer, g.config.Codecs)
-	next = impersonation.WithConstrainedImpersonation(next, g.authorizer, g.config.Codecs)
+	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
+	next = g.impersonating(next)
 	return g.authenticated(next)
+}
+
+// authorize decides about a request, and once more before it is refused: what was
+// granted just now counts.
+func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, why, err := g.authorizer.Authorize(ctx, a)
+	if decision == authorizer.DecisionAllow || err != nil {
+		return decision, why, err
+	}
+	if err := g.fresh.wait(ctx); err != nil {
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("wait for what was granted: %w", err)
+	}
+	return g.authorizer.Authorize(ctx, a)
 }
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {

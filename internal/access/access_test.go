@@ -61,6 +61,7 @@ func (s somebody) guard() *Guard {
 			}
 			return &authenticator.Response{User: s.Info}, true, nil
 		}),
+		authorizer: &Authorizer{},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -42,4 +44,15 @@ func PremisesOf(ctx context.Context) []table.Premise {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clip(l.all)
+}
+
+// Confirm fails if what let the request of a context in does not hold any more. What is
+// answered behind it is not by a state in which it would have been refused.
+func Confirm(ctx context.Context, t *table.Table) error {
+	for _, p := range PremisesOf(ctx) {
+		if row, _ := t.Get(p.Key); !p.Holds(row) {
+			return apierrors.NewUnauthorized("what this request was let in by has just ended")
+		}
+	}
+	return nil
 }

@@ -30,10 +30,7 @@ import (
 type reviewer struct {
 	kind       *kinds.Kind
 	catalog    *kinds.Catalog
-	authorizer interface {
-		authorizer.Authorizer
-		authorizer.RuleResolver
-	}
+	authorizer *Authorizer
 }
 
 var _ interface {
@@ -84,10 +81,7 @@ func (r *reviewer) Create(ctx context.Context, object runtime.Object, validate r
 		if review.Spec.Namespace == "" {
 			return nil, apierrors.NewBadRequest("no namespace on request")
 		}
-		var err error
-		if review.Status, err = r.rules(ctx, who, review.Spec.Namespace); err != nil {
-			return nil, err
-		}
+		review.Status = r.rules(ctx, who, review.Spec.Namespace)
 	default:
 		return nil, fmt.Errorf("no answer to a %T", object)
 	}
@@ -158,20 +152,13 @@ func statusOf(may bool, why string) authorizationv1.SubjectAccessReviewStatus {
 }
 
 // rules are all that a user may do at the root.
-func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) (authorizationv1.SubjectRulesReviewStatus, error) {
-	status := authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}}
-	resources, others, incomplete, err := r.authorizer.RulesFor(ctx, who, namespace)
-	if err != nil {
-		return status, fmt.Errorf("rules of %q: %w", who.GetName(), err)
+func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+	status := r.authorizer.rulesFor(RootOf(ctx), r.catalog, who, namespace)
+	if status.ResourceRules == nil {
+		status.ResourceRules = []authorizationv1.ResourceRule{}
 	}
-	status.Incomplete = incomplete
-	for _, rule := range resources {
-		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
-			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(), ResourceNames: rule.GetResourceNames(),
-		})
+	if status.NonResourceRules == nil {
+		status.NonResourceRules = []authorizationv1.NonResourceRule{}
 	}
-	for _, rule := range others {
-		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: rule.GetVerbs(), NonResourceURLs: rule.GetNonResourceURLs()})
-	}
-	return status, nil
+	return status
 }

@@ -25,8 +25,8 @@ func TestReviews(t *testing.T) {
 	}
 	admin := &user.DefaultInfo{Name: AdminUser, UID: "1", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{"k": {"v"}}}
 	agent := &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
-	space := asked{&reviewer{catalog: registry.Builtin("a"), authorizer: Authorizer{}}, route.Space("a")}
-	everywhere := asked{&reviewer{catalog: registry.Builtin(key.Root), authorizer: Authorizer{}}, route.Space(key.AllSpaces)}
+	space := asked{&reviewer{catalog: registry.Builtin("a"), authorizer: &Authorizer{}}, route.Space("a")}
+	everywhere := asked{&reviewer{catalog: registry.Builtin(key.Root), authorizer: &Authorizer{}}, route.Space(key.AllSpaces)}
 	for _, c := range []struct {
 		what     string
 		in       asked
@@ -84,7 +84,7 @@ func TestBadReviews(t *testing.T) {
 		{"two things asked", &authorizationv1.SelfSubjectAccessReview{Spec: both}, apierrors.IsInvalid},
 		{"no namespace", &authorizationv1.SelfSubjectRulesReview{}, apierrors.IsBadRequest},
 	} {
-		r := &reviewer{catalog: registry.Builtin("a"), authorizer: Authorizer{}, kind: &kinds.Kind{}}
+		r := &reviewer{catalog: registry.Builtin("a"), authorizer: &Authorizer{}, kind: &kinds.Kind{}}
 		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "x"})
 		if _, err := r.Create(ctx, c.review, nil, nil); !c.is(err) {
 			t.Errorf("%s: %v", c.what, err)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
@@ -273,7 +274,7 @@ func (h *Hub) leaveTrace(ctx context.Context, floor int64) error {
 }
 
 // waitCommitted waits until the table shows everything that was acknowledged to anybody
-// before the call.
+// before the call. It fails for a request that the table would not let in any more then.
 func (h *Hub) waitCommitted(ctx context.Context) error {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, committedWait)
@@ -286,7 +287,10 @@ func (h *Hub) waitCommitted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.table.WaitFor(limited, rev)
+	if err := h.table.WaitFor(limited, rev); err != nil {
+		return err
+	}
+	return access.Confirm(ctx, h.table)
 }
 
 // silence is after which time a client that leaves without an answer shows that the log

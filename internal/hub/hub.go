@@ -81,6 +81,7 @@ type Hub struct {
 	renderer    *render.Renderer
 	metrics     http.Handler
 	access      *access.Guard
+	grants      *access.Grants
 	requestInfo *request.RequestInfoFactory
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
@@ -165,8 +166,9 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.engine = placement.New()
 	h.usage = limits.NewUsage()
 	h.tally = tally.New(tally.Config{Digest: h.renderer.Digest})
+	h.grants = access.NewGrants()
 	h.writer = table.New(table.Config{
-		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.pruned, h.releases, h.changed},
+		Deriver: h.engine, Observer: observers{h.usage, h.tally, h.lineage, h.pruned, h.releases, h.grants, h.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	h.table = h.writer.Table
@@ -184,11 +186,14 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
-	h.access = access.New(access.Config{Authority: h.ca, Table: h.table, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now})
+	h.access = access.New(access.Config{
+		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted,
+		Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
+	})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
+		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Admission: h.access.Admission(),
 	})
 	if err != nil {
 		return err

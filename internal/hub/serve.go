@@ -124,6 +124,13 @@ func (h *Hub) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Cat
 	return h.spaces.Handler(kind, s, info)
 }
 
+// catalogOf has the kinds of a space as it is now.
+func (h *Hub) catalogOf(s key.Space) *kinds.Catalog {
+	// An error concerns a CRD; what it defines is not found then.
+	catalog, _ := h.registry.Catalog(s, h.table.Snapshot())
+	return catalog
+}
+
 // defines says whether a space still defines a kind with the same definition.
 func (h *Hub) defines(s key.Space, kind *kinds.Kind) bool {
 	// An error concerns a CRD; what it defines is not found below then.

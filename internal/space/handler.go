@@ -6,10 +6,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 )
@@ -31,7 +33,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	handle, err := r.handler(info)
+	handle, err := r.handler(info, s.admission(kind))
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +65,17 @@ func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) 
 	return nil
 }
 
+// admission is what the library's handlers ask about objects of a kind: nothing, unless
+// it is one of those that act.
+func (s *Server) admission(kind *kinds.Kind) admission.Interface {
+	if s.config.Admission == nil || kind.GVR.Group != v1alpha1.Group {
+		return nil // and no nil in an interface
+	}
+	return s.config.Admission
+}
+
 // handler makes the library's handler of a request.
-func (r *resource) handler(info *request.RequestInfo) (http.HandlerFunc, error) {
+func (r *resource) handler(info *request.RequestInfo, admit admission.Interface) (http.HandlerFunc, error) {
 	scope := r.scopes[info.Subresource]
 	if scope == nil {
 		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), fmt.Sprintf("%s/%s", info.Name, info.Subresource))
@@ -76,18 +87,18 @@ func (r *resource) handler(info *request.RequestInfo) (http.HandlerFunc, error) 
 			return handlers.GetResource(getter, scope), nil
 		}
 	case "update":
-		return handlers.UpdateResource(storage, scope, nil), nil
+		return handlers.UpdateResource(storage, scope, admit), nil
 	case "patch":
-		return handlers.PatchResource(storage, scope, nil, r.patchTypes()), nil
+		return handlers.PatchResource(storage, scope, admit, r.patchTypes()), nil
 	}
 	if info.Subresource == "" {
 		switch info.Verb {
 		case "create":
-			return handlers.CreateResource(r.objects, scope, nil), nil
+			return handlers.CreateResource(r.objects, scope, admit), nil
 		case "delete":
-			return handlers.DeleteResource(r.objects, true, scope, nil), nil
+			return handlers.DeleteResource(r.objects, true, scope, admit), nil
 		case "deletecollection":
-			return handlers.DeleteCollection(r.objects, true, scope, nil), nil
+			return handlers.DeleteCollection(r.objects, true, scope, admit), nil
 		}
 	}
 	return nil, apierrors.NewMethodNotSupported(r.kind.GVR.GroupResource(), info.Verb)

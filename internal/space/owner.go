@@ -68,9 +68,9 @@ func groupResource(r key.Resource) schema.GroupResource {
 	return schema.GroupResource{Group: r.APIGroup(), Resource: r.Resource}
 }
 
-// admission is what a request that may create an object knows of its owners.
+// ownersSeen is what a request that may create an object knows of its owners.
 // It belongs to one request.
-type admission struct {
+type ownersSeen struct {
 	server *Server
 	owners []owner
 	// revs are the owners' revisions when they were last seen to be alive; 0 for never.
@@ -79,17 +79,17 @@ type admission struct {
 
 // admitting puts the owners of the object that a request may create into its context.
 func (s *Server) admitting(ctx context.Context, all []owner) context.Context {
-	return context.WithValue(ctx, admissionKey, &admission{server: s, owners: all, revs: make([]int64, len(all))})
+	return context.WithValue(ctx, admissionKey, &ownersSeen{server: s, owners: all, revs: make([]int64, len(all))})
 }
 
-func admissionFrom(ctx context.Context) *admission {
-	a, _ := ctx.Value(admissionKey).(*admission)
+func admissionFrom(ctx context.Context) *ownersSeen {
+	a, _ := ctx.Value(admissionKey).(*ownersSeen)
 	return a
 }
 
 // check fails unless all owners are alive. The table may lag, so it is trusted only if it
 // shows a living owner, which the transaction then verifies.
-func (a *admission) check(ctx context.Context) error {
+func (a *ownersSeen) check(ctx context.Context) error {
 	for i, o := range a.owners {
 		if row, _ := a.server.config.Table.Get(o.object.Key()); row != nil && !row.Meta.Deleting {
 			a.revs[i] = row.ModRev
@@ -110,7 +110,7 @@ func (a *admission) check(ctx context.Context) error {
 }
 
 // saw notes an owner's current value.
-func (a *admission) saw(i int, value []byte, rev int64) error {
+func (a *ownersSeen) saw(i int, value []byte, rev int64) error {
 	o := a.owners[i]
 	if table.NewEntry(o.object.Key(), value, rev, rev).Meta.Deleting {
 		return o.ending()

@@ -12,34 +12,36 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
+	"orrery.dev/orrery/internal/key"
 )
 
 // validated is the strategy of policies: it also validates what their schema can't, label
 // selectors and paths.
 type validated struct {
 	rest.RESTCreateUpdateStrategy
-	validate func(map[string]any) field.ErrorList
+	validate func(key.Space, map[string]any) field.ErrorList
 }
 
 func (s validated) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), s.more(obj)...)
+	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), s.more(ctx, obj)...)
 }
 
 func (s validated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.more(obj)...)
+	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.more(ctx, obj)...)
 }
 
-func (s validated) more(obj runtime.Object) field.ErrorList {
+func (s validated) more(ctx context.Context, obj runtime.Object) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil
 	}
-	return s.validate(u.Object)
+	space, _ := SpaceFrom(ctx)
+	return s.validate(space, u.Object)
 }
 
 // validatePlacement validates the selectors of a Placement. It has no errors for an object
 // that the schema refuses anyway.
-func validatePlacement(object map[string]any) (errs field.ErrorList) {
+func validatePlacement(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var p v1alpha1.Placement
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
 		return nil
@@ -53,7 +55,7 @@ func validatePlacement(object map[string]any) (errs field.ErrorList) {
 
 // validateCustomizer validates the selectors and paths of a Customizer. It has no errors for
 // an object that the schema refuses anyway.
-func validateCustomizer(object map[string]any) (errs field.ErrorList) {
+func validateCustomizer(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
 		return nil
@@ -68,6 +70,37 @@ func validateCustomizer(object map[string]any) (errs field.ErrorList) {
 		}
 	}
 	return errs
+}
+
+// validateGrant says nothing of an object that its schema refuses anyway.
+func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
+	var g v1alpha1.Grant
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &g) != nil {
+		return nil
+	}
+	spec := field.NewPath("spec")
+	if s != key.Root {
+		if g.Spec.Spaces != nil {
+			errs = append(errs, field.Forbidden(spec.Child("spaces"), "only Grants in the space root reach other spaces"))
+		}
+		for i, r := range g.Spec.Rules {
+			if len(r.NonResourceURLs) > 0 {
+				errs = append(errs, field.Forbidden(spec.Child("rules").Index(i).Child("nonResourceURLs"), "only Grants in the space root are about paths of the hub"))
+			}
+		}
+	}
+	if g.Spec.Spaces == nil {
+		return errs
+	}
+	for i, name := range g.Spec.Spaces.Names {
+		path := spec.Child("spaces", "names").Index(i)
+		if err := key.ValidateName(name); err != nil {
+			errs = append(errs, field.Invalid(path, name, err.Error()))
+		} else if key.Space(name) == key.Root {
+			errs = append(errs, field.Invalid(path, name, "a Grant about root has no spaces"))
+		}
+	}
+	return append(errs, validateSelector(g.Spec.Spaces.Selector, spec.Child("spaces", "selector"))...)
 }
 
 func validateWhere(entries []v1alpha1.LocationSelector) (errs field.ErrorList) {

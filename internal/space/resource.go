@@ -271,6 +271,8 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 			main = validated{main, validatePlacement}
 		case key.Customizers:
 			main = validated{main, validateCustomizer}
+		case key.Grants:
+			main = validated{main, validateGrant}
 		}
 		if kind.Resource == key.Spaces {
 			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}

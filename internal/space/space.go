@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
 
@@ -55,6 +56,8 @@ type Config struct {
 	Kinds *registry.Registry
 	// Authorizer decides whether an update may create; nil allows it.
 	Authorizer authorizer.Authorizer
+	// Admission refuses objects of Orrery's kinds by who writes them; nil: none.
+	Admission admission.ValidationInterface
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
 	ObjectBytes int
 	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.

@@ -1,0 +1,177 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+)
+
+// admitter refuses what would give somebody more than they have: Grants of what they
+// do not hold, and objects by which the hub reads or writes for them what they may not.
+type admitter struct{ authorizer *Authorizer }
+
+var _ admission.ValidationInterface = admitter{}
+
+// Admission refuses writes that would give their writer more than they have.
+func (g *Guard) Admission() admission.ValidationInterface { return admitter{g.authorizer} }
+
+// Handles implements admission.Interface.
+func (admitter) Handles(o admission.Operation) bool {
+	return o == admission.Create || o == admission.Update
+}
+
+// Validate implements admission.ValidationInterface.
+func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	who, root := a.GetUserInfo(), RootOf(ctx)
+	if a.GetSubresource() != "" || m.authorizer.mayAll(who) {
+		return nil
+	}
+	var check func(w writer) (lacks, error)
+	switch key.NewResource(a.GetResource().Group, a.GetResource().Resource) {
+	case key.Grants:
+		check = writer.lacksForGrant
+	case key.Placements:
+		check = writer.lacksForPlacement
+	case key.Customizers:
+		check = writer.lacksForCustomizer
+	default:
+		return nil
+	}
+	if who == nil || root.API != route.Spaces {
+		return admission.NewForbidden(a, fmt.Errorf("nobody writes this"))
+	}
+	if isSameSpec(a.GetObject(), a.GetOldObject()) {
+		return nil
+	}
+	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject()}
+	lacking, err := check(w)
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	if len(lacking) > 0 {
+		return admission.NewForbidden(a, fmt.Errorf("user %q needs rights that they do not hold: %s", who.GetName(), lacking))
+	}
+	return nil
+}
+
+// isSameSpec says that an update leaves the spec of an object as it is.
+func isSameSpec(now, was runtime.Object) bool {
+	a, ok := now.(*unstructured.Unstructured)
+	b, ok2 := was.(*unstructured.Unstructured)
+	return ok && ok2 && b != nil && apiequality.Semantic.DeepEqual(a.Object["spec"], b.Object["spec"])
+}
+
+// writer is somebody who writes an object into a space.
+type writer struct {
+	*Authorizer
+	who    user.Info
+	space  key.Space
+	name   string
+	object runtime.Object
+}
+
+// into makes the object that is written one of Orrery's types.
+func (w writer) into(typed any) error {
+	u, ok := w.object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("want an unstructured object, got %T", w.object)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+		return fmt.Errorf("decode the object: %w", err)
+	}
+	return nil
+}
+
+// may says whether the writer has a verb in their space, on something of Orrery's.
+func (w writer) may(verb, resource, name string) bool {
+	q := about(verb, v1alpha1.Group, resource, "", "", name)
+	_, ok := w.inSpace(w.space, w.who, &q)
+	return ok
+}
+
+// lacksForGrant is what the writer of a Grant does not hold of it.
+func (w writer) lacksForGrant() (lacking lacks, err error) {
+	var g v1alpha1.Grant
+	if err := w.into(&g); err != nil {
+		return nil, err
+	}
+	if w.may("escalate", key.Grants.Resource, w.name) {
+		return nil, nil
+	}
+	reach := w.space
+	if g.Spec.Spaces != nil {
+		reach = key.AllSpaces // those that it is to reach may change
+	}
+	h := w.heldIn(reach, w.who)
+	for i := range g.Spec.Rules {
+		for _, namespace := range orAll(g.Spec.Rules[i].Namespaces) {
+			lacking.add(namespace, h.missing(policyRule(&g.Spec.Rules[i]), namespace)...)
+		}
+	}
+	for _, r := range g.Spec.Roles {
+		if w.may("bind", rolesResource, string(r.Name)) {
+			continue
+		}
+		for _, namespace := range orAll(r.Namespaces) {
+			if !h.holds(r.Name, namespace) {
+				lacking = append(lacking, fmt.Sprintf("role %s%s", r.Name, in(namespace)))
+			}
+		}
+	}
+	return lacking, nil
+}
+
+// lacksForPlacement is what the writer of a Placement may not read of what it takes to
+// locations.
+func (w writer) lacksForPlacement() (lacks, error) {
+	var p v1alpha1.Placement
+	if err := w.into(&p); err != nil {
+		return nil, err
+	}
+	var tests []v1alpha1.ObjectTest
+	for _, d := range p.Spec.Downsync {
+		tests = append(tests, d.ObjectTest)
+	}
+	return w.lacksFor(tests, reads), nil
+}
+
+// lacksForCustomizer is what the writer of a Customizer may not read or change of what
+// it is about.
+func (w writer) lacksForCustomizer() (lacks, error) {
+	var c v1alpha1.Customizer
+	if err := w.into(&c); err != nil {
+		return nil, err
+	}
+	return w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"})), nil
+}
+
+// lacksFor is what the writer may not do with objects that tests match. A test that does
+// not say of what kind they are is about all kinds; what labels say is not asked, since
+// that changes.
+func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string) (lacking lacks) {
+	h := w.heldIn(w.space, w.who)
+	for _, t := range tests {
+		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
+		if t.APIGroup != nil {
+			rule.APIGroups = []string{*t.APIGroup}
+		}
+		if len(t.Resources) == 0 {
+			rule.Resources = []string{all}
+		}
+		for _, namespace := range orAll(t.Namespaces) {
+			lacking.add(namespace, h.missing(rule, namespace)...)
+		}
+	}
+	return lacking
+}

@@ -1,0 +1,154 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/route"
+)
+
+// rulesFor are all rules by which somebody may do something at a root, in a namespace:
+// those of Grants as they are, those of roles with the kinds of a catalog.
+func (z *Authorizer) rulesFor(root route.Root, catalog *kinds.Catalog, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+	isAll := root == route.Space(key.AllSpaces)
+	var status authorizationv1.SubjectRulesReviewStatus
+	switch {
+	case z.mayAll(who):
+		verbs := []string{all}
+		if isAll {
+			verbs = reads
+		}
+		status.ResourceRules = []authorizationv1.ResourceRule{{Verbs: verbs, APIGroups: []string{all}, Resources: []string{all}}}
+		status.NonResourceRules = []authorizationv1.NonResourceRule{{Verbs: verbs, NonResourceURLs: []string{all}}}
+		return status
+	case root.API != route.Spaces:
+		return status
+	}
+	rules := z.rulesIn(key.Space(root.Name), catalog, who, namespace)
+	if isAll { // what is held in root and everywhere else
+		status.Incomplete = true
+		rules = common(z.rulesIn(key.Root, catalog, who, namespace), rules)
+	}
+	for _, r := range rules {
+		if len(r.NonResourceURLs) > 0 {
+			status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
+			continue
+		}
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
+		})
+	}
+	return status
+}
+
+// rulesIn are the rules of somebody in one space, or in all that there may be.
+func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info, namespace string) []rbacv1.PolicyRule {
+	h := z.heldIn(s, who)
+	var rules []rbacv1.PolicyRule
+	for _, r := range h.rules {
+		if within(r.namespaces, namespace) {
+			rules = append(rules, r.PolicyRule)
+		}
+	}
+	for _, r := range h.roles {
+		if within(r.namespaces, namespace) {
+			rules = append(rules, r.over(catalog, namespace)...)
+		}
+	}
+	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
+	asking := asking{question: &locations, space: s, isNamespaced: never}
+	if len(h.roles) > 0 || slices.ContainsFunc(slices.Collect(z.about(s, who)), asking.by) {
+		rules = append(rules, basics()...)
+	}
+	return rules
+}
+
+// basics are what everybody may who has any right.
+func basics() []rbacv1.PolicyRule {
+	var paths []string
+	for _, path := range discovery {
+		if len(path) > 1 && strings.HasSuffix(path, "/") {
+			path += all
+		}
+		paths = append(paths, path)
+	}
+	return []rbacv1.PolicyRule{
+		{Verbs: reads, APIGroups: []string{key.Locations.Group}, Resources: []string{key.Locations.Resource}},
+		{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}},
+		{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+		{Verbs: []string{"get"}, NonResourceURLs: paths},
+	}
+}
+
+// over is the role as rules about the kinds of a catalog, in a namespace.
+func (r role) over(catalog *kinds.Catalog, namespace string) []rbacv1.PolicyRule {
+	everything := rbacv1.PolicyRule{Verbs: verbsOf(r.name, r.space), APIGroups: []string{all}, Resources: []string{all}}
+	if r.name == v1alpha1.RoleAdmin && len(r.namespaces) == 0 {
+		return []rbacv1.PolicyRule{everything}
+	}
+	var rules []rbacv1.PolicyRule
+	for _, k := range catalog.Kinds() {
+		if !k.Namespaced && len(r.namespaces) > 0 && k.Resource != key.Namespaces || catalog.Access(k) == kinds.Asked {
+			continue
+		}
+		in := namespace
+		if !k.Namespaced && len(r.namespaces) == 0 {
+			in = ""
+		}
+		var verbs []string
+		for _, verb := range slices.Concat(reads, writes) {
+			q := about(verb, k.GVR.Group, k.GVR.Resource, "", in, "")
+			if r.allows(&q, func(string, string) bool { return k.Namespaced }) {
+				verbs = append(verbs, verb)
+			}
+		}
+		rules = addRule(rules, verbs, k.GVR.Group, k.GVR.Resource)
+	}
+	return rules
+}
+
+// addRule adds a resource to the rule that has its verbs and group.
+func addRule(rules []rbacv1.PolicyRule, verbs []string, group, resource string) []rbacv1.PolicyRule {
+	if len(verbs) == 0 {
+		return rules
+	}
+	for i := range rules {
+		if r := &rules[i]; r.APIGroups[0] == group && slices.Equal(r.Verbs, verbs) {
+			if !slices.Contains(r.Resources, resource) {
+				r.Resources = append(r.Resources, resource)
+			}
+			return rules
+		}
+	}
+	return append(rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group}, Resources: []string{resource}})
+}
+
+// common are the parts of rules that others cover, and that read or are basic.
+func common(others, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var parts []rbacv1.PolicyRule
+	for _, r := range rules {
+		for _, part := range validation.BreakdownRule(r) {
+			if part.Verbs[0] == all {
+				for _, verb := range reads {
+					part.Verbs = []string{verb}
+					parts = append(parts, part)
+				}
+				continue
+			}
+			parts = append(parts, part)
+		}
+	}
+	return slices.DeleteFunc(parts, func(part rbacv1.PolicyRule) bool {
+		covered, _ := validation.Covers(others, []rbacv1.PolicyRule{part})
+		isReview := slices.Contains([]string{"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}, strings.Join(part.Resources, ""))
+		return !covered || !slices.Contains(reads, part.Verbs[0]) && !isReview
+	})
+}
