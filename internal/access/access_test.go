@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +19,23 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/table"
 )
 
 // somebody sends a request to a Guard, and is seen by what is behind it.
 type somebody struct {
 	user.Info
-	t *testing.T
+	t          *testing.T
+	authorizer *Authorizer
+}
+
+// premises are what a request that is let through rests on.
+func (s somebody) premises(method, target string) (all []table.Premise) {
+	s.t.Helper()
+	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = PremisesOf(r.Context()) }))
+	WithRoot(filters.WithRequestInfo(handler, newResolver())).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
+	return all
 }
 
 // send returns the code of the answer, and as whom the request was let through.
@@ -39,7 +51,7 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 	}))
 	handler = WithRoot(filters.WithRequestInfo(handler, newResolver()))
 	r := httptest.NewRequest(method, "/", nil)
-	r.URL.Path = path
+	r.URL.Path, r.URL.RawQuery, _ = strings.Cut(path, "?")
 	r.Header.Set("Authorization", "Bearer x")
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
@@ -61,7 +73,7 @@ func (s somebody) guard() *Guard {
 			}
 			return &authenticator.Response{User: s.Info}, true, nil
 		}),
-		authorizer: &Authorizer{},
+		authorizer: s.authorizer,
 	}
 }
 
@@ -112,7 +124,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			who  user.Info
 			code int
 		}{{admin, ok}, {edge, c.agent}, {impostor, no}, {&user.DefaultInfo{Name: "x"}, no}, {nil, http.StatusUnauthorized}} {
-			code, as := somebody{s.who, t}.send(c.method, c.path)
+			code, as := somebody{s.who, t, &Authorizer{}}.send(c.method, c.path)
 			if code != s.code || (as != nil) != (code == ok) {
 				t.Errorf("%s %s as %v: %d, want %d", c.method, c.path, s.who, code, s.code)
 			}
@@ -138,11 +150,11 @@ func TestActingAs(t *testing.T) {
 		{admin, []string{"Impersonate-Extra-Scopes", "some"}, http.StatusBadRequest},
 		{admin, []string{"Impersonate-User", edge.Name, "Impersonate-Group", locationsGroup}, http.StatusOK},
 	} {
-		if code, _ := (somebody{c.who, t}).send("GET", path, c.header...); code != c.code {
+		if code, _ := (somebody{c.who, t, &Authorizer{}}).send("GET", path, c.header...); code != c.code {
 			t.Errorf("%s with %q: %d, want %d", c.who.GetName(), c.header, code, c.code)
 		}
 	}
-	_, as := somebody{admin, t}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
+	_, as := somebody{admin, t, &Authorizer{}}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
 		"Impersonate-Extra-Scopes", "one", "Impersonate-Extra-Scopes", "two", "Impersonate-Extra-Example.com%2fkey", "y")
 	if as == nil || as.GetName() != "x" || as.GetUID() != "7" || !slices.Equal(as.GetGroups(), []string{user.SystemPrivilegedGroup, user.AllAuthenticated}) ||
 		fmt.Sprint(as.GetExtra()) != "map[example.com/key:[y] scopes:[one two]]" {

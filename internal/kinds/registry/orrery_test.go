@@ -29,7 +29,7 @@ func TestOrreryKinds(t *testing.T) {
 	if !ok || plain.Access(locations) != kinds.ReadOnly {
 		t.Errorf("locations: %+v", locations)
 	}
-	for _, resource := range []string{"placements", "customizers"} {
+	for _, resource := range []string{"placements", "customizers", "grants"} {
 		if k, _ := plain.Lookup(gvr(resource)); k == nil || plain.Access(k) != kinds.ReadWrite {
 			t.Errorf("%s: %+v", resource, k)
 		}
@@ -58,6 +58,20 @@ func TestOrreryKindsAreValidated(t *testing.T) {
 		{"rule that says nothing", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec"}]}`, "a rule needs release: true"},
 		{"rule that releases nothing", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec", "release": false}]}`, "a rule needs release: true"},
 		{"customizer of no location", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "locations": [{}], "rules": [{"path": "$.spec", "release": true}]}`, "give a selector, names, or both"},
+		{"grant", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "roles": [{"name": "view", "namespaces": ["a"]}],
+			"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}], "spaces": {"selector": {}}}`, ""},
+		{"grant of paths", "grants", "Grant", `{"subjects": [{"kind": "Group", "name": "x"}], "rules": [{"nonResourceURLs": ["/metrics", "*"], "verbs": ["get"]}]}`, ""},
+		{"grant to nobody", "grants", "Grant", `{"subjects": [], "roles": [{"name": "view"}]}`, "spec.subjects"},
+		{"grant to something", "grants", "Grant", `{"subjects": [{"kind": "ServiceAccount", "name": "x"}], "roles": [{"name": "view"}]}`, "Unsupported value"},
+		{"grant of nothing", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}]}`, "a grant needs roles, rules, or both"},
+		{"unknown role", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "roles": [{"name": "owner"}]}`, "Unsupported value"},
+		{"rule without a resource", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"apiGroups": [""], "verbs": ["get"]}]}`, "a rule needs apiGroups and resources"},
+		{"rule without a group", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"resources": ["pods"], "verbs": ["get"]}]}`, "a rule needs apiGroups and resources"},
+		{"rule without a verb", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": []}]}`, "spec.rules[0].verbs"},
+		{"rule of both", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"apiGroups": [""], "resources": ["pods"], "nonResourceURLs": ["/"], "verbs": ["get"]}]}`, "or nonResourceURLs alone"},
+		{"rule of no path", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"nonResourceURLs": ["metrics"], "verbs": ["get"]}]}`, "nonResourceURLs"},
+		{"paths in spaces", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "rules": [{"nonResourceURLs": ["/x"], "verbs": ["get"]}], "spaces": {"names": ["a"]}}`, "nonResourceURLs are of the hub"},
+		{"spaces that say nothing", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "roles": [{"name": "view"}], "spaces": {}}`, "give a selector, names, or both"},
 		{"location", "locations", "Location", `{}`, ""},
 		{"prune", "locations", "Location", `{"prune": {"maxPercent": 101}}`, "less than or equal to 100"},
 	} {
