@@ -1,5 +1,5 @@
-// Package agent_test tests the agent against a real API server, with a hub that
-// says what each test wants.
+// Package agent_test tests the agent against a real API server, with a stand-in hub that
+// sends what each test needs.
 package agent_test
 
 import (

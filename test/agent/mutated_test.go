@@ -53,9 +53,9 @@ func (s *site) patches(name string) int {
 	return len(s.c.Requests(s.t, env.Filter{UserAgent: "orrery-agent/" + s.name, Resource: "deployments", Name: name, Verbs: []string{"patch"}}))
 }
 
-// mutated: what a policy or a webhook changes in a value that we set is reported,
-// also by another agent process, tried again, and right when they are gone. What
-// nobody changes is applied once.
+// mutated: a value of ours that a policy or webhook changes is reported, also after a
+// restart of the agent, is applied again and again, and becomes right when they are gone.
+// An object that nothing changes is applied once.
 func mutated(s *site) {
 	t := s.t
 	removePolicy, removeWebhook := s.addPolicy(), s.addWebhook()
@@ -115,8 +115,8 @@ func mutated(s *site) {
 	}
 }
 
-// mutatedForGood: what a policy changes in a field that can't be changed afterwards is
-// said, and is never recreated for that: it would be the same again.
+// mutatedForGood: if a policy changes an immutable field, that is reported, and the object
+// is not recreated, which would not help.
 func mutatedForGood(s *site) {
 	t := s.t
 	namespaces, _ := s.matches("")

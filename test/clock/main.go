@@ -1,7 +1,7 @@
-// Command clock makes an overlay for go build by which orrery and orrery-agent get
-// a wall clock that a test can move: package time adds to it what a file says. All
-// else is as it ships, and so are timers, which no wall clock moves. What ships
-// knows nothing of it.
+// Command clock makes an overlay for go build that gives orrery and orrery-agent a wall
+// clock that a test can move: package time adds an offset that it reads from a file.
+// Everything else, timers included, is as in the programs that ship, which have none of
+// this.
 //
 //	go run ./test/clock DIR; go build -overlay DIR/overlay.json ./cmd/...
 package main

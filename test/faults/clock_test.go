@@ -21,9 +21,9 @@ const (
 	tooEarly = "certificate has expired or is not yet valid"
 )
 
-// TestClock moves the wall clock of an agent by days, while it runs and while it
-// does not: it works by another one. Only certificates have a date, and what is
-// wrong with them is said.
+// TestClock moves the wall clock of an agent by days, while it runs and while it does
+// not: the agent does not depend on it, but for the validity of certificates, which it
+// reports if it is wrong.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	w := world.New(t) // whose heartbeat lets no session end on a busy machine
@@ -42,8 +42,7 @@ func TestClock(t *testing.T) {
 	e.Invariants()
 }
 
-// clockJumps: a session goes on over a jump, and so does everything that waits for
-// a time to pass.
+// clockJumps: a jump does not end a session, nor change any wait.
 func (e *edge) clockJumps() {
 	e.put("kept", "1")
 	e.has("kept", "1")
@@ -66,8 +65,8 @@ func (e *edge) clockJumps() {
 	e.deleted(start, 3)
 }
 
-// clockAndGuard: what was removed in the last minutes is not forgotten for a clock
-// that says that they are over, or yet to come.
+// clockAndGuard: the removals of the last minutes still count after the clock was moved
+// forward or back.
 func (e *edge) clockAndGuard() {
 	const free, more = 50, 5
 	names := make([]string, free+3*more)
@@ -118,8 +117,8 @@ func (e *edge) clockAndGuard() {
 	e.gone(names[len(names)-1])
 }
 
-// clockWrong: an agent that starts with a clock a day behind trusts no certificate
-// and says why; it changes nothing, and needs nothing but the right time.
+// clockWrong: an agent that starts with a clock a day behind trusts no certificate and
+// says why. It changes nothing, and recovers once the clock is right.
 func (e *edge) clockWrong() {
 	e.put("wrong", "1")
 	e.has("wrong", "1")

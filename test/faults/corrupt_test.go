@@ -17,8 +17,8 @@ import (
 )
 
 // TestCorruptStore damages the store of a killed agent whose hub is away: it is
-// set aside, and nothing is touched at the target while the agent knows nothing.
-// With the hub it knows all again, and writes each object once.
+// set aside, and nothing is touched at the target until the hub is back. Then the agent
+// knows everything again, and writes each object once.
 func TestCorruptStore(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// TestAgentDiskFull fills the disk of an agent: it keeps the location as it knew
-// it, says what is wrong, deletes nothing, and goes on when there is room.
+// TestAgentDiskFull fills the disk of an agent: it keeps the location in the last known
+// state, says what is wrong, deletes nothing, and goes on when there is room.
 func TestAgentDiskFull(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)

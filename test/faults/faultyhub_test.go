@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// faultyHub answers an agent as no sound hub would.
+// faultyHub is a broken hub.
 type faultyHub struct {
 	server *httptest.Server
 	// asked counts requests.

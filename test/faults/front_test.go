@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// front stands before an API server and answers in its place when it is told to.
+// front is a proxy before an API server that can answer in its place.
 type front struct {
 	// kubeconfig is the agent's, through the front.
 	kubeconfig string

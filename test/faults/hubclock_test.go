@@ -29,9 +29,8 @@ const (
 var events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 // TestHubClock moves the wall clock of a hub that was set up a month ago, by a day
-// and by a year, while edits go on and over restarts: it works by another one. Only
-// the operator's certificate has a date that matters to it, and a restart makes a
-// new one.
+// and by a year, while edits go on and over restarts: the hub does not depend on it. Only
+// the operator's certificate expires, and a restart makes a new one.
 func TestHubClock(t *testing.T) {
 	t.Parallel()
 	hub := env.StartHub(t)

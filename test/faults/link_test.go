@@ -9,9 +9,9 @@ import (
 	"orrery.dev/orrery/internal/mapper"
 )
 
-// TestLink breaks the link between agent and hub in every way. While it is broken
-// the location is kept as the agent knew it; when it is healed the edits that
-// were made meanwhile arrive, and nothing else happens.
+// TestLink breaks the link between agent and hub in many ways. While it is broken the
+// agent keeps the location in the last known state; when it is healed the edits that were
+// made meanwhile arrive, and nothing else happens.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)

@@ -8,9 +8,9 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// TestNetwork puts the agent into a network of its own, whose packets are lost
-// without a word to either side, whose plug is pulled, and whose address changes.
-// The cluster stays reachable, and is kept as the agent knew it.
+// TestNetwork puts the agent into a network of its own that drops packets silently, is
+// unplugged, and changes its address. The cluster stays reachable, and the agent keeps it
+// in the last known state.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)

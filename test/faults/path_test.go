@@ -16,9 +16,9 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// TestPaths leads the agent to its hub through what sites have in between: proxies
-// that pass on connections, that speak HTTP/1.1 themselves, and that have to be
-// asked for a connection, which is the only way out then.
+// TestPaths connects the agent to its hub through the proxies that sites have: one that
+// forwards connections, one that terminates HTTP/1.1, and one that clients have to ask
+// for a connection, when there is no other way out.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)
@@ -61,7 +61,7 @@ func TestPaths(t *testing.T) {
 	e.Invariants()
 }
 
-// along has everything happen that travels between agent and hub: edits, reports,
+// along makes everything happen that travels between agent and hub: edits, reports,
 // the repair of a difference after the hub was away, and both walks after the loss
 // of the store.
 func (e *edge) along(name string) {

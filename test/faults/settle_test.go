@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// long is when it is worth a note that not everything is in order yet.
+// long is after how long it is noted that not everything is in order yet.
 const long = 20 * time.Second
 
 var (

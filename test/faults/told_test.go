@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// told compares what the hub says of every object at a site with what is there:
+// told compares the state that the hub shows of every object at a site with what is there:
 // what the site has is Applied, what another space or a stranger has in its place
 // is in Conflict.
 func (l *life) told(site string, want wants, have world.Listed) error {

@@ -108,9 +108,9 @@ func (s *suite) ended() {
 	s.settled()
 }
 
-// service: what can't be changed of a Service is changed by making it anew. A port
-// of the nodes that it has can't be taken by the new one before it is gone, so that
-// it can't be proven that it could be made: it stays, and that is said.
+// service: a Service of which an immutable field changes is recreated. The new one can't
+// have the same node port before the old one is gone, so a dry run can't show that it
+// could be created: the old one stays, and the report says so.
 func (s *suite) service() {
 	s.namespace("services")
 	service := func(name, spec string) string {
