@@ -85,7 +85,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, 
 		respond.Error(w, r, err)
 		return
 	}
-	if catalog.Access(kind) == kinds.Asked && info.Verb == "create" {
+	if catalog.Access(kind) == kinds.Review && info.Verb == "create" {
 		h.access.ReviewHandler(catalog, kind)(w, r)
 		return
 	}

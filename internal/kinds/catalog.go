@@ -21,9 +21,8 @@ const (
 	Terminating
 	// ReadOnly allows get, list and watch.
 	ReadOnly
-	// Asked is for kinds whose objects are answered and not kept: create is all
-	// that can be done.
-	Asked
+	// Review is for reviews, which are answered and not stored: it allows only create.
+	Review
 )
 
 // Allows says whether a verb of the Kubernetes API is served.
@@ -33,7 +32,7 @@ func (a Access) Allows(verb string) bool {
 		return verb == "get" || verb == "list" || verb == "watch"
 	case Terminating:
 		return verb != "create"
-	case Asked:
+	case Review:
 		return verb == "create"
 	default:
 		return true
@@ -43,19 +42,18 @@ func (a Access) Allows(verb string) bool {
 // Catalog is a set of kinds that is served under one root: the kinds of a space
 // or of a view. It is immutable.
 type Catalog struct {
-	// base is a catalog that this one adds to; nil if it stands alone. So the
-	// catalog of a space costs as much as the space's own kinds.
+	// base is a catalog that this one adds to; nil if it stands alone. The catalog of a
+	// space thereby costs only as much as the space's own kinds.
 	base  *Catalog
 	kinds []*Kind
-	// access has the kinds that may not be read and written freely.
+	// access has the kinds that are not ReadWrite.
 	access map[*Kind]Access
 	served map[schema.GroupVersionResource]*Kind
 	stored map[key.Resource]*Kind
 }
 
-// NewCatalog makes a catalog of kinds; access says what may be done with each,
-// nil that everything may. Of two kinds for one resource of one version the
-// first is served.
+// NewCatalog makes a catalog of kinds. access says what may be done with each; nil is
+// ReadWrite for all. Of two kinds for one resource of one version the first is served.
 func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
 	return extend(nil, kinds, access)
 }
@@ -131,9 +129,8 @@ func (c *Catalog) Access(k *Kind) Access {
 	return c.base.Access(k)
 }
 
-// ForStorage finds the one kind by which objects of a resource of the log are
-// shown where only one version can be: that of its storage version, or if that
-// is not served, of the version that clients prefer.
+// ForStorage finds the kind for stored objects of a resource, where only one version can be
+// used: that of the storage version or, if that is not served, of the preferred version.
 func (c *Catalog) ForStorage(r key.Resource) (*Kind, bool) {
 	if c.base != nil {
 		if k, ok := c.base.ForStorage(r); ok {
@@ -158,9 +155,9 @@ func (c *Catalog) Kinds() []*Kind {
 	return kinds
 }
 
-// compareGroups orders groups as a Kubernetes API server does, which decides
-// what a client means by a name that several groups have: core first, then the
-// built-in groups, Orrery's, and those of CRDs by name.
+// compareGroups orders groups as a Kubernetes API server does: core first, then the built-in
+// groups, Orrery's, and those of CRDs by name. The order decides which group a client means
+// by a name that several groups have.
 func compareGroups(a, b string) int {
 	return cmp.Or(cmp.Compare(groupRank(a), groupRank(b)), cmp.Compare(a, b))
 }

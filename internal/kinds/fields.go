@@ -41,8 +41,7 @@ func (k *Kind) SelectableFields(obj runtime.Object) (labels.Set, fields.Set, err
 	return m.GetLabels(), set, nil
 }
 
-// StoredFields is the same for a value as it is in the log, without decoding
-// it whole.
+// StoredFields returns the same fields for a stored value, without decoding all of it.
 func (k *Kind) StoredFields(value []byte) fields.Set {
 	m := gjson.GetManyBytes(value, nameLabel, namespaceLabel)
 	set := fields.Set{nameLabel: m[0].String(), namespaceLabel: m[1].String()}
@@ -84,8 +83,8 @@ func (s Selectable) value(at func(path string) string) string {
 	return s.Absent
 }
 
-// UnknownLabel refuses a field of a selector. It is in the words of Kubernetes, which has others for kinds that
-// can be selected by more than their names.
+// UnknownLabel is the error for a field of a selector, in the words of Kubernetes, which
+// depend on the kind.
 func UnknownLabel(k schema.GroupKind, selectable []Selectable, label string) error {
 	switch {
 	case len(selectable) == 0:

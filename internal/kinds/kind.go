@@ -1,8 +1,7 @@
-// Package kinds says what a kind of object is, and what a catalog of kinds: how the
-// objects of a kind are held, encoded, selected, merged and shown, and what may
-// be done with them where the catalog is served. The packages in this folder make
-// kinds (built-in ones, and those that CRDs define), know which a space has, and
-// serve their documents.
+// Package kinds defines what a kind is, and a catalog of kinds: how the objects of a kind
+// are represented, encoded, selected, merged and shown, and what may be done with them where
+// the catalog is served. The packages below make kinds (built-in ones, and those that CRDs
+// define), know which of them a space has, and serve their documents.
 //
 // It is a library of facts and pure functions: it must never read or write the
 // log, and never act on what an object says.
@@ -22,8 +21,8 @@ import (
 	"orrery.dev/orrery/internal/kinds/travel"
 )
 
-// Kind is one served version of one resource. It is immutable and shared by all
-// requests, and by all spaces that define the same.
+// Kind is one served version of one resource. It is immutable, and shared by all requests
+// and by all spaces with the same definition.
 type Kind struct {
 	// GVK is the kind as served; objects of it are stored at Storage.
 	GVK     schema.GroupVersionKind
@@ -41,7 +40,8 @@ type Kind struct {
 	Namespaced bool
 	ShortNames []string
 	Categories []string
-	// HasStatus and Scale say which subresources there are.
+	// HasStatus says that there is a subresource status; Scale, if not nil, that there is
+	// one of scale.
 	HasStatus bool
 	Scale     *Scale
 	// Generation says that spec changes raise metadata.generation.
@@ -61,7 +61,7 @@ type Kind struct {
 	Columns rest.TableConvertor
 	// Travels says what of a stored object goes to a location.
 	Travels *travel.Filter
-	// Custom is what the CRD says that defines the kind; nil for built-in ones.
+	// Custom is the definition by a CRD; nil for built-in kinds.
 	Custom Custom
 	// SealedStatus says that a write to the status leaves the metadata as it is.
 	SealedStatus bool
@@ -70,16 +70,16 @@ type Kind struct {
 	scopes map[string]*handlers.RequestScope
 }
 
-// Custom is what a CRD says of one version of its resource. It is light, immutable,
-// safe for concurrent use, and shared by all spaces whose CRDs say the same.
-// What is heavy is compiled when it is first needed, and again if it had to go.
+// Custom is the definition of one version of a resource by a CRD. It is light, immutable,
+// safe for concurrent use, and shared by all spaces whose CRDs say the same. Heavy parts are
+// compiled when they are first needed, and again after they were evicted.
 type Custom interface {
 	// Hash names the content of the CRD: kinds of one version with equal hashes
 	// treat objects in the same way.
 	Hash() string
-	// ID is another for every definition that was compiled, and never 0.
+	// ID is different for every definition that was compiled, and never 0.
 	ID() uint64
-	// Warnings are what every request for the version is to be warned of.
+	// Warnings are the warnings for every request for the version.
 	Warnings() []string
 	// ReplicasPaths says where each version has the number that scale sets.
 	ReplicasPaths() managedfields.ResourcePathMappings
@@ -88,8 +88,8 @@ type Custom interface {
 	// *unstructured.Unstructured.
 	Strategy() Strategy
 	StatusStrategy() Strategy
-	// Today returns a stored object as it reads today, at the version that is
-	// served: nil if that is what the bytes are. It decodes the object to find out.
+	// Today returns a stored object as the current definition reads it, in the served
+	// version; nil if the bytes are that already. It decodes the object to find out.
 	Today(value []byte) ([]byte, error)
 	// OpenAPI is the documents of the version.
 	OpenAPI() *openapi.Custom
@@ -104,13 +104,12 @@ type Strategy interface {
 	GetAttrs(runtime.Object) (labels.Set, fields.Set, error)
 }
 
-// Travel returns what of a stored object goes to a location, as canonical JSON. It
-// depends on the bytes and on the resource alone, so it is the same for all
-// versions of a resource.
+// Travel returns the part of a stored object that goes to a location, as canonical JSON. It
+// depends only on the bytes and the resource, so it is the same for all versions.
 func (k *Kind) Travel(value []byte) ([]byte, error) { return k.Travels.Travel(value) }
 
-// StoredAsServed says whether a stored value can be given to clients as it is,
-// without being decoded and converted.
+// StoredAsServed says whether a stored value can be served as it is, without being decoded
+// and converted.
 func (k *Kind) StoredAsServed() bool { return k.GVK.GroupVersion() == k.Storage }
 
 // Scale says where a scale subresource finds its numbers (JSON paths).
@@ -122,12 +121,12 @@ type Scale struct {
 
 // Selectable is a field by which objects of a kind may be selected.
 type Selectable struct {
-	// Label is what a field selector calls it.
+	// Label is its name in field selectors.
 	Label string
-	// Path says where objects of the Hub version have it: JSON names, with dots between them.
+	// Path is its place in objects of the Hub version: JSON names, with dots between them.
 	Path string
-	// Else is where to look when there is nothing at Path; "" for nowhere.
+	// Else is where to look if there is nothing at Path; "" for nowhere.
 	Else string
-	// Absent is the value of an object that does not have it.
+	// Absent is its value if an object does not have it.
 	Absent string
 }

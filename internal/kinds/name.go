@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// CheckName refuses a name that is no segment of a path, in the words of
-// Kubernetes' registries; nil if it is one. Whether it is one of a kind's names
-// is for the kind to say.
+// CheckName refuses a name that can't be a segment of a path, in the words of Kubernetes'
+// registries. Kinds may have further rules for names.
 func CheckName(name string) error {
 	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))

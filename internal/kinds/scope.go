@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// maxRequestBody is the most bytes of a request's body that are read, as in a
-// stock API server. What may be stored is a smaller limit of the space.
+// maxRequestBody is how many bytes of a request's body are read at most, as in a
+// kube-apiserver. The limit for stored objects is smaller.
 const maxRequestBody = 3 << 20
 
 // Names of the subresources that kinds may have.
 const (
 	StatusSubresource = "status"
 	ScaleSubresource  = "scale"
-	// TokenSubresource of a Location makes a join token, as the one of a
-	// ServiceAccount does.
+	// TokenSubresource of a Location makes a join token, as that of a ServiceAccount makes
+	// a token.
 	TokenSubresource = "token"
 )
 
@@ -62,7 +62,7 @@ func (k *Kind) ResetFields(subresource string) map[fieldpath.APIVersion]*fieldpa
 	}
 }
 
-// Machinery is what encodes, decodes, converts and makes the objects of a kind.
+// Machinery encodes, decodes, converts and makes the objects of a kind.
 type Machinery struct {
 	// Objects is for the kind itself and its status.
 	Objects handlers.RequestScope
@@ -126,8 +126,8 @@ func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub 
 	return nil
 }
 
-// NewMetaScheme makes a scheme of what is sent beside objects: options, errors,
-// watch events and discovery.
+// NewMetaScheme makes a scheme of what is sent besides objects: options, errors, watch
+// events and discovery.
 func NewMetaScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})

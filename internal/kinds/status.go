@@ -11,7 +11,7 @@ import (
 // kinds, what it says of the metadata, too: Kubernetes leaves that to each kind.
 // Field managers and strategies have to agree on it.
 
-// statusResets are the fields that a write to the status leaves as they are.
+// statusResets are the fields that a write to the status does not change.
 func (k *Kind) statusResets() *fieldpath.Set {
 	reset := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	switch {
@@ -26,8 +26,8 @@ func (k *Kind) statusResets() *fieldpath.Set {
 	return reset
 }
 
-// ResetForStatus gives the metadata of an object whose status is written what it
-// had before, as far as the kind wants that. Managed fields stay as they are.
+// ResetForStatus restores the metadata of an object whose status is written, as far as the
+// kind requires that. Managed fields are not restored.
 func (k *Kind) ResetForStatus(now, was metav1.Object) {
 	switch {
 	case k.SealedStatus:

@@ -1,8 +1,8 @@
-// Package builtin makes the kinds that need no CRD: those of Kubernetes whose
-// objects can be kept, and its reviews, which are answered and not kept.
+// Package builtin makes the kinds that need no CRD: those of Kubernetes whose objects can be
+// stored, and its reviews, which are answered and not stored.
 //
-// It must never default or validate: what a space asks of objects beyond their
-// types is the space's.
+// It must never default or validate: what is required of objects beyond their types is up to
+// the space.
 package builtin
 
 import (
@@ -20,10 +20,10 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 )
 
-// Kinds makes the kinds that every space has, Orrery's own excepted: all
-// generally available kinds of Kubernetes whose objects can be kept. They come
-// by group, a group's preferred version first, and by resource. They share one
-// scheme, so one call per process is enough. now is the clock of tables.
+// Kinds makes the kinds that every space has, except Orrery's own: all generally available
+// kinds of Kubernetes whose objects can be stored. They are ordered by group, a group's
+// preferred version first, and by resource. They share one scheme, so one call per process
+// is enough. now is the clock of tables.
 func Kinds(now func() time.Time) ([]*kinds.Kind, error) {
 	m, err := newMachinery(now)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"orrery.dev/orrery/internal/kinds/travel"
 )
 
-// Reviews makes the kinds whose objects are questions of clients about
-// themselves. They are answered and never kept, so they have no codec of the log.
+// Reviews makes the kinds of reviews that clients ask for about themselves. They are
+// answered and never stored, so they have no storage codec.
 func Reviews(now func() time.Time) ([]*kinds.Kind, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, authorizationv1.AddToScheme} {

@@ -44,9 +44,8 @@ type builtin struct {
 	hub schema.GroupVersion
 }
 
-// builtinTable has every kind of Kubernetes that is generally available and has
-// objects that can be kept. Kinds that are only asked (reviews, bindings,
-// evictions) or computed (ComponentStatus) have none.
+// builtinTable has every kind of Kubernetes that is generally available and whose objects
+// can be stored. Those of reviews, bindings, evictions and ComponentStatus are not stored.
 //
 // A group's preferred version comes first.
 func builtinTable() []builtinGroup {

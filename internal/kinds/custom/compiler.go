@@ -55,8 +55,8 @@ type Compiler struct {
 	machinery
 	made       atomic.Uint64 // definitions so far
 	converters *conversion.CRConverterFactory
-	// definitions keeps what was used last. What it has let go of is found in
-	// alive as long as somebody has a kind of it: so there is never a second one.
+	// definitions keeps the most recently used ones. An evicted definition is found in
+	// alive as long as somebody has a kind of it, so that there is never a second one.
 	definitions *lru[string, *Definition]
 	alive       sync.Map // of weak.Pointer[Definition], by hash
 	artefacts   *lru[string, *artefacts]
@@ -83,8 +83,8 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 	}, nil
 }
 
-// Compile makes a kind of each version of a CRD that is served. It does not look at the CRD's conditions, and compiles no schema:
-// use Check for a CRD that may be wrong.
+// Compile makes a kind of each served version of a CRD. It does not look at the CRD's
+// conditions, and compiles no schema: use Check for a CRD that may be wrong.
 func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) (*Definition, error) {
 	crd = canonical(crd)
 	data, hash, err := pack(crd)
@@ -111,7 +111,7 @@ func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) (*Defi
 	return c.keep(d), nil
 }
 
-// define takes the light part of a CRD out of it.
+// define makes the light part of a definition from a CRD.
 func (c *Compiler) define(crd *apiextensionsv1.CustomResourceDefinition, data []byte, hash string) (*Definition, error) {
 	d := &Definition{
 		machinery:     &c.machinery,
@@ -169,8 +169,8 @@ func (c *Compiler) known(hash string) *Definition {
 	return c.definitions.get(hash, d.Weight(), func() *Definition { return d })
 }
 
-// keep makes a definition known. Of two that compiled the same at once, both
-// get the first one's.
+// keep makes a definition known. If two callers have compiled the same at once, both get
+// the first one's.
 func (c *Compiler) keep(d *Definition) *Definition {
 	mine := weak.Make(d)
 	for {

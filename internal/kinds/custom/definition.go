@@ -46,12 +46,12 @@ type Definition struct {
 
 	convertor, unsafeConvertor runtime.ObjectConvertor
 
-	// kinds are those of the versions that are served.
+	// kinds are the kinds of the served versions.
 	kinds []*kinds.Kind
 }
 
-// Kinds are those of the versions that are served, in the order of the CRD. The
-// caller must not change the slice.
+// Kinds are the kinds of the served versions, in the order of the CRD. The caller must not
+// change the slice.
 func (d *Definition) Kinds() []*kinds.Kind { return d.kinds }
 
 // Weight is about what a definition takes without its artefacts, in bytes.

@@ -13,11 +13,10 @@ import (
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
-// version is one version of a CRD. It is a light handle: what is heavy (schemas,
-// validators, merge rules, documents) is compiled when it is first needed, kept
-// in the Compiler's bounded cache, and compiled again if it had to go; so an
-// error of compilation may show at any use of a CRD that Compiler.Check was not
-// asked about.
+// version is one version of a CRD. It is a light handle: heavy parts (schemas, validators,
+// merge rules, documents) are compiled when they are first needed, kept in the Compiler's
+// bounded cache, and compiled again after they were evicted. Any use of a CRD that was not
+// checked by Compiler.Check may therefore fail to compile.
 type version struct {
 	def  *Definition
 	spec apiextensionsv1.CustomResourceDefinitionVersion // without its schema
@@ -37,7 +36,7 @@ func (v version) Hash() string { return v.def.hash }
 // ID tells the definition from others.
 func (v version) ID() uint64 { return v.def.id }
 
-// Warnings are what every request for the version is to be warned of.
+// Warnings are the warnings for every request for the version.
 func (v version) Warnings() []string {
 	if !v.spec.Deprecated {
 		return nil
@@ -54,7 +53,8 @@ func (v version) ReplicasPaths() managedfields.ResourcePathMappings { return v.d
 // OpenAPI is the documents of the version.
 func (v version) OpenAPI() *openapi.Custom { return v.def.artefacts().documents[v.spec.Name] }
 
-// Today returns a stored object as it reads today; nil if that is what the bytes are.
+// Today returns a stored object as the current definition reads it; nil if the bytes are
+// that already.
 func (v version) Today(value []byte) ([]byte, error) {
 	o, err := runtime.Decode(v.codec(), value)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c answers) verbs(k *kinds.Kind) []string {
 		return []string{"get", "list", "watch"}
 	case kinds.Terminating:
 		return []string{"delete", "deletecollection", "get", "list", "watch"}
-	case kinds.Asked:
+	case kinds.Review:
 		return []string{"create"}
 	}
 	all := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -116,7 +116,7 @@ func (c answers) resources(v versionKinds) []metav1.APIResource {
 			ShortNames:   k.ShortNames,
 			Categories:   k.Categories,
 		}
-		if c.Access(k) != kinds.Asked {
+		if c.Access(k) != kinds.Review {
 			r.StorageVersionHash = discovery.StorageVersionHash(k.Storage.Group, k.Storage.Version, k.GVK.Kind)
 		}
 		list = append(list, r)

@@ -43,7 +43,7 @@ func (c answers) describeVersion(v versionKinds) (*described, error) {
 			continue
 		}
 		served = append(served, k.GVR.Resource)
-		if a := c.Access(k); a != kinds.ReadWrite && a != kinds.Asked {
+		if a := c.Access(k); a != kinds.ReadWrite && a != kinds.Review {
 			d.whole = false
 		}
 	}

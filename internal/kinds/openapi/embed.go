@@ -32,7 +32,7 @@ type Document struct {
 	Packed []byte
 	// Hash names the content.
 	Hash string
-	// Resources are those that the document describes.
+	// Resources are the resources that the document describes.
 	Resources []string
 }
 
@@ -44,7 +44,7 @@ type Builtins struct {
 	V2, V2Proto Document
 }
 
-// Builtin returns the documents of the built-in kinds, which nobody may change.
+// Builtin returns the documents of the built-in kinds. Callers must not change them.
 func Builtin() (Builtins, error) { return builtins() }
 
 var builtins = sync.OnceValues(func() (Builtins, error) {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Unpack is the content of a packed document.
+// Unpack returns the content of a packed document.
 func Unpack(packed []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// catalogBytes bounds what catalogs of spaces with CRDs take, and what only
-	// they keep alive of definitions.
+	// catalogBytes bounds how many bytes catalogs of spaces with CRDs take, and the
+	// definitions that only they keep alive.
 	catalogBytes = 96 << 20
 	// rowWeight is about what one CRD takes in a catalog, in bytes, whoever else
 	// defines the same.
@@ -71,8 +71,8 @@ func (c *catalogs) peek(s key.Space) (*spaceCatalog, bool) {
 	return e.Value.(*keptCatalog).catalog, true
 }
 
-// put keeps a catalog in the place of the space's last one. It stays even if it
-// alone is heavier than all may be.
+// put keeps a catalog in place of the space's last one. It stays even if it alone exceeds
+// the bound.
 func (c *catalogs) put(s key.Space, catalog *spaceCatalog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

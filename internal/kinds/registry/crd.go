@@ -9,9 +9,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// ValidateCRD says what, beyond what Kubernetes itself asks of a CRD, keeps it
-// from being accepted into a space: it must not redefine what every space has,
-// and it must compile.
+// ValidateCRD validates what a space requires of a CRD beyond Kubernetes' own validation: it
+// must not redefine kinds that every space has, and it must compile.
 func (r *Registry) ValidateCRD(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	spec := field.NewPath("spec")
 	if crd.Spec.Group == v1alpha1.Group {

@@ -50,7 +50,7 @@ func New() (*Registry, error) {
 	r := &Registry{compiler: compiler, builtins: slices.Concat(builtins, own, reviews), spaces: newCatalogs(catalogBytes)}
 	r.root = kinds.NewCatalog(r.builtins, func(k *kinds.Kind) kinds.Access {
 		if slices.Contains(reviews, k) {
-			return kinds.Asked
+			return kinds.Review
 		}
 		return kinds.ReadWrite
 	})
@@ -79,8 +79,8 @@ func (r *Registry) Builtin(s key.Space) *kinds.Catalog {
 // and those that are being deleted are Terminating. Spaces without CRDs share
 // one catalog; others keep theirs as long as their CRDs stay as they are.
 //
-// A stored CRD that can't be compiled serves nothing, and takes nothing else
-// along; the error names it and comes with the catalog of the rest.
+// A stored CRD that can't be compiled serves nothing, and does not affect others; the error
+// names it and comes with the catalog of the rest.
 func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, error) {
 	var entries []*table.Entry
 	state.Ascend(key.ResourcePrefix(s, key.CRDs), func(row *table.Row) bool {
@@ -102,7 +102,7 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, err
 // Forget frees what is kept of a space that is gone.
 func (r *Registry) Forget(s key.Space) { r.spaces.drop(s) }
 
-// make makes the catalog of a space, taking from an older one what is the same.
+// make makes the catalog of a space, reusing what is the same in an older one.
 func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) *spaceCatalog {
 	made := &spaceCatalog{rows: make([]definedBy, 0, len(entries))}
 	var defined []*kinds.Kind

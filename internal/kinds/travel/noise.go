@@ -21,8 +21,7 @@ import (
 // A user who did write such a zero means what its absence means, because the
 // API servers that read it hold it in the same Go types.
 //
-// It has what it found so far, by type: types have others in common, and may
-// contain themselves.
+// It caches filters by type, since types share others, and may contain themselves.
 type Types map[reflect.Type]*Filter
 
 // ofKind is a filter for objects of a Go struct type. The caller may change its

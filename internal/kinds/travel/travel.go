@@ -1,9 +1,9 @@
-// Package travel says what of a stored object goes to a location, as canonical
-// JSON: compact, keys sorted, numbers as they were written. It is what the user
-// wrote: without what the server set, without status, without what makes sense
-// in one cluster only (owners, finalizers), and without what was said to
-// Orrery rather than to the cluster. Two objects that mean the same to a
-// location travel as the same bytes, so digests of the result can be compared.
+// Package travel makes the part of a stored object that goes to a location, as canonical
+// JSON: compact, keys sorted, numbers as they were written. It is what the user wrote:
+// without what the server set, without status, without what makes sense only in one cluster
+// (owners, finalizers), and without what is addressed to Orrery rather than to the cluster.
+// Two objects that mean the same to a location travel as the same bytes, so digests of the
+// result can be compared.
 //
 // It must look at nothing but the bytes and the type: what travels is the same
 // for all versions of a resource, and at all times.
@@ -42,7 +42,7 @@ var customs = map[bool]*Filter{
 	true:  withMetadata(&Filter{}, true, true),
 }
 
-// Travel returns what of a stored object goes to a location, as canonical JSON.
+// Travel returns the part of a stored object that goes to a location, as canonical JSON.
 func (f *Filter) Travel(value []byte) ([]byte, error) {
 	if !gjson.ValidBytes(value) {
 		return nil, fmt.Errorf("find what travels: %w", errNoObject)
@@ -101,10 +101,9 @@ func localMetadata() []string {
 	}
 }
 
-// controlAnnotations are addressed to this hub, or were put there by it or by
-// an upper hub's agent. v1alpha1.CascadeAnnotation is not among them: whether a
-// namespace may go with its content is decided at the location, when the
-// source may be gone already.
+// controlAnnotations are addressed to this hub, or were set by it or by an upper hub's
+// agent. v1alpha1.CascadeAnnotation is not among them: whether a namespace may be deleted
+// with its content is decided at the location, when the source may already be gone.
 func controlAnnotations() []string {
 	return []string{
 		"kubectl.kubernetes.io/last-applied-configuration",
@@ -115,5 +114,5 @@ func controlAnnotations() []string {
 	}
 }
 
-// markLabels are an upper hub's marks; this hub's agent puts its own.
+// markLabels are an upper hub's ownership marks; this hub's agent sets its own.
 func markLabels() []string { return []string{v1alpha1.LocationLabel, v1alpha1.SpaceLabel} }
