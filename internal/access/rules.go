@@ -96,7 +96,7 @@ func (r role) over(catalog *kinds.Catalog, namespace string) []rbacv1.PolicyRule
 	}
 	var rules []rbacv1.PolicyRule
 	for _, k := range catalog.Kinds() {
-		if !k.Namespaced && len(r.namespaces) > 0 && k.Resource != key.Namespaces || catalog.Access(k) == kinds.Asked {
+		if !k.Namespaced && len(r.namespaces) > 0 && k.Resource != key.Namespaces || catalog.Access(k) == kinds.Review {
 			continue
 		}
 		in := namespace
