@@ -13,7 +13,7 @@ import (
 )
 
 func treated(content string, p wire.Policy) *store.Want {
-	w := putWant("u", content)
+	w := putWant(content)
 	w.Leaf.Policy = p
 	return w
 }
@@ -45,7 +45,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	f.Reported = f.Completed != "" || rapid.Bool().Draw(t, "reported")
 	f.Seen.Taken = f.Seen.Presence == Absent && rapid.Bool().Draw(t, "taken")
 	if rapid.Bool().Draw(t, "recorded") {
-		f.Record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), "u", content.Draw(t, "applied"))
+		f.Record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), content.Draw(t, "applied"))
 		f.Record.UID, f.Record.Fields = uid.Draw(t, "recorded uid"), marks.FieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
 		f.Record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
 	} else if f.Seen.Presence == Present || f.Seen.Presence == Foreign {
@@ -136,7 +136,7 @@ func TestDecideSettles(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	object, conflict := putWant("u", "a"), &store.Want{Kind: store.WantConflict}
+	object, conflict := putWant("a"), &store.Want{Kind: store.WantConflict}
 	for _, c := range []struct {
 		name  string
 		wants []Entry
@@ -145,8 +145,8 @@ func TestChoose(t *testing.T) {
 	}{
 		{"nobody", []Entry{{Space: "a"}}, nil, -1},
 		{"the only one", []Entry{{Space: "a"}, {Space: "b", Want: object}}, nil, 1},
-		{"an object before a conflict", []Entry{{"a", conflict}, {"b", object}}, recordOf("a", "u", "a"), 1},
-		{"the owner before others", []Entry{{"a", object}, {"b", object}}, recordOf("b", "u", "a"), 1},
+		{"an object before a conflict", []Entry{{"a", conflict}, {"b", object}}, recordOf("a", "a"), 1},
+		{"the owner before others", []Entry{{"a", object}, {"b", object}}, recordOf("b", "a"), 1},
 		{"the first by name", []Entry{{"b", object}, {"a", object}}, nil, 1},
 	} {
 		if got := Choose(c.wants, c.rec); got != c.want {

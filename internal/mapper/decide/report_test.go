@@ -10,21 +10,21 @@ import (
 // A report keeps how its content ended for as long as it is about that content.
 func TestComposeCompleted(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	ran := Compose(putWant("u", "a"), nil, Decision{State: wire.Applied, Completed: "Complete"}, nil, nil, now)
+	ran := Compose(putWant("a"), nil, Decision{State: wire.Applied, Completed: "Complete"}, nil, nil, now)
 	if ran.Completed != "Complete" || ran.Digest != digest("a") || ran.UID != "u" {
 		t.Errorf("without a record: %+v", ran)
 	}
 	w := treated("a", wire.Policy{Orphan: true})
-	if r := Compose(w, recordOf("s", "u", "a"), Decision{State: wire.Applied}, nil, nil, now); !r.Orphan || r.Completed != "" {
+	if r := Compose(w, recordOf("s", "a"), Decision{State: wire.Applied}, nil, nil, now); !r.Orphan || r.Completed != "" {
 		t.Errorf("orphaned when removed: %+v", r)
 	}
 }
 
 func TestCompose(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
-	w := putWant("u", "b")
+	w := putWant("b")
 	w.Leaf.Policy.ReturnStatus = true
-	rec := recordOf("s", "u", "a")
+	rec := recordOf("s", "a")
 	first := Compose(w, rec, Decision{State: wire.Applied}, []byte(`{"x":1}`), nil, now)
 	if first.Since != "2030-01-02T03:04:05Z" || string(first.Status) != `{"x":1}` || first.Digest != digest("a") {
 		t.Errorf("got %+v", first)

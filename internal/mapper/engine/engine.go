@@ -76,7 +76,7 @@ func (e *Engine) Next(ctx context.Context) (*Item, bool) {
 	return nil, false
 }
 
-// Push queues all items for which which returns true.
+// Push queues all items that which returns true of.
 func (e *Engine) Push(which func(*Item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // now is when what needs a time happens in tests.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func putWant(uid, content string) *store.Want {
+func putWant() *store.Want {
 	return &store.Want{
-		Kind: store.WantPut, Leaf: store.Source{UID: uid, Digest: wire.SumOf([]byte(content))}, Version: "v1", ObjectKind: "ConfigMap",
+		Kind: store.WantPut, Leaf: store.Source{UID: "u", Digest: wire.SumOf([]byte("a"))}, Version: "v1", ObjectKind: "ConfigMap",
 	}
 }

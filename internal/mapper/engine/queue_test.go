@@ -99,7 +99,7 @@ func TestNextWaits(t *testing.T) {
 		e := New()
 		defer e.Stop()
 		o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-		e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 		it, ok := e.Next(t.Context())
 		if !ok || it.ID != o.Identity.String() {
 			t.Fatalf("got %v", it)
@@ -138,7 +138,7 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 	e.Finish(it, Result{Gone: []key.Space{"s"}, Forget: true})
 	it, ok = e.Next(t.Context())
 	if !ok || !slices.Equal(e.View(it).Spaces, []key.Space{"s"}) || !it.wanted {
@@ -151,7 +151,7 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 func TestSeenMeanwhile(t *testing.T) {
 	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")
@@ -186,7 +186,7 @@ func TestAnotherOfOurs(t *testing.T) {
 func TestKindUsedAgain(t *testing.T) {
 	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
-	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 	before := e.Uses()[o.Resource]
 	e.Touch([]store.Touched{{Object: o}})
 	it, ok := e.Next(t.Context())
@@ -194,7 +194,7 @@ func TestKindUsedAgain(t *testing.T) {
 		t.Fatal("there is nothing to do")
 	}
 	e.Finish(it, Result{Gone: []key.Space{"s"}, Forget: true})
-	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 	if after := e.Uses()[o.Resource]; after == before || after.Place != before.Place {
 		t.Errorf("it is to be observed as %+v, was %+v", after, before)
 	}
@@ -222,10 +222,10 @@ func TestSpacesTakeTurns(t *testing.T) {
 	e := New()
 	var all []store.Touched
 	for i := range 1000 {
-		all = append(all, store.Touched{Object: objectOf("big", "core/configmaps/n", i), Want: putWant("1", "a")})
+		all = append(all, store.Touched{Object: objectOf("big", "core/configmaps/n", i), Want: putWant()})
 	}
 	for i := range 5 {
-		all = append(all, store.Touched{Object: objectOf("small", "core/configmaps/n", i), Want: putWant("1", "a")})
+		all = append(all, store.Touched{Object: objectOf("small", "core/configmaps/n", i), Want: putWant()})
 	}
 	e.Touch(all)
 	small := 0
@@ -248,11 +248,11 @@ func TestNothingStarves(t *testing.T) {
 		e := New()
 		defer e.Stop()
 		hot := objectOf("s", "core/configmaps/hot", 0)
-		all := []store.Touched{{Object: hot, Want: putWant("1", "a")}}
+		all := []store.Touched{{Object: hot, Want: putWant()}}
 		for i := range 200 {
 			all = append(all,
-				store.Touched{Object: objectOf("s", "core/secrets/n", i), Want: putWant("1", "a")},     // fail
-				store.Touched{Object: objectOf("s", "apps/deployments/n", i), Want: putWant("1", "a")}) // are well
+				store.Touched{Object: objectOf("s", "core/secrets/n", i), Want: putWant()},     // fail
+				store.Touched{Object: objectOf("s", "apps/deployments/n", i), Want: putWant()}) // are well
 		}
 		e.Touch(all)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := New()
 	o := objectOf("s", "core/configmaps/n", 0)
-	e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 	if e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 1}}}); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
@@ -56,7 +56,7 @@ func TestAnotherIdentity(t *testing.T) {
 		e := New()
 		e.Identify(former)
 		o := objectOf("s", "core/configmaps/n", 0)
-		e.Touch([]store.Touched{{Object: o, Want: putWant("1", "a")}})
+		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 		shown := []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 5, Fields: 7}}}
 		e.Observe(former, shown)
 		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)

@@ -276,4 +276,4 @@ func (m *Meta) Orphan() bool {
 }
 
 // Selector finds what has the label of the owner's location.
-func (o Owner) Selector() string { return v1alpha1.LocationLabel + "=" + string(o) }
+func (l Owner) Selector() string { return v1alpha1.LocationLabel + "=" + string(l) }

@@ -25,6 +25,7 @@ type Gate struct {
 	broken string // what is wrong with the target; empty: nothing
 }
 
+// NewGate makes a gate that is closed until the target has answered.
 func NewGate(e *engine.Engine, t *target.Client, log *slog.Logger) *Gate {
 	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
 	e.SetClosed(true)

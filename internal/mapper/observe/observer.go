@@ -48,6 +48,7 @@ type Observers struct {
 	missed map[key.Resource]struct{}
 }
 
+// NewObservers makes observers that observe nothing before they run.
 func NewObservers(e *engine.Engine, st *store.Store, t *target.Client, g *Gate, log *slog.Logger) *Observers {
 	return &Observers{engine: e, store: st, target: t, log: log, gate: g, Served: retry.NewSignal()}
 }

@@ -41,6 +41,7 @@ type Purge struct {
 	failures       uint8
 }
 
+// NewPurge makes what sweeps the target for a purge.
 func NewPurge(e *engine.Engine, t *target.Client, st *store.Store, log *slog.Logger) *Purge {
 	p := &Purge{finder: finder{engine: e, target: t}, store: st, log: log}
 	p.reset()

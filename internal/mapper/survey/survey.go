@@ -37,10 +37,12 @@ const (
 	// surveyPause is the wait between two lists, to keep the load down.
 	surveyPause = 50 * time.Millisecond
 	// surveyRetry is the first wait before kinds that could not be listed are tried
-	// again, MaxRetry the longest, and Rounds how often they are tried.
+	// again.
 	surveyRetry = time.Minute
-	MaxRetry    = time.Hour
-	Rounds      = 10
+	// MaxRetry is the longest such wait.
+	MaxRetry = time.Hour
+	// Rounds is how often kinds that could not be listed are tried.
+	Rounds = 10
 	// namedMissed bounds how many resources the log names at once.
 	namedMissed = 20
 )
@@ -59,6 +61,7 @@ type Survey struct {
 	tried  map[key.Resource]int
 }
 
+// New makes what searches the target for a new store.
 func New(e *engine.Engine, t *target.Client, st *store.Store, state *hub.State, g *observe.Gate, log *slog.Logger) *Survey {
 	return &Survey{finder: finder{engine: e, target: t}, store: st, state: state, gate: g, log: log}
 }
