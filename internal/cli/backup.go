@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"orrery.dev/orrery/internal/durable"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
@@ -116,7 +117,7 @@ func (h *hubClient) backup(ctx context.Context, file string) (size int64, err er
 	if closed := part.Close(); closed != nil {
 		return 0, fmt.Errorf("write the backup: %w", closed)
 	}
-	return size, store.SyncDir(dir)
+	return size, durable.SyncDir(dir)
 }
 
 func newHubRestore(streams genericiooptions.IOStreams) *cobra.Command {

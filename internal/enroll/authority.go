@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"orrery.dev/orrery/internal/durable"
 )
 
 const (
@@ -88,26 +90,13 @@ func create(certFile, keyFile string, now func() time.Time) (*Authority, error) 
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	// The key goes first, so that a directory with a certificate always has its key.
-	if err := writeWhole(keyFile, keyPEM, 0o600); err != nil {
+	if err := durable.WriteFile(keyFile, keyPEM, 0o600); err != nil {
 		return nil, fmt.Errorf("write the certificate authority's key: %w", err)
 	}
-	if err := writeWhole(certFile, certPEM, 0o644); err != nil {
+	if err := durable.WriteFile(certFile, certPEM, 0o644); err != nil {
 		return nil, fmt.Errorf("write the certificate authority: %w", err)
 	}
 	return parse(certPEM, keyPEM, now)
-}
-
-// writeWhole writes a file atomically: even after a power cut it is complete or absent.
-func writeWhole(name string, data []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
 }
 
 func parse(certPEM, keyPEM []byte, now func() time.Time) (*Authority, error) {

@@ -153,7 +153,7 @@ func (h *Hub) loops() []func(context.Context) error {
 		Answers: func() time.Time { since, _ := h.answers.state(); return since }, Committed: h.waitCommitted,
 		SpaceURL: h.spaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
 	})
-	return append([]func(context.Context) error{h.agents.Run, h.compactLoop}, own.Loops()...)
+	return append([]func(context.Context) error{h.agents.Run, h.compactLoop, h.followKeys, h.log.Reseal}, own.Loops()...)
 }
 
 // compactLoop compacts history that nobody can resume from any more.
@@ -161,7 +161,8 @@ func (h *Hub) compactLoop(ctx context.Context) error {
 	return h.log.Keep(ctx, store.Keeping{
 		Every: h.config.CompactEvery,
 		Floor: func() int64 {
-			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest())
+			// What was kept by an older key is not to stay in the history either.
+			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealed().Floor)
 		},
 		Reached: h.table.Rev,
 		Before:  h.leaveTrace,

@@ -19,7 +19,7 @@ import (
 
 // Config is how a hub runs.
 type Config struct {
-	// DataDir keeps the log (when embedded), the certificate authority and admin.kubeconfig.
+	// DataDir keeps the log (when embedded), its keys, the certificate authority and admin.kubeconfig.
 	DataDir string
 	// Listen is the address to serve on, HOST:PORT. Port 0 chooses one.
 	Listen string
@@ -28,6 +28,10 @@ type Config struct {
 	Advertise string
 	// EtcdServers are the client URLs of an external etcd; if empty, etcd is embedded.
 	EtcdServers []string
+	// EncryptionConfig is the file of an EncryptionConfiguration of Kubernetes, by which
+	// values of the log are encrypted; if empty, it is one in DataDir that the first start
+	// creates.
+	EncryptionConfig string
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	// Disconnected is how long a location may be without a session before it

@@ -31,6 +31,7 @@ import (
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/seal"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/standing"
 	"orrery.dev/orrery/internal/store"
@@ -63,6 +64,8 @@ type Hub struct {
 	url    string
 	ca     *enroll.Authority
 	log    *store.Log
+	// sealer encrypts values of the log.
+	sealer *seal.Sealer
 	// writer changes the table; only the tail uses it.
 	writer      *table.Writer
 	table       *table.Table
@@ -135,7 +138,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.log.Close()) }()
+	defer func() { err = errors.Join(err, h.closeLog()) }()
 	if config.made != nil {
 		config.made(h)
 	}
@@ -173,13 +176,18 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	})
 	h.table = h.writer.Table
 	h.limits = limits.New(h.table, h.usage)
+	if h.sealer, err = openSealer(config); err != nil {
+		return nil, err
+	}
 	if h.log, err = store.Open(ctx, store.Config{
-		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync, Logger: config.Logger,
+		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync,
+		Sealer: h.sealer, Logger: config.Logger,
 	}); err != nil {
+		h.sealer.Close()
 		return nil, err
 	}
 	if err := h.connectParts(); err != nil {
-		return nil, errors.Join(err, h.log.Close())
+		return nil, errors.Join(err, h.closeLog())
 	}
 	return h, nil
 }
@@ -244,13 +252,18 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	// The tail must outlive the server and the loops, which wait for revisions.
 	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopTail()
-	tailed := make(chan error, 1)
+	tailed := make(chan struct{})
+	unreadable := make(chan error, 1)
 	go func() {
-		tailed <- h.log.Tail(tailCtx, h.writer, store.Hooks{Lost: h.lost, Loaded: h.phase.load, Asked: h.answers.note})
+		defer close(tailed)
+		if err := h.log.Tail(tailCtx, h.writer, store.Hooks{Lost: h.lost, Loaded: h.phase.load, Asked: h.answers.note}); errors.Is(err, store.ErrSealed) {
+			unreadable <- err
+		}
 	}()
 	defer func() { stopTail(); <-tailed }()
 
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.needKeys(ctx, unreadable) })
 	group.Go(func() error {
 		err := server.ServeTLS(listener, "", "")
 		if errors.Is(err, http.ErrServerClosed) {

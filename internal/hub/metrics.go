@@ -28,6 +28,7 @@ func (h *Hub) newMetrics() http.Handler {
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)
 	h.registerLog(registry)
+	h.registerKeys(registry)
 	calls, reports := h.agents.Queues()
 	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": calls, "report": reports, "large": h.bodies.Queue} {
 		labels := prometheus.Labels{"class": class}

@@ -296,6 +296,28 @@ func ParseReport(k string) (Report, error) {
 	return Report{Location: Location(s[1]), Origin: Origin(s[3]), Object: o}, nil
 }
 
+// About is the resource of the object that an object key or a report key is about, without
+// a copy. It returns false for a key of another class.
+func About(k string) (r Resource, ok bool) {
+	class, rest, _ := strings.Cut(k, "/")
+	before := 1 // the space
+	switch Class(class) {
+	case Objects:
+	case Reports:
+		before = 3 // location, space and origin
+	default:
+		return r, false
+	}
+	for range before {
+		if _, rest, ok = strings.Cut(rest, "/"); !ok {
+			return r, false
+		}
+	}
+	r.Group, rest, _ = strings.Cut(rest, "/")
+	r.Resource, _, ok = strings.Cut(rest, "/")
+	return r, ok
+}
+
 // Marker is the key of a hub marker.
 func Marker(marker string) string { return string(Markers) + "/" + marker }
 

@@ -43,6 +43,11 @@ func TestObjects(t *testing.T) {
 		if p := SpaceReports("l", o.Space); !strings.HasPrefix(report.Key(), p) || !strings.HasPrefix(p, LocationReports("l")) {
 			t.Errorf("%q is not in %q", report.Key(), p)
 		}
+		for _, k := range []string{k, report.Key()} {
+			if r, ok := About(k); !ok || r != o.Resource {
+				t.Errorf("%q is about %v, %v", k, r, ok)
+			}
+		}
 		if got, err := ParseReport(report.Key()); err != nil || got != report {
 			t.Errorf("%q is %+v, %v", report.Key(), got, err)
 		}
@@ -68,6 +73,11 @@ func TestOtherKeys(t *testing.T) {
 	}
 	if r, ok := ResourceOf(ResourcePrefix("a", Namespaces)); !ok || r != Namespaces.String() {
 		t.Errorf("the prefix of a resource is that of %q, %v", r, ok)
+	}
+	for _, k := range []string{"", "o", "o/", "o/a", "o/a/core/pods", "r/l", "r/l/a/placed", "r/l/a/placed/core/pods", "e/l", "m/x"} {
+		if r, ok := About(k); ok {
+			t.Errorf("%q is about %v", k, r)
+		}
 	}
 	if s, r, rest, ok := Split("o/a/core/po"); !ok || s != "a" || r != NewResource("", "po") || rest != "" {
 		t.Errorf("the beginning of a key splits into %q, %v, %q, %v", s, r, rest, ok)
@@ -129,6 +139,9 @@ func TestSplitMakesNothing(t *testing.T) {
 		}
 		if _, err := ParseObject(k); err != nil {
 			t.Error(err)
+		}
+		if _, ok := About(k); !ok {
+			t.Error("no resource")
 		}
 		if _, ok := LocationOf(k); ok {
 			t.Error("a location")

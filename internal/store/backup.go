@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+
+	"orrery.dev/orrery/internal/durable"
 )
 
 const (
@@ -139,17 +141,5 @@ func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	if err := os.Rename(part, dir); err != nil {
 		return fmt.Errorf("restore the log: %w", err)
 	}
-	return SyncDir(dataDir)
-}
-
-// SyncDir makes renames in a directory durable.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %q: %w", dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %q: %w", dir, err)
-	}
-	return nil
+	return durable.SyncDir(dataDir)
 }

@@ -3,7 +3,8 @@
 // revision at a time, makes the hub's own batched writes, writes the hub marker, and
 // compacts history that has left the table's window.
 //
-// It must never look into a value: what values mean is decided elsewhere.
+// It must never look into a value: what values mean, and how they are encrypted, is
+// decided elsewhere.
 package store
 
 import (
@@ -19,6 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
@@ -39,6 +42,8 @@ type Config struct {
 	// Quota is how large the log may become, in bytes. 0 means DefaultQuota for an embedded
 	// etcd, and for an external one its own quota.
 	Quota int64
+	// Sealer encrypts values; if nil, they are stored as they are.
+	Sealer Sealer
 	// Logger receives messages, etcd's included: its errors, and its warnings as debug.
 	Logger *slog.Logger
 }
@@ -54,6 +59,10 @@ const (
 // Log is an open log. It is safe for concurrent use.
 type Log struct {
 	client *kubernetes.Client
+	// sealer says how values are kept; raw reads them as they are kept.
+	sealer Sealer
+	raw    clientv3.KV
+	stale  staleness
 	server *embed.Etcd
 	logger *slog.Logger
 	// quota is the configured one; hardQuota is the one that an embedded etcd enforces.
@@ -71,7 +80,10 @@ type Log struct {
 // Open opens the log. etcd is ready when it returns: it starts an embedded one, and waits
 // for an external one until the context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
-	l := &Log{logger: config.Logger, quota: config.Quota, history: newHistory(), reach: newReach()}
+	l := &Log{logger: config.Logger, sealer: config.Sealer, quota: config.Quota, history: newHistory(), reach: newReach(), stale: newStaleness()}
+	if l.sealer == nil {
+		l.sealer = plain{}
+	}
 	if len(config.Servers) > 0 {
 		return l, l.connect(ctx, config.Servers)
 	}
@@ -82,6 +94,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 		return nil, err
 	}
 	l.server, l.client = server, wrap(client)
+	l.raw = sealClient(client, adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), l.sealer)
 	if err := l.openRoom(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -100,6 +113,7 @@ func (l *Log) connect(ctx context.Context, servers []string) error {
 		return fmt.Errorf("connect to etcd at %q: %w", servers, err)
 	}
 	l.client = wrap(c)
+	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
 	for said := false; ; said = true {
 		err := l.tryRoom(ctx)
 		if err == nil {
@@ -154,7 +168,8 @@ func wrap(c *clientv3.Client) *kubernetes.Client {
 	return k
 }
 
-// Client is the client that the registries of k8s.io/apiserver write through.
+// Client is the client that the registries of k8s.io/apiserver write through. It seals
+// what it writes, and opens what it reads.
 func (l *Log) Client() *kubernetes.Client { return l.client }
 
 // Close closes the client and stops an embedded etcd.

@@ -43,6 +43,10 @@ const (
 // When the watch is lost, or an older copy of the log was restored, the table is reloaded
 // and its subscriptions expire: nothing is skipped in silence. From Hooks.Lost until the
 // caller calls Begin or Resume nobody can use the log.
+//
+// If a value can't be decrypted before the table was ever loaded, it fails with ErrSealed.
+// If that happens later, the table is lost until the value can be decrypted: no value is
+// ever left out.
 func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	connected := make(chan struct{})
 	watching, stop := context.WithCancel(ctx)
@@ -57,6 +61,16 @@ func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		sealed := errors.Is(err, ErrSealed)
+		if sealed && !t.ever {
+			if t.recent {
+				return err
+			}
+			l.logger.Warn("the log's history can't be read: readers can't resume from before", "error", err)
+			t.recent = true
+			continue
+		}
+		t.recent = sealed
 		t.lost(ctx, err)
 		select {
 		case <-time.After(retryTail):
@@ -87,6 +101,11 @@ type tailer struct {
 	down   bool
 	// checked is the log's revision when it was last verified.
 	checked int64
+	// recent says that the table is to be loaded as of the newest revision, since something
+	// older could not be read, and ever that it was loaded once.
+	recent, ever bool
+	// sealed is the value that could not be read last; nil: none since.
+	sealed *mvccpb.KeyValue
 }
 
 // lost stops use of the log until it is loaded again.
@@ -113,16 +132,20 @@ func (t *tailer) lost(ctx context.Context, err error) {
 func (t *tailer) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	if err := t.stuck(ctx); err != nil {
+		return err
+	}
 	now, err := t.load(ctx)
 	if err != nil {
-		return err
+		return t.note(err)
 	}
 	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for loading := true; ; {
 		if loading && t.to.Rev() >= now {
-			loading, t.down = false, false
+			loading, t.down, t.recent, t.ever = false, false, false, true
+			t.log.stale.loaded()
 			t.hooks.Loaded()
 		}
 		select {
@@ -133,8 +156,8 @@ func (t *tailer) once(ctx context.Context) error {
 			if err := r.Err(); err != nil {
 				return fmt.Errorf("watch the log from revision %d: %w", t.to.Rev()+1, err)
 			}
-			if err := t.apply(r); err != nil {
-				return err
+			if err := t.apply(ctx, r, loading); err != nil {
+				return t.note(err)
 			}
 		case <-t.log.reach.check:
 			links := t.log.reach.linked()
@@ -156,12 +179,47 @@ func (t *tailer) once(ctx context.Context) error {
 	}
 }
 
+// note remembers the value that can't be read.
+func (t *tailer) note(err error) error {
+	var sealed *sealedError
+	if errors.As(err, &sealed) {
+		t.sealed = sealed.kv
+	}
+	return err
+}
+
+// stuck says why the value that could not be read last can't be read still, if it is
+// there: what comes before it would be read in vain.
+func (t *tailer) stuck(ctx context.Context) error {
+	if t.sealed == nil || !t.ever {
+		return nil
+	}
+	_, _, failed := t.log.update(ctx, t.sealed)
+	if failed == nil {
+		t.sealed = nil
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	r, err := t.log.raw.Get(ctx, string(t.sealed.Key))
+	if err != nil {
+		return fmt.Errorf("look at what can't be read: %w", err)
+	}
+	if len(r.Kvs) == 0 || r.Kvs[0].ModRevision != t.sealed.ModRevision {
+		t.sealed = nil
+		return nil
+	}
+	return failed
+}
+
 // other says that a check did not find the log that the table was made from.
 func (t *tailer) other(err error) bool {
 	return errors.Is(err, errRestored) || errors.Is(err, errUnsure)
 }
 
-// load loads the table at the oldest revision, and returns the newest.
+// load loads the table at the oldest revision, and returns the newest. If a value of the
+// history can't be decrypted because its key is gone, the table is loaded at the newest
+// revision, so that readers can't resume from before.
 func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -171,9 +229,11 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	if now, err = l.revision(ctx); err != nil {
 		return 0, err
 	}
-	from, err := l.oldest(ctx, now)
-	if err != nil {
-		return 0, err
+	from := now
+	if !t.recent {
+		if from, err = l.oldest(ctx, now); err != nil {
+			return 0, err
+		}
 	}
 	state, err := l.load(ctx, from)
 	if err != nil {
@@ -221,7 +281,7 @@ func (t *tailer) check(ctx context.Context, always bool) error {
 
 // apply hands over the events of a response one revision at a time; etcd
 // never splits a revision over two responses of a watch that is not fragmented.
-func (t *tailer) apply(r clientv3.WatchResponse) error {
+func (t *tailer) apply(ctx context.Context, r clientv3.WatchResponse, loading bool) error {
 	if r.IsProgressNotify() {
 		t.to.Progress(r.Header.Revision)
 		return nil
@@ -234,9 +294,17 @@ func (t *tailer) apply(r clientv3.WatchResponse) error {
 		}
 		updates := make([]table.Update, n)
 		for i, e := range events[:n] {
-			updates[i] = update(e.Kv)
 			if e.Type == mvccpb.DELETE {
-				updates[i].Value = nil
+				updates[i] = table.Update{Key: string(e.Kv.Key[len(Prefix):]), ModRev: e.Kv.ModRevision}
+				continue
+			}
+			var err error
+			var stale bool
+			if updates[i], stale, err = t.log.update(ctx, e.Kv); err != nil {
+				return err
+			}
+			if stale && loading {
+				t.log.stale.saw()
 			}
 		}
 		if err := t.to.Apply(rev, updates); err != nil {
@@ -247,13 +315,6 @@ func (t *tailer) apply(r clientv3.WatchResponse) error {
 		events = events[n:]
 	}
 	return nil
-}
-
-func update(kv *mvccpb.KeyValue) table.Update {
-	return table.Update{
-		Key: string(kv.Key[len(Prefix):]), Value: kv.Value,
-		CreateRev: kv.CreateRevision, ModRev: kv.ModRevision,
-	}
 }
 
 // oldest is the oldest revision at which the log can still be read.
@@ -281,12 +342,19 @@ func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
 	var state []table.Update
 	start, end := Prefix, clientv3.GetPrefixRangeEnd(Prefix)
 	for {
-		r, err := l.client.Client.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithLimit(loadPage))
+		r, err := l.raw.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithLimit(loadPage))
 		if err != nil {
 			return nil, fmt.Errorf("load the log at revision %d: %w", rev, err)
 		}
 		for _, kv := range r.Kvs {
-			state = append(state, update(kv))
+			u, stale, err := l.update(ctx, kv)
+			if err != nil {
+				return nil, err
+			}
+			if stale {
+				l.stale.saw()
+			}
+			state = append(state, u)
 		}
 		if !r.More {
 			return state, nil
