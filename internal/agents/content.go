@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
@@ -31,9 +32,10 @@ type entry struct {
 	uid    string
 	digest wire.Sum
 	policy wire.Policy
-	// held makes the row a hold, owner a conflict; if both are empty it is a put.
-	held, owner string
-	class       *placement.Class
+	// held makes the row a hold, for the reason heldFor, and owner a conflict; if both are
+	// empty it is a put.
+	held, heldFor, owner string
+	class                *placement.Class
 }
 
 // entry returns nil for a row that is not part of the content.
@@ -51,7 +53,7 @@ func (c content) entry(row *table.Row) *entry {
 	}
 	d := judge.DesiredOf(c.renderer.Digest, row, place)
 	path, _ := key.PathOf(row.Key)
-	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, class: place.Class}
+	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, heldFor: d.HeldFor, class: place.Class}
 	switch {
 	case e.owner != "":
 		e.held, e.policy = "", wire.Policy{} // a conflict frame has none
@@ -77,11 +79,11 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	case e.owner != "":
 		return wire.Frame{Conflict: &wire.Conflict{Key: e.key, UID: e.uid, Digest: e.digest, Owner: e.owner}}
 	case e.held != "":
-		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: e.held}}
+		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Reason: e.heldFor, Error: e.held}}
 	}
 	rendered, err := c.renderer.Render(row.Entry, e.class)
 	if err != nil { // Digest would have said so; the row has not changed since
-		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Error: err.Error()}}
+		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Reason: v1alpha1.ReasonNotRendered, Error: err.Error()}}
 	}
 	return wire.Frame{Put: &wire.Put{
 		Key: e.key, UID: e.uid, Generation: row.Meta.Generation,

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
@@ -83,7 +84,7 @@ func (c *centerStates) Protect(name string)       { c.put(name, "1", wire.Policy
 
 func (c *centerStates) Hold(name string) {
 	c.do(func() {
-		c.write(wire.Frame{Hold: &wire.Hold{Key: protocol.KeyOf(name), UID: "u", Digest: digest("hold"), Error: "a rule fails"}})
+		c.write(wire.Frame{Hold: &wire.Hold{Key: protocol.KeyOf(name), UID: "u", Digest: digest("hold"), Reason: v1alpha1.ReasonSuspended, Error: "a rule fails"}})
 	})
 }
 

@@ -163,9 +163,9 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	r := reports[k]
 	switch {
 	case x.Deferred:
-		state, reason = wire.Waiting, "LineageUnproven"
+		state, reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 	case x.Kind == store.WantHold:
-		state, reason = wire.Held, "RuleFailed"
+		state, reason = wire.Held, v1alpha1.ReasonSuspended
 	}
 	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != v1alpha1.ReasonContested {
 		return fmt.Errorf("the report says %s/%s (%s), not %s/%s", r.State, r.Reason, r.Message, state, reason)

@@ -80,7 +80,7 @@ func (w *world) edit(id key.Identity, b, c int) {
 		if f := content[k]; f.Put != nil {
 			uid = f.Put.UID
 		}
-		w.hub.write(wire.Frame{Hold: &wire.Hold{Key: k, UID: uid, Digest: wire.SumOf([]byte("hold:rule")), Error: "rule"}})
+		w.hub.write(wire.Frame{Hold: &wire.Hold{Key: k, UID: uid, Digest: wire.SumOf([]byte("hold:rule")), Reason: v1alpha1.ReasonSuspended, Error: "rule"}})
 		return
 	}
 	w.put(k, id, content[k], b, c)

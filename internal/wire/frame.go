@@ -130,8 +130,10 @@ type Hold struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
 	Digest Sum    `json:"digest"`
-	// Error says why; the agent reports it with the state Held.
-	Error string `json:"error"`
+	// Reason and Error say why; the agent reports them with the state Held. Hubs of the
+	// version before sent no reason.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error"`
 }
 
 // Conflict says that an assigned object is held back because the location has another

@@ -154,7 +154,7 @@ func holds(e *exam) {
 			}
 		}
 	}
-	if held.Key != KeyOf("one") || held.UID == "" || held.Error == "" {
+	if held.Key != KeyOf("one") || held.UID == "" || held.Reason == "" || held.Error == "" {
 		e.Fatalf("the hold is %+v", held)
 	}
 	e.alsoFetched("one", func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func (s *standIn) Desire(name, value string) { s.put(name, value, wire.Policy{})
 func (s *standIn) Protect(name string)       { s.put(name, "1", wire.Policy{CreateOnly: true}) }
 
 func (s *standIn) Hold(name string) {
-	s.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("hold")), Error: "a rule fails"}})
+	s.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("hold")), Reason: v1alpha1.ReasonSuspended, Error: "a rule fails"}})
 }
 
 func (s *standIn) Conflict(name string) {

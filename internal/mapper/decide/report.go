@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -38,7 +39,7 @@ func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before
 			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
 		case w.Kind == store.WantHold:
-			r.State, r.Reason, r.Message = wire.Held, "RuleFailed", w.Note
+			r.State, r.Reason, r.Message = wire.Held, cmp.Or(w.Reason, v1alpha1.ReasonNotRendered), w.Note
 		}
 	}
 	r.Since = now.UTC().Format(time.RFC3339)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -40,5 +42,16 @@ func TestCompose(t *testing.T) {
 	w.Deferred = true
 	if r := Compose(w, rec, Decision{State: wire.Applied}, nil, nil, now); r.State != wire.Waiting || r.Reason != "LineageUnproven" {
 		t.Errorf("deferred: %+v", r)
+	}
+}
+
+// TestComposeHeld: a hold is reported for the reason that the hub gives, and for one that
+// is documented if it gives none.
+func TestComposeHeld(t *testing.T) {
+	for sent, want := range map[string]string{v1alpha1.ReasonSuspended: v1alpha1.ReasonSuspended, "": v1alpha1.ReasonNotRendered} {
+		w := &store.Want{Kind: store.WantHold, Reason: sent, Note: "why"}
+		if r := Compose(w, nil, Decision{}, nil, nil, time.Unix(0, 0)); r.State != wire.Held || r.Reason != want || r.Message != "why" {
+			t.Errorf("a hold for %q is reported as %+v, want %s", sent, r, want)
+		}
 	}
 }

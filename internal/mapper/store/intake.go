@@ -105,7 +105,7 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 		return in.replace(t, f.object, Want{Kind: WantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
 	case f.Hold != nil:
 		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
-		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Note: f.Hold.Error}, nil)
+		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Reason: f.Hold.Reason, Note: f.Hold.Error}, nil)
 	case f.Conflict != nil:
 		leaf := Source{UID: f.Conflict.UID, Digest: f.Conflict.Digest}
 		return in.replace(t, f.object, Want{Kind: WantConflict, Leaf: leaf, Note: f.Conflict.Owner}, nil)

@@ -48,6 +48,8 @@ type Want struct {
 	// Version and ObjectKind are those of the object to apply, if there is one.
 	Version    string `json:"version,omitempty"`
 	ObjectKind string `json:"objectKind,omitempty"`
+	// Reason is the hold's, a constant of the API.
+	Reason string `json:"reason,omitempty"`
 	// Note is why the object is held, or the key that wins a conflict.
 	Note string `json:"note,omitempty"`
 	// Deferred says that a change of this entry waits for proof of lineage.
