@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 
 	"orrery.dev/orrery/internal/durable"
@@ -25,6 +26,8 @@ const (
 	// RevisionBump is how many revisions a restored log skips: more than were written
 	// since the backup, so that no revision means two things to a client.
 	RevisionBump = 1_000_000_000
+	// compactStep bounds a transaction of a compaction, in bytes.
+	compactStep = 64 << 20
 	// sector is the unit of size, in bytes, of an etcd snapshot without its checksum.
 	sector = 512
 )
@@ -108,6 +111,24 @@ func CheckBackup(from io.ReadSeeker) error {
 	return nil
 }
 
+// compactFile rewrites a bbolt file without its free pages, which may still hold values
+// from before they were deleted or encrypted.
+func compactFile(name string) (err error) {
+	from, err := bolt.Open(name, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("open %q: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := bolt.Open(name+".compact", 0o600, nil)
+	if err != nil {
+		return fmt.Errorf("create a file beside %q: %w", name, err)
+	}
+	if err := errors.Join(bolt.Compact(to, from, compactStep), to.Close()); err != nil {
+		return fmt.Errorf("compact %q: %w", name, err)
+	}
+	return os.Rename(name+".compact", name)
+}
+
 // Restore creates the embedded log of a data directory, which must have none, from a
 // backup. A restore that is interrupted leaves none.
 func Restore(file, dataDir string, logger *slog.Logger) (err error) {
@@ -137,6 +158,9 @@ func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 		RevisionBump: RevisionBump, MarkCompacted: true,
 	}); err != nil {
 		return fmt.Errorf("restore the log from %q: %w", file, err)
+	}
+	if err := compactFile(filepath.Join(part, "member", "snap", "db")); err != nil {
+		return fmt.Errorf("restore the log: %w", err)
 	}
 	if err := os.Rename(part, dir); err != nil {
 		return fmt.Errorf("restore the log: %w", err)

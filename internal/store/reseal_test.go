@@ -3,7 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -203,5 +207,53 @@ func TestCheckReadable(t *testing.T) {
 		if err := l.CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestRemainsAreGone shows how what was written before encryption leaves the disk: it is
+// rewritten, forgotten, and a restored copy has nothing of it.
+func TestRemainsAreGone(t *testing.T) {
+	dir, restored := t.TempDir(), t.TempDir()
+	const secret = "aHVudGVyMg-from-before"
+	l, end := sealedLog(t, dir, nil)
+	for i := range 20 {
+		put(t, l, secretKey(i), fmt.Sprintf(`{"v":%q}`, strings.Repeat(secret, 100)), 0)
+	}
+	end()
+	l, end = sealedLog(t, dir, sealer(t, "secrets", oldKey, identity))
+	r := startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	resealing(t, l)
+	done := resealed(t, l)
+	if err := l.compact(t.Context(), done.Floor, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Backup(t.Context(), f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	end()
+	if in := found(t, dir, secret); len(in) == 0 {
+		t.Error("nothing has remained: the test shows nothing")
+	}
+	if err := Restore(file, restored, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	l, end = sealedLog(t, restored, sealer(t, "secrets", oldKey))
+	r = startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	same(t, l, r.to)
+	if row, _ := r.to.Get(secretKey(1)); row == nil || !strings.Contains(string(row.Value), secret) {
+		t.Errorf("restored: %+v", row)
+	}
+	r.stop()
+	end()
+	if in := found(t, restored, secret); len(in) > 0 {
+		t.Errorf("it has remained in %q", in)
 	}
 }

@@ -370,7 +370,7 @@ func TestBackup(t *testing.T) {
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 
 	s.Hub.Kill()
-	if msg := env.OrreryFails(t, s.Root, "hub", "restore", file, "--data-dir", s.Hub.Dir); !strings.Contains(msg, "there already") {
+	if msg := env.OrreryFails(t, s.Root, "hub", "restore", file, "--data-dir", s.Hub.Dir); !strings.Contains(msg, "already exists") {
 		t.Errorf("restore over a log: %s", msg)
 	}
 	if err := os.Rename(filepath.Join(s.Hub.Dir, "etcd"), filepath.Join(s.Hub.Dir, "etcd.old")); err != nil {
