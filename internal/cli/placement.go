@@ -117,8 +117,7 @@ func waitingLine(w prune.Waiting, there bool) string {
 		of += ", which is gone"
 	}
 	if w.Digest == "" {
-		return fmt.Sprintf("%s: %d removals at %d locations are confirmed and yet to come", of, w.Pending, w.Locations)
+		note = ""
 	}
-	return fmt.Sprintf("%s: %d removals wait at %d locations, more at once than these allow; to let them go, run: %s%s",
-		of, w.Pending, w.Locations, prune.Command(by, w.Digest), note)
+	return of + ": " + prune.Explain(&w.WaitingPrune, by) + note
 }

@@ -75,25 +75,23 @@ func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error
 	}
 }
 
-// settle waits until nothing has changed for the settling time, but gives up after
-// maxSettle rounds of changes.
+// settle waits until nothing has changed for a settling time, but for no more than
+// maxSettle of these.
 func (c *Controllers) settle(ctx context.Context) error {
 	const maxSettle = 5
+	timer := time.NewTimer(c.config.Settle)
+	defer timer.Stop()
 	for range maxSettle {
-		timer := time.NewTimer(c.config.Settle)
 		select {
 		case <-timer.C:
-			return nil
-		case <-c.config.Changed:
-			timer.Stop()
-			select {
-			case <-time.After(c.config.Settle):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
+		}
+		select {
+		case <-c.config.Changed:
+			timer.Reset(c.config.Settle)
+		default:
+			return nil
 		}
 	}
 	return nil
@@ -165,14 +163,9 @@ func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) 
 	if w == nil {
 		return otherwise
 	}
-	c := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPruneGuard}
-	if w.Digest == "" {
-		c.Message = fmt.Sprintf("%d removals at %d locations are confirmed and yet to come", w.Pending, w.Locations)
-		return c
+	return metav1.Condition{
+		Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPruneGuard, Message: prune.Explain(w, name),
 	}
-	c.Message = fmt.Sprintf("%d removals wait at %d locations, more at once than these allow; to let them go, run: %s",
-		w.Pending, w.Locations, prune.Command(name, w.Digest))
-	return c
 }
 
 // partOf is the condition of a Placement that matches Helm releases in part; others don't

@@ -32,14 +32,14 @@ func inRoot(r Resource, name string) string {
 	return Object{Space: Root, Identity: Identity{Resource: r, Name: name}}.Key()
 }
 
-// Mark is the value of the label by which an agent finds what it created for the
+// OwnershipMark is the value of the label by which an agent finds what it created for the
 // location with a UID: NAME.UID8.
-func Mark(l Location, uid string) string {
+func OwnershipMark(l Location, uid string) string {
 	const short = 8
 	return string(l) + "." + uid[:min(short, len(uid))]
 }
 
-// MarkedLocation is the location that a label made by Mark names, whichever its UID.
+// MarkedLocation is the location that an OwnershipMark names, whichever its UID.
 func MarkedLocation(mark string) Location {
 	name, _, _ := strings.Cut(mark, ".")
 	return Location(name)

@@ -104,7 +104,7 @@ func TestWhatKeysAreAbout(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	for mark, want := range map[string]Location{Mark("l", "0123456789"): "l", Mark("a-b", "1"): "a-b", "l": "l", "": ""} {
+	for mark, want := range map[string]Location{OwnershipMark("l", "0123456789"): "l", OwnershipMark("a-b", "1"): "a-b", "l": "l", "": ""} {
 		if got := MarkedLocation(mark); got != want {
 			t.Errorf("%q marks what is of %q, want %q", mark, got, want)
 		}

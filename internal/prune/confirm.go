@@ -159,7 +159,12 @@ func (x *Index) Waiting(s key.Space) []Waiting {
 	return all
 }
 
-// Command is the command that confirms the pending removals of a Placement.
-func Command(placement, digest string) string {
-	return fmt.Sprintf("orrery placement confirm-prune %s --digest %s", placement, digest)
+// Explain says what waits, and with which command it is let go; by is the Placement to name
+// in that.
+func Explain(w *v1alpha1.WaitingPrune, by string) string {
+	if w.Digest == "" {
+		return fmt.Sprintf("%d removals at %d locations are confirmed and not done yet", w.Pending, w.Locations)
+	}
+	return fmt.Sprintf("%d removals wait at %d locations, more at once than these allow; to let them go, run: orrery placement confirm-prune %s --digest %s",
+		w.Pending, w.Locations, by, w.Digest)
 }

@@ -36,7 +36,7 @@ func TestCustomKindsAcrossSpacesAreMetadata(t *testing.T) {
 			t.Fatalf("list: %s", body)
 		}
 		o := l.Items[0]
-		if o.Kind != "PartialObjectMetadata" || o.Name != "w" || o.Annotations[SpaceAnnotation] != "a" || o.ResourceVersion != "1" {
+		if o.Kind != "PartialObjectMetadata" || o.Name != "w" || o.Annotations[v1alpha1.SpaceAnnotation] != "a" || o.ResourceVersion != "1" {
 			t.Errorf("item: %s", body)
 		}
 		if strings.Contains(string(body), "secret") {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -53,7 +54,7 @@ func fetch(t *testing.T, url string, header ...string) (int, []byte, http.Header
 func TestBytesAreServedAsTheyAre(t *testing.T) {
 	f := newFixture(t)
 	a := cm("a", "x", "1")
-	a.annotations = map[string]string{"mine": "yes", SpaceAnnotation: "forged"}
+	a.annotations = map[string]string{"mine": "yes", v1alpha1.SpaceAnnotation: "forged"}
 	f.put(a)
 	f.put(cm("b", "x", "2"))
 	s := f.serve()
@@ -73,7 +74,7 @@ func TestBytesAreServedAsTheyAre(t *testing.T) {
 		t.Fatalf("wildcard list: %s", body)
 	}
 	for i, space := range []string{"a", "b"} {
-		if got := l.Items[i].Annotations[SpaceAnnotation]; got != space {
+		if got := l.Items[i].Annotations[v1alpha1.SpaceAnnotation]; got != space {
 			t.Errorf("item %d says it is in %q, not in %q", i, got, space)
 		}
 	}

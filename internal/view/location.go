@@ -70,7 +70,7 @@ func (l locationLens) place(row *table.Row) string {
 func (l locationLens) looks(t *table.Table, _ *kinds.Kind) look {
 	shown := look{at: l.name, listRevision: true}
 	if row, _ := t.Get(l.name.Key()); row != nil {
-		shown.mark = key.Mark(l.name, row.Meta.UID)
+		shown.mark = key.OwnershipMark(l.name, row.Meta.UID)
 	}
 	return shown
 }

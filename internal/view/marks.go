@@ -36,7 +36,7 @@ func sameSource(a, b *table.Row) bool { return a.Key == b.Key && a.Meta.UID == b
 type markedLabels struct {
 	labels.Labels
 	space key.Space
-	mark  string // of the location, as key.Mark has it
+	mark  string // of the location, as key.OwnershipMark has it
 }
 
 var _ labels.Labels = markedLabels{}

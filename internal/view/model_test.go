@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"pgregory.net/rapid"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
@@ -99,7 +100,7 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			if err := json.Unmarshal(w.value, &object); err != nil {
 				panic(err)
 			}
-			object["metadata"].(map[string]any)["annotations"] = map[string]any{SpaceAnnotation: string(o.Space)}
+			object["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.SpaceAnnotation: string(o.Space)}
 			s.object = compact(object)
 		case locationLens:
 			p, ok := placed[k].Place(l.name)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -86,7 +87,7 @@ func (o *object) document() (document, addition, error) {
 		d, err := parse(r.Object)
 		return d, a, err
 	case l.space:
-		a.annotations = []field{{SpaceAnnotation, string(spaceOf(o.row))}}
+		a.annotations = []field{{v1alpha1.SpaceAnnotation, string(spaceOf(o.row))}}
 		value, err := withoutSpace(o.row.Value)
 		if err != nil {
 			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)

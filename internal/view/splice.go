@@ -13,9 +13,6 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// SpaceAnnotation names, in reads across spaces, the space of an object.
-const SpaceAnnotation = v1alpha1.SpaceAnnotation
-
 // document is an object as JSON, without what a view adds to its metadata. The
 // bytes may be the table's own and are never changed.
 type document struct {
@@ -160,7 +157,7 @@ func writeAll(w io.Writer, parts ...[]byte) error {
 // withoutSpace returns a value without a SpaceAnnotation that a user wrote, so that the one
 // that the view adds is the only one.
 func withoutSpace(value []byte) ([]byte, error) {
-	if !bytes.Contains(value, []byte(SpaceAnnotation)) {
+	if !bytes.Contains(value, []byte(v1alpha1.SpaceAnnotation)) {
 		return value, nil
 	}
 	annotations := gjson.GetBytes(value, "metadata.annotations")
@@ -171,10 +168,10 @@ func withoutSpace(value []byte) ([]byte, error) {
 	if err := json.Unmarshal([]byte(annotations.Raw), &fields); err != nil {
 		return nil, fmt.Errorf("read annotations: %w", err)
 	}
-	if _, ok := fields[SpaceAnnotation]; !ok {
+	if _, ok := fields[v1alpha1.SpaceAnnotation]; !ok {
 		return value, nil
 	}
-	delete(fields, SpaceAnnotation)
+	delete(fields, v1alpha1.SpaceAnnotation)
 	others, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("write annotations: %w", err)

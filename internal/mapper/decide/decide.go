@@ -91,11 +91,11 @@ func decideObject(f Facts, s store.Source) Decision {
 		return unprovenWait(f.Proof)
 	case seen.Presence == Foreign:
 		return decideForeign(seen, s)
-	case seen.Presence == Blind && !changed && !f.Unsaid(s) && f.Stale(s):
+	case seen.Presence == Blind && !changed && !f.OrphanChanged(s) && f.PairChanged(s):
 		return Decision{Do: DoRefresh, UID: rec.UID}
-	case seen.Presence == Blind && !changed && !f.Unsaid(s):
+	case seen.Presence == Blind && !changed && !f.OrphanChanged(s):
 		return f.standing(s, rec.UID)
-	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.Unsaid(s):
+	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.OrphanChanged(s):
 		return Decision{Do: DoMark, UID: rec.UID}
 	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
 		return Decision{Do: DoNote, UID: rec.UID}
@@ -123,8 +123,8 @@ func (f Facts) changed(s store.Source) bool {
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.Seen.Released)
 }
 
-// Unsaid says that the object's orphan mark at the target is not as the policy is now.
-func (f Facts) Unsaid(s store.Source) bool {
+// OrphanChanged says that the orphan mark at the target is not as the policy is now.
+func (f Facts) OrphanChanged(s store.Source) bool {
 	return f.Record != nil && f.Record.Source.Policy.Orphan != s.Policy.Orphan
 }
 
@@ -139,19 +139,19 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 		switch {
 		case seen.Unmarked: // the watch does not show it, so its deletion would go unseen
 			return Decision{Do: DoMark, UID: seen.UID, Drift: known && !changed}
-		case known && f.Unsaid(s):
+		case known && f.OrphanChanged(s):
 			return Decision{Do: DoMark, UID: seen.UID}
 		case !known || changed || f.Former:
 			return Decision{Do: DoNote, UID: seen.UID}
-		case f.Stale(s):
+		case f.PairChanged(s):
 			return Decision{Do: DoRefresh, UID: seen.UID}
 		}
 		return Applied(s)
-	case same && !changed && f.Unsaid(s), asLeft && !changed && f.Former:
+	case same && !changed && f.OrphanChanged(s), asLeft && !changed && f.Former:
 		return Decision{Do: DoApply, UID: seen.UID}
 	case known && !changed && f.Former && seen.Unmarked && s.Policy.ReportDrift:
 		return Decision{Do: DoMark, UID: seen.UID, Left: true}
-	case known && !changed && !seen.Unmarked && f.Stale(s) && (same || s.Policy.ReportDrift):
+	case known && !changed && !seen.Unmarked && f.PairChanged(s) && (same || s.Policy.ReportDrift):
 		return Decision{Do: DoRefresh, UID: seen.UID}
 	case same && !changed && f.Completed != "":
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
@@ -218,7 +218,7 @@ func decideRemoval(f Facts) Decision {
 	return Decision{Do: DoRemove, UID: rec.UID}
 }
 
-// Stale says that the pair at the target is not the desired one.
-func (f Facts) Stale(s store.Source) bool {
+// PairChanged says that the pair at the target is not the desired one.
+func (f Facts) PairChanged(s store.Source) bool {
 	return f.Record != nil && !s.Log.IsZero() && f.Record.Source.Log != s.Log
 }

@@ -31,7 +31,7 @@ type Owner string
 
 // NewOwner is the owner for a location's name and UID at the hub.
 func NewOwner(l key.Location, uid string) Owner {
-	return Owner(key.Mark(l, uid))
+	return Owner(key.OwnershipMark(l, uid))
 }
 
 func (l Owner) name() key.Location { return key.MarkedLocation(string(l)) }

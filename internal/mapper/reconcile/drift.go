@@ -24,7 +24,7 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 		Version: t.view.At.Version, Kind: t.view.Kind,
 	}
 	o := outcome{Decision: decide.Applied(source), record: rec, changed: true}
-	if (decide.Facts{Record: rec}).Stale(source) {
+	if (decide.Facts{Record: rec}).PairChanged(source) {
 		o.Retry = 1
 	}
 	if f.Seen != t.view.Seen {
@@ -58,7 +58,7 @@ func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.As), now.Log()
 	o := t.note(f, d)
-	if f.Unsaid(o.record.Source) { // the orphan mark is written when there is no drift
+	if f.OrphanChanged(o.record.Source) { // the orphan mark is written when there is no drift
 		o.record.Source.Policy.Orphan, o.Retry = t.record.Source.Policy.Orphan, 1
 	}
 	if len(lost) == 0 && f.Seen.Unmarked { // its marks are of an earlier location of the name

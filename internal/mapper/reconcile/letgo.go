@@ -11,11 +11,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-const (
-	reasonLetGo = v1alpha1.ReasonReleased
-	// letGoFor is how long the report of an orphaned object stays.
-	letGoFor = 5 * time.Second
-)
+// letGoFor is how long the report of an orphaned object stays.
+const letGoFor = 5 * time.Second
 
 // letGo orphans an object: it takes our marks and our managed fields from it. An object
 // of the same name with our marks, but another UID, is orphaned, too.
@@ -41,7 +38,7 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcom
 	return outcome{
 		letGo: true, record: t.record, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()},
 		Decision: decide.Decision{
-			State: wire.Orphaned, Reason: reasonLetGo, Retry: letGoFor,
+			State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Retry: letGoFor,
 			Message: "it stays at the location, which Orrery no longer manages there",
 		},
 	}, nil
@@ -50,7 +47,7 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcom
 // lingers is how much longer the report of an orphaned object stays, so that it is seen.
 func (t *turn) lingers(now time.Time) time.Duration {
 	r := t.before[t.object().Space]
-	if r == nil || r.State != wire.Orphaned || r.Reason != reasonLetGo {
+	if r == nil || r.State != wire.Orphaned || r.Reason != v1alpha1.ReasonReleased {
 		return 0
 	}
 	since, err := time.Parse(time.RFC3339, r.Since)

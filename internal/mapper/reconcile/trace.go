@@ -2,6 +2,8 @@ package reconcile
 
 import (
 	"context"
+
+	"orrery.dev/orrery/apis/v1alpha1"
 )
 
 // trace has a resource observed of which the agent knows only reports from before its
@@ -26,5 +28,5 @@ func (t *turn) traced() bool {
 		return false
 	}
 	r := t.before[t.object().Space]
-	return r != nil && !r.Digest.IsZero() && r.Reason != reasonLetGo
+	return r != nil && !r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased
 }

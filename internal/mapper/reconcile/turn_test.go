@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
@@ -50,7 +51,7 @@ func TestTraced(t *testing.T) {
 	}{
 		{"applied", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, -1, true},
 		{"never applied", wire.Report{State: wire.Failed}, nil, -1, false},
-		{"let go", wire.Report{State: wire.Orphaned, Reason: reasonLetGo, Digest: digest("a")}, nil, -1, false},
+		{"let go", wire.Report{State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Digest: digest("a")}, nil, -1, false},
 		{"in use", wire.Report{State: wire.Orphaned, Reason: "InUse", Digest: digest("a")}, nil, -1, true},
 		{"recorded", wire.Report{State: wire.Applied, Digest: digest("a")}, recordOf("s", "u", "a"), -1, false},
 		{"desired", wire.Report{State: wire.Applied, Digest: digest("a")}, nil, 0, false},
@@ -66,7 +67,7 @@ func TestTraced(t *testing.T) {
 }
 
 func TestLingers(t *testing.T) {
-	report := wire.Report{State: wire.Orphaned, Reason: reasonLetGo, Since: now.Format(time.RFC3339)}
+	report := wire.Report{State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Since: now.Format(time.RFC3339)}
 	of := turn{winner: -1, view: engine.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
 	for after, want := range map[time.Duration]time.Duration{-time.Hour: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
 		if got := of.lingers(now.Add(after)); got != want {

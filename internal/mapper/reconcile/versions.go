@@ -52,5 +52,5 @@ func (t *turn) withoutVersion() outcome {
 // then, even if its managed fields do not show it now.
 func (t *turn) remembers(space key.Space, m *marks.Meta) bool {
 	said := t.before[space]
-	return said != nil && !said.Digest.IsZero() && said.Reason != reasonLetGo && said.UID == m.Annotations[v1alpha1.SourceUIDAnnotation]
+	return said != nil && !said.Digest.IsZero() && said.Reason != v1alpha1.ReasonReleased && said.UID == m.Annotations[v1alpha1.SourceUIDAnnotation]
 }

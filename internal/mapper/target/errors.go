@@ -9,15 +9,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
-
-// metav1GroupResource is no resource, for answers that are not a Status.
-var metav1GroupResource = schema.GroupResource{}
 
 // Places of the kinds that the agent itself needs.
 var (

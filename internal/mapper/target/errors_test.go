@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func invalid(messages ...string) error {
@@ -38,7 +39,7 @@ func TestImmutable(t *testing.T) {
 	}
 	for _, err := range []error{
 		invalid("Invalid value: -1: must be greater than or equal to 0"), invalid("Required value"), invalid(),
-		apierrors.NewForbidden(metav1GroupResource, "x", errors.New("is immutable")), errors.New("immutable"), nil,
+		apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("is immutable")), errors.New("immutable"), nil,
 	} {
 		if Immutable(err) {
 			t.Errorf("taken for a field that can't change: %v", err)

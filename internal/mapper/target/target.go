@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -161,7 +162,7 @@ func statusError(verb string, resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // as much as can be read
 	var s metav1.Status
 	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
-		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, metav1GroupResource, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, schema.GroupResource{}, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
 	}
 	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && after > 0 {
 		if s.Details == nil {
