@@ -1,5 +1,7 @@
 // Package admin is what an operator of a hub begins with: the kubeconfig that the hub
-// writes, a way by it to each API of the hub, and join tokens of locations.
+// writes, clients made from it for each API of the hub, and join tokens of locations.
+//
+// It must reach a hub only as a client does, over HTTPS.
 package admin
 
 import (
@@ -36,8 +38,8 @@ func Open(url, kubeconfig string) (Hub, error) {
 	return Hub{URL: url, kubeconfig: config}, nil
 }
 
-// Kubeconfig is the operator's for a path of the hub, as spaces/NAME or
-// views/locations/NAME are; "": for all of it.
+// Kubeconfig is the operator's kubeconfig for a path of the hub, such as spaces/NAME or
+// views/locations/NAME; "" is the whole hub.
 func (h Hub) Kubeconfig(path string) *clientcmdapi.Config {
 	config := h.kubeconfig.DeepCopy()
 	for _, cluster := range config.Clusters {
@@ -46,8 +48,8 @@ func (h Hub) Kubeconfig(path string) *clientcmdapi.Config {
 	return config
 }
 
-// Config is the same for a client, without a limit of its rate: the hub shares what it
-// can do between all.
+// Config is the operator's configuration of a client for a path of the hub. It has no
+// rate limit, since the hub shares its capacity between all clients.
 func (h Hub) Config(path string) (*rest.Config, error) {
 	config, err := clientcmd.NewDefaultClientConfig(*h.Kubeconfig(path), nil).ClientConfig()
 	if err != nil {
@@ -66,7 +68,7 @@ func (h Hub) Client() (*http.Client, error) {
 	return rest.HTTPClientFor(config)
 }
 
-// Enrol makes a token for the agent of a location. The token before is replaced.
+// Enrol makes a join token for a location. It replaces the one before.
 func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, err error) {
 	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+string(location)+"/token"))
 	var made v1alpha1.LocationToken
@@ -82,7 +84,7 @@ func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, 
 	return join, nil
 }
 
-// post posts nothing to a path, and returns what is answered if that succeeds.
+// post sends a POST without a body, and returns the body of the answer.
 func (h Hub) post(ctx context.Context, path string) ([]byte, error) {
 	client, err := h.Client()
 	if err != nil {

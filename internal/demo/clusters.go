@@ -24,8 +24,8 @@ func locationName(i int) string {
 	return fmt.Sprintf("place-%d", i+1)
 }
 
-// stageOf is the stage of the i-th of n locations at first: all are in
-// production, but of three or more the last is not.
+// stageOf is the value of the stage label that the i-th of n locations begins with:
+// production for all, but if there are three or more, the last is in test.
 func stageOf(i, n int) string {
 	if n > minLocations && i == n-1 {
 		return "test"
@@ -67,8 +67,8 @@ func (w *world) addClusters(ctx context.Context) error {
 	return nil
 }
 
-// simulate makes a space that stands in for a cluster, and what brings its
-// Deployments to ready.
+// simulate makes a space that stands in for a cluster, and runs the controller that makes
+// its Deployments ready.
 func (w *world) simulate(ctx context.Context, simulator *inprocess.Hub, l *location) error {
 	config, err := simulator.Config(route.Space(key.Root).String())
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"orrery.dev/orrery/apis/v1alpha1"
 )
 
 func object(fields map[string]any) *unstructured.Unstructured {
@@ -76,8 +78,8 @@ func TestCheckStatus(t *testing.T) {
 // Marks that a controller copied to what it made prove nothing.
 func TestProven(t *testing.T) {
 	made := object(nil)
-	made.SetLabels(map[string]string{spaceMark: shopSpace})
-	made.SetAnnotations(map[string]string{kindMark: "ConfigMap", namespaceMark: "store", nameMark: "web"})
+	made.SetLabels(map[string]string{v1alpha1.SpaceLabel: shopSpace})
+	made.SetAnnotations(map[string]string{v1alpha1.SourceKindAnnotation: "ConfigMap", v1alpha1.SourceNamespaceAnnotation: "store", v1alpha1.SourceNameAnnotation: "web"})
 	if !proven(made) {
 		t.Error("an object with its own marks is not proven")
 	}

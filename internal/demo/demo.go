@@ -117,8 +117,8 @@ func emptyDir(dir string) error {
 	return nil
 }
 
-// close stops what runs, and removes the data unless they are wanted or tell
-// what went wrong.
+// close stops what runs, and removes the data unless the user asked to keep them or they
+// show what went wrong.
 func (w *world) close(ctx context.Context, err error) error {
 	if w.anyReal() {
 		err = errors.Join(err, w.clean(context.WithoutCancel(ctx)))
@@ -134,8 +134,8 @@ func (w *world) close(ctx context.Context, err error) error {
 	return err
 }
 
-// eventually waits until check returns nil, and returns its last error when the
-// step has taken too long.
+// eventually calls check until it returns nil, and returns its last error when the step
+// has timed out.
 func eventually(ctx context.Context, check func(context.Context) error) error {
 	deadline, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("timed out after %s", stepTimeout))
 	defer cancel()

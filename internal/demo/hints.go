@@ -21,7 +21,7 @@ func (w *world) introduce() {
 		w.say("Real clusters: %s.", strings.Join(given, ", "))
 	}
 	if len(simulated) > 0 {
-		w.say("Simulated clusters: %s. Each is a space of a second hub, in which a stand-in\nbrings Deployments to ready. No container runs.", strings.Join(simulated, ", "))
+		w.say("Simulated clusters: %s. Each is a space of a second hub, in which a stand-in\nmakes Deployments ready. No container runs.", strings.Join(simulated, ", "))
 	}
 	w.say(`
 After every step both sides are listed and compared. What must hold:

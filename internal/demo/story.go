@@ -82,7 +82,8 @@ func (w *world) tellLocations(ctx context.Context) error {
 	return w.show(ctx, w.root, "", "locations")
 }
 
-// connected says which of some locations is not connected, or not away, as wanted.
+// connected returns an error unless the condition Connected of each of some locations has
+// a status.
 func (w *world) connected(ctx context.Context, want string, all ...*location) error {
 	for _, l := range all {
 		object, err := w.root.get(ctx, objectOf("Location", l.name))
@@ -165,8 +166,9 @@ func (w *world) tellPlacement(ctx context.Context) error {
 	return w.show(ctx, w.shop, "", "placements")
 }
 
-// running says which of some locations has not so many replicas ready. At a real
-// cluster it is enough that they are wanted: whether they start is not up to us.
+// running returns an error unless the Deployment at each of some locations has so many
+// ready replicas. At a real cluster it is enough that they are desired: whether Pods
+// start there is not up to the demo.
 func (w *world) running(ctx context.Context, replicas int64, all ...*location) error {
 	for _, l := range all {
 		object, err := l.get(ctx, newObject("apps/v1", "Deployment", namespace, "web"))

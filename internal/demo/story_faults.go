@@ -83,7 +83,7 @@ func (w *world) tellAway(ctx context.Context) error {
 	return w.show(ctx, north.api, namespace, "ingresses", "campaigns")
 }
 
-// unchanged says whether a location still has what it had before the edits of
+// unchanged returns an error unless a location still has what it had before the edits of
 // tellAway.
 func (w *world) unchanged(ctx context.Context, l *location) error {
 	if _, err := l.get(ctx, newObject("networking.k8s.io/v1", "Ingress", namespace, "web")); err != nil {

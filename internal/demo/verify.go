@@ -19,16 +19,6 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// Marks of what an agent makes at a location.
-const (
-	locationMark  = "orrery.dev/location"
-	spaceMark     = "orrery.dev/space"
-	kindMark      = "orrery.dev/source-kind"
-	namespaceMark = "orrery.dev/source-namespace"
-	nameMark      = "orrery.dev/source-name"
-	uidMark       = "orrery.dev/source-uid"
-)
-
 // count is what was found when the invariants held.
 type count struct{ objects, locations, copies int }
 
@@ -187,7 +177,7 @@ func (l *location) check(ctx context.Context, want map[identity]*unstructured.Un
 		if err := compare(source, object); err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
 		}
-		if object.GetAnnotations()[uidMark] != string(source.GetUID()) {
+		if object.GetAnnotations()[v1alpha1.SourceUIDAnnotation] != string(source.GetUID()) {
 			return nil, fmt.Errorf("%s does not name the UID of its source", id)
 		}
 		found = append(found, object)
@@ -207,8 +197,7 @@ func (l *location) check(ctx context.Context, want map[identity]*unstructured.Un
 	return found, nil
 }
 
-// marked lists, of all kinds there are at the location, what carries the marks
-// of an agent.
+// marked lists, of all kinds that the location serves, what carries the ownership marks.
 func (l *location) marked(ctx context.Context) ([]identity, error) {
 	l.discovery.Invalidate()
 	lists, err := l.discovery.ServerPreferredResources()
@@ -225,7 +214,7 @@ func (l *location) marked(ctx context.Context) ([]identity, error) {
 			if !slices.Contains(r.Verbs, "list") {
 				continue
 			}
-			objects, err := l.dynamic.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{LabelSelector: locationMark})
+			objects, err := l.dynamic.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LocationLabel})
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				continue
 			}
@@ -246,12 +235,12 @@ func (l *location) marked(ctx context.Context) ([]identity, error) {
 // labels to what they make.
 func proven(o *unstructured.Unstructured) bool {
 	a := o.GetAnnotations()
-	return a[kindMark] == o.GetKind() && a[namespaceMark] == o.GetNamespace() && a[nameMark] == o.GetName() &&
-		o.GetLabels()[spaceMark] == shopSpace && metav1.GetControllerOf(o) == nil
+	return a[v1alpha1.SourceKindAnnotation] == o.GetKind() && a[v1alpha1.SourceNamespaceAnnotation] == o.GetNamespace() && a[v1alpha1.SourceNameAnnotation] == o.GetName() &&
+		o.GetLabels()[v1alpha1.SpaceLabel] == shopSpace && metav1.GetControllerOf(o) == nil
 }
 
-// checkStatus says whether a source has the right status: that of the only location that
-// has the object, or none.
+// checkStatus returns an error unless the status of a source is right: that of the only
+// location that has the object, or none.
 func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructured) error {
 	if source.GetName() == crdName {
 		return nil // a CRD's status is its space's own
@@ -267,8 +256,8 @@ func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructu
 	return fmt.Errorf("the status of %s is %v in the space, but should be %v", identityOf(source), have, want)
 }
 
-// statusInSpace is a status at a location as it is in the space: the generation that
-// it observed is counted as the source counts.
+// statusInSpace is what a status at a location becomes in the space: observedGeneration
+// is translated to the generation of the source.
 func statusInSpace(status any, source *unstructured.Unstructured) any {
 	m, ok := status.(map[string]any)
 	if !ok || m["observedGeneration"] == nil {

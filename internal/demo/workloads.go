@@ -19,8 +19,8 @@ import (
 // its status was refused.
 const resync = 5 * time.Second
 
-// runWorkloads stands in for the controllers and nodes of a cluster: it brings
-// Deployments to ready, as if their containers ran, until the context ends.
+// runWorkloads stands in for the controllers and nodes of a cluster: it makes Deployments
+// ready, as if their containers ran, until the context ends.
 func runWorkloads(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const (
 	rootSpace = string(key.Root)
-	// A location of the demo counts as disconnected soon, so that one can see it.
+	// A location of the demo soon counts as disconnected, so that a user sees it.
 	heartbeat    = time.Second
 	disconnected = 2 * time.Second
 )
@@ -54,7 +54,7 @@ type location struct {
 	agent *inprocess.Part
 }
 
-// startHub runs a hub. The spaces of one that simulates look like clusters.
+// startHub runs a hub. With simulates, its spaces look like clusters.
 func (w *world) startHub(ctx context.Context, name string, simulates bool) (*inprocess.Hub, error) {
 	config := hub.DefaultConfig()
 	config.PlainTables = simulates
@@ -120,7 +120,7 @@ func (w *world) addContext(from *clientcmdapi.Config, name, namespace string) (*
 	return newAPI(name, config)
 }
 
-// inSpace is the kubeconfig of a hub's operator for a space.
+// inSpace is the operator's kubeconfig of a hub, for one space.
 func inSpace(h *inprocess.Hub, space key.Space) *clientcmdapi.Config {
 	return h.Kubeconfig(route.Space(space).String())
 }

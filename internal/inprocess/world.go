@@ -1,9 +1,9 @@
 // Package inprocess runs hubs and agents in this process: it starts them, waits until they
 // are ready, and stops them in order.
 //
-// The demo and the tests of the hub and the agent are made of it; what they do with what
-// runs is theirs. What is to be seen of processes (signals, flags, what they print, kill -9)
-// needs processes.
+// The demo and the tests of the hub and the agent use it. It must start them only as the
+// commands do, by hub.Run and mapper.New, and must not know what its users do with them.
+// Tests of signals, flags, output and kill -9 need processes, which test/env has.
 package inprocess
 
 import (
@@ -18,9 +18,10 @@ import (
 	"orrery.dev/orrery/internal/mapper"
 )
 
-// World is what runs. It is used by one goroutine.
+// World is all that runs. It is used by one goroutine.
 type World struct {
-	// Ended hears of a part that ended before it was stopped, if it is set. Parts call it.
+	// Ended, if it is set, is called when a part ends before it is stopped. It is called
+	// by the part's goroutine.
 	Ended func(error)
 	parts []*Part
 }
@@ -32,11 +33,11 @@ type Part struct {
 	err    error // after done
 }
 
-// errNotStopped is why a part ended that says nothing itself.
-var errNotStopped = errors.New("nobody stopped it")
+// errNotStopped is the error of a part that ended without one, before it was stopped.
+var errNotStopped = errors.New("it was not stopped")
 
-// Start runs something until it is stopped. It outlives the context, so that what runs
-// can be stopped in order.
+// Start runs a function until the part is stopped. The end of ctx does not stop it, so
+// that parts can be stopped in order.
 func (w *World) Start(ctx context.Context, name string, run func(context.Context) error) *Part {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Part{cancel: cancel, done: make(chan struct{})}
@@ -51,7 +52,7 @@ func (w *World) Start(ctx context.Context, name string, run func(context.Context
 	return p
 }
 
-// Stop stops a part and waits for it; a second time it returns the same.
+// Stop stops a part, waits for it and returns its error. It may be called again.
 func (p *Part) Stop() error {
 	p.cancel()
 	<-p.done
@@ -102,7 +103,7 @@ func (w *World) StartAgent(ctx context.Context, config mapper.Config) (*Part, er
 	return p, nil
 }
 
-// await waits until a part is ready. One that is not by the end of the context is stopped.
+// await waits until a part is ready. If ctx ends first, the part is stopped.
 func await[T any](ctx context.Context, p *Part, ready <-chan T) (is T, err error) {
 	select {
 	case is = <-ready:

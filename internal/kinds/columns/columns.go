@@ -45,8 +45,8 @@ func printed[T any](columns []metav1.TableColumnDefinition, cells func(obj *T, n
 	}}
 }
 
-// createdPrinter shows a time where others show an age, as Kubernetes does for
-// kinds that nobody has written columns for.
+// createdPrinter shows the time of creation where others show an age, as Kubernetes does
+// for kinds without columns of their own.
 func createdPrinter() printer {
 	columns := cols("Name", "Created At")
 	columns[1].Type = "date"

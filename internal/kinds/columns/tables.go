@@ -23,7 +23,7 @@ func (t Tables) Of(kind schema.GroupKind) rest.TableConvertor { return table{t.p
 // Scale is for the scale subresource of any kind.
 func (t Tables) Scale() rest.TableConvertor { return table{scalePrinter(), t.now} }
 
-// Created is for kinds that nobody has written columns for.
+// Created is for kinds without columns of their own.
 func (t Tables) Created() rest.TableConvertor { return table{createdPrinter(), t.now} }
 
 // builtinPrinters has the built-in kinds whose tables show more than name and age.

@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
-// artefacts is what is heavy in a CRD. Each part is made once, when it is first
-// asked for; so making artefacts itself is cheap.
+// artefacts are the compiled parts of a CRD, which take much memory. Each is made when it
+// is first asked for, so making artefacts itself is cheap.
 type artefacts struct {
 	structural func() (map[string]*structuralschema.Structural, error)
 	types      func() (managedfields.TypeConverter, error)

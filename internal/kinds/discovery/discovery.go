@@ -29,8 +29,8 @@ const maxMerges = 2
 // Server answers discovery and OpenAPI: /api, /apis and below them the groups
 // and versions, /openapi/v2 and /openapi/v3. Other paths are not found.
 //
-// Answers are made when they are asked for, and not kept: most catalogs are
-// seldom asked, and by clients that keep the answers themselves.
+// Answers are made for each request and not kept: most catalogs are seldom asked for, and
+// clients keep the answers themselves.
 type Server struct {
 	// merges bounds how many large documents are made at once.
 	merges chan struct{}

@@ -2,8 +2,7 @@
 // which are embedded, of what a CRD defines, which are made of it, and what comes
 // of several together.
 //
-// It must not know who is served which kinds: who asks for documents says what of
-// them to keep.
+// It must not know who is served which kinds: the caller says what of a document to keep.
 package openapi
 
 import (

@@ -63,7 +63,7 @@ func New() (*Registry, error) {
 	return r, nil
 }
 
-// rootOnly is for kinds that no space but root has.
+// rootOnly says that only root has a kind.
 func rootOnly(k *kinds.Kind) bool { return k.Resource == key.Spaces }
 
 // Builtin returns the catalog of a space that has no CRDs.

@@ -5,8 +5,8 @@
 // Two objects that mean the same to a location travel as the same bytes, so digests of the
 // result can be compared.
 //
-// It must look at nothing but the bytes and the type: what travels is the same
-// for all versions of a resource, and at all times.
+// It must look at nothing but the bytes and the resource: what travels is the same for
+// all versions of a resource, and at all times.
 package travel
 
 import (

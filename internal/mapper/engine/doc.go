@@ -4,6 +4,6 @@
 // came of it. It says what is to be observed and is told what lists, watches and answers
 // showed; and it orders what leaves together.
 //
-// All of it is behind one lock. The engine never blocks and never does I/O, but for loading
-// what the store holds before the workers start.
+// All of it is behind one lock. The engine must never block, do I/O (but for loading what the
+// store holds before the workers start), or call those who use it.
 package engine

@@ -76,7 +76,7 @@ func (e *Engine) Next(ctx context.Context) (*Item, bool) {
 	return nil, false
 }
 
-// Push queues all items that which returns true of.
+// Push queues the items for which which returns true.
 func (e *Engine) Push(which func(*Item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,8 +88,8 @@ func (e *Engine) Push(which func(*Item) bool) {
 	e.wake.Broadcast()
 }
 
-// Those are the objects of all items of which something holds, by the spaces whose turns
-// they use.
+// Those are the objects of the items for which which returns true, each with the space in
+// whose line it queues.
 func (e *Engine) Those(which func(*Item) bool) (all []key.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +164,7 @@ func (e *Engine) Touch(all []store.Touched) {
 	}
 }
 
-// View is what the engine knows of an item.
+// View is a copy of what the engine knows of an item.
 type View struct {
 	// As is the owner in this turn, even if the engine's changes meanwhile.
 	As       marks.Owner
@@ -186,7 +186,7 @@ type View struct {
 	Overdue bool
 }
 
-// View copies what the engine knows of an item that a worker has.
+// View copies what the engine knows of an item, for the worker that has it.
 func (e *Engine) View(it *Item) View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,7 +245,7 @@ func (e *Engine) Within(id key.Identity) (wanted, leaving int) {
 	return wanted, leaving
 }
 
-// Result is what a worker made of an item.
+// Result is the outcome of a worker's turn with an item.
 type Result struct {
 	// Seen replaces what was observed, unless that is newer; As is the owner by whose
 	// marks it was seen.

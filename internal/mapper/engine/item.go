@@ -52,7 +52,7 @@ type kind struct {
 	rank          rank
 	version, name string // of the objects: v1, ConfigMap
 	items, status int    // how many items there are, and how many ask for status
-	// sight is unseen, unserved or blind while the kind is not observed; absent: it is,
+	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
 	// and each item's own presence counts.
 	sight decide.Presence
 	cause string // why it is blind

@@ -11,14 +11,14 @@ import (
 // have ended. This is best effort: each object holds up others for a bounded time, and
 // the order is kept in memory only.
 const (
-	// hooksPatience, customPatience and podsPatience are how long an object that is
-	// being removed holds up what goes after it: API servers, controllers and Pods have
-	// that long to finish.
+	// hooksPatience, CustomPatience and PodsPatience are how long an object that is being
+	// removed holds up what goes after it: API servers, controllers and Pods have that
+	// long to finish.
 	hooksPatience  = 15 * time.Second
 	CustomPatience = time.Minute
 	PodsPatience   = 5 * time.Minute
 	// rolesPatience is how long ClusterRoles hold up the ones that aggregate them, and
-	// rolesCalm how long those stay after the last: Kubernetes' aggregation controller
+	// RolesCalm how long those stay after the last: Kubernetes' aggregation controller
 	// makes them again if it still has an update to write.
 	rolesPatience = 15 * time.Second
 	RolesCalm     = time.Second
@@ -109,7 +109,7 @@ type leave struct {
 	calm time.Duration
 }
 
-// leaves are the items that are being removed. The engine's lock guards it.
+// leaves are the items that are being removed. They are guarded by the engine's lock.
 type leaves struct {
 	// there has the items that hold up others, waiting those that are held up.
 	there, waiting map[scope]map[*Item]struct{}
@@ -283,8 +283,8 @@ func (all *leaves) await(it *Item, s scope, now time.Duration) {
 	all.waiting[s][it] = struct{}{}
 }
 
-// after are the scopes that an item is removed after. An object in a namespace waits for
-// that namespace and for cluster-scoped objects. Workloads and RBAC wait for those
+// after yields the scopes that an item is removed after. An object in a namespace waits
+// for that namespace and for cluster-scoped objects. Workloads and RBAC wait for those
 // anywhere, since controllers work in other namespaces, too.
 func (it *Item) after(aggregates bool) func(yield func(scope) bool) {
 	id, mine, space := it.Identity(), it.kind.rank, it.leave.space
