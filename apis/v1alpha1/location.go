@@ -100,6 +100,10 @@ type AgentStatus struct {
 	// KubernetesVersion is the version of the cluster.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is
+	// kept elsewhere.
+	// +optional
+	StoreEncrypted bool `json:"storeEncrypted,omitempty"`
 	// APIsDigest is a digest of the kinds, versions and schemas that the cluster serves.
 	// +optional
 	APIsDigest string `json:"apisDigest,omitempty"`

@@ -28,8 +28,8 @@ const (
 
 // runFlags are the flags of the command that runs the agent.
 type runFlags struct {
-	join, kubeconfig, dataDir, metrics, logLevel string
-	workers                                      int
+	join, kubeconfig, storeKey, dataDir, metrics, logLevel string
+	workers                                                int
 }
 
 // New makes the root command. version is what --version prints and the hub is told.
@@ -42,8 +42,8 @@ func New(version string) *cobra.Command {
 agent is told to stop (SIGTERM or SIGINT).
 
 The first start needs --join, as "orrery location add" prints it, and --kubeconfig
-unless the agent runs in the cluster itself. Both are kept in the data directory:
-later starts need only --data-dir.
+unless the agent runs in the cluster itself. Both are kept in the data directory,
+and so is the path of --store-key-file: later starts need only --data-dir.
 
 When it enforces what it knows it prints one line to standard output. Its log goes
 to standard error.`,
@@ -57,6 +57,7 @@ to standard error.`,
 	flags := c.Flags()
 	flags.StringVar(&f.join, "join", "", "the join token of the location")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
+	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store is encrypted (default: it is not)")
 	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
@@ -77,11 +78,15 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	if err != nil {
 		return err
 	}
+	storeKey, err := readStoreKey(s.StoreKeyFile, f.dataDir)
+	if err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	registry := prometheus.NewRegistry()
 	agent, err := mapper.New(mapper.Config{
 		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
-		Logger: log,
+		StoreKey: storeKey, Logger: log,
 	})
 	if err != nil {
 		return err

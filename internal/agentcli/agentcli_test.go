@@ -122,3 +122,43 @@ func TestRBAC(t *testing.T) {
 		t.Errorf("%s: %v", some, err)
 	}
 }
+
+// TestStoreKey shows which files are keys, and that their path is kept.
+func TestStoreKey(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	file := func(in, name, content string) string {
+		path := filepath.Join(in, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	for _, text := range []string{key, key + "\n", key + "\r\n"} {
+		if got, err := readStoreKey(file(dir, "key", text), data); err != nil || string(got) != key {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	inside := file(data, "key", key)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(inside, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{filepath.Join(dir, "none"), file(dir, "short", "hush hush"), file(dir, "empty", ""), inside, link} {
+		if got, err := readStoreKey(bad, data); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %q, %v", bad, got, err)
+		}
+	}
+	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush"}
+	t.Chdir(dir)
+	first, err := loadSetup(runFlags{join: join.Encode(), storeKey: "key", dataDir: data})
+	if err != nil || first.StoreKeyFile != filepath.Join(dir, "key") {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if err := first.save(data); err != nil {
+		t.Fatal(err)
+	}
+	if later, err := loadSetup(runFlags{dataDir: data}); err != nil || later != first {
+		t.Errorf("later %v, first %v: %v", later, first, err)
+	}
+}

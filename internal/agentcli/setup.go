@@ -22,6 +22,9 @@ type setup struct {
 	// Kubeconfig is the absolute path of the target's kubeconfig; empty: the cluster the
 	// agent runs in. The file is read at each start, since its credentials change.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// StoreKeyFile is the absolute path of the file with the key of the store; empty: the
+	// store is not encrypted.
+	StoreKeyFile string `json:"storeKeyFile,omitempty"`
 }
 
 // loadSetup reads the setup in the data directory, and overrides it by the flags given.
@@ -46,6 +49,11 @@ func loadSetup(f runFlags) (setup, error) {
 	if f.kubeconfig != "" {
 		if s.Kubeconfig, err = filepath.Abs(f.kubeconfig); err != nil {
 			return s, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+	if f.storeKey != "" {
+		if s.StoreKeyFile, err = filepath.Abs(f.storeKey); err != nil {
+			return s, fmt.Errorf("--store-key-file: %w", err)
 		}
 	}
 	return s, nil

@@ -77,8 +77,13 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	if s.Unsent > 0 {
 		row("Reports", "%d not sent yet", s.Unsent)
 	}
-	if s.StoreError != "" {
+	switch {
+	case s.StoreError != "":
 		row("Store", "cannot be written: %s", s.StoreError)
+	case s.StoreEncrypted:
+		row("Store", "encrypted")
+	default:
+		row("Store", "not encrypted: its volume has what the cluster is to have, Secrets included; see --store-key-file")
 	}
 	for _, state := range slices.Sorted(maps.Keys(s.States)) {
 		row("  "+string(state), "%d", s.States[state])

@@ -37,6 +37,9 @@ type Config struct {
 	Target *rest.Config
 	// DataDir holds the store. It is created readable by its owner only.
 	DataDir string
+	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted.
+	// Nil: it is not.
+	StoreKey []byte
 	// Version is the agent's own version, as the hub is told.
 	Version string
 	// Logger gets no secrets. Nil: nothing is logged.
@@ -58,6 +61,8 @@ func (c *Config) Validate() error {
 		return errors.New("agent: no target")
 	case c.DataDir == "":
 		return errors.New("agent: no data directory")
+	case c.StoreKey != nil && len(c.StoreKey) < store.MinKey:
+		return fmt.Errorf("agent: the key of the store has %d bytes, want at least %d", len(c.StoreKey), store.MinKey)
 	case c.Workers < 0:
 		return fmt.Errorf("agent: %d workers", c.Workers)
 	case c.MutatedRetry < 0:
@@ -125,6 +130,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
 	}
+	if !a.store.Encrypted() {
+		a.log.Warn("the store is not encrypted: it has what the cluster is to have, Secrets included; give a key by --store-key-file")
+	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if a.config.Metrics != nil {
 		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
@@ -139,7 +147,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // once more, which checks it and sets it aside if it is damaged.
 func (a *Agent) open() (err error) {
 	for range 2 {
-		if a.store, err = store.Open(a.config.DataDir, key.Location(a.config.Join.Location), a.log); err != nil {
+		if a.store, err = store.Open(a.config.DataDir, key.Location(a.config.Join.Location), a.config.StoreKey, a.log); err != nil {
 			return err
 		}
 		a.engine = engine.New()
@@ -259,7 +267,7 @@ func (a *Agent) identify() {
 // announcement is what the agent tells the hub of itself.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.Meta()
-	s := wire.AgentStatus{Version: a.config.Version, Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
+	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
 	if !now.Proven || now.unproven {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
@@ -281,7 +289,7 @@ func (a *Agent) Status() Status {
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
 	if g := m.Guarded.Total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.Digest()

@@ -129,6 +129,7 @@ type world struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	file   *os.File // that of the store
+	secret []byte   // by which the store is encrypted; nil: it is not
 	full   bool     // it cannot be written
 	corpse string   // the directory with the store as it was when the agent died
 
@@ -164,6 +165,9 @@ func newWorld(t *testing.T, seed int, dir string) *world {
 		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
 		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
 		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]store.Want{},
+	}
+	if seed%2 == 1 {
+		w.secret = []byte("a key from outside of the volume")
 	}
 	w.cluster.judge = w.judge
 	w.start(filepath.Join(dir, "0"))
@@ -201,7 +205,7 @@ func (w *world) start(dir string) {
 			w.file, err = os.OpenFile(name, flag, mode)
 			return w.file, err
 		},
-	}, dir, "paris", log); err != nil {
+	}, dir, "paris", w.secret, log); err != nil {
 		w.t.Fatal(err)
 	}
 	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt-*")); err != nil || len(aside) > 0 {

@@ -45,6 +45,8 @@ type Status struct {
 
 	// Pace is how many objects may be worked on at once now.
 	Pace int `json:"pace,omitempty"`
+	// StoreEncrypted says whether the store is encrypted.
+	StoreEncrypted bool `json:"storeEncrypted"`
 	// StoreError is why the store cannot be written; empty: it can.
 	StoreError string `json:"storeError,omitempty"`
 

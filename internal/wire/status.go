@@ -7,6 +7,9 @@ type AgentStatus struct {
 	Version string `json:"version,omitempty"`
 	// KubernetesVersion is the target's; empty while it is not known.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is
+	// kept elsewhere.
+	StoreEncrypted bool `json:"storeEncrypted,omitempty"`
 	// APIsDigest is the digest of the list of what the target serves; APIs is
 	// that list, sent only to a hub that asked for it.
 	APIsDigest string `json:"apisDigest,omitempty"`

@@ -45,6 +45,9 @@ func newEtcd(t T, p *Process, dir string, args ...string) *Etcd {
 	return &Etcd{Process: p, URL: "http://" + address(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + address(t), args: args}
 }
 
+// Dir is the data directory.
+func (e *Etcd) Dir() string { return e.dir }
+
 // Start starts etcd, also after Kill or Stop, and waits until it is healthy.
 func (e *Etcd) Start() {
 	e.t.Helper()

@@ -21,7 +21,7 @@ var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 func opened(t testing.TB) *store.Store {
 	t.Helper()
 	// No test cuts the power.
-	s, err := store.OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, t.TempDir(), "paris", quiet)
+	s, err := store.OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, t.TempDir(), "paris", nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func (t *Tx) confirm() ([]Touched, error) {
 	c := t.bucket(guardBucket).Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		var g guardedRemoval
-		if err := json.Unmarshal(v, &g); err != nil {
+		if err := json.Unmarshal(t.open(guardBucket, string(k), v), &g); err != nil {
 			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
 		}
 		if free[g.group()] {
@@ -202,7 +202,7 @@ func (t *Tx) Pending() (*wire.PruneStatus, error) {
 	c := t.bucket(guardBucket).Cursor()
 	for k, v := c.First(); k != nil && len(p.Objects) < MaxExamples; k, v = c.Next() {
 		var g guardedRemoval
-		if err := json.Unmarshal(v, &g); err != nil {
+		if err := json.Unmarshal(t.open(guardBucket, string(k), v), &g); err != nil {
 			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
 		}
 		p.Objects = append(p.Objects, key.PathPrefix(g.Space)+string(k))

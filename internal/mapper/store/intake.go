@@ -246,7 +246,7 @@ func (in *Intake) settle(t *Tx) ([]Touched, error) {
 	var all []Touched
 	c := t.bucket(desiredBucket).Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
-		w, object, err := decodeWant(v)
+		w, object, err := decodeWant(t.open(desiredBucket, string(k), v))
 		if err != nil {
 			return nil, fmt.Errorf("%w of %q", err, k)
 		}

@@ -26,7 +26,7 @@ func (t *Tx) putMeta() error {
 // readMeta reads meta and checks its sum. The first agents wrote no sums: for a store of
 // theirs they are computed, and written with the next change.
 func readMeta(b *bolt.Tx) (*Meta, error) {
-	value, _ := values{tx: b}.get(metaBucket, string(metaKey))
+	value, _ := values{tx: b}.stored(metaBucket, string(metaKey))
 	text, sum, summed := bytes.Cut(value, []byte("\n"))
 	m := &Meta{}
 	if !summed && !gjson.GetBytes(text, "written").Exists() {

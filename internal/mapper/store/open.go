@@ -30,24 +30,27 @@ var errCorrupt = errors.New("the store is damaged")
 // Open opens or creates the store in dir for a location. A damaged one is set aside, and
 // its content comes back from the hub: a new store has nothing that could be removed. It
 // fails if another process has the store open, or if it is another location's.
-func Open(dir string, location key.Location, log *slog.Logger) (*Store, error) {
-	return OpenWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, log)
+//
+// With a secret, the store's values are encrypted, also those that are there. Open fails
+// with ErrKey if the store was encrypted with another secret.
+func Open(dir string, location key.Location, secret []byte, log *slog.Logger) (*Store, error) {
+	return OpenWith(bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType}, dir, location, secret, log)
 }
 
 // OpenWith is Open with bbolt's options.
-func OpenWith(o bolt.Options, dir string, location key.Location, log *slog.Logger) (*Store, error) {
+func OpenWith(o bolt.Options, dir string, location key.Location, secret []byte, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("restrict access to data directory: %w", err)
 	}
-	s, err := tryStore(o, dir, location, log)
+	s, err := tryStore(o, dir, location, secret, log)
 	if errors.Is(err, errCorrupt) {
 		if err := setAside(dir, log, err); err != nil {
 			return nil, err
 		}
-		s, err = tryStore(o, dir, location, log)
+		s, err = tryStore(o, dir, location, secret, log)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store in %q: %w", dir, err)
@@ -67,7 +70,7 @@ func setAside(dir string, log *slog.Logger, why error) error {
 }
 
 // tryStore opens the store, and checks one that was not closed cleanly.
-func tryStore(o bolt.Options, dir string, location key.Location, log *slog.Logger) (*Store, error) {
+func tryStore(o bolt.Options, dir string, location key.Location, secret []byte, log *slog.Logger) (*Store, error) {
 	file := filepath.Join(dir, File)
 	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal()}
 	err := guarded(func() (err error) {
@@ -77,15 +80,13 @@ func tryStore(o bolt.Options, dir string, location key.Location, log *slog.Logge
 		if err := os.Chmod(file, 0o600); err != nil {
 			return err
 		}
-		err = os.Remove(filepath.Join(dir, cleanFile))
-		if errors.Is(err, fs.ErrNotExist) {
-			return s.Inspect()
-		}
-		return err
+		return s.check(&o, secret)
 	})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, errors.New("another agent is running on it")
+	case errors.Is(err, ErrKey):
+		err = fmt.Errorf("%w: give that key by --store-key-file; if it is lost, remove %q: what was in it comes back from the hub and the cluster", err, file)
 	case err == nil:
 		err = s.prepare(location)
 	}
@@ -93,6 +94,27 @@ func tryStore(o bolt.Options, dir string, location key.Location, log *slog.Logge
 		return nil, errors.Join(err, guarded(s.db.Close))
 	}
 	return s, err
+}
+
+// check finds the store's key, and inspects a store that was not closed cleanly. It
+// encrypts one that is not if it is to be.
+func (s *Store) check(o *bolt.Options, secret []byte) error {
+	plain, err := s.unlock(secret)
+	if err != nil {
+		return err
+	}
+	clean := true
+	err = os.Remove(filepath.Join(s.dir, cleanFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		clean, err = false, nil
+	}
+	if err == nil && (plain || !clean) {
+		err = s.Inspect()
+	}
+	if err == nil && plain {
+		err = s.encrypt(o, secret)
+	}
+	return err
 }
 
 // damage makes an error errCorrupt unless it is one of the system.
@@ -144,7 +166,7 @@ func (s *Store) Inspect() error {
 		if b.Bucket(metaBucket) == nil {
 			return nil // it is new
 		}
-		if err := inspectValues(b); err != nil {
+		if err := inspectValues(b, s.box); err != nil {
 			return fmt.Errorf("%w: %w", errCorrupt, err)
 		}
 		// All reachable pages have been read, so this does not fault.
@@ -159,7 +181,7 @@ func (s *Store) Inspect() error {
 }
 
 // inspectValues decodes all values and compares meta with them.
-func inspectValues(b *bolt.Tx) error {
+func inspectValues(b *bolt.Tx, x *box) error {
 	m, err := readMeta(b)
 	if err != nil {
 		return err
@@ -196,7 +218,11 @@ func inspectValues(b *bolt.Tx) error {
 			return fmt.Errorf("%s is missing", name)
 		}
 		if err := bucket.ForEach(func(k, v []byte) error {
-			if err := check(k, v); err != nil {
+			plain, err := x.open([]byte(name), string(k), v)
+			if err != nil {
+				return err
+			}
+			if err := check(k, plain); err != nil {
 				return fmt.Errorf("%s of %q: %w", name, k, err)
 			}
 			written = written.Add(writtenSum([]byte(name), string(k), v))
@@ -271,7 +297,7 @@ func (s *Store) prepare(location key.Location) error {
 					return err
 				}
 			}
-			return newTx(b, m).putMeta()
+			return errors.Join(s.box.put(b), newTx(b, m, s.box).putMeta())
 		}); err != nil {
 			return err
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -36,15 +34,14 @@ func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, err
 func (s *Store) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
 	var after []byte
 	for more := true; more; {
-		if err := s.db.View(func(b *bolt.Tx) error {
-			t := newTx(b, s.Meta())
-			c := b.Bucket(bucket).Cursor()
+		if err := s.View(func(t *Tx) error {
+			c := t.bucket(bucket).Cursor()
 			k, v := c.Seek(after)
 			if k != nil && bytes.Equal(k, after) {
 				k, v = c.Next()
 			}
 			for n := 0; k != nil && n < scanPage; n++ {
-				if err := f(t, string(k), v); err != nil {
+				if err := f(t, string(k), t.open(bucket, string(k), v)); err != nil {
 					return err
 				}
 				after = bytes.Clone(k)
@@ -160,7 +157,7 @@ func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err erro
 				size += len(report.Status) + len(report.Message)
 			}
 			batch = append(batch, Unsent{
-				Line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(v),
+				Line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(t.open(unsentBucket, string(k), v)),
 			})
 		}
 		return nil

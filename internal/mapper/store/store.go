@@ -45,7 +45,9 @@ var (
 // Store keeps the agent's state on disk. It is safe for concurrent use. Writes are
 // submitted to Run, which groups them into transactions.
 type Store struct {
-	db      *bolt.DB
+	db *bolt.DB
+	// box encrypts the values; nil: they are not encrypted.
+	box     *box
 	log     *slog.Logger
 	work    chan *Commit
 	current atomic.Pointer[Meta]
@@ -210,7 +212,7 @@ func (s *Store) update(batch []*Commit) (bad int, err error) {
 	bad = -1
 	err = guarded(func() error {
 		return s.db.Update(func(b *bolt.Tx) error {
-			t := newTx(b, &next)
+			t := newTx(b, &next, s.box)
 			for i, c := range batch {
 				bad = i
 				if err := c.Do(t); err != nil {
@@ -269,7 +271,13 @@ func (s *Store) await(ctx context.Context, c *Commit) error {
 // View runs f in a read-only transaction. f must not block: a long transaction keeps bbolt
 // from reusing pages.
 func (s *Store) View(f func(*Tx) error) error {
-	return s.db.View(func(b *bolt.Tx) error {
-		return f(newTx(b, s.Meta()))
+	err := guarded(func() error {
+		return s.db.View(func(b *bolt.Tx) error {
+			return f(newTx(b, s.Meta(), s.box))
+		})
 	})
+	if errors.Is(err, errCorrupt) {
+		s.unsound.Store(true)
+	}
+	return err
 }

@@ -27,7 +27,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func open(t rapid.TB, dir string) *Store {
 	t.Helper()
 	// No test cuts the power.
-	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
+	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,13 +383,13 @@ func TestStoreIsForOneLocationAndOneAgent(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v: %v", path, info.Mode().Perm(), want, err)
 		}
 	}
-	if _, err := OpenWith(bolt.Options{Timeout: time.Millisecond}, dir, "paris", quiet); err == nil {
+	if _, err := OpenWith(bolt.Options{Timeout: time.Millisecond}, dir, "paris", nil, quiet); err == nil {
 		t.Error("two agents opened one store")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, "rome", quiet); err == nil {
+	if _, err := Open(dir, "rome", nil, quiet); err == nil {
 		t.Error("another location's store was opened")
 	}
 }

@@ -73,7 +73,7 @@ func change(a Arrival) func(*Tx) error {
 
 // writeOn writes until it is killed, and says each time how many changes are durable.
 func writeOn(dir string) error {
-	s, err := Open(dir, "paris", quiet)
+	s, err := Open(dir, "paris", nil, quiet)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func TestKilledWriter(t *testing.T) {
 		if err := cmd.Wait(); err == nil || wrong.Len() > 0 {
 			t.Fatalf("the writer ended by itself: %v %s", err, &wrong)
 		}
-		s, err := Open(dir, "paris", quiet)
+		s, err := Open(dir, "paris", nil, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func fillDisk(dir string) error {
 		l.Cur = bytes
 		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l)
 	}
-	s, err := Open(dir, "paris", quiet)
+	s, err := Open(dir, "paris", nil, quiet)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func fillDisk(dir string) error {
 	if err := s.db.Close(); err != nil {
 		return err
 	}
-	again, err := Open(dir, "paris", quiet)
+	again, err := Open(dir, "paris", nil, quiet)
 	if err != nil {
 		return fmt.Errorf("start on a full disk: %w", err)
 	}
@@ -229,7 +229,7 @@ func TestFullDisk(t *testing.T) {
 	if out, err := process(t, "fill", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	s, err := Open(dir, "paris", quiet)
+	s, err := Open(dir, "paris", nil, quiet)
 	if err != nil || len(asides(t, dir)) > 0 {
 		t.Fatal(err, asides(t, dir))
 	}
@@ -292,7 +292,7 @@ func TestDamagedStore(t *testing.T) {
 			if err := harm(filepath.Join(dir, File)); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open(dir, "paris", quiet)
+			s, err := Open(dir, "paris", nil, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +302,7 @@ func TestDamagedStore(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if s, err = Open(dir, "paris", quiet); err != nil || len(asides(t, dir)) != 1 {
+			if s, err = Open(dir, "paris", nil, quiet); err != nil || len(asides(t, dir)) != 1 {
 				t.Fatal(err, asides(t, dir))
 			}
 			if err := s.Close(); err != nil {
@@ -331,7 +331,7 @@ func TestDamagedPages(t *testing.T) {
 		if err := overwrite(file, rng.Int64N(info.Size()-4096), garbage); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(dir, "paris", quiet)
+		s, err := Open(dir, "paris", nil, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}

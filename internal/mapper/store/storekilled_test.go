@@ -180,7 +180,7 @@ func reopen(t *testing.T, dir string, before, after map[string]string, left []by
 	if err := os.WriteFile(file, left, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
+	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ var furnished = sync.OnceValues(func() (file []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true}, dir, "paris", quiet)
+	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true}, dir, "paris", nil, quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func garbledStore(t *testing.T, text []byte) {
 	garble(t, file, &harm)
 	garbled := dumped(t, file)
 
-	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", quiet)
+	s, err := OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, dir, "paris", nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

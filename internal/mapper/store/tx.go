@@ -18,7 +18,7 @@ type Tx struct {
 	values
 }
 
-func newTx(b *bolt.Tx, m *Meta) *Tx { return &Tx{values{tx: b, meta: m}} }
+func newTx(b *bolt.Tx, m *Meta, x *box) *Tx { return &Tx{values{tx: b, meta: m, box: x}} }
 
 // Want returns the desired entry of a key and the object's bytes, which are
 // valid until the transaction ends; nil if there is none.

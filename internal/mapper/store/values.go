@@ -15,6 +15,7 @@ import (
 type values struct {
 	tx   *bolt.Tx
 	meta *Meta
+	box  *box
 }
 
 func (t values) bucket(name []byte) *bolt.Bucket { return t.tx.Bucket(name) }
@@ -22,7 +23,28 @@ func (t values) bucket(name []byte) *bolt.Bucket { return t.tx.Bucket(name) }
 // get returns the value of a key, which is valid until the transaction ends, and whether
 // there is one. Values must be looked up by get only: for an empty value that was put in
 // the same transaction, bbolt's Get returns nil, as if there were none.
+//
+// A value that can't be decrypted is damaged, which is a panic, as for damage that bbolt
+// comes upon.
 func (t values) get(in []byte, k string) (v []byte, ok bool) {
+	stored, ok := t.stored(in, k)
+	if !ok {
+		return nil, false
+	}
+	return t.open(in, k, stored), true
+}
+
+// open decrypts what the store has of a key.
+func (t values) open(in []byte, k string, stored []byte) []byte {
+	v, err := t.box.open(in, k, stored)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// stored is what the store has of a key, encrypted or not, and whether it has something.
+func (t values) stored(in []byte, k string) (v []byte, ok bool) {
 	found, v := t.bucket(in).Cursor().Seek([]byte(k))
 	if found == nil || string(found) != k {
 		return nil, false
@@ -32,7 +54,7 @@ func (t values) get(in []byte, k string) (v []byte, ok bool) {
 
 // has says whether a key has a value.
 func (t values) has(in []byte, k string) bool {
-	_, ok := t.get(in, k)
+	_, ok := t.stored(in, k)
 	return ok
 }
 
@@ -48,8 +70,9 @@ func (t values) putJSON(in []byte, k string, v any) error {
 // equal to the sum of all values.
 func (t values) put(in []byte, k string, v []byte) error {
 	t.unwrite(in, k)
-	t.meta.Written = t.meta.Written.Add(writtenSum(in, k, v))
-	return t.bucket(in).Put([]byte(k), v)
+	stored := t.box.seal(in, k, v)
+	t.meta.Written = t.meta.Written.Add(writtenSum(in, k, stored))
+	return t.bucket(in).Put([]byte(k), stored)
 }
 
 // remove deletes a value, if there is one.
@@ -59,12 +82,12 @@ func (t values) remove(in []byte, k string) error {
 }
 
 func (t values) unwrite(in []byte, k string) {
-	if old, ok := t.get(in, k); ok {
+	if old, ok := t.stored(in, k); ok {
 		t.meta.Written = t.meta.Written.Sub(writtenSum(in, k, old))
 	}
 }
 
-// writtenSum is a value's part of meta.Written.
+// writtenSum is the part of meta.Written of a value as it is stored.
 func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
 	b := make([]byte, 0, len(bucket)+len(k)+len(v)+binary.MaxVarintLen64+1)
 	b = append(append(b, bucket...), '/')

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+var (
+	// ErrKey says that a store was encrypted with another key than the one given, or that
+	// none was given.
+	ErrKey = errors.New("the store is encrypted with another key")
+
+	boxBucket = []byte("encryption") // one value: boxRecord, and its sum
+	boxKey    = []byte("encryption")
+)
+
+const (
+	saltSize  = 32
+	boxIDSize = 16
+	// MinKey is the least size of a key, in bytes.
+	MinKey = 16
+)
+
+// boxRecord says in the store by what it is encrypted.
+type boxRecord struct {
+	Salt []byte `json:"salt"`
+	// ID is derived from the key, like the box's own key, and tells keys apart.
+	ID []byte `json:"id"`
+}
+
+// box encrypts the values of a store. A nil box leaves them as they are. Nonces are random
+// and long enough for any number of writes.
+type box struct {
+	aead   cipher.AEAD
+	record boxRecord
+}
+
+// newBox derives the key of a store from a secret.
+func newBox(secret, salt []byte) (*box, error) {
+	sealing, err := hkdf.Key(sha256.New, secret, salt, "orrery-agent store", chacha20poly1305.KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of the store: %w", err)
+	}
+	id, err := hkdf.Key(sha256.New, secret, salt, "orrery-agent store id", boxIDSize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the id of the key of the store: %w", err)
+	}
+	aead, err := chacha20poly1305.NewX(sealing)
+	if err != nil {
+		return nil, fmt.Errorf("make the cipher of the store: %w", err)
+	}
+	return &box{aead: aead, record: boxRecord{Salt: salt, ID: id}}, nil
+}
+
+// createBox derives a new key of a store from a secret.
+func createBox(secret []byte) (*box, error) {
+	salt := make([]byte, saltSize)
+	_, _ = rand.Read(salt) // it never fails
+	return newBox(secret, salt)
+}
+
+// put writes what the store is encrypted by.
+func (x *box) put(b *bolt.Tx) error {
+	if x == nil {
+		return nil
+	}
+	text, err := json.Marshal(x.record)
+	if err != nil {
+		return fmt.Errorf("encode what the store is encrypted by: %w", err)
+	}
+	bucket, err := b.CreateBucketIfNotExists(boxBucket)
+	if err != nil {
+		return err
+	}
+	return bucket.Put(boxKey, fmt.Appendf(text, "\n%s", wire.SumOf(text)))
+}
+
+// readBoxRecord reads what a store is encrypted by; nil if it is not encrypted.
+func readBoxRecord(b *bolt.Tx) (*boxRecord, error) {
+	bucket := b.Bucket(boxBucket)
+	if bucket == nil {
+		return nil, nil
+	}
+	text, sum, _ := bytes.Cut(bucket.Get(boxKey), []byte("\n"))
+	if string(sum) != wire.SumOf(text).String() {
+		return nil, errors.New("what the store is encrypted by does not have its sum")
+	}
+	r := &boxRecord{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("decode what the store is encrypted by: %w", err)
+	}
+	return r, nil
+}
+
+// open is the box of a record, if the secret is the one that it was made with.
+func (r *boxRecord) open(secret []byte) (*box, error) {
+	if len(secret) == 0 {
+		return nil, fmt.Errorf("%w: none was given", ErrKey)
+	}
+	x, err := newBox(secret, r.Salt)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(x.record.ID, r.ID) {
+		return nil, ErrKey
+	}
+	return x, nil
+}
+
+// about is what is authenticated with a value: its place, so that none can be put in the
+// place of another.
+func about(bucket []byte, k string) []byte {
+	b := make([]byte, 0, len(bucket)+1+len(k))
+	return append(append(append(b, bucket...), '/'), k...)
+}
+
+// seal encrypts a value.
+func (x *box) seal(bucket []byte, k string, v []byte) []byte {
+	if x == nil {
+		return v
+	}
+	n := x.aead.NonceSize()
+	out := make([]byte, n, n+len(v)+x.aead.Overhead())
+	_, _ = rand.Read(out) // it never fails
+	return x.aead.Seal(out, out, v, about(bucket, k))
+}
+
+// open decrypts a value. One that can't be decrypted is damaged.
+func (x *box) open(bucket []byte, k string, sealed []byte) ([]byte, error) {
+	if x == nil {
+		return sealed, nil
+	}
+	n := x.aead.NonceSize()
+	if len(sealed) < n {
+		return nil, fmt.Errorf("decrypt %s of %q: %d bytes", bucket, k, len(sealed))
+	}
+	v, err := x.aead.Open(nil, sealed[:n], sealed[n:], about(bucket, k))
+	if err != nil {
+		return nil, fmt.Errorf("decrypt %s of %q: %w", bucket, k, err)
+	}
+	return v, nil
+}
