@@ -278,7 +278,7 @@ func isBasic(q *question) bool {
 		return q.group == "authentication.k8s.io" && q.verb == "create"
 	case "selfsubjectaccessreviews", "selfsubjectrulesreviews":
 		return q.group == "authorization.k8s.io" && q.verb == "create"
-	case key.Locations.Resource, key.Locations.Resource + "/status":
+	case key.Locations.Resource:
 		return q.group == key.Locations.Group && slices.Contains(reads, q.verb)
 	}
 	return false

@@ -113,7 +113,10 @@ type Config struct {
 	LeftOut  *leftout.Index
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
-	Logger    *slog.Logger
+	// May says whether who sends the request of a context may do something with an object:
+	// with those of its kind and namespace, if it has no name. nil: they may.
+	May    func(ctx context.Context, verb string, o key.Object) bool
+	Logger *slog.Logger
 }
 
 // Server answers questions. It is safe for concurrent use.
@@ -134,37 +137,87 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
+	rights := q.rightsOf(r.Context(), s)
 	switch {
 	case r.Method != http.MethodGet:
 		respond.Error(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
-		if err := q.known(q.config.Table.Snapshot(), s, f.object); err != nil {
+		if err := q.admits(rights, &f); err != nil {
 			respond.Error(w, r, err)
 			return
 		}
-		q.writeStatus(r.Context(), w, s, f)
+		q.writeStatus(r.Context(), w, rights, f)
 	case question == route.Waiting:
-		respond.JSON(w, q.config.Pruned.Waiting(s))
+		respond.JSON(w, q.waiting(rights))
 	case question == route.Why:
 		object, err := key.ParseIn(s, r.URL.Query().Get("object"))
+		if err == nil {
+			err = rights.gets(object)
+		} else {
+			err = respond.BadRequest("%v", err)
+		}
 		if err != nil {
-			respond.Error(w, r, respond.BadRequest("%v", err))
+			respond.Error(w, r, err)
 			return
 		}
-		respond.JSON(w, q.why(object, key.Location(r.URL.Query().Get("location"))))
+		respond.JSON(w, q.why(rights, object, key.Location(r.URL.Query().Get("location"))))
 	default:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
 }
 
+// admits fails if the reader may not read what a filter names, or if that is not there,
+// and narrows the filter to what the reader may list.
+func (q *Server) admits(rights *rights, f *statusFilter) error {
+	f.lists = rights.lists
+	if f.placement != "" {
+		if err := rights.gets(placementIn(rights.space, f.placement)); err != nil {
+			return err
+		}
+	}
+	if f.object == "" {
+		return nil
+	}
+	o, err := key.ParseIn(rights.space, f.object)
+	if err != nil {
+		return respond.BadRequest("%v", err)
+	}
+	if err := rights.gets(o); err != nil {
+		return err
+	}
+	f.lists = func(id key.Identity) bool { return id == o.Identity || rights.lists(id) }
+	return q.known(q.config.Table.Snapshot(), o)
+}
+
+func placementIn(s key.Space, name string) key.Object {
+	return key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}
+}
+
+// waiting are the removals that wait, for who may list Placements.
+func (q *Server) waiting(rights *rights) []prune.Waiting {
+	if !rights.lists(key.Identity{Resource: key.Placements}) {
+		return []prune.Waiting{}
+	}
+	return q.config.Pruned.Waiting(rights.space)
+}
+
 // writeStatus writes the SpaceStatus of a space, filtered. It writes one object at a
 // time, since all of them may be more than the hub has memory for.
-func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, s key.Space, f statusFilter) {
+func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights *rights, f statusFilter) {
+	s := rights.space
 	snapshot := q.config.Table.Snapshot()
-	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool { return f.placement != "" && p.Name != f.placement })
+	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool {
+		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(placementIn(s, p.Name).Identity)
+	})
+	for i := range totals {
+		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
+			o, err := key.ParseIn(s, e.Object)
+			return err != nil || !f.lists(o.Identity)
+		})
+	}
 	head, err := json.Marshal(SpaceStatus{
-		Space: s, Placements: totals, Waiting: q.config.Pruned.Waiting(s), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
+		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
 	})
 	if err != nil {
 		q.config.Logger.Error("encode the status of a space", "space", s, "error", err)
@@ -310,9 +363,10 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	return row.Value
 }
 
-func (q *Server) why(o key.Object, l key.Location) Why {
+func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	snapshot := q.config.Table.Snapshot()
 	answer := Why{Decision: placement.Explain(snapshot, o, l)}
+	rights.narrow(&answer.Decision)
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)
 	if m == nil || !ok {

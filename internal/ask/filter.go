@@ -12,7 +12,6 @@ import (
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -26,6 +25,8 @@ type statusFilter struct {
 	object, namespace, placement string
 	// states are in lower case.
 	states []string
+	// lists says whether the reader may know of objects like one.
+	lists func(key.Identity) bool
 }
 
 func statusFilterOf(query url.Values) statusFilter {
@@ -39,9 +40,9 @@ func statusFilterOf(query url.Values) statusFilter {
 // all says that no state and no Placement is asked for.
 func (f statusFilter) all() bool { return f.states == nil && f.placement == "" }
 
-// wants says whether an object is asked for.
+// wants says whether an object is asked for, and for the reader to know of.
 func (f statusFilter) wants(id key.Identity) bool {
-	return (f.object == "" || id.String() == f.object) && (f.namespace == "" || id.Namespace == f.namespace)
+	return (f.object == "" || id.String() == f.object) && (f.namespace == "" || id.Namespace == f.namespace) && f.lists(id)
 }
 
 // shows says whether a row in a state is asked for.
@@ -57,15 +58,8 @@ func (f statusFilter) placed(m *placement.Membership, location key.Location) boo
 	})
 }
 
-// known fails if an object is asked for that is neither in the space nor reported.
-func (q *Server) known(state table.Reader, s key.Space, object string) error {
-	if object == "" {
-		return nil
-	}
-	o, err := key.ParseIn(s, object)
-	if err != nil {
-		return respond.BadRequest("%v", err)
-	}
+// known fails if an object is neither in its space nor reported.
+func (q *Server) known(state table.Reader, o key.Object) error {
 	left := q.config.Tally.LeftOf(o.Path())
 	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l tally.Left) bool { return l.Path == o.Path() }) {
 		return nil

@@ -232,7 +232,7 @@ func (h *Hub) connectParts() (err error) {
 	})
 	h.questions = ask.New(ask.Config{
 		Table: h.table, Digest: h.renderer.Digest, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.waitCommitted, Logger: h.config.Logger,
+		Committed: h.waitCommitted, May: h.access.May, Logger: h.config.Logger,
 	})
 	h.metrics = h.newMetrics()
 	return nil

@@ -84,7 +84,7 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	d := DesiredOf(digest, row, p)
 	switch {
 	case d.Owner != "":
-		return Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace(d.Owner), Stale: away}
+		return Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
 	case d.Held != "":
 		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away}
 	}

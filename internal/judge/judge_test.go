@@ -66,7 +66,7 @@ func TestAssigned(t *testing.T) {
 		},
 		"another space's": {
 			digest, placement.Place{Location: "l", Owner: "o/x", Held: "by p"}, applied,
-			Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: "the location has o/x in its place"}, true,
+			Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
 		"not to be made": {noDigest, at, applied, Verdict{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
 		"not to be made, and suspended": {

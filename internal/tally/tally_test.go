@@ -321,7 +321,7 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l k
 	switch {
 	case place.Owner != "":
 		c.Failed++
-		e.Reason, e.Message = "OtherSpace", "the location has "+place.Owner+" in its place"
+		e.Reason, e.Message = "OtherSpace", wire.OtherSpace
 		return e
 	case place.Held != "":
 		c.Held++

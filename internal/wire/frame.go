@@ -251,8 +251,9 @@ const (
 )
 
 // OtherSpace is the message of hub and agent about an object in whose place the
-// location has another space's. owner is the path of that other object.
-func OtherSpace(owner string) string { return "the location has " + owner + " in its place" }
+// location has another space's. It does not name that space, which is for its own
+// readers to know.
+const OtherSpace = "the location has another space's object in its place"
 
 // Report is what a location says of one object. Its JSON is the value that the
 // hub's log keeps.

@@ -50,7 +50,7 @@ func On(f Facts) Decision {
 	case f.Want == nil:
 		return decideRemoval(f)
 	case f.Want.Kind == store.WantConflict:
-		return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace(f.Want.Note)}
+		return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}
 	case f.Want.Object() == nil:
 		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Note}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -50,10 +49,6 @@ func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before
 }
 
 // Loses is the decision about an entry that is not the one to follow.
-func Loses(w *store.Want, winner key.Object) Decision {
-	owner := winner.Path()
-	if w.Kind == store.WantConflict {
-		owner = w.Note
-	}
-	return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace(owner)}
+func Loses() Decision {
+	return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}
 }

@@ -128,7 +128,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		case i == t.winner, t.winner < 0 && w.Space == owner && !o.forget:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.status, before, now)
 		case w.Want != nil:
-			report = decide.Compose(w.Want, nil, decide.Loses(w.Want, key.Object{Space: owner, Identity: t.id}), nil, before, now)
+			report = decide.Compose(w.Want, nil, decide.Loses(), nil, before, now)
 		default:
 			gone = append(gone, w.Space)
 			if before != nil {

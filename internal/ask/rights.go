@@ -1,0 +1,76 @@
+package ask
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+)
+
+// rights are what the reader of an answer may read of a space: what is listed takes the
+// right to list its kind, what is asked for by name the right to get it. Every answer
+// about objects is to go by them.
+type rights struct {
+	may   func(verb string, o key.Object) bool
+	space key.Space
+	known map[listed]bool
+}
+
+// listed is what the right to list is about.
+type listed struct {
+	resource  key.Resource
+	namespace string
+}
+
+// rightsOf are the rights of who sends the request of a context.
+func (q *Server) rightsOf(ctx context.Context, s key.Space) *rights {
+	return &rights{
+		may:   func(verb string, o key.Object) bool { return q.config.May == nil || q.config.May(ctx, verb, o) },
+		space: s,
+		known: map[listed]bool{},
+	}
+}
+
+// lists says whether the reader may list objects like one.
+func (r *rights) lists(id key.Identity) bool {
+	of := listed{id.Resource, id.Namespace}
+	may, ok := r.known[of]
+	if !ok {
+		may = r.may("list", key.Object{Space: r.space, Identity: key.Identity{Resource: of.resource, Namespace: of.namespace}})
+		r.known[of] = may
+	}
+	return may
+}
+
+// gets fails if the reader may not get an object, in the same way whether it is there or not.
+func (r *rights) gets(o key.Object) error {
+	if r.may("get", o) {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name,
+		errors.New("it takes the right to get it"))
+}
+
+// narrow leaves out of an explanation what the reader may not know: policies, and an
+// object of another space.
+func (r *rights) narrow(e *placement.Explanation) {
+	if !r.lists(key.Identity{Resource: key.Placements}) {
+		e.Placements = nil
+	}
+	if !r.lists(key.Identity{Resource: key.Customizers}) {
+		e.Customizers = nil
+	}
+	if e.Owner == "" {
+		return
+	}
+	if o, err := key.ParsePath(e.Owner); err != nil || !r.may("get", o) {
+		e.Owner = otherSpace
+	}
+}
+
+// otherSpace stands for an object of another space that the reader may not get.
+const otherSpace = "an object of another space"

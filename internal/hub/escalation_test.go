@@ -1,0 +1,269 @@
+package hub_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/key"
+)
+
+// written says how an object of Orrery's is written with a spec, by each verb there is.
+type written struct {
+	kind, resource string
+}
+
+// write tries to have an object of a name be as a spec says: by a request that makes it,
+// or, if it is there, by one that changes it.
+func (w written) write(c client, s key.Space, how, name, spec string) (int, string) {
+	object := fmt.Sprintf(`{"apiVersion":"orrery.dev/v1alpha1","kind":%q,"metadata":{"name":%q},"spec":%s}`, w.kind, name, spec)
+	all := orreryOf(s, w.resource)
+	one := all + "/" + name
+	switch how {
+	case "create":
+		return c.send("POST "+all, object)
+	case "apply":
+		return c.send("PATCH "+one+"?fieldManager=t&force=true", object, contentType, applyYAML)
+	case "put":
+		for { // until the hub does not write its status meanwhile
+			_, now := c.send("GET "+one, "")
+			version := between(now, `"resourceVersion":"`, `"`)
+			code, body := c.send("PUT "+one, strings.Replace(object, `"metadata":{`, fmt.Sprintf(`"metadata":{"resourceVersion":%q,`, version), 1))
+			if code != http.StatusConflict {
+				return code, body
+			}
+		}
+	case "merge":
+		return c.send("PATCH "+one, `{"spec":`+spec+`}`, contentType, mergePatch)
+	case "json":
+		return c.send("PATCH "+one, `[{"op":"replace","path":"/spec","value":`+spec+`}]`, contentType, jsonPatch)
+	}
+	panic(how)
+}
+
+func between(text, begin, end string) string {
+	_, text, _ = strings.Cut(text, begin)
+	text, _, _ = strings.Cut(text, end)
+	return text
+}
+
+var (
+	making   = []string{"create", "apply"}
+	changing = []string{"apply", "put", "merge", "json"}
+)
+
+// attempts tries a spec by each verb, on a new object and on one that is there, and
+// expects it to be refused as forbidden, or taken.
+func (r *running) attempts(w written, c client, s key.Space, harmless, spec string, may bool) {
+	r.t.Helper()
+	root := r.as("admin", "system:masters")
+	check := func(how string, code int, body string) {
+		r.t.Helper()
+		if ok := code == http.StatusOK || code == http.StatusCreated; ok != may || !ok && code != http.StatusForbidden {
+			r.t.Errorf("%s of a %s %s in %s: %d %s", how, w.kind, spec, s, code, body)
+		}
+	}
+	for _, how := range making {
+		code, body := w.write(c, s, how, "new", spec)
+		check(how, code, body)
+		root.send("DELETE "+orreryOf(s, w.resource)+"/new", "")
+	}
+	for _, how := range changing {
+		if code, body := w.write(root, s, "create", "old", harmless); code != http.StatusCreated {
+			r.t.Fatalf("%d %s", code, body)
+		}
+		code, body := w.write(c, s, how, "old", spec)
+		check(how+" of one that is there", code, body)
+		root.send("DELETE "+orreryOf(s, w.resource)+"/old", "")
+	}
+}
+
+// TestEscalation: nobody grants what they do not hold, by any verb.
+func TestEscalation(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("a")
+	grants := written{"Grant", "grants"}
+	const writes = `{"apiGroups":["orrery.dev"],"resources":["grants"],"verbs":["get","create","update","patch","delete"]}`
+	const pods = `{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}`
+	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"rules":[`+writes+`,`+pods+`,{"apiGroups":["apps"],"resources":["*"],"verbs":["*"],"namespaces":["m"]}]}`)
+	to := func(what string) string { return `{"subjects":[{"kind":"User","name":"joe"}],` + what + `}` }
+	rule := func(group, resource, verb, more string) string {
+		return to(fmt.Sprintf(`"rules":[{"apiGroups":[%q],"resources":[%q],"verbs":[%q]%s}]`, group, resource, verb, more))
+	}
+	harmless := to(`"rules":[` + pods + `]`)
+	jane := r.as("jane")
+	for _, c := range []struct {
+		spec string
+		may  bool
+	}{
+		{harmless, true},
+		{rule("", "pods", "get", `,"resourceNames":["p"]`), true},
+		{rule("", "pods", "get", `,"namespaces":["n"]`), true},
+		{rule("apps", "deployments", "delete", `,"namespaces":["m"]`), true},
+		{rule("apps", "deployments", "delete", ""), false},
+		{rule("apps", "deployments", "delete", `,"namespaces":["m","n"]`), false},
+		{rule("", "pods", "watch", ""), false},
+		{rule("", "*", "get", ""), false},
+		{rule("*", "pods", "get", ""), false},
+		{rule("", "pods/log", "get", ""), false},
+		{rule("", "secrets", "get", ""), false},
+		{rule("orrery.dev", "grants", "escalate", ""), false},
+		{rule("orrery.dev", "grants", "*", ""), false},
+		{rule("orrery.dev", "roles", "bind", ""), false},
+		{to(`"roles":[{"name":"view"}]`), false},
+		{to(`"roles":[{"name":"admin"}]`), false},
+		{to(`"roles":[{"name":"view","namespaces":["m"]}]`), false},
+		{to(`"rules":[` + pods + `],"roles":[{"name":"view"}]`), false},
+	} {
+		r.attempts(grants, jane, "a", harmless, c.spec, c.may)
+	}
+	// Their own Grant does not widen either, and what is no change of the spec is none.
+	if code, body := grants.write(jane, "a", "merge", "jane", `{"roles":[{"name":"admin"}]}`); code != http.StatusForbidden {
+		t.Errorf("a Grant that widens itself: %d %s", code, body)
+	}
+	r.grant("a", "other", to(`"roles":[{"name":"admin"}]`))
+	if code, body := jane.send("PATCH "+grantsOf("a")+"/other", `{"metadata":{"labels":{"x":"y"}}}`, contentType, mergePatch); code != http.StatusOK {
+		t.Errorf("a label: %d %s", code, body)
+	}
+	if code, body := grants.write(jane, "a", "merge", "other", `{"subjects":[{"kind":"User","name":"jane"}]}`); code != http.StatusForbidden {
+		t.Errorf("another subject for what jane does not hold: %d %s", code, body)
+	}
+	if code, body := jane.send("POST "+grantsOf("a")+"?dryRun=All", `{"apiVersion":"orrery.dev/v1alpha1","kind":"Grant","metadata":{"generateName":"x"},"spec":`+to(`"roles":[{"name":"admin"}]`)+`}`); code != http.StatusForbidden {
+		t.Errorf("a dry run without a name: %d %s", code, body)
+	}
+
+	// By roles, by bind, by escalate.
+	r.grant("a", "roles", `{"subjects":[{"kind":"User","name":"ed"}],"roles":[{"name":"edit"}],"rules":[`+writes+`]}`)
+	ed := r.as("ed")
+	for _, c := range []struct {
+		spec string
+		may  bool
+	}{
+		{to(`"roles":[{"name":"view"}]`), true},
+		{to(`"roles":[{"name":"edit","namespaces":["m"]}]`), true},
+		{to(`"roles":[{"name":"admin"}]`), false},
+		{rule("apps", "deployments", "create", ""), true},
+		{rule("", "secrets", "list", ""), true},
+		{rule("", "namespaces", "delete", ""), true},
+		{rule("rbac.authorization.k8s.io", "roles", "create", `,"namespaces":["m"]`), false},
+		{rule("apiextensions.k8s.io", "customresourcedefinitions", "create", ""), false},
+		{rule("example.org", "unknown", "create", ""), false}, // what there may be, and may be in no namespace
+		{rule("", "pods", "*", ""), false},
+		{rule("", "*", "get", ""), true},
+		{rule("*", "*", "get", ""), false},
+		{rule("orrery.dev", "placements", "create", ""), false},
+	} {
+		r.attempts(grants, ed, "a", harmless, c.spec, c.may)
+	}
+	r.grant("a", "bind", `{"subjects":[{"kind":"User","name":"ed"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["roles"],"resourceNames":["admin"],"verbs":["bind"]}]}`)
+	r.attempts(grants, ed, "a", harmless, to(`"roles":[{"name":"admin"}]`), true)
+	r.attempts(grants, ed, "a", harmless, rule("", "pods", "*", ""), false)
+	r.grant("a", "bind", `{"subjects":[{"kind":"User","name":"ed"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["grants"],"verbs":["escalate"]}]}`)
+	r.attempts(grants, ed, "a", harmless, rule("*", "*", "*", ""), true)
+}
+
+// TestEscalationFromRoot: nobody grants from root what they do not hold in all spaces,
+// and an admin of root is no admin of them, nor anybody else.
+func TestEscalationFromRoot(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("a")
+	grants := written{"Grant", "grants"}
+	to := func(what string) string { return `{"subjects":[{"kind":"User","name":"joe"}],` + what + `}` }
+	const view = `"roles":[{"name":"view"}]`
+	harmless := to(view)
+	r.grant(key.Root, "rita", `{"subjects":[{"kind":"User","name":"rita"}],"roles":[{"name":"admin"}]}`)
+	r.grant("a", "rita", `{"subjects":[{"kind":"User","name":"rita"}],"roles":[{"name":"admin"}]}`)
+	rita := r.as("rita")
+	for _, c := range []struct {
+		spec string
+		may  bool
+	}{
+		{harmless, true},
+		{to(`"roles":[{"name":"admin"}]`), true},
+		{to(view + `,"spaces":{"names":["a"]}`), false}, // though rita is admin there now
+		{to(view + `,"spaces":{"selector":{}}`), false},
+		{to(view + `,"spaces":{"selector":{"matchLabels":{"x":"y"}}}`), false},
+		{to(`"rules":[{"nonResourceURLs":["/metrics"],"verbs":["get"]}]`), false},
+		{to(`"rules":[{"nonResourceURLs":["*"],"verbs":["*"]}]`), false},
+		{to(`"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`), false},
+		{to(`"rules":[{"apiGroups":[""],"resources":["users","groups"],"verbs":["impersonate"]}]`), false},
+		{to(`"rules":[{"apiGroups":["orrery.dev"],"resources":["grants"],"verbs":["escalate"]}]`), false},
+		{to(`"rules":[{"apiGroups":["orrery.dev"],"resources":["roles"],"verbs":["bind"]}]`), false},
+		{to(`"rules":[{"apiGroups":["orrery.dev"],"resources":["locations/token"],"verbs":["create"]}]`), true},
+	} {
+		r.attempts(grants, rita, key.Root, harmless, c.spec, c.may)
+	}
+	r.grant(key.Root, "all", `{"subjects":[{"kind":"User","name":"rita"}],"roles":[{"name":"edit"}],"spaces":{"selector":{}}}`)
+	r.attempts(grants, rita, key.Root, harmless, to(view+`,"spaces":{"names":["a","b"]}`), true)
+	r.attempts(grants, rita, key.Root, harmless, to(`"roles":[{"name":"admin"}],"spaces":{"names":["a"]}`), false)
+	r.attempts(grants, rita, key.Root, harmless, to(`"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}],"spaces":{"names":["a"]}`), true)
+	// What only root can say can't be written elsewhere.
+	for _, spec := range []string{to(view + `,"spaces":{"names":["b"]}`), to(`"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]}]`)} {
+		if code, body := grants.write(r.as("admin", "system:masters"), "a", "create", "x", spec); code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", spec, code, body)
+		}
+	}
+	for _, names := range []string{`["root"]`, `["*"]`, `["a/b"]`} {
+		if code, body := grants.write(r.as("admin", "system:masters"), key.Root, "create", "x", to(view+`,"spaces":{"names":`+names+`}`)); code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", names, code, body)
+		}
+	}
+}
+
+// TestDeputies: nobody has the hub read or change for them what they may not, by any verb.
+func TestDeputies(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("a")
+	placements, customizers := written{"Placement", "placements"}, written{"Customizer", "customizers"}
+	const writes = `{"apiGroups":["orrery.dev"],"resources":["placements","customizers"],"verbs":["get","create","update","patch"]}`
+	r.grant("a", "ed", `{"subjects":[{"kind":"User","name":"ed"}],"roles":[{"name":"edit"}]}`)
+	ed := r.as("ed")
+	place := func(test string) string { return `{"locations":[{"selector":{}}],"downsync":[` + test + `]}` }
+	harmless := place(`{"apiGroup":"apps","resources":["deployments"]}`)
+	r.attempts(placements, ed, "a", harmless, harmless, false) // edit writes no Placements
+
+	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}],"rules":[`+writes+`,
+		{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list","watch"],"namespaces":["m"]},
+		{"apiGroups":["apps"],"resources":["deployments"],"verbs":["update"]}]}`)
+	jane := r.as("jane")
+	for _, c := range []struct {
+		test string
+		may  bool
+	}{
+		{`{"apiGroup":"apps","resources":["deployments","statefulsets"]}`, true},
+		{`{"apiGroup":"apps"}`, true},
+		{`{"apiGroup":"","resources":["configmaps"],"labelSelectors":[{"matchLabels":{"a":"b"}}]}`, true},
+		{`{"apiGroup":"","resources":["secrets"]}`, false},
+		{`{"apiGroup":"","resources":["secrets"],"namespaces":["m"]}`, true},
+		{`{"apiGroup":"","resources":["secrets"],"namespaces":["m","n"]}`, false},
+		{`{"apiGroup":"","resources":["secrets"],"namespaceSelectors":[{"matchLabels":{"kubernetes.io/metadata.name":"m"}}]}`, false},
+		{`{"apiGroup":""}`, false},
+		{`{"apiGroup":"*","resources":["configmaps"]}`, true},
+		{`{"apiGroup":"*","resources":["secrets"],"namespaces":["m"]}`, false},
+		{`{"resources":["*"]}`, false},
+		{`{"names":["x"]}`, false},
+		{`{"labelSelectors":[{}]}`, false},
+	} {
+		r.attempts(placements, jane, "a", harmless, place(c.test), c.may)
+	}
+	customize := func(test string) string {
+		return `{"match":[` + test + `],"rules":[{"path":"$.spec.replicas","release":true}]}`
+	}
+	for test, may := range map[string]bool{
+		`{"apiGroup":"apps","resources":["deployments"]}`:  true,
+		`{"apiGroup":"apps","resources":["statefulsets"]}`: false, // which jane only reads
+		`{"apiGroup":"apps"}`:                              false,
+		`{"names":["x"]}`:                                  false,
+	} {
+		r.attempts(customizers, jane, "a", customize(`{"apiGroup":"apps","resources":["deployments"],"names":["web"]}`), customize(test), may)
+	}
+	// Nothing else of one that is there is bound to what it reads.
+	r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":`+place(`{"resources":["*"]}`)+`}`)
+	if code, body := jane.send("PATCH "+orreryOf("a", "placements/p"), `{"metadata":{"annotations":{"orrery.dev/confirm-prune":"x"}}}`, contentType, mergePatch); code != http.StatusOK {
+		t.Errorf("an annotation: %d %s", code, body)
+	}
+	if code, body := placements.write(jane, "a", "merge", "p", `{"locations":[{"names":["mine"]}]}`); code != http.StatusForbidden {
+		t.Errorf("another location for what jane may not read: %d %s", code, body)
+	}
+}

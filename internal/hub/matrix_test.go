@@ -1,0 +1,282 @@
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+// handWritten are Grants of each form there is; random ones come on top.
+var handWritten = map[key.Space][]string{
+	"a": {
+		`{subjects: [{kind: User, name: alice}], roles: [{name: admin}]}`,
+		`{subjects: [{kind: User, name: bob}], roles: [{name: edit}]}`,
+		`{subjects: [{kind: User, name: carol}], roles: [{name: view}]}`,
+		`{subjects: [{kind: User, name: dave}], rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}, {apiGroups: [apps], resources: [deployments/scale], verbs: [update], namespaces: [m1]}]}`,
+		`{subjects: [{kind: Group, name: devs}], rules: [{apiGroups: [apps, example.org], resources: ["*"], verbs: ["*"], namespaces: [m1]}]}`,
+		`{subjects: [{kind: User, name: erin}], roles: [{name: admin, namespaces: [m1]}, {name: view, namespaces: [m2]}]}`,
+		`{subjects: [{kind: User, name: frank}], rules: [{apiGroups: ["*"], resources: ["*/status"], verbs: [get, patch]}, {apiGroups: [""], resources: [secrets], resourceNames: [x], verbs: ["*"]}]}`,
+	},
+	"b": {
+		`{subjects: [{kind: User, name: dave}], roles: [{name: view}]}`,
+		`{subjects: [{kind: Group, name: "system:authenticated"}], rules: [{apiGroups: [""], resources: [nodes], verbs: [list]}]}`,
+	},
+	key.Root: {
+		`{subjects: [{kind: User, name: rita}], roles: [{name: admin}]}`,
+		`{subjects: [{kind: Group, name: ops}], roles: [{name: view}]}`,
+		`{subjects: [{kind: Group, name: ops}], roles: [{name: edit}], spaces: {selector: {}}}`,
+		`{subjects: [{kind: User, name: olga}], roles: [{name: admin}], spaces: {selector: {}}}`,
+		`{subjects: [{kind: User, name: tom}], roles: [{name: edit}], spaces: {selector: {matchLabels: {team: x}}}}`,
+		`{subjects: [{kind: User, name: tom}], rules: [{apiGroups: ["*"], resources: ["*"], verbs: [list]}], spaces: {names: [b, root2]}}`,
+		`{subjects: [{kind: User, name: tina}], roles: [{name: view}], spaces: {names: [a, b], selector: {matchLabels: {team: x}}}}`,
+		`{subjects: [{kind: User, name: pat}], rules: [{nonResourceURLs: [/metrics, "/admin/*"], verbs: [get]}]}`,
+		`{subjects: [{kind: User, name: vic}], rules: [{apiGroups: [orrery.dev], resources: [locations/content], resourceNames: [edge], verbs: [get, list]}]}`,
+		`{subjects: [{kind: User, name: imp}], rules: [{apiGroups: [""], resources: [users, groups], resourceNames: [carol, dave, devs], verbs: [impersonate]}]}`,
+	},
+}
+
+// TestMatrix asks everything as everybody, and compares with what Grants say, read
+// slowly by something else.
+func TestMatrix(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.create(key.Root, spacesGVR, object("orrery.dev/v1alpha1", "Space", "", "a", map[string]string{"team": "x"}, nil))
+	r.addSpace("b")
+	r.addLocation("edge", nil)
+	for _, s := range []key.Space{"a", "b"} {
+		r.create(s, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, widgetDefinition())
+	}
+	random := rand.New(rand.NewPCG(7, 7))
+	truth := oracle{grants: map[key.Space][]v1alpha1.GrantSpec{}, labels: map[string]map[string]string{"a": {"team": "x"}}}
+	admin := r.as("admin", "system:masters")
+	add := func(s key.Space, spec v1alpha1.GrantSpec) {
+		object, err := json.Marshal(v1alpha1.Grant{Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(string(object), `"metadata":{}`, fmt.Sprintf(`"apiVersion":"orrery.dev/v1alpha1","kind":"Grant","metadata":{"name":"g%d"}`, len(truth.grants[s])), 1)
+		if code, body := admin.send("POST "+grantsOf(s), text); code != http.StatusCreated {
+			t.Fatalf("%s: %d %s", text, code, body)
+		}
+		truth.grants[s] = append(truth.grants[s], spec)
+	}
+	for s, specs := range handWritten {
+		for _, text := range specs {
+			var spec v1alpha1.GrantSpec
+			if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			add(s, spec)
+		}
+	}
+	for range 24 {
+		s := pick(random, []key.Space{"a", "b", key.Root})
+		add(s, randomGrant(random, s))
+	}
+
+	people := []person{
+		{name: "alice"}, {name: "bob"}, {name: "carol"}, {name: "dave"}, {name: "dave", groups: []string{"devs"}}, {name: "erin"}, {name: "frank"}, {name: "rita"},
+		{name: "olga"}, {name: "op", groups: []string{"ops"}}, {name: "tom"}, {name: "tina"}, {name: "pat"}, {name: "vic"}, {name: "nobody"},
+		{name: "minted", groups: []string{"orrery:space:a:edit", "orrery:space:b:view"}}, {name: "orrery:location:edge", groups: []string{"orrery:locations"}},
+		{name: "orrery:location:edge"}, {name: "r1"}, {name: "r2", groups: []string{"rg"}}, {name: "admin", groups: []string{"system:masters"}},
+	}
+	var work errgroup.Group
+	work.SetLimit(8)
+	asked := map[bool]int{}
+	for _, p := range people {
+		p.groups = append(p.groups, "system:authenticated")
+		c := r.as(p.name, p.groups[:len(p.groups)-1]...)
+		for _, w := range requests(random) {
+			want := truth.allows(p, w)
+			asked[want]++
+			work.Go(func() error { return c.ask(p, w, want) })
+		}
+	}
+	imp := person{name: "imp", groups: []string{"system:authenticated"}}
+	c := r.as("imp")
+	for _, p := range people {
+		header := []string{"Impersonate-User", p.name}
+		for _, group := range p.groups {
+			header = append(header, "Impersonate-Group", group)
+		}
+		p.groups = append(p.groups, "system:authenticated")
+		for _, w := range requests(random)[:40] {
+			want := truth.mayActAs(imp, p) && truth.allows(p, w)
+			asked[want]++
+			work.Go(func() error { return c.ask(p, w, want, header...) })
+		}
+	}
+	_ = work.Wait() // they say themselves what is wrong
+	t.Logf("asked %d that is allowed, %d that is not", asked[true], asked[false])
+}
+
+func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+
+// some picks up to so many of a list, in its order.
+func some(random *rand.Rand, most int, of []string) []string {
+	n := 1 + random.IntN(most)
+	picked := slices.Clone(of)
+	random.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
+	return picked[:min(n, len(picked))]
+}
+
+func randomGrant(random *rand.Rand, s key.Space) (g v1alpha1.GrantSpec) {
+	g.Subjects = []v1alpha1.GrantSubject{pick(random, []v1alpha1.GrantSubject{{Kind: "User", Name: "r1"}, {Kind: "User", Name: "r2"}, {Kind: "Group", Name: "rg"}, {Kind: "User", Name: "nobody2"}})}
+	var groups, resources []string
+	for _, t := range things {
+		groups, resources = append(groups, t.group), append(resources, t.resource, t.resource+"/status")
+	}
+	slices.Sort(groups)
+	groups, resources = append(slices.Compact(groups), "*"), append(resources, "*", "*/status", "*/scale", "locations/content")
+	for range 1 + random.IntN(3) {
+		rule := v1alpha1.GrantRule{
+			Verbs:     some(random, 4, slices.Concat(readVerbs, writeVerbs, []string{"*"})),
+			APIGroups: some(random, 3, groups), Resources: some(random, 5, resources),
+		}
+		if random.IntN(3) == 0 {
+			rule.Namespaces = some(random, 2, []string{"m1", "m2", "m3"})
+		}
+		if random.IntN(4) == 0 {
+			rule.ResourceNames = some(random, 2, []string{"x", "y", "edge"})
+		}
+		g.Rules = append(g.Rules, rule)
+	}
+	if random.IntN(4) == 0 {
+		role := v1alpha1.GrantRole{Name: pick(random, []v1alpha1.RoleName{v1alpha1.RoleView, v1alpha1.RoleEdit, v1alpha1.RoleAdmin})}
+		if random.IntN(2) == 0 {
+			role.Namespaces = some(random, 2, []string{"m1", "m2"})
+		}
+		g.Roles = append(g.Roles, role)
+	}
+	if s == key.Root && random.IntN(2) == 0 {
+		g.Spaces = &v1alpha1.SpaceSelector{Names: some(random, 2, []string{"a", "b", "none"})}
+	}
+	return g
+}
+
+// requests are some of all that can be asked, at every root.
+func requests(random *rand.Rand) (all []wanted) {
+	roots := []wanted{{api: "spaces", name: "*"}, {api: "views", name: "edge"}, {api: "views", name: "other"}}
+	for _, s := range spaceNames {
+		roots = append(roots, wanted{api: "spaces", name: s})
+	}
+	verbs := slices.Concat(readVerbs, writeVerbs)
+	for _, root := range roots {
+		for _, t := range things {
+			for range 5 {
+				w := root
+				w.thing, w.verb, w.object = t, pick(random, verbs), pick(random, []string{"x", "y"})
+				w.namespace = pick(random, []string{"m1", "m2"})
+				if random.IntN(3) == 0 {
+					w.sub = pick(random, []string{"status", "scale", "log"})
+				}
+				all = append(all, w.possible())
+			}
+		}
+		for _, path := range []string{"/api", "/api/v1", "/apis/apps/v1", "/version", "/metrics", "/admin/v1/backup", "/nothing"} {
+			w := root
+			w.path, w.verb = path, pick(random, []string{"get", "get", "get", "post"})
+			all = append(all, w)
+		}
+	}
+	for _, s := range spaceNames {
+		all = append(all, wanted{api: "ask", name: s, verb: "get", path: "status"}, wanted{api: "ask", name: s, verb: "post", path: "status"})
+	}
+	for _, path := range []string{"/metrics", "/admin/v1/nothing", "/nothing"} {
+		all = append(all, wanted{api: "hub", verb: "get", path: path}, wanted{api: "hub", verb: "post", path: path})
+	}
+	all = append(all, wanted{api: "agent", name: "edge", verb: "get", path: "nothing"}, wanted{api: "agent", name: "other", verb: "get", path: "nothing"})
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// possible is the request as it can be sent: what is listed has no name, say.
+func (w wanted) possible() wanted {
+	if slices.Contains([]string{"list", "watch", "create", "deletecollection"}, w.verb) {
+		w.object, w.sub = "", ""
+	}
+	if !w.thing.namespaced {
+		w.namespace = ""
+	}
+	if w.thing.resource == "namespaces" { // a Namespace is in itself, and below it are objects, but for this
+		w.namespace = w.object
+		if w.sub != "" {
+			w.sub = "status"
+		}
+	}
+	return w
+}
+
+var methods = map[string]string{
+	"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE", "post": "POST",
+}
+
+// url is the request as it is sent.
+func (w wanted) url() string {
+	roots := map[string]string{"spaces": "/spaces/", "views": "/views/locations/", "ask": "/ask/v1/spaces/", "agent": "/agent/v1/locations/"}
+	switch {
+	case w.api == "hub":
+		return w.path
+	case w.path != "":
+		return roots[w.api] + w.name + "/" + strings.TrimPrefix(w.path, "/")
+	}
+	path := roots[w.api] + w.name + "/api/" + w.thing.version
+	if w.thing.group != "" {
+		path = roots[w.api] + w.name + "/apis/" + w.thing.group + "/" + w.thing.version
+	}
+	if w.namespace != "" && w.thing.resource != "namespaces" {
+		path += "/namespaces/" + w.namespace
+	}
+	path += "/" + w.thing.resource
+	if w.object != "" {
+		path += "/" + w.object
+	}
+	if w.sub != "" {
+		path += "/" + w.sub
+	}
+	if w.verb == "watch" {
+		path += "?watch=true"
+	}
+	return path
+}
+
+// ask sends a request, which is answered with 403 if, and only if, it is not allowed. It changes nothing: what
+// it would write can't be.
+func (c client) ask(p person, w wanted, want bool, header ...string) error {
+	ctx, cancel := context.WithCancel(c.r.t.Context())
+	defer cancel()
+	request := methods[w.verb] + " " + w.url()
+	if w.verb == "deletecollection" {
+		request += "?labelSelector=nobody=has"
+	}
+	resp := c.open(ctx, request, "{", header...)
+	defer func() { _ = resp.Body.Close() }()
+	if got := resp.StatusCode != http.StatusForbidden; got != want || resp.StatusCode == http.StatusUnauthorized {
+		c.r.t.Errorf("%s as %s %v %q: %d, want allowed: %v", request, p.name, p.groups, header, resp.StatusCode, want)
+	}
+	return nil
+}
+
+func widgetDefinition() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.org"},
+		"spec": map[string]any{
+			"group": "example.org", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "kind": "Widget"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	}}
+}

@@ -1,0 +1,245 @@
+package hub_test
+
+import (
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+// wanted is a request as the matrix makes it: what is asked, not how its path is read.
+type wanted struct {
+	// api is "spaces", "views", "ask", "agent" or "hub"; name that of its space or location.
+	api, name string
+	verb      string
+	thing     thing
+	sub       string
+	namespace string
+	object    string
+	// path is asked for instead of a thing.
+	path string
+}
+
+// thing is a kind of objects, with what the docs say of it.
+type thing struct {
+	group, version, resource  string
+	namespaced                bool
+	secret, grant, uneditable bool
+}
+
+// The universe of the matrix. Nothing else is asked for, so that a "*" is all of it.
+var (
+	things = []thing{
+		{version: "v1", resource: "pods", namespaced: true},
+		{version: "v1", resource: "secrets", namespaced: true, secret: true},
+		{version: "v1", resource: "resourcequotas", namespaced: true, uneditable: true},
+		{version: "v1", resource: "namespaces"},
+		{version: "v1", resource: "nodes"},
+		{group: "apps", version: "v1", resource: "deployments", namespaced: true},
+		{group: "rbac.authorization.k8s.io", version: "v1", resource: "roles", namespaced: true, uneditable: true},
+		{group: "example.org", version: "v1", resource: "widgets", namespaced: true},
+		{group: "orrery.dev", version: "v1alpha1", resource: "grants", grant: true, uneditable: true},
+		{group: "orrery.dev", version: "v1alpha1", resource: "placements", uneditable: true},
+		{group: "orrery.dev", version: "v1alpha1", resource: "locations", uneditable: true},
+	}
+	readVerbs  = []string{"get", "list", "watch"}
+	writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+	spaceNames = []string{"root", "a", "b", "none"}
+	discovered = []string{"/api", "/api/v1", "/apis", "/apis/apps/v1", "/openapi/v2", "/version"}
+)
+
+// oracle says who may do what by looking at every Grant, slowly, and in other words than
+// access does.
+type oracle struct {
+	grants map[key.Space][]v1alpha1.GrantSpec
+	labels map[string]map[string]string
+}
+
+// person is who asks.
+type person struct {
+	name   string
+	groups []string
+}
+
+// applying are the Grants about a space that concern somebody.
+func (o oracle) applying(p person, space string, everywhere bool) (all []v1alpha1.GrantSpec) {
+	for in, grants := range o.grants {
+		for _, g := range grants {
+			reach := false
+			switch {
+			case everywhere:
+				reach = g.Spaces != nil && g.Spaces.Selector != nil && len(g.Spaces.Selector.MatchLabels) == 0 && len(g.Spaces.Names) == 0
+			case g.Spaces == nil:
+				reach = string(in) == space
+			case space != "root":
+				reach = g.Spaces.Names == nil || slices.Contains(g.Spaces.Names, space)
+				if g.Spaces.Selector != nil {
+					for k, v := range g.Spaces.Selector.MatchLabels {
+						reach = reach && o.labels[space][k] == v
+					}
+				}
+			}
+			for _, s := range g.Subjects {
+				if reach && (s.Kind == "User" && s.Name == p.name || s.Kind == "Group" && slices.Contains(p.groups, s.Name)) {
+					all = append(all, g)
+					break
+				}
+			}
+		}
+	}
+	for _, group := range p.groups {
+		if role, ok := strings.CutPrefix(group, "orrery:space:"+space+":"); ok && !everywhere {
+			all = append(all, v1alpha1.GrantSpec{Roles: []v1alpha1.GrantRole{{Name: v1alpha1.RoleName(role)}}})
+		}
+	}
+	return all
+}
+
+// expand is a list of a rule over all that there may be.
+func expand(list []string, universe ...string) []string {
+	if slices.Contains(list, "*") {
+		return universe
+	}
+	return list
+}
+
+// rule says whether a rule has a request among all that it stands for.
+func rule(r v1alpha1.GrantRule, w wanted) bool {
+	verbs := expand(r.Verbs, slices.Concat(readVerbs, writeVerbs, []string{"impersonate", w.verb})...)
+	if !slices.Contains(verbs, w.verb) || w.path != "" {
+		return false
+	}
+	groups := expand(r.APIGroups, w.thing.group)
+	var resources []string
+	for _, of := range r.Resources {
+		switch name, sub, has := strings.Cut(of, "/"); {
+		case of == "*":
+			resources = append(resources, w.thing.resource, w.thing.resource+"/"+w.sub)
+		case has && name == "*":
+			resources = append(resources, w.thing.resource+"/"+sub)
+		default:
+			resources = append(resources, of)
+		}
+	}
+	resource := w.thing.resource
+	if w.sub != "" {
+		resource += "/" + w.sub
+	}
+	return slices.Contains(groups, w.thing.group) && slices.Contains(resources, resource) &&
+		(r.ResourceNames == nil || slices.Contains(r.ResourceNames, w.object)) &&
+		(r.Namespaces == nil || slices.Contains(r.Namespaces, w.namespace))
+}
+
+// role says whether a role in a space has a request, by the words of the docs.
+func roleHas(r v1alpha1.GrantRole, space string, w wanted) bool {
+	if w.path != "" || r.Namespaces != nil && !slices.Contains(r.Namespaces, w.namespace) {
+		return false
+	}
+	read := slices.Contains(readVerbs, w.verb)
+	content := w.thing.resource == "locations" && w.sub == "content"
+	if w.thing.resource == "namespaces" && r.Namespaces != nil && !read {
+		return false
+	}
+	switch r.Name {
+	case v1alpha1.RoleView:
+		return read && !w.thing.secret && !w.thing.grant && !content
+	case v1alpha1.RoleEdit:
+		if read {
+			return !w.thing.grant && !content
+		}
+		return slices.Contains(writeVerbs, w.verb) && (w.thing.namespaced || w.thing.resource == "namespaces") && !w.thing.uneditable
+	}
+	return space != "root" || read || slices.Contains(writeVerbs, w.verb)
+}
+
+// isBasic says that a request is one that every right brings with it.
+func isBasic(w wanted) bool {
+	return slices.Contains(discovered, w.path) && w.verb == "get" ||
+		w.path == "" && w.thing.resource == "locations" && w.sub == "" && slices.Contains(readVerbs, w.verb)
+}
+
+// holds says whether somebody has a request allowed in a space.
+func (o oracle) holds(p person, space string, everywhere bool, w wanted) bool {
+	for _, g := range o.applying(p, space, everywhere) {
+		right := len(g.Roles) > 0
+		for _, r := range g.Rules {
+			right = right || len(r.Resources) > 0 && slices.ContainsFunc(r.Verbs, func(v string) bool { return !strings.HasPrefix(v, "impersonate") })
+			if rule(r, w) {
+				return true
+			}
+			for _, url := range r.NonResourceURLs {
+				if w.path != "" && space == "root" && !everywhere && slices.Contains(expand(r.Verbs, w.verb), w.verb) &&
+					(url == w.path || strings.HasSuffix(url, "*") && strings.HasPrefix(w.path, url[:len(url)-1])) {
+					return true
+				}
+			}
+		}
+		for _, r := range g.Roles {
+			if roleHas(r, space, w) {
+				return true
+			}
+		}
+		if right && isBasic(w) {
+			return true
+		}
+	}
+	return false
+}
+
+// allows says whether somebody may send a request.
+func (o oracle) allows(p person, w wanted) bool {
+	if slices.Contains(p.groups, "system:masters") {
+		return true
+	}
+	agent := slices.Contains(p.groups, "orrery:locations") && p.name == "orrery:location:"+w.name
+	switch w.api {
+	case "spaces":
+		if w.name == "*" {
+			return (slices.Contains(readVerbs, w.verb) || isBasic(w)) && o.holds(p, "root", false, w) && o.holds(p, "", true, w)
+		}
+		return o.holds(p, w.name, false, w)
+	case "views":
+		if !slices.Contains(readVerbs, w.verb) {
+			return false
+		}
+		verbs := []string{w.verb}
+		if w.path != "" {
+			verbs = readVerbs
+		}
+		return agent || slices.ContainsFunc(verbs, func(verb string) bool {
+			content := wanted{verb: verb, thing: thing{group: "orrery.dev", resource: "locations"}, sub: "content", object: w.name}
+			return o.holds(p, "root", false, content)
+		})
+	case "ask":
+		return o.holds(p, w.name, false, wanted{verb: "get", path: "/version"}) && w.verb == "get"
+	case "agent":
+		return agent
+	}
+	return o.holds(p, "root", false, w)
+}
+
+// mayActAs says whether somebody may send requests as another.
+func (o oracle) mayActAs(p, other person) bool {
+	if slices.Contains(p.groups, "system:masters") {
+		return true
+	}
+	names := map[string]string{other.name: "users"}
+	for _, group := range other.groups {
+		if group == "system:authenticated" {
+			continue
+		}
+		names[group] = "groups"
+	}
+	for name, of := range names {
+		asks := wanted{verb: "impersonate", thing: thing{resource: of}, object: name}
+		var may bool
+		for _, g := range o.applying(p, "root", false) {
+			may = may || slices.ContainsFunc(g.Rules, func(r v1alpha1.GrantRule) bool { return rule(r, asks) })
+		}
+		if !may {
+			return false
+		}
+	}
+	return true
+}
