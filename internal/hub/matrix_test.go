@@ -56,7 +56,7 @@ func TestMatrix(t *testing.T) {
 	r.addSpace("b")
 	r.addLocation("edge", nil)
 	for _, s := range []key.Space{"a", "b"} {
-		r.create(s, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, widgetDefinition())
+		r.create(s, crdsGVR, widgetDefinition())
 	}
 	random := rand.New(rand.NewPCG(7, 7))
 	truth := oracle{grants: map[key.Space][]v1alpha1.GrantSpec{}, labels: map[string]map[string]string{"a": {"team": "x"}}}
@@ -121,6 +121,8 @@ func TestMatrix(t *testing.T) {
 	_ = work.Wait() // they say themselves what is wrong
 	t.Logf("asked %d that is allowed, %d that is not", asked[true], asked[false])
 }
+
+var crdsGVR = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
 
