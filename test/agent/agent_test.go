@@ -104,7 +104,7 @@ func (s *site) get(name string) (*corev1.ConfigMap, error) {
 	return s.client.CoreV1().ConfigMaps(s.name).Get(s.t.Context(), name, metav1.GetOptions{})
 }
 
-// has says why the ConfigMap is not as it should be.
+// has returns an error unless the ConfigMap is as it should be.
 func (s *site) has(name, value string) func() error {
 	return func() error {
 		m, err := s.get(name)

@@ -53,9 +53,9 @@ func (s *site) patches(name string) int {
 	return len(s.c.Requests(s.t, env.Filter{UserAgent: "orrery-agent/" + s.name, Resource: "deployments", Name: name, Verbs: []string{"patch"}}))
 }
 
-// mutated: a value of ours that a policy or webhook changes is reported, also after a
-// restart of the agent, is applied again and again, and becomes right when they are gone.
-// An object that nothing changes is applied once.
+// mutated: a value that a policy or webhook changes is reported, also after a restart of
+// the agent, is applied again and again, and becomes right when they are gone. An object
+// that nothing changes is applied once.
 func mutated(s *site) {
 	t := s.t
 	removePolicy, removeWebhook := s.addPolicy(), s.addWebhook()

@@ -31,7 +31,7 @@ const (
 
 // bareMain applies ConfigMaps server-side with parallel workers that share one
 // connection, through the dynamic client of client-go, as a program does that only
-// applies. It says that it is ready, waits for a line, and says what it took.
+// applies. It prints a line when it is ready, waits for a line, and prints what it took.
 //
 // With -raw it sends prepared requests and drops the answers instead, which is as
 // little work as a client can do.
@@ -57,7 +57,7 @@ func bareMain(args []string, in io.Reader, out, log io.Writer) int {
 	return 0
 }
 
-// bareUsage is what the bare client took from the line it waited for on.
+// bareUsage is what the bare client took after the line that it waited for.
 type bareUsage struct {
 	CPU time.Duration `json:"cpu"`
 }

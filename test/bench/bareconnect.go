@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bareConnections are what connecting costs that does as little as can be: TLS with
-// the same kind of key as the hub's, HTTP/2, an answer that stays open after its
-// first line, and one request beside it. Server and clients are in this process.
+// bareConnections measure the least that connecting costs: TLS with the same kind of key
+// as the hub's, HTTP/2, an answer that stays open after its first line, and one request
+// beside it. Server and clients are in this process.
 type bareConnections struct {
 	server *httptest.Server
 	roots  *x509.CertPool

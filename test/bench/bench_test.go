@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 // committed is the directory of the committed ranges and the reference result.
 const committed = "../../bench"
 
-// Everything can be measured; how fast it is, is not for a test to say.
+// The test shows that everything can be measured; it does not judge the values.
 func TestQuickRunIsComplete(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ranges.json"), []byte(`{"ranges": {}}`), 0o600); err != nil {
@@ -62,8 +62,8 @@ func valuesOf(t *testing.T, file string) map[string]float64 {
 	return values
 }
 
-// The ranges are about lines that there are, open towards the better, with a reason,
-// and the reference results have all lines and lie within them.
+// Ranges are for lines that exist, are open towards the better and have a reason; the
+// reference results have all lines and lie within the ranges.
 func TestCommittedRanges(t *testing.T) {
 	file, err := readRanges(committed)
 	if err != nil {
@@ -175,7 +175,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// A small run is held to the ranges of small runs, and to no other.
+// A small run is compared with the ranges of small runs only.
 func TestSmallRanges(t *testing.T) {
 	large, little := 2.0, 1.0
 	all := ranges{"edit.p50": {Max: &large}, "fleet.edit.p50": {Max: &large, Small: &limits{Max: &little}}}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// machine is what a run shares its time with: on a busy machine, or one whose
-// disk is slow to sync, times say little.
+// machine is the state of the machine that a run shares: on a busy one, or one whose disk
+// is slow to sync, times mean little.
 type machine struct {
 	CPUs int `json:"cpus"`
 	// Load is the average of the last minute.

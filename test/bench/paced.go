@@ -10,10 +10,10 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// paced does things 0 to n-1 at a steady rate: each is begun when it is due, whether
-// or not those before are done, as long as there are workers. It returns when the
-// first was due. What is timed from when it was due includes what it waited for a
-// worker, so that a server that is slow for a while can't hide what it held up.
+// paced does things 0 to n-1 at a steady rate: each begins when it is due, whether or not
+// those before are done, as long as a worker is free. It returns when the first was due.
+// A time that is measured from when a thing was due includes the wait for a worker, so a
+// server that is slow for a while can't hide what it held up.
 func paced[W any](ctx context.Context, workers []W, n, rate int, do func(ctx context.Context, w W, i int) error) (time.Time, error) {
 	begin := time.Now()
 	return begin, share(ctx, workers, n, func(ctx context.Context, w W, i int) error {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What is begun late since those before take long is timed from when it was due.
+// A thing that begins late, because those before take long, is timed from when it was
+// due.
 func TestPacedTimesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, rate = 4, 10

@@ -12,7 +12,7 @@ import (
 type limits struct {
 	Min *float64 `json:"min,omitempty"`
 	Max *float64 `json:"max,omitempty"`
-	// Why names the reason why they are as far from what was measured as they are.
+	// Why names the reason for the distance between the limits and what was measured.
 	Why string `json:"why,omitempty"`
 	// Small are those of a small run; nil: its value says nothing.
 	Small *limits `json:"small,omitempty"`

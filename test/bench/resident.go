@@ -129,8 +129,8 @@ func (k *resident) drop() {
 	_ = k.conn.Close() // the session ends by it
 }
 
-// errFar says that the location can't go on from what it has. No step of the
-// bench leads there: an agent would compare its content with the hub's.
+// errFar says that the session can't be resumed from what the location has. No step of
+// the bench leads there: an agent would compare its content with the hub's.
 var errFar = errors.New("not in sync with the hub, and the hub does not go on from there")
 
 // run holds one session after the other until ctx ends, and waits in between as an
@@ -229,7 +229,7 @@ func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
 	return nil
 }
 
-// sayStatus says what an agent says of itself, and what its cluster serves if it is asked.
+// sayStatus sends the agent's status, and what its cluster serves if the hub asks for it.
 func (k *resident) sayStatus(ctx context.Context) error {
 	status := wire.AgentStatus{Version: "simulated", KubernetesVersion: "simulated", APIsDigest: "simulated", Lineage: wire.Proven}
 	for {

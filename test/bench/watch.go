@@ -86,7 +86,8 @@ func (w *watch) close() {
 // patience bounds waiting for what ought to happen within seconds.
 const patience = 2 * time.Minute
 
-// until waits for the first event that is accepts, and returns when that arrived.
+// until waits for the first event for which is returns true, and returns when that event
+// arrived.
 func (w *watch) until(ctx context.Context, what string, is func(event) bool) (time.Time, error) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()

@@ -26,8 +26,8 @@ spec:
   issuerRef: {name: own}
 `
 
-// cert-manager's CRDs by kubectl, as its instructions have it, and objects of them in
-// the same breath.
+// TestCertManagerByKubectl applies cert-manager's CRDs by kubectl, as its instructions
+// say, and objects of them at once.
 func TestCertManagerByKubectl(t *testing.T) {
 	s := newSpace(t)
 	var manifests strings.Builder
@@ -51,7 +51,8 @@ func TestCertManagerByKubectl(t *testing.T) {
 	if !strings.Contains(refused, "spec.renewBefore") {
 		t.Errorf("what its schema forbids: %s", refused)
 	}
-	// The other way, with the annotation that holds all that was applied, is too long.
+	// Client-side apply fails: its annotation, which holds all that was applied, is too
+	// long.
 	env.KubectlIn(t, s.kubeconfig, manifests.String(), "diff", "--server-side", "-f", "-")
 	env.KubectlIn(t, s.kubeconfig, manifests.String(), "delete", "-f", "-")
 	env.KubectlFails(t, s.kubeconfig, "get", "certificates")
@@ -68,8 +69,8 @@ spec:
   downsync: [{namespaces: [cert-manager], returnStatus: Singleton}]
 `
 
-// Where a location runs what a chart has, and its status comes back, Helm waits for
-// its workloads and its hooks as it does at a cluster.
+// TestHelmWaits shows that where a location runs what a chart has, and its status comes
+// back, Helm waits for workloads and hooks as it does at a cluster.
 func TestHelmWaits(t *testing.T) {
 	w := world.New(t)
 	s := &space{hub: w.Hub, kubeconfig: w.AddSpace("shop")}

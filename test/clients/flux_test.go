@@ -85,8 +85,8 @@ metadata: {name: store-reader}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
 `
 
-// Flux's apply engine applies a set in stages, sees that nothing has changed, corrects
-// drift, reports differences, and prunes.
+// TestFlux shows that Flux's apply engine applies a set in stages, sees that nothing has
+// changed, corrects drift, reports differences, and prunes.
 func TestFlux(t *testing.T) {
 	s := newSpace(t)
 	m := fluxManager(t, s.config())
@@ -172,8 +172,8 @@ func fluxDrift(t *testing.T, s *space, m *ssa.ResourceManager, objects []*unstru
 	}
 }
 
-// fluxWait shows what waiting comes to where nothing acts: what has no status of its
-// own is ready at once, workloads are not.
+// fluxWait shows what waiting does where nothing acts: what has no status of its own is
+// ready at once, workloads are not.
 func fluxWait(t *testing.T, m *ssa.ResourceManager, objects []*unstructured.Unstructured) {
 	inert := []*unstructured.Unstructured{find(t, objects, "Deployment")}
 	others := make([]*unstructured.Unstructured, 0, len(objects))
@@ -245,7 +245,7 @@ func fluxObjects(t *testing.T, yaml string) []*unstructured.Unstructured {
 	return objects
 }
 
-// only says that the same was done with all of them.
+// only checks that the same was done with all of them.
 func only(t *testing.T, changes *ssa.ChangeSet, want ssa.Action) {
 	t.Helper()
 	for _, e := range changes.Entries {

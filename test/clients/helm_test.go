@@ -16,11 +16,12 @@ import (
 
 var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// inert is what a user of a space without a location says to Helm: hooks would wait for
-// Jobs that never run. docs/spaces.md has it.
+// inert is the flag that a user of a space without a location gives to Helm, as
+// docs/spaces.md says: hooks would wait for Jobs that never run.
 const inert = "--no-hooks"
 
-// A chart with large CRDs, webhooks and hooks goes through Helm's whole life.
+// TestHelmKyverno takes a chart with large CRDs, webhooks and hooks through install,
+// upgrade, rollback and uninstall.
 func TestHelmKyverno(t *testing.T) {
 	s := newSpace(t)
 	chart := kyvernoChart(t)

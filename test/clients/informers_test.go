@@ -40,8 +40,9 @@ const (
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// Informers of every kind that client-go knows, over both encodings and both ways to
-// begin, are filled, follow changes, and are right again after a restart of the hub.
+// TestTypedInformers shows that informers of every kind that client-go knows, with both
+// encodings and both ways to begin, sync, follow changes, and are right again after a
+// restart of the hub.
 func TestTypedInformers(t *testing.T) {
 	s := newSpace(t)
 	for _, encoding := range []string{protobufType, jsonType} {
@@ -167,8 +168,8 @@ func start(t *testing.T, run func(<-chan struct{})) (stop func()) {
 	return cancel
 }
 
-// An informer that began before its kind was there shows the objects when it is, and
-// loses them with it.
+// TestInformerBeforeItsKind shows that an informer that begins before its kind exists
+// shows the objects once it does, and loses them with the kind.
 func TestInformerBeforeItsKind(t *testing.T) {
 	for _, streaming := range []bool{true, false} {
 		t.Run(fmt.Sprintf("streaming=%t", streaming), func(t *testing.T) {

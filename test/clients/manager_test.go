@@ -30,9 +30,10 @@ const (
 	leaderName = "campaigns"
 )
 
-// An operator of controller-runtime reconciles a kind that a CRD defines: status,
-// events, finalizers, an index, metadata of what it owns. Of two only the one that
-// holds the lease works, and the other goes on when it stops.
+// TestControllerRuntime shows that an operator made with controller-runtime reconciles a
+// kind that a CRD defines, with status, events, finalizers, an index and metadata of what
+// it owns. Of two operators only the one that holds the lease works, and the other takes
+// over when it stops.
 func TestControllerRuntime(t *testing.T) {
 	s := newSpace(t)
 	s.apply(t, campaigns)

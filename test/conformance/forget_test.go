@@ -32,8 +32,8 @@ func fillWindow(s *side) error {
 	return nil
 }
 
-// compact has etcd forget all but the present, and tells the API server as
-// another API server would that has done it.
+// compact has etcd forget all but the newest revision, and tells the API server as
+// another API server that did it would.
 func compact(ctx context.Context, url string) error {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: patience})
 	if err != nil {

@@ -29,7 +29,7 @@ func immutableData(s *side) {
 	}
 }
 
-// unvalidated is what only the validation of a kind refuses.
+// unvalidated are writes that only the validation of a kind refuses.
 func unvalidated(s *side) {
 	refused := func(method, path, body string) {
 		a, err := s.do(method, path, body)
@@ -42,14 +42,14 @@ func unvalidated(s *side) {
 	refused("POST", s.in("services"), `{"metadata":{"name":"k"},"spec":{"ports":[{"port":-1}]}}`)
 }
 
-// defaulted is what a cluster adds to what was written.
+// defaulted shows what a cluster adds to what was written.
 func defaulted(s *side) {
 	s.post(s.in("services"), `{"metadata":{"name":"d"},"spec":{"type":"ExternalName","externalName":"example.org"}}`)
 	a := s.quietly("GET", "/api/v1/namespaces/"+s.ns, "")
 	s.say("labels %v, finalizers %v", a.at("metadata", "labels"), a.at("spec", "finalizers"))
 }
 
-// warned is what a cluster has to say of what was written.
+// warned shows what a cluster warns of.
 func warned(s *side) {
 	s.post(s.in("endpoints"), `{"metadata":{"name":"e"}}`)
 }

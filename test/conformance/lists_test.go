@@ -110,7 +110,8 @@ func getAtRevision(s *side) {
 	s.get(s.in("configmaps", "none"))
 }
 
-// malformedRevisions are met with an answer that blames the server, by a real one.
+// malformedRevisions shows that a real server blames itself (500) for some malformed
+// revisions.
 func malformedRevisions(s *side) {
 	s.create("a")
 	s.get(s.in("configmaps", "a") + "?resourceVersion=x")

@@ -152,7 +152,7 @@ func (s *side) delete(path, body string, headers ...string) answer {
 	return s.call(http.MethodDelete, path, body, headers...)
 }
 
-// quietly does a request that is not what is compared. It must succeed.
+// quietly does a request that is not compared. It must succeed.
 func (s *side) quietly(method, path, body string, headers ...string) answer {
 	a, err := s.do(method, path, body, headers...)
 	if err != nil || a.code >= http.StatusBadRequest {

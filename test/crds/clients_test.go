@@ -34,8 +34,8 @@ func parse(t *testing.T, text string) map[string]any {
 
 const anySpec = "{type: object, x-kubernetes-preserve-unknown-fields: true}"
 
-// usableAtOnce asks everything of a resource in the very next request after it
-// was defined, and nothing of it in the very next after it was there.
+// usableAtOnce uses a resource in the first request after its CRD is created, and finds
+// nothing of it in the first after the CRD is gone.
 func usableAtOnce(t *testing.T, h hubOfAll) {
 	s := h.space(t, "at-once")
 	config := h.PathConfig("spaces/at-once")
@@ -139,8 +139,8 @@ func kubectl(t *testing.T, h hubOfAll) {
 	s.prints("", "get", "widgets", "--no-headers")
 }
 
-// inertConversion keeps a webhook strategy, says that it does nothing, and
-// converts by name.
+// inertConversion shows that a webhook strategy is kept, that the status says it is not
+// called, and that versions are converted by name.
 func inertConversion(t *testing.T, h hubOfAll) {
 	s := h.space(t, "conversion")
 	second := `  - name: v2

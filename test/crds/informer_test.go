@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// informer starts before its resource exists, syncs when it does, follows it
-// through new schemas, and hears that all is gone.
+// informer shows that an informer that starts before its resource exists syncs once it
+// does, follows it through new schemas, and is told when all is gone.
 func informer(t *testing.T, h hubOfAll) {
 	s := h.space(t, "informer")
 	i := dynamicinformer.NewFilteredDynamicInformer(s.client, widgets, "", 0, cache.Indexers{}, nil).Informer()
@@ -40,7 +40,8 @@ func informer(t *testing.T, h hubOfAll) {
 	has("a map[old:2 size:1]")
 	s.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, colour: {type: string, default: red}}}", ""))
 	s.apply(widget("b", "{size: 2}"))
-	// client-go lists again after a watch that was very short, or else goes on watching.
+	// client-go lists again after a watch that was very short; otherwise it goes on
+	// watching.
 	has("a map[old:2 size:1] or a map[colour:red size:1]", "b map[colour:red size:2]")
 	// What was stored before is read anew by clients that ask anew.
 	s.prints("a red", "get", "widget", "a", "-o", "jsonpath={.metadata.name} {.spec.colour}")

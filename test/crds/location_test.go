@@ -23,9 +23,9 @@ spec:
   - {apiGroup: apiextensions.k8s.io, resources: [customresourcedefinitions], names: [widgets.shop.example]}
 `
 
-// TestAtALocation has a definition and its objects arrive in one go, come back
-// when they are taken away there, and stay the first space's when another space
-// wants the same resource to mean something else, which it is told.
+// TestAtALocation places a CRD and its objects in one go. They come back when they are
+// deleted there, and stay the first space's when another space places a CRD of the same
+// name, which that space is told.
 func TestAtALocation(t *testing.T) {
 	h := hubOfAll{env.StartHub(t)}
 	w := world.At(t, h.Hub)

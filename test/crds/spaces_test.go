@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// file has a text in a file.
+// file writes a text to a file and returns its name.
 func (s space) file(text string) string {
 	s.t.Helper()
 	name := filepath.Join(s.t.TempDir(), "file.yaml")
@@ -57,8 +57,8 @@ func (w *warnings) taken() []string {
 	return all
 }
 
-// twoMeanings has two spaces define one resource by another schema, scope, kind
-// and version, and each live by its own.
+// twoMeanings has two spaces define the same resource with different schemas, scopes,
+// kinds and versions, and shows that each goes by its own.
 func twoMeanings(t *testing.T, h hubOfAll) {
 	one, two := h.space(t, "one-meaning"), h.space(t, "other-meaning")
 	one.apply(crd("widgets", "Widget", widgetSpec, widgetMore))
@@ -109,7 +109,7 @@ func twoMeanings(t *testing.T, h hubOfAll) {
 	two.prints("a small", "get", "widgets", "--no-headers")
 }
 
-// heldDeletion says which finalizers the deletion of a definition waits for.
+// heldDeletion shows that a CRD that is being deleted says which finalizers it waits for.
 func heldDeletion(t *testing.T, h hubOfAll) {
 	s := h.space(t, "held")
 	s.apply(crd("widgets", "Widget", anySpec, ""))
@@ -128,8 +128,8 @@ func heldDeletion(t *testing.T, h hubOfAll) {
 	s.kubectl("wait", "--for=delete", "crd/widgets.shop.example", "--timeout=60s")
 }
 
-// largeDefinitions are taken up to the size of an object, and refused above it
-// in words that say so.
+// largeDefinitions shows that CRDs are accepted up to the size of an object, and refused
+// above it with a message that says so.
 func largeDefinitions(t *testing.T, h hubOfAll) {
 	s := h.space(t, "large")
 	define := func(bytes int) error {
@@ -147,7 +147,7 @@ func largeDefinitions(t *testing.T, h hubOfAll) {
 	}
 }
 
-// manyDefinitions come and go while others use theirs.
+// manyDefinitions creates and deletes CRDs while others are used.
 func manyDefinitions(t *testing.T, h hubOfAll) {
 	s := h.space(t, "many")
 	var users sync.WaitGroup
@@ -180,7 +180,8 @@ func manyDefinitions(t *testing.T, h hubOfAll) {
 	})
 }
 
-// namesHeal without anybody writing to the definition that was refused a name.
+// namesHeal shows that a CRD that was refused a name gets it when the name is free,
+// without a write to that CRD.
 func namesHeal(t *testing.T, h hubOfAll) {
 	s := h.space(t, "names")
 	s.apply(crd("widgets", "Widget", anySpec, ""))
@@ -191,7 +192,7 @@ func namesHeal(t *testing.T, h hubOfAll) {
 	s.prints("wizards wi", "api-resources", "--api-group=shop.example")
 }
 
-// oneInEverySpace defines one thing in many spaces, which share what is made of it.
+// oneInEverySpace defines the same CRD in many spaces, which share its compiled form.
 func oneInEverySpace(t *testing.T, h hubOfAll) {
 	const spaces = 8
 	var users sync.WaitGroup

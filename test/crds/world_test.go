@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// soon is how long what takes no time may take on a busy machine.
+// soon bounds how long something quick may take on a busy machine.
 const soon = time.Minute
 
 var (
@@ -22,7 +22,8 @@ var (
 	widgets = schema.GroupVersionResource{Group: "shop.example", Version: "v1", Resource: "widgets"}
 )
 
-// hubOfAll is a hub that the tests of this package share; each has spaces of its own.
+// hubOfAll is the hub that the tests of this package share; each test has spaces of its
+// own.
 type hubOfAll struct{ *env.Hub }
 
 func TestCRDs(t *testing.T) {
@@ -74,7 +75,7 @@ func (s space) apply(yaml string, args ...string) {
 	env.KubectlIn(s.t, s.kubeconfig, yaml, append([]string{"apply", "-f", "-"}, args...)...)
 }
 
-// prints has kubectl print something.
+// prints runs kubectl and compares what it prints.
 func (s space) prints(want string, args ...string) {
 	s.t.Helper()
 	if out := s.kubectl(args...); !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
@@ -90,7 +91,7 @@ func (s space) refuses(want, yaml string) {
 	}
 }
 
-// crd defines NAMEs of shop.example by a schema of their spec.
+// crd is a CRD of shop.example, of which the schema of the spec is given.
 func crd(plural, kind, spec, more string) string {
 	return fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// OwnClock gives the process a wall clock of its own from its next start, as `make
-// clock` builds it. It is right until MoveClock.
+// OwnClock gives the process a wall clock of its own from its next start, with the binary
+// that `make clock` builds. It is right until MoveClock.
 func (p *Process) OwnClock() {
 	p.t.Helper()
 	p.binary = Binary(p.t, filepath.Join("clock", filepath.Base(p.binary)))

@@ -65,9 +65,9 @@ func (l *life) steal() {
 	l.note("steal %s at %s: %v", o.key(), s.Name, err)
 }
 
-// strip takes the marks from an object at a site, if it is the one that was there
-// before the round: the agent knows that one without them. One that it made a moment
-// ago, and was killed before it took note of that, is anybody's then.
+// strip removes the marks from an object at a site, if it is the one that was there
+// before the round: the agent knows that one by its UID. One that it created just before
+// it was killed, without a record, is then nobody's.
 func (l *life) strip() {
 	s, o, r := l.at()
 	was := l.before[s.Name][o.key()]
@@ -83,8 +83,8 @@ func (l *life) strip() {
 	l.note("strip %s at %s: %v", o.key(), s.Name, err)
 }
 
-// intrude makes an object at a site that Orrery did not make. It takes no part in
-// what follows but to be left alone.
+// intrude creates an object at a site that Orrery did not make, which must be left alone
+// in all that follows.
 func (l *life) intrude() {
 	s, o, r := l.at()
 	if r == nil || o.kind != "ConfigMap" || len(l.foreign[s.Name]) > 3 {
@@ -190,7 +190,7 @@ func (l *life) hangTarget() {
 	l.hung[s.Name] = true
 }
 
-// linger reads a site, so that the agents have time to get on.
+// linger reads a site for a while, so that the agents make progress.
 func (l *life) linger() {
 	if s := l.Sites[pick(l.r, siteNames)]; !l.hung[s.Name] && l.Hub.Running() {
 		_, err := s.Marked(l.World)

@@ -44,7 +44,8 @@ func TestCorruptStore(t *testing.T) {
 	e.Invariants()
 }
 
-// throughDamage leads some objects through the loss of the store.
+// throughDamage damages the store of an agent that has some objects, and checks what
+// becomes of them.
 func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty bool) {
 	kept, edited, dropped, made := name+"-kept", name+"-edited", name+"-dropped", name+"-made"
 	for _, n := range []string{kept, edited, dropped} {

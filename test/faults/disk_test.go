@@ -16,7 +16,8 @@ import (
 )
 
 // TestAgentDiskFull fills the disk of an agent: it keeps the location in the last known
-// state, says what is wrong, deletes nothing, and goes on when there is room.
+// state, reports that the store can't be written, deletes nothing, and catches up when
+// there is room.
 func TestAgentDiskFull(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)

@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// soon is how long it may take on a busy machine until what was broken works
-	// again: an agent waits up to a minute before it tries a hub that was away.
+	// soon bounds how long it may take on a busy machine until what was broken works
+	// again: an agent waits up to a minute before it tries again to reach a hub that was
+	// away.
 	soon = 2 * time.Minute
 	// heartbeat is that of the hubs here, so that silence is noticed within seconds.
 	heartbeat = time.Second
-	// look is for how long nothing may happen that must not.
+	// look is how long a test watches for what must not happen.
 	look = 2 * time.Second
 
 	spaceName = "shop"
@@ -135,7 +136,7 @@ func (e *edge) steal(name string) {
 	}
 }
 
-// at says why a ConfigMap at the target is not as it should be.
+// at returns an error unless a ConfigMap at the target is as it should be.
 func (e *edge) at(name, value string) error {
 	u, err := e.target().Get(e.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -238,7 +239,7 @@ func (e *edge) uid(name string) types.UID {
 	return u.GetUID()
 }
 
-// version is what an object at the target is.
+// version identifies the state of an object at the target.
 type version struct {
 	uid     types.UID
 	version string

@@ -181,8 +181,8 @@ func (l *life) addPlacement(space, group string) error {
 	return place(l.t, l.spaces[space], group, metav1.LabelSelector{MatchLabels: map[string]string{space + "-" + group: "yes"}})
 }
 
-// acknowledged keeps what the hub said of an edit: value, if it was granted. In a
-// namespace that ends, what is there may be edited until it goes with that.
+// acknowledged notes the outcome of an edit: the value, if the hub granted it. An object
+// in a namespace that is being deleted may still be edited until it is deleted with it.
 func (l *life) acknowledged(o thing, value string, err error) {
 	k := o.source()
 	var status apierrors.APIStatus
@@ -193,7 +193,7 @@ func (l *life) acknowledged(o thing, value string, err error) {
 		l.promised[k] = value
 	case errors.As(err, &status): // refused
 	default:
-		delete(l.promised, k) // who knows
+		delete(l.promised, k) // it may have been done or not
 	}
 }
 
@@ -275,8 +275,8 @@ func (l *life) movePlacement() {
 	l.note("make placement %s of %s: %v", group, space, err)
 }
 
-// removeNamespace deletes a namespace with all that is in it; it is made again
-// before the next round.
+// removeNamespace deletes a namespace with all that is in it; it is created again before
+// the next round.
 func (l *life) removeNamespace() {
 	space := pick(l.r, spaceNames)
 	name := pick(l.r, namespaces(space))

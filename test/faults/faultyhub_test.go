@@ -47,8 +47,8 @@ func (h *faultyHub) trusted(t *testing.T, token string, link *env.Link) string {
 	return trusting(t, token, link.Address, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw}))
 }
 
-// trusting is the join token with another address of the hub, and another
-// certificate that the agent is to trust, too.
+// trusting is the join token with another address of the hub, and with one certificate
+// more that the agent trusts.
 func trusting(t *testing.T, token, address string, certificate []byte) string {
 	t.Helper()
 	join, err := wire.ParseJoin(token)

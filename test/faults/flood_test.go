@@ -30,8 +30,8 @@ const (
 	floodStatus = 48 << 10
 )
 
-// flooder has a location's token, and no agent: it reports what it likes of what the
-// location is assigned.
+// flooder has a location's token, but is no agent: it reports whatever it likes about the
+// objects that are assigned to the location.
 type flooder struct {
 	*protocol.Client
 	keys       []string
@@ -89,7 +89,7 @@ func (f *flooder) send(ctx context.Context, n int) error {
 	return nil
 }
 
-// flood sends reports without end for a moment, whatever becomes of the hub.
+// flood sends reports without pause for a moment, whatever happens to the hub.
 func (l *life) flood() {
 	n := 1 + l.r.IntN(floodRequests)
 	var err error

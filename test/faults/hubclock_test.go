@@ -130,7 +130,8 @@ func (e *edge) hubBehind() {
 	e.sane(since, revision)
 }
 
-// works shows that an object goes to the target, stays as it is there, and leaves it.
+// works shows that an object is created at the target, stays as it is, and is deleted
+// there.
 func (e *edge) works(name string) {
 	e.t.Helper()
 	e.put(name, "1")
@@ -143,8 +144,8 @@ func (e *edge) works(name string) {
 	e.gone(name)
 }
 
-// sane: nobody was declared lost, revisions only grow, and what goes by itself after
-// some time is still there.
+// sane checks that no location was declared lost, that revisions only grow, and that an
+// Event, which expires after a time, is still there.
 func (e *edge) sane(since, revision string) {
 	e.t.Helper()
 	if err := e.stillConnected(since); err != nil {

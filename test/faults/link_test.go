@@ -35,12 +35,12 @@ func TestLink(t *testing.T) {
 type fault struct {
 	name       string
 	begin, end func()
-	// passes says that edits arrive all the same, deaf that none does, lost that the
-	// hub takes the location for disconnected.
+	// passes says that edits arrive in spite of it, deaf that none does, lost that the
+	// hub counts the location as disconnected.
 	passes, deaf, lost bool
 }
 
-// through leads a handful of objects through a fault.
+// through edits some objects during a fault and after it.
 func (e *edge) through(t *testing.T, f fault) {
 	e = &edge{World: e.World, Site: e.Site, t: t, space: e.space}
 	kept, edited, dropped, made := f.name+"-kept", f.name+"-edited", f.name+"-dropped", f.name+"-made"

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// roundsVar and seedVar name environment variables: how many rounds to run, and
-	// the seed of a run that is to be seen again.
+	// roundsVar and seedVar name environment variables: how many rounds to run, and the
+	// seed of a run to repeat.
 	roundsVar, seedVar = "ORRERY_FAULT_ROUNDS", "ORRERY_FAULT_SEED"
 	defaultRounds      = 20
 	// stepsPerRound is how many edits and faults one round has.
@@ -31,8 +31,8 @@ const (
 	editTimeout = 5 * time.Second
 )
 
-// life is a seeded random life of a world: edits, tampering and faults. The order
-// of what is done is a function of the seed, what it meets is not. It is used by
+// life is a seeded random life of a world: edits, tampering and faults. What is done, and
+// in which order, is a function of the seed; what state it meets is not. It is used by
 // one goroutine.
 type life struct {
 	*world.World
@@ -64,9 +64,9 @@ type life struct {
 	log  []string
 }
 
-// TestRandomFaults shows that after any random sequence of edits, tampering and
-// faults the sites are exactly what the spaces say, and that no object was
-// replaced or even written that nothing happened to.
+// TestRandomFaults shows that after any random sequence of edits, tampering and faults
+// the sites are exactly as the spaces say, and that no object was replaced, or even
+// written, without a reason.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	seed, rounds := fromEnv(t, seedVar, time.Now().UnixNano()), fromEnv(t, roundsVar, defaultRounds)

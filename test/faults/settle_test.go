@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// long is after how long it is noted that not everything is in order yet.
+// long is after how long the test notes that not everything is as desired yet.
 const long = 20 * time.Second
 
 var (
@@ -74,8 +74,8 @@ func (l *life) sources(space string) (world.Listed, error) {
 	return all, nil
 }
 
-// wants is what is desired at a location, by key and, where several want the same
-// identity, by space.
+// wants are what is desired at a location: by key and, where several spaces desire the
+// same identity, by space.
 type wants map[string]world.Listed
 
 // wanted reads from the spaces what is desired at a location.
@@ -197,8 +197,8 @@ func (l *life) kept() error {
 	return errors.Join(all...)
 }
 
-// undisturbed checks that no object at a site was replaced whose place nobody
-// touched, and that no ConfigMap was written to that nobody edited.
+// undisturbed checks that no object at a site was replaced unless something moved it, and
+// that no ConfigMap was written unless somebody edited it.
 func (l *life) undisturbed(site string, now world.Listed) error {
 	var all []error
 	for k, was := range l.before[site] {

@@ -33,7 +33,7 @@ func TestTarget(t *testing.T) {
 		answer http.HandlerFunc
 		// only are the requests that are broken; nil: all.
 		only func(*http.Request) bool
-		// hears says that edits to objects can arrive all the same.
+		// hears says that edits to objects may arrive in spite of it.
 		hears bool
 	}{
 		{"unauthorized", refuse(http.StatusUnauthorized, "Unauthorized", "Unauthorized", 0), nil, false},
@@ -79,7 +79,7 @@ func lists(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Query().Get("labelSelector") != "" && r.URL.Query().Get("watch") == ""
 }
 
-// throughTarget leads some objects through a fault of the target.
+// throughTarget edits some objects during a fault of the target and after it.
 func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
 	kept, edited, dropped, made := name+"-kept", name+"-edited", name+"-dropped", name+"-made"
 	for _, n := range []string{kept, edited, dropped} {

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// told compares the state that the hub shows of every object at a site with what is there:
-// what the site has is Applied, what another space or a stranger has in its place
-// is in Conflict.
+// told compares the state that the hub shows of every object at a site with what is
+// there: what the site has is Applied; where it has another space's object, or one that
+// Orrery did not make, it is in Conflict.
 func (l *life) told(site string, want wants, have world.Listed) error {
 	said := map[string]string{} // state by space and key
 	var all []error

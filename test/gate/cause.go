@@ -19,8 +19,8 @@ const (
 type failure struct{ name, cause string }
 
 var (
-	// message is how something begins that a test says by itself; testscript says
-	// in the middle of its log where it failed.
+	// message matches how a message of the test itself begins; testscript says in the
+	// middle of its log where it failed.
 	message = regexp.MustCompile(`^ {4}\S+\.go:\d+: |^ *FAIL: |^panic: |^fatal error: |^\S+\.go:\d+(:\d+)?: `)
 	// processLog is what test/env shows of a process when a test has failed, crashed
 	// is a test process that ended by itself, and frame is what the testing package says.
@@ -29,10 +29,9 @@ var (
 	frame      = regexp.MustCompile(`^\s*(=== |--- |# )|^\s*$|^goroutine |^created by |^(testing|runtime|panic)\b.*\)$|^\t\S*/src/(testing|runtime)/`)
 )
 
-// causeOf picks from the output of a test what it said itself: of its first and
-// its last messages the first lines, more of them when there are few. What is an
-// error and what a note cannot be told apart; the error at which a test ended is
-// the last.
+// causeOf picks from the output of a test what the test itself said: the first lines of
+// its first and last messages, and more lines when there are few messages. An error can't
+// be told from a note; the error at which a test ended is the last.
 func causeOf(output string) string {
 	var messages [][]string
 	ours := true // what is read is part of a message that counts
@@ -88,8 +87,8 @@ func (t *tally) summary(out io.Writer) error {
 	return nil
 }
 
-// noteFailure keeps what is to be said at the end of the test, or the package, that
-// has failed. One that failed because of a part of it is not worth a line.
+// noteFailure keeps what is to be said at the end about a test or package that has
+// failed. A failure that only follows from that of a part is not worth a line.
 func (t *tally) noteFailure(e event) {
 	name := strings.TrimSpace(e.Package + " " + e.Test)
 	var output, crash string

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// refused is kept by a space, which is inert, and taken by no API server: a port
-// by name has no end.
+// refused is an object that a space stores and every API server refuses: a named port
+// can't have an endPort.
 const refused = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -29,7 +29,7 @@ metadata: {name: changed, namespace: shop, labels: {change: "true"}}
 data: {colour: blue, size: small}
 `
 
-// contested are resources whose samples a real cluster does not leave alone, and
+// contested are resources whose samples a real cluster changes or removes by itself, and
 // why that is right.
 var contested = map[string]string{
 	"ipaddresses": "the API server removes an address that no Service has, a minute after it was made",
@@ -59,9 +59,9 @@ func TestEveryKindAtACluster(t *testing.T) {
 	w.eventually("nothing is left", w.gone)
 }
 
-// settled says that all samples are applied, that the cluster's refusal of the one
-// object that it refuses is shown on that object, and that only what its admission
-// changes counts as mutated: not what API servers write in other words, or fill in.
+// settled returns an error unless all samples are applied, the one object that the
+// cluster refuses shows that refusal, and only what its admission changes counts as
+// mutated: not what API servers write in other words, or fill in.
 func (w *world) settled() error {
 	status := w.status()
 	var all []error
@@ -89,7 +89,7 @@ func (w *world) settled() error {
 	return errors.Join(all...)
 }
 
-// same says that the cluster has all that was written.
+// same returns an error unless the cluster has all that was written.
 func (w *world) same() error {
 	var all []error
 	compare := func(path string, want any) {
@@ -107,8 +107,8 @@ func (w *world) same() error {
 	return errors.Join(all...)
 }
 
-// quiet expects that nothing is written anywhere while nothing changes: what
-// API servers, admission and controllers fill in is not taken for drift.
+// quiet checks that nothing is written anywhere while nothing changes: what API servers,
+// admission and controllers fill in is not taken for drift.
 func (w *world) quiet() {
 	w.t.Helper()
 	const still, long = 3 * time.Second, 10 * time.Second
@@ -141,9 +141,9 @@ func (w *world) quiet() {
 	}
 }
 
-// gone says that nothing of the samples is left at the cluster, nor what its
-// controllers made of them. The claim that the StatefulSet made stays, as its
-// policy says, and so does the namespace that was made for the samples.
+// gone returns an error unless nothing of the samples is left at the cluster, nor what
+// its controllers made of them. The claim that the StatefulSet made stays, as its policy
+// says, and so does the namespace that was created for the samples.
 func (w *world) gone() error {
 	var all []error
 	for _, s := range append(slices.Clone(w.all), w.refused, w.changed) {

@@ -15,9 +15,9 @@ import (
 // tablesFile has further samples, with a status, for their tables.
 const tablesFile = "../../internal/kinds/builtin/testdata/tables/status.yaml"
 
-// TestTablesAreThoseOfKubernetes writes all samples to a real API server and to a
-// space, and compares the tables that both make of them: the columns and what
-// stands in them. Behind its columns a space has three more.
+// TestTablesAreThoseOfKubernetes writes all samples to a real API server and to a space,
+// and compares the columns and cells of the tables that both return. A space has three
+// columns more, behind the others.
 func TestTablesAreThoseOfKubernetes(t *testing.T) {
 	hub := env.StartHub(t)
 	env.Orrery(t, hub.Kubeconfig, "space", "create", "tables")
@@ -113,7 +113,7 @@ func readTable(t *testing.T, a api, s sample) *table {
 	return is
 }
 
-// expectCounts takes away the three columns that only spaces have.
+// expectCounts checks the three columns that only spaces have, and removes them.
 func (is *table) expectCounts(t *testing.T) {
 	t.Helper()
 	n := len(is.columns) - 3
@@ -125,8 +125,8 @@ func (is *table) expectCounts(t *testing.T) {
 	is.columns, is.cells = is.columns[:n], is.cells[:n]
 }
 
-// compare expects that a space has the columns and cells of Kubernetes, but for
-// those that only a controller or an allocator there has filled.
+// compare checks that a space has the columns and cells of Kubernetes, but for those that
+// only a controller or an allocator there fills.
 func (is *table) compare(t *testing.T, s sample, want *table) {
 	t.Helper()
 	if len(is.columns) != len(want.columns) {
@@ -154,7 +154,7 @@ func isAge(column string) bool {
 	return strings.Contains("Age,Created At,Last Seen,First Seen", column)
 }
 
-// differing are cells that differ, by kind and column, and why that is right.
+// differing are cells that may differ, by kind and column, and why that is right.
 var differing = map[string]string{
 	"APIService Available":                "the API server looks for itself",
 	"FlowSchema MissingPL":                "the API server looks for itself",

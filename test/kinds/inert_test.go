@@ -17,17 +17,17 @@ import (
 
 const (
 	spacesDoc = "../../docs/spaces.md"
-	// strongFile has the kinds that refuse, change or make something in a cluster
-	// in the strongest form of it, several of a kind where it takes them.
+	// strongFile has the kinds that refuse, change or create something in a cluster, in
+	// the form in which they do most, and several objects of a kind where it has several
+	// such forms.
 	strongFile = "testdata/strong.yaml"
 )
 
 // row is one of the table of kinds in docs/spaces.md.
 type row struct{ inCluster, inSpace, travels string }
 
-// TestInertness shows what the table says, row by row: an object of the kind in
-// its strongest form changes nothing in how other writes are answered, and is
-// itself left as it was written.
+// TestInertness shows what the table says, row by row: an object of the kind, in the form
+// in which it does most, changes no answer to other writes, and stays as it was written.
 func TestInertness(t *testing.T) {
 	hub := env.StartHub(t, "--unsafe-no-fsync")
 	env.Orrery(t, hub.Kubeconfig, "space", "create", "inert")
@@ -264,7 +264,8 @@ const neverTravels = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"n
 "spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},
 "status":{"replicas":1}}`
 
-// neverListed are the fields, labels and annotations that docs/spaces.md lists.
+// neverListed are the fields, labels and annotations that docs/spaces.md says never
+// travel.
 func neverListed(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile(spacesDoc)

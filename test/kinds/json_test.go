@@ -62,8 +62,8 @@ func with(object map[string]any, value any, path ...string) map[string]any {
 	return object
 }
 
-// lacks names the first value of want that got has not, or has otherwise; "" if
-// got has all of it. Lists are compared as far as want's go.
+// lacks is the path of the first value of want that got does not have; "" if it has all
+// of them. Lists are compared as far as want's go.
 func lacks(want, got any, path string) string {
 	switch want := want.(type) {
 	case map[string]any:

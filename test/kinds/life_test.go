@@ -20,8 +20,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// TestEveryKindInASpace leads an object of every kind through its life, request
-// by request.
+// TestEveryKindInASpace creates, reads, applies, patches and deletes an object of every
+// kind, request by request.
 func TestEveryKindInASpace(t *testing.T) {
 	hub := env.StartHub(t)
 	env.Orrery(t, hub.Kubeconfig, "space", "create", "lives")
@@ -61,7 +61,7 @@ func (l *life) create() {
 	}
 }
 
-// check expects that an answer has all that was written.
+// check checks that an answer has all that was written.
 func (l *life) check(got map[string]any) {
 	l.t.Helper()
 	if d := lacks(l.written(l.t), got, ""); d != "" {
@@ -120,10 +120,10 @@ func (l *life) decode(data []byte) runtime.Object {
 	return object
 }
 
-// apply applies the sample server-side, twice: the second time is no change.
-// The first is forced, because in some kinds what a client leaves out of a list
-// is there when the list has been encoded, as on a real cluster, so that the list
-// differs from the one that was created.
+// apply applies the sample server-side, twice: the second apply changes nothing. The
+// first is forced: in some kinds, what a client leaves out of a list is there once the
+// list has been encoded, as on a real cluster, so that the list differs from the one that
+// was created.
 func (l *life) apply() {
 	l.t.Helper()
 	generation := at(l.get(l.t, l.path()), "metadata", "generation")
@@ -139,7 +139,7 @@ func (l *life) apply() {
 	}
 }
 
-// patches changes a label by each kind of patch: that and nothing else changes.
+// patches changes a label by each kind of patch, and checks that nothing else changes.
 func (l *life) patches() {
 	l.t.Helper()
 	before := l.get(l.t, l.path())
@@ -166,8 +166,8 @@ func (l *life) patches() {
 	}
 }
 
-// subresource writes status and the rest, each with a change of the other that
-// is not to come through.
+// subresource writes the status, and then the rest, each time with a change of the other,
+// which must not be taken over.
 func (l *life) subresource() {
 	l.t.Helper()
 	status := decode(l.t, []byte(statuses[l.gvk.Kind]))
@@ -203,7 +203,7 @@ func (l *life) subresource() {
 	l.check(main)
 }
 
-// end deletes the object. Namespaces and CRDs take what is in them along first.
+// end deletes the object. What is in a Namespace or of a CRD goes first.
 func (l *life) end() {
 	l.t.Helper()
 	l.must(l.t, http.MethodDelete, l.path(), asJSON, nil)

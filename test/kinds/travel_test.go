@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/test/protocol"
 )
 
-// never says that objects of the kind are kept and never placed.
+// never says that objects of the kind are never placed.
 func (s sample) never() bool { return s.gvk.Kind == "Event" || s.gvk.Kind == "Lease" }
 
 // asV2 is how the object that is written as autoscaling/v1 is stored and travels.
@@ -168,9 +168,9 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	expectEach(t, all, "deleted", env.Kubectl(t, kubeconfig, "delete", "-f", samplesDir))
 }
 
-// versions are the resource versions of all samples. What kubectl says of a
-// second apply is not asked: it sends patches that change nothing, and calls that
-// "configured", where the API's encoding adds to a list what nobody wrote.
+// versions are the resource versions of all samples. Whether kubectl says that a second
+// apply changed something is not checked: where the API's encoding adds to a list, it
+// sends a patch that changes nothing and prints "configured".
 func versions(t *testing.T, space api, all []sample) map[string]any {
 	t.Helper()
 	versions := map[string]any{}
@@ -194,8 +194,8 @@ func expectEach(t *testing.T, all []sample, what, out string) {
 	}
 }
 
-// withoutAdded takes away what a view adds to what a location gets: a version, and
-// the marks that name the source of a sample.
+// withoutAdded removes what a view adds to what a location gets: a resource version, and
+// the marks that name the source.
 func withoutAdded(t *testing.T, answer []byte, of sample, space string) string {
 	t.Helper()
 	answer = bytes.TrimSuffix(answer, []byte("\n"))
@@ -287,7 +287,7 @@ func until(t *testing.T, s *protocol.Stream, last func(wire.Frame) bool) []wire.
 	}
 }
 
-// walked is what an agent that has nothing learns by comparing and fetching.
+// walked are the frames that an agent without anything gets by comparing and fetching.
 func walked(t *testing.T, agent *protocol.Client) (frames []wire.Frame) {
 	t.Helper()
 	have := protocol.Holding{}

@@ -19,13 +19,13 @@ const (
 	generation = 500
 	// perSpace is how many bytes one may leave behind: less than any that stays.
 	perSpace = 2 << 10
-	// collectOften has the hub's heap be at most so much above what is in use, in
-	// percent, so that measuring it does not take long.
+	// collectOften keeps the hub's heap within so many percent of what is in use, so that
+	// it can be measured quickly.
 	collectOften = 25
 )
 
-// TestSpacesComeAndGo makes spaces in which everything is done that a hub might
-// remember, deletes them, and finds the hub as it was before.
+// TestSpacesComeAndGo creates spaces, does in them everything that a hub might remember,
+// deletes them, and checks that the hub is as it was before.
 func TestSpacesComeAndGo(t *testing.T) {
 	t.Setenv("GOGC", strconv.Itoa(collectOften))
 	// What is remembered on purpose is kept small: the window and its history.
@@ -66,9 +66,9 @@ func comeAndGo(t *testing.T, h *hub, round int) {
 	t.Logf("and gone in %s", time.Since(start))
 }
 
-// inhabit makes a space and does in it what a hub might remember. What their CRDs
-// say is different in one of some, and known again in the next round: compiled
-// CRDs are kept, up to a limit, when no space has them.
+// inhabit creates a space and does in it everything that a hub might remember. Its CRD is
+// one of several, the same in each round: compiled CRDs are kept, up to a limit, when no
+// space has them.
 func (h *hub) inhabit(ctx context.Context, name string, i int) error {
 	if err := h.must(ctx, http.StatusCreated, http.MethodPost, spaces, asJSON, spaceNamed(name)); err != nil {
 		return err

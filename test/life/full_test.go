@@ -16,7 +16,8 @@ import (
 const fullQuota = 32 << 20
 
 // TestFullExternalLog shows that a hub whose etcd has raised its alarm, and refuses every
-// put, starts, serves reads and deletions, says so, and is as before once etcd has room.
+// put, starts, serves reads and deletions, reports that the log is full, and works as
+// before once etcd has room.
 func TestFullExternalLog(t *testing.T) {
 	t.Parallel()
 	h := startHubAt(t, env.StartEtcd(t, fmt.Sprint("--quota-backend-bytes=", fullQuota)))

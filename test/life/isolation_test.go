@@ -17,9 +17,9 @@ const (
 	stepsOfLife = 150
 )
 
-// TestSpacesStayApart has several spaces with equal names in them written and read
-// at random, by every verb and with what was got from another space: no answer ever
-// has anything of another space, and each space is what its own naive model says.
+// TestSpacesStayApart writes and reads several spaces with equal names in them at random,
+// by every verb, and with tokens, UIDs and revisions of another space: no answer has
+// anything of another space, and each space is as its own naive model says.
 func TestSpacesStayApart(t *testing.T) {
 	t.Parallel()
 	h := hubAt(t, env.StartHub(t, "--unsafe-no-fsync"))
@@ -47,7 +47,7 @@ func TestSpacesStayApart(t *testing.T) {
 	}
 }
 
-// liveApart lives one life and says what went wrong.
+// liveApart runs one random life and returns what went wrong.
 func liveApart(t *testing.T, h *hub, seed uint64) (wrong string) {
 	l := &life{rng: rand.New(rand.NewPCG(seed, 1)), hub: h, ctx: t.Context(), seed: seed}
 	defer func() {

@@ -54,7 +54,7 @@ func (m *model) at(rev int64) (s state, ok bool) {
 // wrote notes what a write led to.
 func (m *model) wrote(rev int64) { m.past = append(m.past, past{rev, maps.Clone(m.now)}) }
 
-// violation ends a life: it says what should not have been.
+// violation ends a life: it says which rule was broken.
 type violation string
 
 // life is some spaces, their models and the dice.
@@ -65,7 +65,7 @@ type life struct {
 	seed   uint64
 	spaces []*model
 	log    []string
-	// told is a UID of another space that the request itself says.
+	// told is a UID of another space that the request itself contains.
 	told string
 }
 

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// TestNamespaceEndsAsInKubernetes has a namespace with what holds it deleted in a
-// space and in a real cluster: both say the same.
+// TestNamespaceEndsAsInKubernetes deletes a namespace whose content has finalizers, in a
+// space and in a real cluster: both report the same.
 func TestNamespaceEndsAsInKubernetes(t *testing.T) {
 	t.Parallel()
 	h := hubAt(t, env.StartHub(t, "--unsafe-no-fsync"))

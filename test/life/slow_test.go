@@ -27,9 +27,9 @@ const (
 	slowOnes = 20
 )
 
-// TestSlowWatchersAreCut has clients that open watches and do not read, beside
-// others that do: writers and the others notice nothing, the hub does not keep for
-// the slow ones what it has forgotten, and they hear of it.
+// TestSlowWatchersAreCut has clients open watches that they do not read, beside others
+// that read: writers and readers notice nothing, the hub keeps nothing for the slow
+// watches beyond its window, and they are told so.
 func TestSlowWatchersAreCut(t *testing.T) {
 	t.Parallel()
 	h := startHub(t, "--window-revisions", fmt.Sprint(window))

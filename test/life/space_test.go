@@ -74,8 +74,8 @@ func (w *watching) next() (event gjson.Result, ok bool) {
 	}
 }
 
-// TestDeletedSpaceIsGone shows that a space that is deleted is gone for its users
-// at once, whatever is in it, and that no other notices.
+// TestDeletedSpaceIsGone shows that a deleted space is gone for its users at once,
+// whatever is in it, and that no other space is affected.
 func TestDeletedSpaceIsGone(t *testing.T) {
 	t.Parallel()
 	h := startHub(t)
@@ -126,8 +126,8 @@ func TestDeletedSpaceIsGone(t *testing.T) {
 	}
 }
 
-// TestSpaceIsMadeAgain deletes spaces, has the hub killed in the middle of it, and
-// makes them again as soon as that is possible: they are new, and stay so.
+// TestSpaceIsMadeAgain deletes spaces, kills the hub in the middle of it, and creates
+// them again as soon as that is possible: they are new, and stay so.
 func TestSpaceIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	h := startHub(t)
@@ -168,8 +168,8 @@ func TestSpaceIsMadeAgain(t *testing.T) {
 	h.nothingLeft("a")
 }
 
-// again makes a space of a name that one has that is on its way out, as soon as
-// that is possible, and returns its UID.
+// again creates a space with the name of one that is being deleted, as soon as that is
+// possible, and returns its UID.
 func (h *hub) again(name string) (uid string) {
 	h.t.Helper()
 	env.Eventually(h.t, soon, func() error {
@@ -245,8 +245,8 @@ func uids(a *api) map[string]string {
 	return all
 }
 
-// TestDeletedSpaceAtALocation deletes a space whose objects are at a location: they
-// go by policy, so those beyond the prune guard wait for the operator, and those of
+// TestDeletedSpaceAtALocation deletes a space whose objects are at a location: they are
+// removed by policy, so those beyond the prune guard wait for the operator, and those of
 // another space stay.
 func TestDeletedSpaceAtALocation(t *testing.T) {
 	t.Parallel()

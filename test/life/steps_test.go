@@ -128,8 +128,8 @@ func (l *life) remove(m *model, o object) {
 	m.wrote(l.revision(m))
 }
 
-// removeMany deletes what has a label, one after the other; what is between is seen
-// by nobody.
+// removeMany deletes what has a label, one object after the other; no reader sees the
+// steps between.
 func (l *life) removeMany(m *model, o object, label string) {
 	l.expect(l.send(m, http.MethodDelete, o.collection()+"?labelSelector=l%3D"+label, "", ""), http.StatusOK)
 	for path := range m.now.within(o.resource, o.namespace, func(_ string, k kept) bool { return k.label == label }) {
@@ -288,7 +288,7 @@ func (l *life) forms(m *model, o object) {
 	}
 }
 
-// define has a space refuse what another's definition allows.
+// define makes a CRD of a space refuse what another space's CRD allows.
 func (l *life) define(m *model, o object) {
 	size := "7"
 	if m.number {
@@ -298,7 +298,8 @@ func (l *life) define(m *model, o object) {
 	l.expect(l.send(m, http.MethodPost, collection("widgets", o.namespace)+"?dryRun=All", asJSON, body), http.StatusUnprocessableEntity)
 }
 
-// outbreak asks for another space's objects by names that try to leave their own.
+// outbreak asks for another space's objects by names that try to leave the path of their
+// own space.
 func (l *life) outbreak(m *model, o object) {
 	other, _ := l.other(m, o)
 	into := strings.TrimPrefix(o.url(), "/")
@@ -333,7 +334,7 @@ func (l *life) outbreak(m *model, o object) {
 	}
 }
 
-// everyAnswer asks /spaces/* to write, which it must not.
+// everyAnswer checks that /spaces/* refuses every write.
 func (l *life) everyAnswer(m *model, o object) {
 	method := l.pick(http.MethodPut, http.MethodDelete, http.MethodPatch)
 	content, body := asJSON, o.body(l.mark(m), "x", "")

@@ -142,7 +142,7 @@ func (a *api) patch(path, body string) answer {
 
 func (a *api) delete(path string) answer { a.t.Helper(); return a.do(http.MethodDelete, path, "", "") }
 
-// many does n things, some at a time; the first error fails the test.
+// many does n things, several at a time; the first error fails the test.
 func many(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	const atATime = 16
@@ -163,7 +163,7 @@ func many(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	}
 }
 
-// must is ask for what has to be answered by a code, beside the test's goroutine.
+// must is ask for use beside the test's goroutine; the answer has to have a code.
 func (a *api) must(ctx context.Context, code int, method, path, content, body string) error {
 	got, err := a.ask(ctx, method, path, content, body)
 	if err == nil && got.code != code {

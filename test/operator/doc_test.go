@@ -1,4 +1,3 @@
-// Package operator shows what operators do about a location, on real parts: see
-// how it is, accept a restored log, confirm removals, pause, revoke, remove and
-// purge it.
+// Package operator shows what operators do about a location, on real parts: inspect it,
+// accept a restored log, confirm removals, pause, revoke, remove and purge it.
 package operator

@@ -53,8 +53,8 @@ func (e *external) revision() int64 {
 	return now.Header.Revision
 }
 
-// lostSince lists when the log's history, from a revision on, says that a location
-// was lost.
+// lostSince are the revisions, from one on, at which the log's history says that a
+// location was lost.
 func (e *external) lostSince(rev int64, name string) (all []int64) {
 	e.t.Helper()
 	for now := e.revision(); rev <= now; rev++ {
@@ -76,9 +76,10 @@ func (e *external) lostSince(rev int64, name string) (all []int64) {
 	return all
 }
 
-// TestOutage takes etcd away from a hub for longer than the hub waits for agents, by
-// its end and by a hang, while an agent tries to come back and another vanishes: the
-// process goes on, and only who is really gone is declared lost, in its time.
+// TestOutage takes etcd away from a hub for longer than the hub waits for agents, once by
+// ending etcd and once by suspending it, while one agent reconnects and another is gone
+// for good: the hub's process goes on, and only the location that is really gone is
+// declared lost, in its time.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	s := newExternal(t)
@@ -122,7 +123,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// connected says why a location's condition Connected is not as it should be.
+// connected returns an error unless a location's condition Connected has a status.
 func (s *site) connected(name string, want metav1.ConditionStatus) func() error {
 	return func() error {
 		out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", name, "-o", "json"}}.Try(s.t)
@@ -140,7 +141,7 @@ func (s *site) connected(name string, want metav1.ConditionStatus) func() error 
 	}
 }
 
-// unready says why the hub is ready though it should not be.
+// unready returns an error if the hub is ready.
 func (s *site) unready() error {
 	out, err := env.TryKubectl(s.t, s.Hub.PathKubeconfig(""), "get", "--raw", "/readyz")
 	if err == nil {
@@ -156,10 +157,10 @@ func (s *site) tryPut(value, name string) error {
 	return err
 }
 
-// TestRestoredBelow restores an external etcd below a running hub and below one that
-// does not run, by etcd's own command, with and without revisions that are counted on,
-// also when others have written to it until it had passed where it was: the hub goes
-// on, the agent holds back what the copy does not prove until it is accepted.
+// TestRestoredBelow restores an external etcd below a running hub and below a stopped
+// one, by etcd's own command, with and without bumped revisions, also after others have
+// written to it beyond the revision at which it was: the hub goes on, and the agent holds
+// back what the copy does not prove until it is accepted.
 func TestRestoredBelow(t *testing.T) {
 	t.Parallel()
 	s := newExternal(t)
@@ -224,8 +225,8 @@ func (s *site) reset(value string) func() error {
 	}
 }
 
-// heldBack shows that the agent holds back what the copy does not prove, and follows
-// it when it is accepted.
+// heldBack shows that the agent holds back what the copy does not prove, and follows it
+// once it is accepted.
 func (s *site) heldBack() {
 	t := s.t
 	t.Helper()
@@ -258,7 +259,7 @@ func (s *site) heldBack() {
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 }
 
-// write has others write to an etcd.
+// write writes to an etcd as others would.
 func write(t *testing.T, url string, n int) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Context: t.Context()})
@@ -321,8 +322,8 @@ func (s *site) killedBackup(file string) bool {
 	return killed
 }
 
-// TestBackup makes backups of an embedded log while it is written to, restores one and
-// leads the location back to it. What is no whole backup is refused.
+// TestBackup makes backups of an embedded log while it is written to, restores one, and
+// has the location follow it. A file that is no whole backup is refused.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -20,8 +20,7 @@ import (
 
 var widgets = schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "widgets"}
 
-// TestOperator leads one location through everything that an operator does
-// about it.
+// TestOperator takes one location through everything that an operator does about it.
 func TestOperator(t *testing.T) {
 	s := newSite(t)
 	for _, step := range []struct {
@@ -108,7 +107,7 @@ func incompatible(s *site) {
 	env.Kubectl(t, s.file, "delete", "-n", namespace, "widget", "w")
 }
 
-// unrepaired tampers, and shows that nothing happens to it.
+// unrepaired tampers, and checks that nothing is repaired.
 func (s *site) unrepaired() {
 	s.t.Helper()
 	if _, err := s.target().Patch(s.t.Context(), "a", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {

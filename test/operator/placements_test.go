@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// many is how many objects are placed: more than a location lets go unasked, which
-// is free.
+// many is how many objects are placed: more than may be removed at a location at once
+// without a confirmation, which is free.
 const many, free = 60, 50
 
 // fleet is three locations and a space from which one Placement places the same
@@ -40,7 +40,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// furnish makes the objects in the space.
+// furnish creates the objects in the space.
 func (f *fleet) furnish() {
 	f.t.Helper()
 	var b strings.Builder
@@ -64,7 +64,7 @@ spec:
 `, what), "apply", "--server-side", "-f", "-")
 }
 
-// have says why the sites don't have so many of the objects.
+// have returns an error unless the sites have so many of the objects.
 func (f *fleet) have(want ...int) func() error {
 	return func() error {
 		for i, site := range f.sites {
@@ -111,8 +111,8 @@ func (f *fleet) settled() {
 	}
 }
 
-// TestPlacements shows what of a Placement's objects goes by a user's word, what
-// waits, and that one word is enough for all locations.
+// TestPlacements shows which objects of a Placement are removed at once because a user
+// deleted them, which wait, and that one confirmation is enough for all locations.
 func TestPlacements(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -85,7 +85,7 @@ func (s *site) loseStore() {
 	}
 }
 
-// untouched looks for a while whether what is newer than the copy stays as it is.
+// untouched checks for a while that what is newer than the copy stays as it is.
 func (s *site) untouched(before []types.UID) {
 	s.t.Helper()
 	env.Throughout(s.t, look, func() error {

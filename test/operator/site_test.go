@@ -25,7 +25,7 @@ const (
 	siteName  = "edge"
 	// namespace is implied at the site.
 	namespace = "goods"
-	// look is for how long nothing may happen that must not.
+	// look is how long a test watches for what must not happen.
 	look = 2 * time.Second
 )
 
@@ -73,7 +73,7 @@ func (s *site) put(value string, names ...string) {
 	s.apply(b.String())
 }
 
-// unassign takes the ConfigMaps' label away: a removal by policy.
+// unassign removes the ConfigMaps' label: a removal by policy.
 func (s *site) unassign(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -88,7 +88,7 @@ func (s *site) target() dynamic.ResourceInterface {
 	return s.Client.Resource(world.ConfigMaps).Namespace(namespace)
 }
 
-// has says why a ConfigMap at the site does not have a value.
+// has returns an error unless a ConfigMap at the site has a value.
 func (s *site) has(name, value string) func() error {
 	return func() error {
 		u, err := s.target().Get(s.t.Context(), name, metav1.GetOptions{})
@@ -115,7 +115,7 @@ func (s *site) lacks(name string) func() error {
 	}
 }
 
-// mine counts the site's ConfigMaps that have Orrery's marks.
+// mine returns an error unless so many of the site's ConfigMaps have Orrery's marks.
 func (s *site) mine(want int) func() error {
 	return func() error {
 		l, err := s.Client.Resource(world.ConfigMaps).List(s.t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LocationLabel})
@@ -163,7 +163,7 @@ func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (
 	return l
 }
 
-// reports waits until `orrery why` says what became of the widget.
+// reports waits until `orrery why` shows a state of the widget.
 func (s *site) reports(want string) {
 	s.t.Helper()
 	s.Eventually("the widget is "+want, func() error {

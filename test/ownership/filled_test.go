@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// cluster is what somebody has set up at the location.
+// cluster is what users of the location have set up there.
 const cluster = `
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -147,7 +147,8 @@ spec:
 	s.unpainted()
 }
 
-// unpainted: what admission changes is said, and right by itself when the policy is gone.
+// unpainted: what admission changes is reported, and becomes right by itself when the
+// policy is gone.
 func (s *suite) unpainted() {
 	s.Helper()
 	const painted = "core/configmaps/filled/painted"
@@ -189,7 +190,7 @@ func (s *suite) mutated(want string) {
 	}
 }
 
-// paints says why the cluster does not change what it is sent yet.
+// paints returns an error unless the cluster's admission is in force.
 func (s *suite) paints() error {
 	out, err := env.Command{
 		Binary: "kubectl", Kubeconfig: s.site.Cluster.Kubeconfig, Args: []string{"create", "--dry-run=server", "-o", "jsonpath={.data.more}", "-f", "-"},
@@ -220,8 +221,8 @@ func (s *suite) filledIn() map[fill]string {
 	return all
 }
 
-// copies: a controller copies the labels of a Service, our mark among them, to
-// its EndpointSlices, which are not ours for that.
+// copies: a controller copies the labels of a Service, the ownership label among them, to
+// its EndpointSlices, which do not become the agent's by that.
 func (s *suite) copies() {
 	s.Helper()
 	label := s.there("-n", "filled", "get", "svc", "web", "-o", `jsonpath={.metadata.labels.orrery\.dev/location}`)
@@ -248,7 +249,7 @@ metadata: {name: task, namespace: run}
 spec: {restartPolicy: Never, containers: [{name: c, image: x}]}
 `
 
-// made counts how often the agent has made the task of a resource.
+// made counts how often the agent has created the task of a resource.
 func (s *suite) made(resource string) int {
 	return len(slices.DeleteFunc(
 		s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Resource: resource, Namespace: "run", Name: "task", Writes: true}),
@@ -264,9 +265,9 @@ func (s *suite) story() string {
 	return b.String()
 }
 
-// runOnce: a Job that ended and a Pod that ended are not run again when they are
-// removed at the location, nor after the agent lost its store; other content
-// runs again, and so does what was removed before it ended.
+// runOnce: a Job and a Pod that ended do not run again when they are removed at the
+// location, nor after the agent has lost its store; other content runs again, and so does
+// what was removed before it ended.
 func (s *suite) runOnce() {
 	s.namespace("run")
 	s.write(fmt.Sprintf(job, "one") + "---" + pod)
@@ -333,8 +334,8 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
-// inUse: a Namespace and a CRD in which somebody at the location has something
-// stay, unless their annotation says otherwise.
+// inUse: a Namespace and a CRD in which users of the location have something stay, unless
+// their annotation says otherwise.
 func (s *suite) inUse() {
 	for _, name := range []string{"used", "cascaded"} {
 		kind := strings.ToUpper(name[:1]) + name[1:]
@@ -379,8 +380,8 @@ spec:
 	s.staysInSight()
 }
 
-// staysInSight: what stays is counted, shown with its reason at every place where
-// somebody looks, with what to do, until it has gone.
+// staysInSight: what stays is counted, and shown with its reason and what to do about it
+// wherever somebody looks, until it is gone.
 func (s *suite) staysInSight() {
 	leftovers := func() string {
 		return strings.TrimSpace(env.Kubectl(s, s.w.Root, "get", "location", edge, "-o",

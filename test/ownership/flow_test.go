@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// rollout: kubectl rollout status in the space says when a Deployment is rolled out
-// at the location, also after it was made anew there, where generations begin again.
+// rollout: kubectl rollout status in the space says when a Deployment is rolled out at
+// the location, also after it was created again there, where generations begin anew.
 func (s *suite) rollout() {
 	s.namespace("rollout")
 	web := func(image string) string {
@@ -66,9 +66,9 @@ metadata: {name: %s, namespace: ended}
 spec: {ttlSecondsAfterFinished: %d, template: {spec: {restartPolicy: Never, containers: [{name: c, image: x}]}}}
 `
 
-// ended: a Job whose end the agent has seen does not run again when the location
-// removes it while the agent is away. One that began, ended and was removed while
-// nobody looked runs again: nothing is left of which it could be known.
+// ended: a Job whose end the agent has seen does not run again when the location removes
+// it while the agent is away. One that began, ended and was removed while no agent looked
+// runs again: nothing is left that tells of it.
 func (s *suite) ended() {
 	s.namespace("ended")
 	made := func(name string) (n int) {

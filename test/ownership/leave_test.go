@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// controllerYAML is a controller with what it needs, as charts have it.
+// controllerYAML is a controller with what it needs, as a chart would have it.
 const controllerYAML = `
 apiVersion: v1
 kind: ServiceAccount
@@ -63,11 +63,10 @@ spec:
     {resources: [namespaces], names: [ends]}]
 `
 
-// leave: a controller that makes a webhook configuration of its own, and takes it
-// away when it ends, has all that it needs for that until it has ended, whether its
-// Placement goes or its namespace. The Pod is on no node, so that it
-// ends when the test says; what a controller in it would do, the test does with its
-// ServiceAccount.
+// leave: a controller that creates a webhook configuration, and deletes it when it ends,
+// keeps all that it needs for that until it has ended, whether its Placement is deleted
+// or its namespace. The Pod is on no node, so the test ends it; what a controller in it
+// would do, the test does with the Pod's ServiceAccount.
 func (s *suite) leave() {
 	for _, how := range []struct {
 		name string
@@ -120,8 +119,8 @@ type keeper struct {
 	pod        string
 }
 
-// keeper waits for the Pod, keeps it from ending at once, and makes the webhook
-// configuration with its rights.
+// keeper waits for the Pod, adds a finalizer to it, and creates the webhook configuration
+// with the Pod's rights.
 func (s *suite) keeper() *keeper {
 	s.Helper()
 	k := &keeper{admin: s.site.Cluster.Client}
@@ -157,8 +156,8 @@ func (s *suite) keeper() *keeper {
 	return k
 }
 
-// run waits until the Pod is asked to end, takes a while, takes its webhook
-// configuration away by its own rights, and lets the Pod end.
+// run waits until the Pod is asked to end, takes a while, deletes its webhook
+// configuration with its own rights, and lets the Pod end.
 func (k *keeper) run(ctx context.Context) error {
 	const takes = 8 * time.Second
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// oddServer is an API server behind an API service, as others write them: its revisions
-// are not numbers, and it knows neither metadata-only answers nor who owns which field
-// but for one who applies.
+// oddServer is an API server behind an API service, as third parties write them: its
+// revisions are not numbers, it has no metadata-only answers, and it knows who owns which
+// field only of those who apply.
 type oddServer struct {
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured // by name

@@ -15,8 +15,9 @@ func configMap(namespace, name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {v: %s}\n", name, namespace, value)
 }
 
-// createOnly: made, not changed by anybody's edit, made again when missing, also
-// after the loss of the agent's store; deleted when no longer assigned.
+// createOnly: an object is created, not changed by any edit, and created again when it is
+// missing, also after the loss of the agent's store; it is deleted when it is no longer
+// assigned.
 func (s *suite) createOnly() {
 	s.namespace("once")
 	s.write(configMap("once", "a", "one"))
@@ -56,7 +57,7 @@ func (s *suite) createOnly() {
 	s.gone("once", "cm/a")
 }
 
-// loseStore starts the agent without what it had on disk but its credentials.
+// loseStore starts the agent again without what it had on disk but its credential.
 func (s *suite) loseStore() {
 	s.Helper()
 	s.stop()
@@ -73,8 +74,8 @@ func (s *suite) stop() {
 	}
 }
 
-// adopt: a foreign object is left alone and reported, or taken over whole and
-// deleted when no longer assigned; what a controller owns is never taken.
+// adopt: a foreign object is left alone and reported, or adopted as a whole and deleted
+// when it is no longer assigned; what a controller owns is never adopted.
 func (s *suite) adopt() {
 	s.namespace("taken")
 	for _, name := range []string{"a", "owned", "kept"} {
@@ -133,8 +134,8 @@ spec:
 `, name, label, label, image)
 }
 
-// recreate: a change of a field that can't change is reported, or made by making
-// the object anew; not if the new one could not be made.
+// recreate: a change of an immutable field is reported, or made by creating the object
+// anew; not if the new one could not be created.
 func (s *suite) recreate() {
 	s.namespace("fixed")
 	stateful := func(service string) string {
@@ -176,8 +177,8 @@ func (s *suite) recreate() {
 	s.gone("fixed", "sts/set")
 }
 
-// orphan: what is no longer assigned stays as it is, without our marks and
-// managed fields, whether its placement or its source went.
+// orphan: what is no longer assigned stays as it is, without the agent's marks and
+// managed fields, whether its Placement or its source was deleted.
 func (s *suite) orphan() {
 	s.namespace("left")
 	s.write(configMap("left", "a", "one") + "---\n" + configMap("left", "b", "one") + "---\n" + configMap("left", "c", "one"))
@@ -215,8 +216,8 @@ func (s *suite) orphan() {
 	env.Throughout(s, quietFor, func() error { return s.wrote("left", start) })
 }
 
-// drift: under Report a change is named and left, until the source changes; a
-// deletion is undone; under Repair it is undone at once.
+// drift: under Report a change is named and left, until the source changes; a deletion is
+// undone. Under Repair a change is undone at once.
 func (s *suite) drift() {
 	s.namespace("drift")
 	s.write(configMap("drift", "a", "one"))

@@ -25,9 +25,9 @@ func (s *suite) thereIn(input string, args ...string) {
 	env.KubectlIn(s, s.site.Cluster.Kubeconfig, input, args...)
 }
 
-// proof: managed fields of ours, which anybody may bring along, do not make an object
-// the agent's: not what an agent made that was killed before it recorded it, if
-// somebody has taken its marks; not a copy; and not what a backup restores.
+// proof: managed fields, which anybody may write, do not make an object the agent's: not
+// one that an agent created and did not record before it was killed, if somebody has
+// removed its marks; not a copy; and not what a backup restores.
 func (s *suite) proof() {
 	s.namespace("proof")
 	s.place("proof", "", "")
@@ -90,8 +90,8 @@ func carries(fields []metav1.ManagedFieldsEntry, manager string) bool {
 	return false
 }
 
-// redefined: a definition that gives way to another of its name, which the location
-// refuses as a change, is made anew, though objects of the new one are desired.
+// redefined: a CRD that gives way to another of its name, which the location refuses as a
+// change, is created anew, though objects of the new one are desired.
 func (s *suite) redefined() {
 	const definition = `
 apiVersion: apiextensions.k8s.io/v1

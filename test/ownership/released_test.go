@@ -93,9 +93,9 @@ func (s *suite) ours() string {
 	return "orrery/" + label
 }
 
-// released: a value that a Customizer releases is made as the space says, and then
-// stays what others make of it, whatever happens to agent and space, until the
-// object is made anew or the Customizer goes.
+// released: a value that a Customizer releases is created as the space says, and then
+// stays what others make of it, whatever happens to agent and space, until the object is
+// created anew or the Customizer is deleted.
 func (s *suite) released() {
 	const web = "apps/deployments/loose/web"
 	s.namespace("loose")
@@ -147,7 +147,7 @@ func (s *suite) scaled(web string) {
 	s.quiet("loose")
 }
 
-// remade: what is made anew is made as the space says.
+// remade: an object that is created anew has the values of the space.
 func (s *suite) remade(web string) {
 	s.Helper()
 	uid, err := s.field("loose", "deploy/web", ".metadata.uid")
@@ -172,8 +172,8 @@ func (s *suite) remade(web string) {
 	})
 }
 
-// resized: a Customizer for what is there already changes no value; what it
-// releases inside of a list is left alone from then on.
+// resized: a Customizer for an object that exists changes no value; what it releases
+// inside a list is left alone from then on.
 func (s *suite) resized(web string) {
 	s.Helper()
 	resources := []string{"f:spec", "f:template", "f:spec", "f:containers", `k:{"name":"c"}`, "f:resources", "f:requests", "f:cpu"}
@@ -200,7 +200,7 @@ func (s *suite) resized(web string) {
 	s.has("loose", "deploy/web", cpu, "250m")
 }
 
-// returned: without the Customizers the space has the say again.
+// returned: without the Customizers the values of the space are applied again.
 func (s *suite) returned(web string) {
 	s.Helper()
 	s.there("-n", "loose", "scale", "deploy", "web", "--replicas=6")

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// surveyed: of what the agent made before it lost its store, and neither desired
-// content nor reports tell, it finds also the only one of its kind. It removes what
-// the hub's log has known, and leaves what no place in that log stands at.
+// surveyed: an agent that has lost its store finds all that it created, also the only
+// object of a kind that neither desired content nor reports name. It removes what the
+// hub's log proves, and leaves what names no place in that log.
 func (s *suite) surveyed() {
 	s.namespace("surveyed")
 	s.place("surveyed", "", "")

@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// twoVersions are two definitions of a group of which clients prefer v1, and one of
-// which has no such version.
+// twoVersions are two CRDs of a group: one is served in v1, which clients prefer, the
+// other only in v1beta1.
 const twoVersions = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -34,8 +34,8 @@ spec:
 type user struct{ of, manifest, object string }
 
 // users: whatever somebody has in a Namespace keeps it, whoever owns that; what a
-// controller made for something of ours in there does not. A definition stays for what
-// only looks like ours.
+// controller created for an object of the agent in there does not. A CRD stays for what
+// only looks like the agent's.
 func (s *suite) users() {
 	s.thereIn(twoVersions, "apply", "-f", "-")
 	s.there("create", "clusterrole", "owner", "--verb=get", "--resource=pods")

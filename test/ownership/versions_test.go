@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// phased is a definition of which versions come and go: those served, and the one stored.
+// phased is a CRD with the given versions served, of which the last is stored.
 func phased(served ...string) string {
 	const versions = "v1beta1 v1"
 	var all []string

@@ -1,5 +1,5 @@
-// Package ownership shows on a real cluster who owns what: how objects are
-// treated by policy, and that what a location fills in is left to it.
+// Package ownership shows on a real cluster who owns what: how policies treat objects,
+// and that what a location fills in is left to it.
 package ownership
 
 import (
@@ -30,13 +30,13 @@ type suite struct {
 	kubeconfig string // of the space
 }
 
-// part is led through in a namespace of its own.
+// part is run in a namespace of its own.
 type part struct {
 	name string
 	run  func(*suite)
 }
 
-// lead runs parts, one after another, at a cluster. Each mostly waits, so that several
+// lead runs parts one after another, at one cluster. A part mostly waits, so several
 // clusters at once take the time of one.
 func lead(t *testing.T, parts ...part) {
 	t.Parallel()
@@ -52,7 +52,8 @@ func lead(t *testing.T, parts ...part) {
 	}
 }
 
-// TestOwnership: what is owned, by whom, and through which version.
+// TestOwnership: which objects and values are the agent's, and through which version it
+// sees them.
 func TestOwnership(t *testing.T) {
 	lead(t,
 		part{"RunOnce", (*suite).runOnce},
@@ -67,14 +68,14 @@ func TestOwnership(t *testing.T) {
 		part{"Aggregated", (*suite).aggregated})
 }
 
-// TestLeaving: what goes, in which order, and what stays.
+// TestLeaving: what is removed, in which order, and what stays.
 func TestLeaving(t *testing.T) {
 	lead(t,
 		part{"Leave", (*suite).leave},
 		part{"InUse", (*suite).inUse}) // the last: it leaves something behind
 }
 
-// TestUsers: what others have in what goes.
+// TestUsers: what others have in a Namespace or CRD keeps it.
 func TestUsers(t *testing.T) {
 	lead(t, part{"Users", (*suite).users})
 }
@@ -198,7 +199,7 @@ func (s *suite) reports(object, state, reason string) report {
 	return got
 }
 
-// states is what the agent says of how many objects are in which state.
+// states is how many objects are in each state, as the agent says.
 func (s *suite) states() (map[string]int, error) {
 	status, err := mapper.ReadStatus(s.site.Agent.Dir)
 	if err == nil && status.Queued > 0 {
@@ -211,7 +212,7 @@ func (s *suite) states() (map[string]int, error) {
 	return states, err
 }
 
-// count waits until the agent says of how many objects that they are in a state.
+// count waits until the agent says that so many objects are in a state.
 func (s *suite) count(state string, want int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d objects are %s", want, state), func() error {
@@ -237,7 +238,8 @@ func (s *suite) settled() {
 	})
 }
 
-// quiet expects that the agent writes nothing for a while, but what admission changes.
+// quiet checks that the agent writes nothing for a while, apart from what admission
+// changes.
 func (s *suite) quiet(namespace string) {
 	s.Helper()
 	start := time.Now()

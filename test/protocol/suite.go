@@ -210,7 +210,7 @@ func (e *exam) mustHave(names ...string) {
 	}
 }
 
-// any is for a mark, whatever there is then.
+// always accepts any mark.
 func always() bool { return true }
 
 // ends reads up to the end of a session, which is to be a bye for a reason. Nothing is

@@ -74,8 +74,9 @@ func commands(text []string) []string {
 }
 
 var (
-	// ofTheMoment matches commands that are refused unless something waits for them;
-	// test/operator shows what they do then. Wrong usage exits with 2.
+	// ofTheMoment matches commands that are refused unless something waits for them, with
+	// exit code 1 or 3; test/operator shows what they do then. Exit code 2, wrong usage,
+	// fails the test.
 	ofTheMoment = regexp.MustCompile(`^orrery (location (accept|confirm-prune)|placement confirm-prune)`)
 	exitCode    = regexp.MustCompile(`# .*exit code (\d)`)
 )

@@ -80,8 +80,9 @@ spec:
     spec: {containers: [{name: web, image: shop.example/web:1}]}
 `
 
-// The engine applies an application with a kind and an object of it in one go, by
-// both kinds of apply; its cache follows what others do; it puts that right, and prunes.
+// TestEngine shows that the engine applies an application with a kind and an object of it
+// in one go, by both kinds of apply, that its cache follows what others do, and that it
+// puts that right and prunes.
 func TestEngine(t *testing.T) {
 	t.Setenv("KUBECACHEDIR", t.TempDir()) // where the engine keeps what it discovers
 	hub := env.StartHub(t)
@@ -92,8 +93,8 @@ func TestEngine(t *testing.T) {
 			e := newArgo(t, hub, space, serverSide)
 			manifests := application + "---" + deployment
 
-			// The engine knows the kinds from before its sync, at a cluster, too, unless
-			// it has been there before; Argo CD tries again.
+			// The engine reads the kinds before its sync, so an object of a new kind
+			// fails the first time, at a cluster, too; Argo CD tries again.
 			e.sync(t, "all is new", manifests, "", "", "Campaign")
 			e.sync(t, "the rest", manifests, "", "")
 			e.sync(t, "nothing has changed", manifests, "unchanged", "serverside-applied")
