@@ -60,11 +60,12 @@ type Guard struct {
 
 // New makes a Guard.
 func New(config Config) *Guard {
+	fresh := newFresh(config.Committed)
 	return &Guard{
 		config:        config,
-		authenticator: authentication(config.Authority, config.Table, config.Now),
+		authenticator: authentication(&config, fresh),
 		authorizer:    &Authorizer{grants: config.Grants, table: config.Table, catalog: config.Catalog},
-		fresh:         newFresh(config.Committed),
+		fresh:         fresh,
 	}
 }
 
@@ -84,6 +85,12 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 // authorize decides about a request, and once more before it is refused: what was
 // granted just now counts.
 func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if why, is := outside(ctx, a.GetPath()); is {
+		return authorizer.DecisionDeny, why, nil
+	}
+	if _, ok := route.Token(a.GetPath()); ok && !a.IsResourceRequest() && RootOf(ctx) == (route.Root{}) {
+		return authorizer.DecisionAllow, "", nil // whose tokens they are is for the handler to see
+	}
 	decision, why, err := g.authorizer.Authorize(ctx, a)
 	if decision == authorizer.DecisionAllow || err != nil {
 		return decision, why, err
@@ -101,10 +108,13 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		response, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
-			responsewriters.ErrorNegotiated(apierrors.NewUnauthorized("Unauthorized"), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+			responsewriters.ErrorNegotiated(apierrors.NewUnauthorized(toldOf(err)), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 			return
 		}
 		r.Header.Del("Authorization")
+		showing(ctx, func(c *Credential) { c.User = response.User })
+		ctx, cancel := lasting(r, g.config.Now())
+		defer cancel()
 		next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, response.User)))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,7 +67,7 @@ func (s somebody) guard() *Guard {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return &Guard{
-		config: Config{Codecs: serializer.NewCodecFactory(scheme), Logger: slog.New(slog.DiscardHandler)},
+		config: Config{Codecs: serializer.NewCodecFactory(scheme), Logger: slog.New(slog.DiscardHandler), Now: time.Now},
 		authenticator: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			if s.Info == nil {
 				return nil, false, errors.New("unknown")

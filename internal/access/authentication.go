@@ -1,20 +1,18 @@
 package access
 
 import (
+	"context"
 	"crypto/x509"
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
-
-	"context"
 
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
@@ -28,15 +26,15 @@ const (
 	locationPrefix = "orrery:location:"
 )
 
-// authentication accepts two kinds of credentials: certificates of the hub's authority,
-// and the tokens of locations.
-func authentication(ca *enroll.Authority, t *table.Table, now func() time.Time) authenticator.Request {
+// authentication accepts certificates of the hub's authority, and tokens: those of
+// people and programs, and those of locations.
+func authentication(config *Config, fresh *fresh) authenticator.Request {
 	verify := x509request.DefaultVerifyOptions()
-	verify.Roots = ca.Pool()
+	verify.Roots = config.Authority.Pool()
 	verify.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return group.NewAuthenticatedGroupAdder(union.New(
-		newKnownCertificates(x509request.New(verify, x509request.CommonNameUserConversion), now),
-		bearertoken.New(locationTokens{t}),
+		newKnownCertificates(x509request.New(verify, x509request.CommonNameUserConversion), config.Table, config.Now),
+		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, locationTokens{config.Table})),
 	))
 }
 
@@ -46,12 +44,12 @@ type locationTokens struct{ table *table.Table }
 func (l locationTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	location, ok := enroll.TokenLocation(token)
 	if !ok {
-		return nil, false, errors.New("the token is not one of this hub")
+		return nil, false, nil
 	}
 	row, _ := l.table.Get(key.Enrolment(location))
 	of, _ := l.table.Get(location.Key())
 	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
-		return nil, false, errors.New("the token is not one of this hub")
+		return nil, false, errUnknown
 	}
 	restOn(ctx, table.Premise{Key: row.Key, Holds: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
 	return &authenticator.Response{User: &user.DefaultInfo{Name: locationPrefix + string(location), Groups: []string{locationsGroup}}}, true, nil

@@ -48,7 +48,8 @@ func (f *fresh) wait(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	if leads {
-		f.lead(context.WithoutCancel(ctx), r)
+		// What let the leader in says nothing of the others.
+		f.lead(withPremises(context.WithoutCancel(ctx)), r)
 	}
 	select {
 	case <-r.done:

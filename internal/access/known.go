@@ -1,12 +1,19 @@
 package access
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/table"
 )
 
 const (
@@ -23,12 +30,13 @@ const (
 // certificate, and refusals are not cached.
 type knownCertificates struct {
 	next  authenticator.Request
+	table *table.Table
 	now   func() time.Time
 	known *utilcache.LRUExpireCache
 }
 
-func newKnownCertificates(next authenticator.Request, now func() time.Time) *knownCertificates {
-	return &knownCertificates{next: next, now: now, known: utilcache.NewLRUExpireCacheWithClock(maxKnown, clockFunc(now))}
+func newKnownCertificates(next authenticator.Request, t *table.Table, now func() time.Time) *knownCertificates {
+	return &knownCertificates{next: next, table: t, now: now, known: utilcache.NewLRUExpireCacheWithClock(maxKnown, clockFunc(now))}
 }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -36,6 +44,20 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return k.next.AuthenticateRequest(r)
 	}
+	response, ok, err := k.verify(r)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	if err := limit(r.Context(), k.table, enroll.ScopeOf(leaf)); err != nil {
+		return nil, false, err
+	}
+	showing(r.Context(), func(c *Credential) { c.Until = leaf.NotAfter })
+	return response, true, nil
+}
+
+// verify verifies a client's certificate, unless it is known.
+func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bool, error) {
 	leaf := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
 	if known, ok := k.known.Get(leaf); ok {
 		response := *known.(*authenticator.Response)
@@ -43,7 +65,7 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 	}
 	response, ok, err := k.next.AuthenticateRequest(r)
 	if err != nil || !ok {
-		return response, ok, err
+		return nil, false, cmp.Or(k.told(r.TLS.PeerCertificates[0], err), err)
 	}
 	valid := knownFor
 	for _, c := range r.TLS.PeerCertificates { // also those of the issuers
@@ -52,6 +74,18 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 	remembered := *response
 	k.known.Add(leaf, &remembered, valid)
 	return response, true, nil
+}
+
+// told is what a client is told of its certificate, nil if that is nothing.
+func (k *knownCertificates) told(c *x509.Certificate, err error) error {
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && k.now().After(c.NotAfter):
+		return toldError(fmt.Sprintf("the client certificate expired at %s", c.NotAfter.UTC().Format(time.RFC3339)))
+	case errors.As(err, &x509.UnknownAuthorityError{}):
+		return toldError("the client certificate is not of this hub")
+	}
+	return nil
 }
 
 // clockFunc is a clock made of a function.

@@ -25,7 +25,7 @@ func TestKnownCertificates(t *testing.T) {
 			return nil, false, errors.New("unknown authority")
 		}
 		return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
-	}), func() time.Time { return now })
+	}), nil, func() time.Time { return now })
 
 	show := func(name string, valid time.Duration) (string, error) {
 		r := &http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Raw: []byte(name), NotAfter: now.Add(valid)}}}}

@@ -11,10 +11,14 @@ import (
 )
 
 // letIn collects the premises of a request's access, from those who decide about it:
-// for instance the row of its token. It is safe for concurrent use.
+// for instance the row of its token; and with what it was sent. It is safe for concurrent
+// use.
 type letIn struct {
-	mu  sync.Mutex
-	all []table.Premise
+	mu         sync.Mutex
+	all        []table.Premise
+	credential Credential
+	// during are contexts that the request's streams end with.
+	during []context.Context
 }
 
 type letInKey struct{}

@@ -84,6 +84,7 @@ each location keeps its cluster equal to that.
 		newSpace(streams),
 		newLocation(streams),
 		newPlacement(streams),
+		newToken(streams),
 		newStatus(streams),
 		newWhy(streams),
 	)

@@ -30,7 +30,7 @@ func describe(err error) string {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v: another process listens there; choose another address with --listen", err)
 	case apierrors.IsUnauthorized(err):
-		return "the hub does not accept the kubeconfig's credentials: is it the kubeconfig of another hub, or of one that was set up anew?"
+		return fmt.Sprintf("the hub does not accept the kubeconfig's credentials: %v: is it the kubeconfig of another hub, or of one that was set up anew?", err)
 	case errors.As(err, &refused) && errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("no hub answers at %s: is it running?", hostOf(refused.URL))
 	}

@@ -80,6 +80,8 @@ func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 		return nil, fmt.Errorf("the space has no kind or resource %q", arg)
 	case apierrors.IsNotFound(err): // from discovery of the space
 		return nil, errors.New("the hub has no such space")
+	case apierrors.IsForbidden(err):
+		return nil, errors.New("the kubeconfig's credential has no rights there")
 	default:
 		return nil, fmt.Errorf("find kind %q: %w", arg, err)
 	}

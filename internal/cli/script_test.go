@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 		"orrery": orrery, "kubectl-orrery": orrery,
 		"orrery-agent": exitBy(func(ctx context.Context) error { return agentcli.New("test").ExecuteContext(ctx) }),
 		"apply":        exitBy(func(ctx context.Context) error { return apply(ctx, os.Args[1]) }),
+		"id":           exitBy(func(context.Context) error { return printID(os.Args[1]) }),
+		"revoke":       func() int { return revoke(orrery) },
 	} {
 		programs[name] = func() { os.Exit(run()) }
 	}
@@ -56,6 +58,34 @@ func exitBy(f func(context.Context) error) func() int {
 		}
 		return 0
 	}
+}
+
+// tokenID is the ID in the text of a token.
+var tokenID = regexp.MustCompile(`orr_t_([a-z2-7]+)`)
+
+// printID prints the ID of the token in a file.
+func printID(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	found := tokenID.FindSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("no token in %q", file)
+	}
+	_, err = fmt.Println(string(found[1]))
+	return err
+}
+
+// revoke revokes the token whose ID is in a file.
+func revoke(orrery func() int) int {
+	id, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitError
+	}
+	os.Args = []string{"orrery", "token", "revoke", strings.TrimSpace(string(id))}
+	return orrery()
 }
 
 func TestScripts(t *testing.T) {

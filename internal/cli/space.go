@@ -11,12 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
 )
 
 // pollEvery is how often waitFor checks its condition.
@@ -113,66 +110,6 @@ are removed from locations, as far as their spec.prune allows without confirmati
 	cmd.Flags().BoolVar(&wait, "wait", wait, "wait until everything in the space is gone")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait")
 	return cmd
-}
-
-func newSpaceKubeconfig(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "kubeconfig NAME",
-		Short: "Print a kubeconfig for a space",
-		Long: `Print a kubeconfig for a space, with the credentials of the kubeconfig in use. It
-needs no other files: whoever has it can do what its owner can.
-`,
-		Example: `  orrery space kubeconfig shop > shop.kubeconfig
-  kubectl --kubeconfig shop.kubeconfig apply -f app.yaml`,
-		Args: want(1, 1, "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, name, err := c.openFor(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			if name != string(key.Root) {
-				if err := h.get(cmd.Context(), asJSON, nil, rootPath(key.Spaces, name)...); err != nil {
-					return err
-				}
-			}
-			config, err := c.kubeconfigFor(name, h.hub+route.Space(key.Space(name)).String())
-			if err != nil {
-				return err
-			}
-			text, err := clientcmd.Write(*config)
-			if err != nil {
-				return fmt.Errorf("encode the kubeconfig: %w", err)
-			}
-			_, err = streams.Out.Write(text)
-			return err
-		},
-	}
-}
-
-// kubeconfigFor makes a kubeconfig with a single context and the credentials of the one in
-// use.
-func (c *connection) kubeconfigFor(name, server string) (*clientcmdapi.Config, error) {
-	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	if current := *c.flags.Context; current != "" {
-		raw.CurrentContext = current
-	}
-	if err := clientcmdapi.MinifyConfig(&raw); err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	if err := clientcmdapi.FlattenConfig(&raw); err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	from := raw.Contexts[raw.CurrentContext]
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = raw.Clusters[from.Cluster]
-	config.Clusters[name].Server = server
-	config.AuthInfos[name] = raw.AuthInfos[from.AuthInfo]
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: metav1.NamespaceDefault}
-	config.CurrentContext = name
-	return config, nil
 }
 
 // openFor is open for a command whose argument is the name of a space or location, which

@@ -81,7 +81,7 @@ func New(config Config) *Controllers { return &Controllers{config: config, start
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.placements(), c.customizers(), c.locations(), c.returned(),
+		c.placements(), c.customizers(), c.locations(), c.returned(), c.tokens(),
 	}
 	loops := make([]func(context.Context) error, 0, len(all))
 	for _, one := range all {

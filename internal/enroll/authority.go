@@ -160,25 +160,33 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("make a key: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	der, err := a.sign(template, key.Public(), certificateLife)
 	if err != nil {
-		return Pair{}, fmt.Errorf("make a serial number: %w", err)
-	}
-	template.SerialNumber = serial
-	// Certificates are backdated, so that those of a hub whose clock is ahead are valid
-	// for peers whose clocks are right; but not to before the authority's own.
-	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(certificateLife)
-	if template.NotBefore.Before(a.cert.NotBefore) {
-		template.NotBefore = a.cert.NotBefore
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return Pair{}, fmt.Errorf("sign a certificate for %q: %w", template.Subject.CommonName, err)
+		return Pair{}, err
 	}
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("encode a key: %w", err)
 	}
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
+}
+
+// sign signs a certificate, backdated so that those of a hub whose clock is ahead are valid
+// for peers whose clocks are right; but not to before the authority's own.
+func (a *Authority) sign(template *x509.Certificate, public any, life time.Duration) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	template.SerialNumber = serial
+	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(life)
+	if template.NotBefore.Before(a.cert.NotBefore) {
+		template.NotBefore = a.cert.NotBefore
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate for %q: %w", template.Subject.CommonName, err)
+	}
+	return der, nil
 }

@@ -94,6 +94,10 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 
 // serveOwn serves the paths of the hub itself.
 func (h *Hub) serveOwn(w http.ResponseWriter, r *http.Request) {
+	if _, ok := route.Token(r.URL.Path); ok {
+		h.writes.Serve(route.Root{}, w, r, h.tokens.ServeHTTP)
+		return
+	}
 	switch r.URL.Path {
 	case route.Metrics:
 		h.metrics.ServeHTTP(w, r)

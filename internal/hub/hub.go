@@ -18,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/controllers"
+	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
@@ -81,6 +82,7 @@ type Hub struct {
 	sessions    *agents.Sessions
 	agents      *agents.Server
 	questions   *ask.Server
+	tokens      *credentials.Server
 	renderer    *render.Renderer
 	metrics     http.Handler
 	access      *access.Guard
@@ -233,6 +235,9 @@ func (h *Hub) connectParts() (err error) {
 	h.questions = ask.New(ask.Config{
 		Table: h.table, Digest: h.renderer.Digest, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
 		Committed: h.waitCommitted, May: h.access.May, Logger: h.config.Logger,
+	})
+	h.tokens = credentials.New(credentials.Config{
+		Table: h.table, Log: h.log, Authority: h.ca, Authorizer: h.access.Authorizer(), Committed: h.waitCommitted, Now: h.config.Now,
 	})
 	h.metrics = h.newMetrics()
 	return nil

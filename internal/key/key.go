@@ -1,5 +1,5 @@
 // Package key names the things of the log: spaces, locations, and the key of
-// every object, report, marker and enrolment below the hub's etcd prefix.
+// every object, report, marker, enrolment and token below the hub's etcd prefix.
 //
 // The space of an object is in its key and nowhere else, so the functions here
 // are the only ones that may compose or take apart a key. The package must
@@ -68,6 +68,8 @@ const (
 	Markers Class = "m"
 	// Enrolments holds hashed join tokens: e/LOCATION.
 	Enrolments Class = "e"
+	// Tokens holds hashed tokens of people and programs: t/ID.
+	Tokens Class = "t"
 )
 
 // ClassOf is the class of a key.
@@ -323,6 +325,12 @@ func Marker(marker string) string { return string(Markers) + "/" + marker }
 
 // Enrolment is the key of a location's enrolment.
 func Enrolment(l Location) string { return string(Enrolments) + "/" + string(l) }
+
+// Token is the key of the token with an ID.
+func Token(id string) string { return string(Tokens) + "/" + id }
+
+// TokenOf is the ID of the token that a key is of.
+func TokenOf(k string) (id string, ok bool) { return strings.CutPrefix(k, string(Tokens)+"/") }
 
 // The prefixes below end in "/" so that no name can be a prefix of another.
 

@@ -55,6 +55,8 @@ const (
 	Version = "/version"
 	// Backup is a copy of the log. It has all Secrets.
 	Backup = "/admin/v1/backup"
+	// Tokens are the tokens of people and programs; each is below it, by its ID.
+	Tokens = "/admin/v1/tokens"
 )
 
 // Root is one API: that of a space or a location. The zero Root is the hub itself.
@@ -63,6 +65,17 @@ type Root struct {
 	// Name is the name of the space or location as the client wrote it; there may be
 	// none of that name.
 	Name string
+}
+
+// Token is the ID of the token that a path of the hub is about; "" if it is about them all.
+// It returns false for other paths.
+func Token(path string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(path, Tokens)
+	if !ok || rest == "" {
+		return "", ok
+	}
+	id, ok = strings.CutPrefix(rest, "/")
+	return id, ok && id != "" && !strings.Contains(id, "/")
 }
 
 // Space is the root of a space's API.

@@ -33,8 +33,8 @@ func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
 		if err := yaml.UnmarshalStrict(data, crd); err != nil {
 			return nil, fmt.Errorf("read %q: %w", f.Name(), err)
 		}
-		if crd.Spec.Names.Kind == "LocationToken" {
-			continue // what locations/NAME/token answers; none is kept
+		if crd.Spec.Names.Kind == "LocationToken" || crd.Spec.Names.Kind == "Token" {
+			continue // what locations/NAME/token and the hub's own tokens answer; no space has any
 		}
 		made, err := c.Compile(crd)
 		if err != nil {

@@ -1,0 +1,146 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/bearer"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Credential is what a request was sent with.
+type Credential struct {
+	// User is whose it is; a request may act as somebody else.
+	User user.Info
+	// Token is the ID of the token; "" if it is something else.
+	Token string
+	// Until is when it ends; zero: it has no end.
+	Until time.Time
+	// Scope is what it is limited to; nil: nothing.
+	Scope *bearer.Scope
+}
+
+// CredentialOf is what the request of a context was sent with.
+func CredentialOf(ctx context.Context) Credential {
+	l, ok := ctx.Value(letInKey{}).(*letIn)
+	if !ok {
+		return Credential{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.credential
+}
+
+// showing notes of the request of a context with what it was sent.
+func showing(ctx context.Context, note func(*Credential)) {
+	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		note(&l.credential)
+	}
+}
+
+// during has the streams of a request end with another context.
+func during(ctx, other context.Context) {
+	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.during = append(l.during, other)
+	}
+}
+
+// errCredentialEnded says why a stream ends.
+var errCredentialEnded = errors.New("the credential that it was opened with has ended")
+
+// lasting returns the context of a request that has been let in. If it may be a stream,
+// the context ends with the request's credential at the latest. The caller must call
+// cancel.
+func lasting(r *http.Request, now time.Time) (ctx context.Context, cancel func()) {
+	ctx, cancel = r.Context(), func() {}
+	l, ok := ctx.Value(letInKey{}).(*letIn)
+	info, known := request.RequestInfoFrom(ctx)
+	if !ok || r.Method != http.MethodGet || known && info.IsResourceRequest && info.Verb != "watch" {
+		return ctx, cancel
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.credential.Until.IsZero() {
+		ctx, cancel = context.WithTimeoutCause(ctx, l.credential.Until.Sub(now), errCredentialEnded)
+	}
+	for _, other := range l.during {
+		inner, end := context.WithCancelCause(ctx)
+		before, stop := cancel, context.AfterFunc(other, func() { end(errCredentialEnded) })
+		ctx, cancel = inner, func() { stop(); end(nil); before() }
+	}
+	return ctx, cancel
+}
+
+// limit has a credential be good for one space, if that is still the one that it was made
+// for.
+func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
+	if scope == nil {
+		return nil
+	}
+	if scope.Space != key.Root {
+		holds := func(row *table.Row) bool { return row != nil && row.Meta.UID == scope.UID }
+		if row, _ := t.Get(scope.Space.Key()); !holds(row) {
+			return toldError(fmt.Sprintf("the credential is for a space %q that is gone", scope.Space))
+		}
+		restOn(ctx, table.Premise{Key: scope.Space.Key(), Holds: holds})
+	}
+	showing(ctx, func(c *Credential) { c.Scope = scope })
+	return nil
+}
+
+// outside says that a request is about something else than what its credential is limited
+// to. Tokens are not: whoever makes some by such a credential has them limited, too.
+func outside(ctx context.Context, path string) (why string, is bool) {
+	scope := CredentialOf(ctx).Scope
+	if scope == nil {
+		return "", false
+	}
+	switch root := RootOf(ctx); root {
+	case route.Space(scope.Space), route.Question(scope.Space):
+		return "", false
+	case route.Root{}:
+		if _, ok := route.Token(path); ok {
+			return "", false
+		}
+	}
+	return fmt.Sprintf("the credential is for space %q alone", scope.Space), true
+}
+
+// toldError says, for whoever showed a credential, why it is not accepted. Other errors
+// are not for them to see.
+type toldError string
+
+// Error implements error.
+func (e toldError) Error() string { return string(e) }
+
+// toldOf is what a client is told of why it is refused.
+func toldOf(err error) string {
+	var told toldError
+	if errors.As(err, &told) {
+		return string(told)
+	}
+	var several interface{ Errors() []error } // of several authenticators
+	if errors.As(err, &several) {
+		for _, one := range several.Errors() {
+			if text := toldOf(one); text != unauthorized {
+				return text
+			}
+		}
+	}
+	return unauthorized
+}
+
+// unauthorized is what a client is told that shows nothing, or something nobody knows.
+const unauthorized = "Unauthorized"

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+)
+
+// kubeconfigFlags say which credential a kubeconfig has.
+type kubeconfigFlags struct {
+	tokenFlags
+	certificate bool
+	exec        execFlags
+}
+
+// execFlags name a plugin that gets a credential when there is need of one.
+type execFlags struct {
+	command        string
+	args, env      []string
+	issuer, client string
+	scopes         []string
+}
+
+func newSpaceKubeconfig(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var f kubeconfigFlags
+	cmd := &cobra.Command{
+		Use:   "kubeconfig NAME",
+		Short: "Print a kubeconfig for a space, with a credential of its own",
+		Long: `Print a kubeconfig for a space, with a credential that is made for it and is good
+for this space alone. Your own is not in it. By default that is a token with the
+role admin in the space, for 30 days; it is listed and revoked by "orrery token".
+With --user or --group and no --role, the token has what Grants give those.
+
+With --certificate it is a client certificate, which lives for an hour at most: it
+can't be revoked. With --oidc-issuer or --exec-command there is no credential in
+the kubeconfig: clients get one by running a program, as for instance kubelogin.
+`,
+		Example: `  orrery space kubeconfig shop > shop.kubeconfig
+  orrery space kubeconfig shop --role view --expires 12h > look.kubeconfig
+  orrery space kubeconfig shop --oidc-issuer https://login.example --oidc-client-id orrery > shop.kubeconfig`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			who, note, err := f.authInfo(cmd, h, name)
+			if err != nil {
+				return err
+			}
+			config, err := c.kubeconfigFor(name, h.hub+route.Space(key.Space(name)).String(), who)
+			if err != nil {
+				return err
+			}
+			text, err := clientcmd.Write(*config)
+			if err != nil {
+				return fmt.Errorf("encode the kubeconfig: %w", err)
+			}
+			_, err = fmt.Fprintf(streams.Out, "# %s\n%s", note, text)
+			return err
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.certificate, "certificate", false, "a client certificate instead of a token; --expires is 1h at most")
+	flags.StringVar(&f.exec.issuer, "oidc-issuer", "", "URL of the OIDC issuer that users sign in at, by kubelogin")
+	flags.StringVar(&f.exec.client, "oidc-client-id", "", "client ID at the OIDC issuer")
+	flags.StringArrayVar(&f.exec.scopes, "oidc-scope", nil, "scope to ask the OIDC issuer for, besides openid; may be repeated")
+	flags.StringVar(&f.exec.command, "exec-command", "", "program that prints an ExecCredential")
+	flags.StringArrayVar(&f.exec.args, "exec-arg", nil, "argument of that program; may be repeated")
+	flags.StringArrayVar(&f.exec.env, "exec-env", nil, "NAME=VALUE in the environment of that program; may be repeated")
+	return cmd
+}
+
+// check completes the flags.
+func (f *kubeconfigFlags) check(cmd *cobra.Command) error {
+	e := &f.exec
+	switch {
+	case e.issuer != "" && e.command != "", (e.issuer != "" || e.command != "") && (f.certificate || f.user != "" || len(f.groups) > 0 || f.role != "" || f.expires != ""):
+		return badUsage(cmd, "--oidc-issuer, --exec-command and what says whose a token is exclude each other")
+	case (e.issuer != "") != (e.client != ""):
+		return badUsage(cmd, "--oidc-issuer and --oidc-client-id go together")
+	case e.command == "" && len(e.args)+len(e.env) > 0:
+		return badUsage(cmd, "--exec-arg and --exec-env need --exec-command")
+	}
+	for _, one := range e.env {
+		if !strings.Contains(one, "=") {
+			return badUsage(cmd, "--exec-env %q: want NAME=VALUE", one)
+		}
+	}
+	if f.user == "" && len(f.groups) == 0 {
+		f.role = cmp.Or(f.role, string(v1alpha1.RoleAdmin))
+	}
+	return nil
+}
+
+// authInfo makes the credential, or says how to get one. note is what its owner has to know.
+func (f *kubeconfigFlags) authInfo(cmd *cobra.Command, h *hubClient, space string) (info *clientcmdapi.AuthInfo, note string, err error) {
+	ctx := cmd.Context()
+	if f.exec.command != "" || f.exec.issuer != "" {
+		return f.exec.authInfo(), fmt.Sprintf("For space %s. It has no credential: clients run a program to get one.", space), h.spaceExists(ctx, key.Space(space))
+	}
+	f.description = cmp.Or(f.description, "kubeconfig of space "+space)
+	spec, err := f.spec(cmd, space)
+	if err != nil {
+		return nil, "", err
+	}
+	info = &clientcmdapi.AuthInfo{}
+	if f.certificate {
+		if spec.Request, info.ClientKeyData, err = newRequest(); err != nil {
+			return nil, "", err
+		}
+	}
+	made, err := h.makeToken(ctx, spec)
+	if err != nil {
+		return nil, "", err
+	}
+	note = fmt.Sprintf("Good for space %s until %s", space, until(&made))
+	if f.certificate {
+		info.ClientCertificateData = []byte(made.Status.Certificate)
+		return info, note + ", by a certificate, which can't be revoked.", nil
+	}
+	info.Token = made.Status.Token
+	return info, fmt.Sprintf("%s. To revoke it: orrery token revoke %s", note, made.Name), nil
+}
+
+// newRequest makes a key, which does not leave this machine, and a certificate signing
+// request for it.
+func newRequest() (request string, keyPEM []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", nil, fmt.Errorf("make a key: %w", err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
+	if err != nil {
+		return "", nil, fmt.Errorf("make a certificate request: %w", err)
+	}
+	if keyPEM, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
+		return "", nil, fmt.Errorf("encode a key: %w", err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), keyPEM, nil
+}
+
+// spaceExists fails if a space does not exist, as far as the caller may know.
+func (h *hubClient) spaceExists(ctx context.Context, s key.Space) error {
+	err := h.get(ctx, asJSON, nil, route.Space(s).Path("version"))
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
+// authInfo runs a plugin that clients of Kubernetes know how to run.
+func (e *execFlags) authInfo() *clientcmdapi.AuthInfo {
+	run := &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: e.command, Args: e.args, InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode,
+	}
+	for _, one := range e.env {
+		name, value, _ := strings.Cut(one, "=")
+		run.Env = append(run.Env, clientcmdapi.ExecEnvVar{Name: name, Value: value})
+	}
+	if e.issuer != "" {
+		run.Command = "kubectl"
+		run.Args = []string{"oidc-login", "get-token", "--oidc-issuer-url=" + e.issuer, "--oidc-client-id=" + e.client}
+		for _, scope := range e.scopes {
+			run.Args = append(run.Args, "--oidc-extra-scope="+scope)
+		}
+		run.InstallHint = "install kubelogin: https://github.com/int128/kubelogin"
+	}
+	return &clientcmdapi.AuthInfo{Exec: run}
+}
+
+// kubeconfigFor makes a kubeconfig with a single context for whom it is, and with how the
+// hub is reached by the one in use.
+func (c *connection) kubeconfigFor(name, server string, who *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if current := *c.flags.Context; current != "" {
+		raw.CurrentContext = current
+	}
+	if err := clientcmdapi.MinifyConfig(&raw); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	cluster := raw.Clusters[raw.Contexts[raw.CurrentContext].Cluster]
+	raw.AuthInfos = nil // no file of those is even read
+	if err := clientcmdapi.FlattenConfig(&raw); err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	cluster.Server, cluster.ProxyURL = withoutUser(server), withoutUser(cluster.ProxyURL)
+	cluster.LocationOfOrigin = ""
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = cluster
+	config.AuthInfos[name] = who
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: metav1.NamespaceDefault}
+	config.CurrentContext = name
+	return config, nil
+}
+
+// withoutUser is a URL without the name and password that may be in it.
+func withoutUser(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	u.User = nil
+	return u.String()
+}
