@@ -81,7 +81,7 @@ func (r *reporting) committed() {
 	}
 }
 
-// says is the change that a request makes that begins now; empty removes the report.
+// says is the change that a request asks for that begins now; an empty report removes it.
 func (r *reporting) says(value string) []store.Change {
 	r.t.Helper()
 	r.committed()
@@ -124,7 +124,7 @@ func (r *reporting) writer() (w *reportWriter, begin func()) {
 	}
 }
 
-// queued puts a batch into a writer's queue, and returns what becomes of it.
+// queued puts a batch into a writer's queue, and returns its outcome.
 func queued(t *testing.T, ctx context.Context, w *reportWriter, guard store.Guard, changes []store.Change) <-chan error { //nolint:revive // t is first in helpers
 	t.Helper()
 	before, result := len(w.queue), make(chan error, 1)
@@ -140,8 +140,8 @@ func queued(t *testing.T, ctx context.Context, w *reportWriter, guard store.Guar
 	return result
 }
 
-// TestCancelledReportsAreDropped shows that what a request wanted that has ended
-// is not written when its turn comes.
+// TestCancelledReportsAreDropped shows that the reports of a request that has ended are
+// not written when their turn comes.
 func TestCancelledReportsAreDropped(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()
@@ -167,8 +167,8 @@ func TestCancelledReportsAreDropped(t *testing.T) {
 	r.has(`{"state":"Applied"}`)
 }
 
-// TestReportsAreWrittenInOrder shows that the last one that an agent sent counts,
-// also if it says what is in the log when it is sent.
+// TestReportsAreWrittenInOrder shows that the last report that an agent sent counts, also
+// if it is the one that is in the log when it is sent.
 func TestReportsAreWrittenInOrder(t *testing.T) {
 	for _, last := range []string{"", `{"state":"Applied"}`} {
 		t.Run("last "+last, func(t *testing.T) {
@@ -190,8 +190,9 @@ func TestReportsAreWrittenInOrder(t *testing.T) {
 	}
 }
 
-// TestReportsOfTwoHubs shows that what waited at one hub, be it that it has not
-// noticed that the agent is gone, does not replace what the agent told another.
+// TestReportsOfTwoHubs shows that a report that waited at one hub, which perhaps has not
+// noticed that the agent is gone, does not replace what the agent reported to another
+// hub.
 func TestReportsOfTwoHubs(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()
@@ -206,7 +207,7 @@ func TestReportsOfTwoHubs(t *testing.T) {
 	r.has(`{"state":"Applied"}`)
 }
 
-// TestStaleReportsKeepNobodyElseOut shows that only the batch that is stale fails.
+// TestStaleReportsKeepNobodyElseOut shows that only the batch with a stale report fails.
 func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()

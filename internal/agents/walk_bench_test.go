@@ -24,8 +24,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// walkedServer is a server whose table has so many objects that are all placed at each
-// of so many locations.
+// walkedServer is a server whose table has so many objects, all placed at each of so many
+// locations.
 func walkedServer(b testing.TB, objects, locations int) *Server {
 	b.Helper()
 	registry, err := registry.New()
@@ -115,8 +115,8 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 	return leaves, size, nil
 }
 
-// BenchmarkWalks has many agents without a store compare all that they are to have at
-// once. What it takes is to be what the bytes of the answers take.
+// BenchmarkWalks has many agents without a store compare their whole content at once. The
+// time should be that which the bytes of the answers take.
 func BenchmarkWalks(b *testing.B) {
 	for _, c := range []struct{ objects, locations int }{{5000, 1}, {5000, 100}, {100, 1000}} {
 		b.Run(fmt.Sprintf("%dx%d", c.objects, c.locations), func(b *testing.B) {

@@ -29,8 +29,8 @@ func leavesOf(name string) []wire.Leaf {
 	return leaves
 }
 
-// TestWalksCollectOnce shows that each of many walks, for which there is not room at
-// once, collects what it compares once, and that they keep to the room.
+// TestWalksCollectOnce shows that of many walks, for which there is no room at once, each
+// collects what it compares once, and that they keep within the bound.
 func TestWalksCollectOnce(t *testing.T) {
 	const (
 		walks, pages = 60, 5
@@ -78,8 +78,8 @@ func TestWalksCollectOnce(t *testing.T) {
 	}
 }
 
-// TestWalksShareIndexes shows that locations that are to have the same share an index,
-// whoever ends first.
+// TestWalksShareIndexes shows that locations with the same desired content share an
+// index, whichever ends first.
 func TestWalksShareIndexes(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	same := func() ([]wire.Leaf, int64, error) { return leavesOf("same"), 1, nil }
@@ -103,8 +103,8 @@ func TestWalksShareIndexes(t *testing.T) {
 	}
 }
 
-// TestWalksDoNotWaitForACollection shows that a collection that takes long holds up
-// nobody else, and that who gives up is no longer waited for.
+// TestWalksDoNotWaitForACollection shows that a long collection holds up no other walk,
+// and that a walk that is given up is no longer waited for.
 func TestWalksDoNotWaitForACollection(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	slow, done := make(chan struct{}), make(chan error, 1)
@@ -136,8 +136,8 @@ func TestWalksDoNotWaitForACollection(t *testing.T) {
 	}
 }
 
-// TestWaitingWalkHearsSomething shows that an agent whose page has to wait hears that
-// the hub is there, and gets its page.
+// TestWaitingWalkHearsSomething shows that an agent whose page has to wait gets empty
+// lines meanwhile, and then its page.
 func TestWaitingWalkHearsSomething(t *testing.T) {
 	h := walkedServer(t, 3, 2)
 	h.config.Heartbeat = 20 * time.Millisecond

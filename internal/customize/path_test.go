@@ -143,7 +143,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// What rules cost is bounded, whatever paths and object are like.
+// What rules cost is bounded, whatever the paths and the object.
 func TestLocateIsBounded(t *testing.T) {
 	paths, err := ParsePaths("$.spec.*[*]\n$.spec.l[*]")
 	if err != nil {
@@ -158,7 +158,7 @@ func TestLocateIsBounded(t *testing.T) {
 	}
 }
 
-// Users write paths, and agents follow them: neither may end an agent.
+// Users write paths, and agents follow them: no path may crash either side.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{
 		"$.spec.replicas", "$.spec.*[*]", "$.a[-2]", "$.a[0].b", `$.spec.template.spec.containers[?@.name=="a"].image`,

@@ -75,7 +75,7 @@ func TestCheckStatus(t *testing.T) {
 	}
 }
 
-// Marks that a controller copied to what it made prove nothing.
+// TestProven shows that marks which a controller copied prove nothing.
 func TestProven(t *testing.T) {
 	made := object(nil)
 	made.SetLabels(map[string]string{v1alpha1.SpaceLabel: shopSpace})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The story with real hubs and agents: it checks itself.
+// TestOnce tells the story with real hubs and agents; the story checks itself.
 func TestOnce(t *testing.T) {
 	var out bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "data")
@@ -37,7 +37,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A story that is interrupted, at whatever moment, ends soon and leaves nothing.
+// TestInterrupted shows that a story that is interrupted, at whatever moment, ends soon
+// and leaves nothing.
 func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +57,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// Told to the end, the story leaves everything running until the context ends.
+// TestLeftRunning shows that after the story everything runs until the context ends.
 func TestLeftRunning(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

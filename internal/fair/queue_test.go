@@ -113,8 +113,8 @@ func TestTurnsGoRound(t *testing.T) {
 	})
 }
 
-// Who waits too long, or behind too many, is told to come again; who goes away
-// leaves nothing behind.
+// A request that waits too long, or behind too many, is told to come again; one whose
+// client goes away leaves nothing behind.
 func TestTurnsRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(Defaults(1))

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestRates shows that who does more than their share is told when to come again, that
-// others are not held up, and that nothing is kept of who is idle.
+// TestRates shows that a flow that exceeds its share is told when to come again, that
+// others are not held up, and that nothing is kept of idle flows.
 func TestRates(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := NewRates(100, 500)

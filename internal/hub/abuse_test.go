@@ -20,8 +20,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestDeletionsDoNotGrow shows that who takes a finalizer away can't fill a log that is
-// full by what else the write says: it is a step of a deletion, and those are never refused.
+// TestDeletionsDoNotGrow shows that a client that removes a finalizer can't fill a full
+// log with the rest of that write: it is a step of a deletion, and those are never
+// refused.
 func TestDeletionsDoNotGrow(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota)
@@ -58,8 +59,8 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 	r.withinQuota()
 }
 
-// TestFloodOfStatuses shows that one location's token can't have the log written all
-// the time by what its agent says of itself.
+// TestFloodOfStatuses shows that one location's token can't cause writes without end by
+// the statuses of its agent.
 func TestFloodOfStatuses(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
@@ -87,8 +88,8 @@ func TestFloodOfStatuses(t *testing.T) {
 	}
 }
 
-// TestLongProtocol shows that the version of the protocol that a request names is not
-// kept at any length.
+// TestLongProtocol shows that the protocol version that a request names is stored only up
+// to a length.
 func TestLongProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
@@ -134,9 +135,9 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 	return resp.Body, func() string { return resp.Trailer.Get(hub.BackupError) }
 }
 
-// TestSlowBackup shows that a backup whose client does not read on does not take the room
-// of everybody's writes: what etcd keeps for a copy can't be used again before it ends.
-// The client is told. A full log can be copied all the same.
+// TestSlowBackup shows that a backup whose client does not read on takes no room from
+// writes: etcd can't reuse what it keeps for a copy before the copy ends. The client is
+// told. A full log can be copied all the same.
 func TestSlowBackup(t *testing.T) {
 	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")

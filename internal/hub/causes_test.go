@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestCausesStay shows that an agent which was away hears of a removal by the cause
-// that it had, whatever has happened since, also from a hub that was restarted.
+// TestCausesStay shows that an agent that was away is told of a removal with the cause
+// that it had, whatever has happened since, also by a hub that was restarted.
 func TestCausesStay(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir)

@@ -48,7 +48,8 @@ func followSites(h hub.Parts) {
 	}
 }
 
-// setSite does it for one path. Sites that differ only behind a dot are one.
+// setSite is the rule for one path. Locations whose values differ only behind a dot are
+// of one class.
 func setSite(object map[string]any, path, where string) {
 	data, _ := object["data"].(map[string]any)
 	if data == nil {
@@ -142,7 +143,8 @@ func (h *hearer) resume(want string) {
 	}
 }
 
-// heard applies what comes up to the mark of a revision: objects of some names.
+// heard applies what comes up to the mark of a revision, which is to be about objects of
+// some names.
 func (h *hearer) heard(rev int64, want string) {
 	h.r.t.Helper()
 	var names []string
@@ -169,7 +171,7 @@ func (h *hearer) heard(rev int64, want string) {
 	}
 }
 
-// gets sees that the location has "one" with its site, by all who say so.
+// gets checks that the location has "one" with its site, in all answers that show it.
 func (h *hearer) gets(site string) {
 	r, put := h.r, h.put["one"]
 	r.t.Helper()

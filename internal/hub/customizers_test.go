@@ -9,9 +9,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestCustomizersReachAgents follows what Customizers change for a location: a put
-// with the same object and another policy, which is part of the root, in a session
-// and by resuming one. What was applied stays applied.
+// TestCustomizersReachAgents follows what Customizers change for a location: a put with
+// the same object and another policy, which is part of the root, in a session and when
+// one is resumed. What was applied stays applied.
 func TestCustomizersReachAgents(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
@@ -60,8 +60,8 @@ func TestCustomizersReachAgents(t *testing.T) {
 	}
 }
 
-// TestCustomizerStatus shows that a Customizer says that it is in force, once, and
-// again if somebody says otherwise.
+// TestCustomizerStatus shows that the status of a Customizer says that it is in force,
+// written once, and again if somebody overwrites it.
 func TestCustomizerStatus(t *testing.T) {
 	r := fixture(t)
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil, map[string]any{"spec": map[string]any{

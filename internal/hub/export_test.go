@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// MinPing bounds how soon a client that vanished is noticed.
+// MinPing bounds how soon a vanished client is noticed.
 const MinPing = minPing
 
 // Parts are what tests look into, or prepare before the hub runs.
@@ -37,7 +37,7 @@ type Parts struct {
 	WaitCommitted func(context.Context) error
 }
 
-// Made has a function see the parts of a hub before it runs.
+// Made passes the parts of a hub to a function before the hub runs.
 func (c *Config) Made(see func(Parts)) {
 	c.made = func(h *Hub) {
 		see(Parts{

@@ -22,11 +22,11 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// secretOfOther is what only the space that nobody asks for has.
+// secretOfOther is a text that only the space other has, which no request is about.
 const secretOfOther = "zq7-of-the-other-space"
 
-// attacked is a hub whose space s is asked anything, and whose space other is to
-// remain unseen and untouched.
+// attacked is a hub whose space s gets arbitrary requests, and whose space other must
+// remain unseen and unchanged.
 type attacked struct {
 	*running
 	other int64 // the last revision at which the space other was written
@@ -54,8 +54,8 @@ func (a *attacked) lastWrite() (rev int64) {
 	return rev
 }
 
-// ask sends a request to the space s as an operator would, behind authentication,
-// and says what must hold whatever was asked.
+// ask sends a request to the space s as an operator would, after authentication, and
+// checks what must hold for every request.
 func (a *attacked) ask(t *testing.T, method, path, query, contentType, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	patience := patience

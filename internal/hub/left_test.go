@@ -54,8 +54,8 @@ func (a *agent) reports(line wire.ReportLine) {
 	}
 }
 
-// TestLeftovers shows that what a location still has, and is not to have, is seen
-// until it is gone, also when neither its source nor its Placement is there any more.
+// TestLeftovers shows that what a location still has, and should not have, is shown until
+// it is gone, also when its source and its Placement are gone.
 func TestLeftovers(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.addSpace("s")

@@ -173,8 +173,8 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 	})
 }
 
-// TestReturnedStatusTriedAgain shows that room which is made in a space is used by a
-// status that was left out.
+// TestReturnedStatusTriedAgain shows that a status that was left out is written once
+// there is room in the space.
 func TestReturnedStatusTriedAgain(t *testing.T) {
 	r := newReturning(t, map[string]any{"returnStatus": "Singleton"})
 	r.addConfigMap("large", nil, strings.Repeat("x", 16<<10))

@@ -15,9 +15,9 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// copyView copies the ConfigMaps of a location's view to a space, which stands for
-// a cluster, as somebody would who knows of nothing else than that view. It returns
-// when it has copied a named object with a value.
+// copyView copies the ConfigMaps of a location's view to a space, which stands for a
+// cluster, as a mapper would that knows only that view. It returns when it has copied a
+// named object with a value.
 func copyView(ctx context.Context, from, to dynamic.Interface, version *string, name, value string) error {
 	target := func(u *unstructured.Unstructured) dynamic.ResourceInterface {
 		return to.Resource(configMapsGVR).Namespace(u.GetNamespace())
@@ -75,8 +75,8 @@ func copyView(ctx context.Context, from, to dynamic.Interface, version *string, 
 	return fmt.Errorf("the watch has ended: %w", ctx.Err())
 }
 
-// TestViewNamesSources: who maps a location by its view alone makes nothing of
-// which it cannot be told what it is of, also when that changes.
+// TestViewNamesSources: a mapper that knows only a location's view creates nothing
+// without a source, also when sources change.
 func TestViewNamesSources(t *testing.T) {
 	r := fixture(t)
 	r.addSpace("s2")
@@ -131,7 +131,7 @@ func (r *running) sourceOf(at dynamic.Interface, name string) string {
 	return u.GetLabels()["orrery.dev/space"]
 }
 
-// namesSources checks that all ConfigMaps that were copied name a source that there is.
+// namesSources checks that all ConfigMaps that were copied name a source that exists.
 func (r *running) namesSources(at dynamic.Interface) {
 	r.t.Helper()
 	location, err := r.space(key.Root).Resource(locationsGVR).Get(r.t.Context(), "a", metav1.GetOptions{})

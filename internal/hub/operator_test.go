@@ -70,7 +70,7 @@ func (r *running) becomes(name, kind string, status metav1.ConditionStatus, reas
 	return l
 }
 
-// throughout sees to it that f says that nothing is wrong, for a while.
+// throughout checks for a while that f says that nothing is wrong.
 func (r *running) throughout(d time.Duration, f func() string) {
 	r.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -139,8 +139,8 @@ func TestAgentStatus(t *testing.T) {
 	r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
 }
 
-// TestSyncedIsNeverWritten shows that the condition is not in the log, and keeps
-// its time while it stays the same.
+// TestSyncedIsNeverWritten shows that the condition is not in the log, and keeps its time
+// while it stays the same.
 func TestSyncedIsNeverWritten(t *testing.T) {
 	r := fixture(t)
 	r.join("a").open(0, "").next()
@@ -242,8 +242,8 @@ func TestSyncedCondition(t *testing.T) {
 	}
 }
 
-// TestOperatorsWord shows that what operators and owners of Placements say
-// reaches the agent's open session.
+// TestOperatorsWord shows that settings and confirmations of operators and owners of
+// Placements reach the agent's open session.
 func TestOperatorsWord(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
@@ -293,8 +293,8 @@ func TestOperatorsWord(t *testing.T) {
 	}
 }
 
-// TestProtocol shows that an agent of another protocol is turned away, that the
-// location says so, and that another agent makes it good.
+// TestProtocol shows that an agent of another protocol version is refused, that the
+// location says so, and that a compatible agent clears that.
 func TestProtocol(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
@@ -316,8 +316,8 @@ func TestProtocol(t *testing.T) {
 	r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
 }
 
-// TestCompatibleOfAnOperator shows that an operator's word on the condition
-// halts the agent and is not the hub's to change.
+// TestCompatibleOfAnOperator shows that a condition Compatible that an operator has set
+// to False halts the agent, and is not changed by the hub.
 func TestCompatibleOfAnOperator(t *testing.T) {
 	r := fixture(t)
 	s := r.join("a").open(0, "")
@@ -351,8 +351,8 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 	})
 }
 
-// TestRestartDeclaresNobodyLost shows that a hub that starts gives locations
-// their time, writes nothing about those that come back, and then says who is lost.
+// TestRestartDeclaresNobodyLost shows that a hub that starts gives locations time to
+// reconnect, writes nothing about those that do, and then declares the others lost.
 func TestRestartDeclaresNobodyLost(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	const patiently = 2 * time.Second
@@ -413,8 +413,8 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	r.eventually(func() string { return r.staleness("a", true) })
 }
 
-// staleness compares all that says whether what is known of a location is stale: the
-// counts of the location and of its Placement, the row of its object, the conditions.
+// staleness compares everything that shows whether a location is stale: the counts of the
+// location and of its Placement, the row of its object, the conditions.
 func (r *running) staleness(name string, want bool) string {
 	r.t.Helper()
 	l := r.location(name)
@@ -438,8 +438,8 @@ func (r *running) staleness(name string, want bool) string {
 	return ""
 }
 
-// relay passes connections on until it is silenced; then it swallows what comes
-// and says nothing, as a network that lost a machine does.
+// relay passes connections on until it is silenced; then it discards what it receives and
+// sends nothing, as a network that has lost a machine.
 type relay struct {
 	address string
 	silent  atomic.Bool
@@ -525,8 +525,8 @@ func TestWalkingIsNotLost(t *testing.T) {
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 }
 
-// TestVanishedAgent shows that the hub notices an agent that is gone without a
-// word, though the network takes whatever is sent to it.
+// TestVanishedAgent shows that the hub notices an agent that is gone without a word,
+// though the network accepts whatever is sent to it.
 func TestVanishedAgent(t *testing.T) {
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
 	r.addLocation("a", nil)

@@ -26,8 +26,8 @@ func somePod(namespace, name string) *unstructured.Unstructured {
 	})
 }
 
-// TestPodsGoOnceForAgents shows that the two steps of a Pod's deletion are one removal for
-// a location, by a user's word, and nothing else.
+// TestPodsGoOnceForAgents shows that for a location the two steps of a Pod's deletion are
+// one removal, caused by a user.
 func TestPodsGoOnceForAgents(t *testing.T) {
 	r := fixture(t)
 	r.create("s", podsGVR, somePod("default", "p"))
@@ -59,7 +59,8 @@ func TestPodsGoOnceForAgents(t *testing.T) {
 }
 
 // TestPodsLeftBehind shows that a Pod that a crash left between the two steps of its
-// deletion goes when a hub starts, or sees it, and that a namespace with one ends.
+// deletion is deleted when a hub starts or sees it, and that a namespace with one can
+// end.
 func TestPodsLeftBehind(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir)

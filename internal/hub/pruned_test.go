@@ -51,9 +51,9 @@ func waitingAt(digest string, pending int) wire.AgentStatus {
 	}}
 }
 
-// TestConfirmOverLocations shows that one digest lets go what waits at several
-// locations, also where the agent is away, over a restart of the hub, and nothing
-// that came to wait later.
+// TestConfirmOverLocations shows that one digest confirms what waits at several
+// locations, also where the agent is away, over a restart of the hub, and nothing that
+// began to wait later.
 func TestConfirmOverLocations(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir)
@@ -119,13 +119,13 @@ func TestConfirmOverLocations(t *testing.T) {
 	})
 }
 
-// hasOne has an agent report the object one of the space s, which its location has.
+// hasOne has an agent report that its location has the object one of the space s.
 func (a *agent) hasOne() {
 	a.r.t.Helper()
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{State: wire.Applied}})
 }
 
-// TestPruneOfOtherSpaces has an agent say that removals wait of a Placement in a space
+// TestPruneOfOtherSpaces has an agent claim that removals of a Placement wait, in a space
 // of which its location has nothing.
 func TestPruneOfOtherSpaces(t *testing.T) {
 	r := fixture(t)

@@ -49,10 +49,10 @@ func (r *running) update(ctx context.Context, name, value string) error {
 	return err
 }
 
-// large writes a ConfigMap with a large value into the space s. It is sent as protobuf, and
-// answered with metadata alone: to write and read JSON is most of what a large write costs,
-// many times over with the race detector, and nothing here is about that. As other
-// clients do, it tries again for a while when it is told to.
+// large writes a ConfigMap with a large value into the space s. It is sent as protobuf
+// and answered with metadata alone: encoding JSON is most of the cost of a large write,
+// many times over with the race detector, and nothing here is about that. Like other
+// clients, it tries again for a while when it is told to.
 func (r *running) large(ctx context.Context, method, name, value string) error {
 	for tries := 0; ; tries++ {
 		err := r.tryLarge(ctx, method, name, value)
@@ -104,8 +104,8 @@ func (r *running) withinQuota() {
 	}
 }
 
-// TestFloods shows that neither updates without end of a large object nor a flood of
-// reports from one location fill the log, and that others go on writing meanwhile.
+// TestFloods shows that neither endless updates of a large object nor a flood of reports
+// from one location fill the log, and that others go on writing meanwhile.
 func TestFloods(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota)
@@ -309,7 +309,7 @@ func TestFullHub(t *testing.T) {
 }
 
 // growsOnce shows that an object that is being deleted may grow a little in a full log,
-// if at all, and not again and again.
+// once at most.
 func (r *running) growsOnce(name string) {
 	r.t.Helper()
 	const step, slack = 1 << 10, 4 << 10
@@ -404,8 +404,8 @@ func heapPeak(do func()) uint64 {
 	return peak - before.HeapAlloc
 }
 
-// slowBody is a body of reports that is sent in full and then not ended for a while, so
-// that all of them are there at once.
+// slowBody is a body of reports that is sent in full and held open for a while, so that
+// all bodies are there at once.
 type slowBody struct {
 	line   []byte
 	left   int

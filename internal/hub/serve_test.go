@@ -49,7 +49,7 @@ func TestDeletedSpace(t *testing.T) {
 	})
 }
 
-// TestAllSpaces shows what the operators' view over all spaces has.
+// TestAllSpaces shows the operators' view over all spaces.
 func TestAllSpaces(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.addSpace("s")

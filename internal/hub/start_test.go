@@ -81,7 +81,7 @@ func (r *running) config(path string) *rest.Config {
 	return c
 }
 
-// operator sends what is written down in full.
+// operator sends requests that are written out in full.
 func (r *running) operator() *http.Client {
 	r.t.Helper()
 	c, err := r.Client()

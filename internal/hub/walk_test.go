@@ -43,7 +43,7 @@ func TestWalk(t *testing.T) {
 	same()
 }
 
-// totalOf recounts what a location is to have.
+// totalOf recounts the desired content of a location.
 func totalOf(r *running, rows []*table.Row, l key.Location) (root wire.Sum, count int) {
 	for _, row := range rows {
 		d, ok := desiredOf(r, row, l)

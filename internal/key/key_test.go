@@ -54,7 +54,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestOtherKeys are no objects, and nothing is made of them.
+// TestOtherKeys shows that other keys are no objects, and that nothing is made of them.
 func TestOtherKeys(t *testing.T) {
 	for _, k := range []string{"", "o", "o/", "o/a", "o/a/core/pods", "o/a/b/c/d/e/f", "r/l/a/placed/core/pods/n/x", "e/l", "m/x"} {
 		if o, err := ParseObject(k); err == nil {
@@ -87,7 +87,7 @@ func TestOtherKeys(t *testing.T) {
 	}
 }
 
-// TestWhatKeysAreAbout goes from names to keys and back.
+// TestWhatKeysAreAbout turns names into keys and back.
 func TestWhatKeysAreAbout(t *testing.T) {
 	l, s := Location("l"), Space("l")
 	for k, is := range map[string]bool{l.Key(): true, Enrolment(l): true, s.Key(): false, Marker("l"): false, "o/l/orrery.dev/locations/l": false} {
@@ -130,7 +130,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// TestSplitMakesNothing holds what every change and every row of a list is asked.
+// TestSplitMakesNothing shows that what is asked of every change, and of every row of a
+// list, allocates nothing.
 func TestSplitMakesNothing(t *testing.T) {
 	k := Object{"a", Identity{NewResource("apps", "deployments"), "n", "x"}}.Key()
 	if n := testing.AllocsPerRun(100, func() {

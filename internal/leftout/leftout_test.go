@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/tally"
 )
 
-// TestIndex follows what is left out of objects and what Placements hear of it.
+// TestIndex follows what is left out of objects, and what Placements are told of it.
 func TestIndex(t *testing.T) {
 	changed := 0
 	x := New(func() { changed++ })

@@ -39,7 +39,7 @@ func configMap(name string) string {
 	return key.Object{Space: "a", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: name}}.Key()
 }
 
-// object is a value of a size; what is said of it comes first.
+// object is a value of a size that begins with some text.
 func object(metadata string, size int) string {
 	head := `{"metadata":{` + metadata + `},"data":"`
 	return head + strings.Repeat("x", size-len(head)-2) + `"}`
@@ -50,7 +50,7 @@ const (
 	held     = `,"finalizers":["a","b"]`
 )
 
-// What is under way counts until the table shows it, or it is given up.
+// What is being written counts until the table shows it, or it fails.
 func TestReserve(t *testing.T) {
 	f := newFixture(t)
 	reserve := func(name string, size int, bound bool) (func(int64), error) {
@@ -86,7 +86,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// An object that goes may grow a little, in all.
+// An object that is being deleted may grow a little, in all.
 func TestEffect(t *testing.T) {
 	f := newFixture(t)
 	k := configMap("one")

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestLineageOfOlderMarkers shows that what a hub did not say is taken from what
-// the log shows, so that an upgrade leaves agents proven.
+// TestLineageOfOlderMarkers shows that what a marker of an older hub does not say is
+// taken from what the log shows, so that an upgrade leaves agents proven.
 func TestLineageOfOlderMarkers(t *testing.T) {
 	var l Lineage
 	old := func(name string, rev int64) table.Change {
@@ -291,8 +291,8 @@ func (m *lineageModel) running(t *rapid.T) {
 	m.load(t)
 }
 
-// TestManyMarkers shows that what a log has is taken about as fast when the hub was started
-// very often, and that each revision goes by the marker that it went by.
+// TestManyMarkers shows that the state of a log with very many markers is read about as
+// fast as any, and that each revision keeps its marker.
 func TestManyMarkers(t *testing.T) {
 	const revisions = 50_000
 	loaded := func(markers int64) (*Lineage, time.Duration) {

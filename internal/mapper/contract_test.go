@@ -20,7 +20,7 @@ import (
 	"orrery.dev/orrery/test/protocol"
 )
 
-// TestModelHubKeepsTheContract shows that the hub of the model does as the real one does.
+// TestModelHubKeepsTheContract shows that the hub of the model behaves as the real one.
 func TestModelHubKeepsTheContract(t *testing.T) {
 	lacks := protocol.Lacks{
 		"TokenReplaced":    "the model's agent has one token for ever",
@@ -38,7 +38,7 @@ func TestModelHubKeepsTheContract(t *testing.T) {
 	})
 }
 
-// seldom is a source of chance by which nothing happens that happens seldom.
+// seldom is a source of randomness by which nothing rare ever happens.
 type seldom struct{}
 
 func (seldom) Uint64() uint64 { return math.MaxUint64 }
@@ -131,8 +131,8 @@ func (c *centerStates) Restore()  { c.do(func() { c.restore(c.copy) }) }
 func (c *centerStates) NewToken() {}
 func (c *centerStates) Remove()   {}
 
-// TestAgentKeepsTheContract shows that the agent sends what an agent may, and does what
-// one has to, whatever its hub answers.
+// TestAgentKeepsTheContract shows that the agent sends only what an agent may, and does
+// what it must, whatever its hub answers.
 func TestAgentKeepsTheContract(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // whose certificate will do
 	server.Close()

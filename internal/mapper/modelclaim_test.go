@@ -42,8 +42,9 @@ func (w *world) at(f func(*cluster)) {
 	f(w.cluster)
 }
 
-// TestModelUnseen has an agent die between the making of a Job and the record of it.
-// The hub drops the Job meanwhile, which the agent hears before any list shows it.
+// TestModelUnseen kills an agent between the creation of a Job and the record of it. The
+// hub no longer desires the Job by then, which the agent is told before any list shows
+// it.
 func TestModelUnseen(t *testing.T) {
 	for seed := range 20 {
 		dir := t.TempDir()
@@ -69,8 +70,8 @@ func TestModelUnseen(t *testing.T) {
 	}
 }
 
-// TestModelRolledBack gives an agent an old copy of its store while the hub is away.
-// What it made since is not removed: only the hub knows whether it is desired.
+// TestModelRolledBack gives an agent an old copy of its store while the hub is away. What
+// it created since is not removed: only the hub knows whether it is desired.
 func TestModelRolledBack(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestWrittenAs(t *testing.T) {
 	}
 }
 
-// TestModelAlias shows an agent what it made under the name of another group.
+// TestModelAlias serves the agent's objects under another group as well.
 func TestModelAlias(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +156,7 @@ func TestModelAlias(t *testing.T) {
 	})
 }
 
-// purge has the hub say that everything is to go, of which one object is desired.
+// purge has the hub ask for a purge, which ends that an object is desired.
 func (w *world) purge(id key.Identity) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -164,8 +165,8 @@ func (w *world) purge(id key.Identity) {
 	w.hub.say()
 }
 
-// TestModelPurge removes everything where not everything may be listed, or where it
-// is not known now what a group serves.
+// TestModelPurge purges a location where some kinds can't be listed, or where it is not
+// known at the moment what a group serves.
 func TestModelPurge(t *testing.T) {
 	jobs := key.NewResource("batch", "jobs")
 	for name, c := range map[string]struct {

@@ -189,8 +189,8 @@ func TestModelFullDisk(t *testing.T) {
 	})
 }
 
-// TestModelContested has another writer undo every repair at once. The agent does
-// not fight at its speed, says what is going on, and forgets it when there is peace.
+// TestModelContested has another writer undo every repair at once. The agent repairs less
+// and less often, reports that, and stops when the other writer does.
 func TestModelContested(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,9 +14,10 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestModelGuard takes random numbers of objects from a location, by policy or by
-// deletion, some or all of a Placement's or of a space's, with kills and time in between. What waits for a confirmation is, to
-// the object, what a naive count says, and everything else goes.
+// TestModelGuard removes random numbers of objects from a location, by policy or by
+// deletion, some or all of a Placement's or of a space's, with kills and time in between.
+// What waits for a confirmation is, object by object, what a naive count says, and
+// everything else is removed.
 func TestModelGuard(t *testing.T) {
 	for seed := range 10 {
 		dir := t.TempDir()
@@ -120,7 +121,7 @@ func (g *guardModel) confirm(c wire.Confirmation) {
 	g.hub.say()
 }
 
-// some are keys that are wanted.
+// some are keys that are desired.
 func (g *guardModel) some(n int) []string {
 	var all []string
 	for k := range g.wanted {
@@ -144,7 +145,7 @@ func (g *guardModel) add() {
 	g.put(k, id, wire.Frame{}, 7, 1)
 }
 
-// take has the hub say that an object is to go, and counts.
+// take has the hub say that an object is no longer desired, and counts it.
 func (g *guardModel) take(k string, cause wire.Cause, percent int) {
 	delete(g.wanted, k)
 	if cause == wire.Unassigned {
@@ -202,8 +203,9 @@ func (g *guardModel) compare(after string) {
 	}
 }
 
-// TestModelConfirmedOnce confirms removals that cannot be made then, and whose objects
-// are wanted again meanwhile. When the same ones are to go once more, they wait.
+// TestModelConfirmedOnce confirms removals that cannot be made at the time, and whose
+// objects are desired again meanwhile. When the same objects are to be removed once more,
+// they wait.
 func TestModelConfirmedOnce(t *testing.T) {
 	for name, space := range map[string]string{"operator": "", "owner": "s"} {
 		t.Run(name, func(t *testing.T) {

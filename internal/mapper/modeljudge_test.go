@@ -123,7 +123,7 @@ func (w *world) enforced(d wire.Sum, p wire.Policy) map[string]string {
 	return rest
 }
 
-// left says that the apply did not change what is released.
+// left says that the apply did not change the released fields.
 func left(before, after *thing, p wire.Policy) bool {
 	for path := range releasedBy(p) {
 		was, had := before.fields[path]
@@ -134,7 +134,8 @@ func left(before, after *thing, p wire.Policy) bool {
 	return true
 }
 
-// stays says that an object was always to stay when it is not desired any more.
+// stays says that by every policy with which the object was desired, it was to stay when
+// it no longer is.
 func (w *world) stays(o *thing) bool {
 	known := false
 	for _, p := range w.puts {
@@ -184,7 +185,7 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	after.foreign = false
 }
 
-// implied says that an object is a namespace that the agent made for what is in it.
+// implied says that an object is a namespace that the agent created for what is in it.
 func implied(o *thing) bool { return o.meta("annotations", v1alpha1.ImpliedAnnotation) != "" }
 
 func isMark(p string) bool {

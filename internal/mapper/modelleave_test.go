@@ -38,8 +38,8 @@ func (c *cluster) removeSlowly(o *thing, foreground bool) {
 	})
 }
 
-// before is a workload that leaves, has yet to end, and goes before an object; nil:
-// there is none. What the agent knows nothing of any more holds up nothing.
+// before is a workload that is being removed, has not ended yet, and goes before an
+// object; nil: there is none. One that the agent no longer knows of holds up nothing.
 func (w *world) before(o *thing) *thing {
 	if o.id.Namespace == "" || o.id.Resource.Rank() != key.RankConfig {
 		return nil
@@ -263,8 +263,8 @@ func TestLeaveInOrderAfterKills(t *testing.T) {
 	})
 }
 
-// TestLeaveIsBounded has a custom resource and a workload that never go: what
-// leaves after them goes in the end, and so does the workload.
+// TestLeaveIsBounded has a custom resource and a workload that never end: what is removed
+// after them is removed in the end, and so is the workload.
 func TestLeaveIsBounded(t *testing.T) {
 	all := []key.Identity{leavingMap, leavingRole, leavingWidget, leavingJob}
 	leaveTogether(t, all, func(m *leaveModel) {
@@ -296,8 +296,9 @@ func TestLeaveIsBounded(t *testing.T) {
 	})
 }
 
-// TestLeaveAlone: what leaves while nothing else does goes at once, and so does what
-// others do not concern: of another namespace, another space, and what stays.
+// TestLeaveAlone: an object that leaves while no other does is removed at once, and so is
+// one that the others do not hold up: in another namespace or of another space, or when
+// what they are stays.
 func TestLeaveAlone(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingJob, elsewhere}, func(m *leaveModel) {
 		m.cluster.slow[leavingJob] = time.Minute
@@ -309,8 +310,8 @@ func TestLeaveAlone(t *testing.T) {
 	})
 }
 
-// TestLeaveNotHeld: what does not leave holds up nothing: what waits for a
-// confirmation, what is left to itself, and what is of another space.
+// TestLeaveNotHeld: an object that does not leave holds up nothing: one that waits for a
+// confirmation, that is orphaned, or that is of another space.
 func TestLeaveNotHeld(t *testing.T) {
 	many := []key.Identity{leavingMap, leavingJob}
 	for i := range 50 {
@@ -351,8 +352,8 @@ func TestLeaveNotHeld(t *testing.T) {
 	})
 }
 
-// TestLeaveWanted: a workload that is wanted again while it ends is made anew when
-// it has, or when that takes too long.
+// TestLeaveWanted: a workload that is desired again while it ends is created again when
+// it has ended, or when that takes too long.
 func TestLeaveWanted(t *testing.T) {
 	for _, slow := range []time.Duration{30 * time.Second, 24 * time.Hour} {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
@@ -377,7 +378,7 @@ func TestLeaveWanted(t *testing.T) {
 	}
 }
 
-// halt has the hub pause the location, or end that.
+// halt has the hub pause the location, or resume it.
 func (m *leaveModel) halt(why string) {
 	m.hub.mu.Lock()
 	m.hub.settings.Halt = why
@@ -386,8 +387,8 @@ func (m *leaveModel) halt(why string) {
 	synctest.Wait()
 }
 
-// TestLeavePaused pauses a location while things leave: what waits for others goes on
-// waiting for them when that is over, as long as it would have.
+// TestLeavePaused pauses a location while objects leave: what waits for others goes on
+// waiting after the pause, for as long as it would have.
 func TestLeavePaused(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingMap, leavingWidget, leavingJob, leavingHook}, func(m *leaveModel) {
 		m.cluster.slow[leavingHook] = 10 * time.Second

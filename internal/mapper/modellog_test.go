@@ -111,8 +111,8 @@ func (w *world) pauseWaits() bool {
 	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
 }
 
-// conclude accepts the log if something waits for that at the end. All is as the hub
-// says then, and so it is when the store is lost after that.
+// conclude accepts the log if something waits for that at the end. Then all is as the hub
+// says, and stays so when the store is lost after that.
 func (w *world) conclude(again bool) error {
 	all, paused := w.waiting(), w.pauseWaits()
 	if len(all) == 0 && !paused {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestModelMutated has admission change what is applied for hours, over restarts. The
-// agent says so, tries again less and less often, and is done when it agrees.
+// agent reports it, tries again less and less often, and stops when admission agrees.
 func TestModelMutated(t *testing.T) {
 	for name, policy := range map[string]wire.Policy{"repaired": {}, "reported": {ReportDrift: true}, "unseen": {}} {
 		t.Run(name, func(t *testing.T) {

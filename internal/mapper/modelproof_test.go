@@ -152,8 +152,8 @@ func TestModelLostAndRestored(t *testing.T) {
 	}
 }
 
-// TestModelSeenAndRestored restores a hub from before what an agent has taken over and
-// applied without a mark: in its first walk, which never came to its end.
+// TestModelSeenAndRestored restores a hub from a copy older than what an agent has
+// received and applied without a mark: in its first walk, which did not come to its end.
 func TestModelSeenAndRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProofModel(t)

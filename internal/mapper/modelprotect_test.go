@@ -47,8 +47,8 @@ func TestModelProtectedAndRestored(t *testing.T) {
 	}
 }
 
-// TestModelRefusedAndLost has the store of an agent lost of which the cluster refuses
-// an object for good. What is found is proven all the same.
+// TestModelRefusedAndLost loses the store of an agent whose cluster refuses an object for
+// good. What is found at the cluster is proven all the same.
 func TestModelRefusedAndLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProofModel(t)

@@ -5,8 +5,8 @@ import (
 	"testing/synctest"
 )
 
-// TestModelStatus has an object's status go and come again faster than the store
-// commits, and kills the agent: its store makes sense.
+// TestModelStatus removes and sets an object's status faster than the store commits, and
+// kills the agent: its store is consistent.
 func TestModelStatus(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,9 @@ func (w *world) lists(r key.Resource) (n int) {
 	return n
 }
 
-// surveyed fails unless a new store's survey is over, or is not, and if it is, unless
-// a start costs no list of a resource that is not in use, and an hour none either.
+// surveyed fails unless a new store's survey is over, or is not, as given. If it is over,
+// a restart lists no resource that is not in use, and neither does the agent within an
+// hour.
 func (p *proofModel) surveyed(what string, want bool, unused key.Resource) {
 	p.t.Helper()
 	if over := !p.agent.store.Meta().Survey; over != want {

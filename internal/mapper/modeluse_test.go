@@ -134,8 +134,8 @@ func TestModelInUse(t *testing.T) {
 	}
 }
 
-// TestModelUseUnknown has kinds in a namespace that the agent may not list, and a
-// definition that serves no version: what may be inside keeps them, and the report says it.
+// TestModelUseUnknown has kinds in a namespace that the agent may not list, and a CRD
+// that serves no version: what may be inside keeps them, and the report says so.
 func TestModelUseUnknown(t *testing.T) {
 	dir := t.TempDir()
 	jobs := identities[6].Resource
@@ -185,8 +185,8 @@ func TestModelUseUnknown(t *testing.T) {
 	})
 }
 
-// TestModelUncollected has something in a namespace whose owner is gone, and nobody who
-// collects it: that counts in the end, and is not told anew again and again.
+// TestModelUncollected has an object in a namespace whose owner is gone and which nothing
+// collects: it counts as a use in the end, and is not reported again and again.
 func TestModelUncollected(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

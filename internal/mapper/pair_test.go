@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// pairOf is the pair that stands at an object, and how many writes there were.
+// pairOf is the pair that an object names, and how many writes there were.
 func (w *world) pairOf(id key.Identity) (p marks.Pair, writes int) {
 	w.at(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {

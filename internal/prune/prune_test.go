@@ -162,7 +162,7 @@ func (m *machine) confirm(t *rapid.T) {
 	m.write(p)
 }
 
-// hear has a location's agent let go what it is told to.
+// hear has a location's agent remove what is confirmed.
 func (m *machine) hear(t *rapid.T) {
 	m.settle(t)
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
@@ -188,7 +188,7 @@ func (m *machine) restart(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
-// check recounts what waits, and sees that what is confirmed is heard.
+// check recounts what waits, and checks that what is confirmed reaches the agent.
 func (m *machine) check(t *rapid.T) {
 	m.settle(t)
 	for p, shown := range m.shown {
@@ -231,9 +231,9 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// TestIndex shows, over random lives, that what waits is added up as counting anew
-// would, that what is confirmed is heard until it is gone, also after a restart, and
-// that no location ever lets go what did not wait there when it was confirmed.
+// TestIndex shows, over random lives, that the sums of what waits equal a recount, that
+// what is confirmed reaches agents until it is gone, also after a restart, and that no
+// location ever removes what did not wait there when it was confirmed.
 func TestIndex(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()
@@ -276,7 +276,8 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// BenchmarkConfirm confirms what waits at 5,000 locations, and tells each of it.
+// BenchmarkConfirm confirms what waits at 5,000 locations, and reads what each of them is
+// told.
 func BenchmarkConfirm(b *testing.B) {
 	m := newMachine()
 	for i := range maxConfirmed {

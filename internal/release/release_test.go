@@ -152,8 +152,8 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// TestParts compares what is said of releases with looking at every object anew,
-// over random lives, and sees that who has to hear of a change does.
+// TestParts compares what is said of releases with a look at every object, over random
+// lives, and checks that every Placement that a change concerns is told.
 func TestParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()

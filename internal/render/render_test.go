@@ -90,8 +90,8 @@ func TestOneRenderingForAClass(t *testing.T) {
 	}
 }
 
-// What can't be rendered for a class is not tried again for each of its locations, and
-// is no matter of other classes.
+// An object that can't be rendered for a class is not tried again for each of its
+// locations, and other classes are not affected.
 func TestErrorsAreResults(t *testing.T) {
 	r, e := newCounted(), entry("x", "1")
 	broken := &placement.Class{Inputs: []placement.Input{{Rules: "broken"}}}
@@ -115,8 +115,8 @@ func TestErrorsAreResults(t *testing.T) {
 	}
 }
 
-// However little is kept, everybody gets what is their class', and what is kept stays
-// within its bound.
+// However little is kept, every location gets the rendering of its class, and what is
+// kept stays within its bound.
 func TestResultsAreBounded(t *testing.T) {
 	r := newCounted()
 	r.kept.most = 20_000
@@ -176,7 +176,7 @@ func TestDigestsOfOneClass(t *testing.T) {
 	}
 }
 
-// All versions of a resource travel alike, and as for one who does not have its CRD.
+// All versions of a resource travel alike, also for a hub without its CRD.
 func TestAllVersionsTravelAlike(t *testing.T) {
 	preserve := true
 	version := func(name string, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {

@@ -114,7 +114,8 @@ func TestGenerationAndStatus(t *testing.T) {
 	}
 }
 
-// What the status is written with has metadata, too, for which the rules are the same.
+// The object with which a status is written has metadata, too, for which the rules are
+// the same.
 func TestMetadataThroughStatus(t *testing.T) {
 	h := newHub(t)
 	const namespaces, merging = "/api/v1/namespaces", "application/merge-patch+json"

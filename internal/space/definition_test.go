@@ -2,7 +2,7 @@ package space_test
 
 import "testing"
 
-// What a CRD asks for and does not get is said by a condition, as long as it asks.
+// A condition says what a CRD asks for and does not get, as long as it asks.
 func TestDefinitionConditions(t *testing.T) {
 	h := newHub(t)
 	webhook := crd("widgets", "Widget", widgetSpec(nil))

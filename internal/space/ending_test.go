@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/space"
 )
 
-// still is a log that takes what does not grow, and the ends of deletions.
+// still is a log that takes only what does not grow, and the last steps of deletions.
 type still struct{}
 
 func (still) Admit(_ context.Context, w space.Write) (func(error) error, error) {
@@ -24,8 +24,8 @@ func (still) Admit(_ context.Context, w space.Write) (func(error) error, error) 
 	return func(err error) error { return err }, nil
 }
 
-// What is being deleted grows a little once, in a full log as in a full space, and not
-// with each update or finalizer; what makes it smaller is taken.
+// An object that is being deleted may grow a little once, in a full log as in a full
+// space, and not with each update or finalizer; a write that makes it smaller is taken.
 func TestGrowthWhileBeingDeleted(t *testing.T) {
 	const slack = 4 << 10
 	for _, c := range []struct {

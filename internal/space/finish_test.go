@@ -106,8 +106,8 @@ func TestNamespaceLifecycle(t *testing.T) {
 	}
 }
 
-// What is in a namespace, or in a space, goes in the order in which locations are to
-// let go of it: a rank after the other, also where there is much of one.
+// The content of a namespace or a space is deleted in the order in which locations remove
+// it, one rank after the other, also where there is much of one.
 func TestContentLeavesInOrder(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
@@ -156,7 +156,7 @@ func TestContentLeavesInOrder(t *testing.T) {
 	inOrder(from)
 }
 
-// Whatever creates while a namespace is deleted: nothing outlives it.
+// Whoever creates objects while a namespace is deleted: no object outlives it.
 func TestCreateRacesNamespace(t *testing.T) {
 	h := newHub(t)
 	for round := range 5 {

@@ -100,7 +100,7 @@ func TestFullSpaceCanBeEmptied(t *testing.T) {
 	h.checkUsage()
 }
 
-// Writers that come together cannot pass a limit together.
+// Concurrent writers cannot exceed a limit together.
 func TestLimitsAreExact(t *testing.T) {
 	h := newHub(t)
 	const room, writers = 10, 40

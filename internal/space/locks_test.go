@@ -9,7 +9,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// One caller waits for another in the same space, not in another one; afterwards nothing is kept.
+// One caller waits for another in the same space, and not for one in another space;
+// nothing is kept afterwards.
 func TestLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := locks{of: map[key.Space]*lock{}}

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Whatever CRDs of a group ask for, and in whatever order they come and change:
-// no name is given to two, and who has all it asked for is established.
+// Whatever CRDs of a group ask for, and in whatever order they are created and changed:
+// no name is given to two, and a CRD that has all the names it asks for is established.
 func TestNamesAreGivenOnce(t *testing.T) {
 	now := time.Unix(1, 0)
 	rapid.Check(t, func(t *rapid.T) {

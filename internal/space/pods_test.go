@@ -81,7 +81,8 @@ func (h *hub) inTwoSteps(o key.Object, after int64) {
 	}
 }
 
-// A Pod is marked, and then deleted, whoever deletes it; all else goes in one step.
+// A Pod is marked and then deleted, however it is deleted; objects of all other kinds are
+// deleted in one step.
 func TestPodsGoInTwoSteps(t *testing.T) {
 	h := newHub(t)
 	for _, name := range []string{"one", "two"} {
@@ -106,8 +107,8 @@ func TestPodsGoInTwoSteps(t *testing.T) {
 	h.inTwoSteps(podKey("n", "one"), from)
 }
 
-// What a crash leaves between the steps goes: by itself, with its namespace, or when
-// somebody deletes or changes it.
+// A Pod that a crash left between the steps is deleted: by itself, with its namespace, or
+// when somebody deletes or changes it.
 func TestPodsLeftBehind(t *testing.T) {
 	h := newHub(t)
 	long := time.Now().Add(-time.Hour)
@@ -167,7 +168,7 @@ func (full) Admit(context.Context, space.Write) (func(error) error, error) {
 	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: "LogFull"}}
 }
 
-// A log that takes no put takes deletions: of Pods, too.
+// A log that takes no put takes deletions, of Pods, too.
 func TestPodsOfAFullLog(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
@@ -195,7 +196,7 @@ func TestPodsOfAFullLog(t *testing.T) {
 	}
 }
 
-// hangup is a log where there is room, whose client hangs up after each put.
+// hangup is a log with room, whose client hangs up after each put.
 type hangup struct{ cancel context.CancelFunc }
 
 func (h hangup) Admit(context.Context, space.Write) (func(error) error, error) {

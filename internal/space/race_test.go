@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/internal/space"
 )
 
-// Of CRDs that ask for one kind at the same moment one gets it.
+// Of several CRDs that ask for one kind at the same moment, one gets it.
 func TestDefinitionsRace(t *testing.T) {
 	h := newHub(t)
 	const rivals = 6
@@ -42,7 +42,7 @@ func TestDefinitionsRace(t *testing.T) {
 	}
 }
 
-// Nothing is created in a space after it began to go.
+// Nothing is created in a space after its deletion has begun.
 func TestCreateRacesSpace(t *testing.T) {
 	h := newHub(t)
 	for round := range 3 {
@@ -71,7 +71,7 @@ func TestCreateRacesSpace(t *testing.T) {
 	}
 }
 
-// A Finish function that is behind does no harm to what came after.
+// A Finish function that lags behind does no harm to what was created since.
 func TestFinishOfThePast(t *testing.T) {
 	h := newHub(t)
 	h.must(200, h.do("DELETE", "root", spaces+"/a", nil))
@@ -106,7 +106,7 @@ func TestEventsExpire(t *testing.T) {
 	}
 }
 
-// Nothing is born as one that is being deleted.
+// No object is created as one that is being deleted.
 func TestBornAlive(t *testing.T) {
 	h := newHub(t)
 	ns := namespace("n")

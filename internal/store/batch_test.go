@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestChangesOfWhatWasSeen shows that a change is made only if nobody has written its
-// key since, each for itself, at the size that etcd allows a transaction.
+// TestChangesOfWhatWasSeen shows that a change is made only if its key was not written
+// since it was read, each change by itself, in transactions as large as etcd allows.
 func TestChangesOfWhatWasSeen(t *testing.T) {
 	l := open(t, t.TempDir())
 	const n = maxBatchOps + 1

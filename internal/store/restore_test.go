@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestVerify shows what of a log tells that it is another one than the table was made
-// from, also if it has come as far or farther, and also when it was compacted.
+// TestVerify shows how the log is found to be another than the one that the table was
+// made from, also if it has come as far or farther, and if it was compacted.
 func TestVerify(t *testing.T) {
 	l := open(t, t.TempDir())
 	put := func(k, value string, seen int64) int64 {
@@ -67,8 +67,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestNobodyFallsBack shows that an answer of a revision that is below one that was
-// seen before the question is noticed, and no other.
+// TestNobodyFallsBack shows that an answer with a revision below one that was seen before
+// the request is noticed, and no other.
 func TestNobodyFallsBack(t *testing.T) {
 	r := newReach()
 	life, known := r.before()
@@ -94,8 +94,8 @@ func TestNobodyFallsBack(t *testing.T) {
 	}
 }
 
-// TestLogIsShut shows that nobody writes while it is not known what the log is, and
-// that what goes by the table from before is not written at all.
+// TestLogIsShut shows that nothing is written while it is not known which log it is, and
+// that a write which depends on the table from before is not made at all.
 func TestLogIsShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReach()

@@ -200,7 +200,7 @@ func TestAlarm(t *testing.T) {
 	same(t, k.Log, k.table)
 }
 
-// TestFilledPast shows that a running log whose alarm was raised gets over it.
+// TestFilledPast shows that a running log recovers from etcd's alarm.
 func TestFilledPast(t *testing.T) {
 	t.Parallel() // it waits for room much of the time
 	k := keepLog(t, t.TempDir(), smallQuota)
@@ -217,8 +217,8 @@ func TestFilledPast(t *testing.T) {
 	eventually(t, func() error { return k.put(Growth, "more", large) })
 }
 
-// eventually waits for what the log's keeping does: on a slow machine a defragmentation
-// takes seconds, and the next one comes paceFactor times as much later.
+// eventually waits for what the log's maintenance does: on a slow machine a
+// defragmentation takes seconds, and the next one comes paceFactor times as much later.
 func eventually(t *testing.T, ok func() error) {
 	t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)

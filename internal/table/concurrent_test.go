@@ -209,8 +209,8 @@ func TestWindowBytes(t *testing.T) {
 	}
 }
 
-// TestWakeFollowsRevision checks that whoever is woken finds the revision
-// reached, so that no wake-up is spent on a step that is not complete.
+// TestWakeFollowsRevision checks that a reader that is woken finds the revision reached,
+// so that no wake-up is spent on a step that is not complete.
 func TestWakeFollowsRevision(t *testing.T) {
 	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
 	sub, err := table.Subscribe(0, nil, Under("o/s/"))

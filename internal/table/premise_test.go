@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestNothingIsLostBeforePremises has readers subscribe while what they rest on goes.
-// Whenever that is, all of them are woken and end, and none hears of anything that was
-// later.
+// TestNothingIsLostBeforePremises has readers subscribe while what they rest on ends.
+// Whenever that is, all of them are woken and end, and none gets anything that is later.
 func TestNothingIsLostBeforePremises(t *testing.T) {
 	const rounds, revisions, readers = 300, 30, 4
 	gate, content := "o/root/orrery.dev/spaces/s", "o/s/core/configmaps/default/a"
@@ -80,8 +79,8 @@ func readUntil(sub *Subscription, last int64) error {
 	}
 }
 
-// TestEndOfSeveral: of several premises that went, the one that went first is the end;
-// who lags behind hears of it at once.
+// TestEndOfSeveral: of several premises that no longer hold, the first to go is the end;
+// a reader that lags behind is told at once.
 func TestEndOfSeveral(t *testing.T) {
 	table := New(Config{WindowSteps: 10 * catchUpSteps, WindowBytes: 1 << 30})
 	apply := func(rev int64, k string, value []byte) {
@@ -116,8 +115,9 @@ func TestEndOfSeveral(t *testing.T) {
 	}
 }
 
-// TestEndedLosesNothing: who asks whether a subscription has ended before they poll gets
-// what was before the end all the same, and nothing of later; however much it is.
+// TestEndedLosesNothing: a reader that asks whether its subscription has ended before it
+// polls still gets everything from before the end, however much it is, and nothing that
+// is later.
 func TestEndedLosesNothing(t *testing.T) {
 	for _, before := range []int64{0, 1, queueLimit, 2 * queueLimit} {
 		table := New(Config{WindowSteps: 1000, WindowBytes: 1 << 20})

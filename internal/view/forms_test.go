@@ -250,7 +250,8 @@ func firstLines(t *testing.T, n int, url, accept string) [][]byte {
 	return lines
 }
 
-// TestUnknownEncodersAreCounted: an upgrade that names encoders anew shows.
+// TestUnknownEncodersAreCounted: an upgrade of the library that renames encoders is
+// noticed.
 func TestUnknownEncodersAreCounted(t *testing.T) {
 	f := newFixture(t)
 	f.put(cm("a", "x", "1"))

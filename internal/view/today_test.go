@@ -41,8 +41,8 @@ func stricter(t *testing.T) *kinds.Kind {
 	return definition.Kinds()[0]
 }
 
-// What a CRD has come to say holds for all objects that are read, and costs
-// nothing for those that it leaves as they are.
+// A changed schema holds for all objects that are read, and costs nothing for those that
+// it leaves as they are.
 func TestReadsByTodaysDefinition(t *testing.T) {
 	f := newFixture(t)
 	defer f.server.Close()
@@ -93,7 +93,7 @@ func TestReadsByTodaysDefinition(t *testing.T) {
 	}
 }
 
-// A watch gives what happened until its kind was redefined, and ends.
+// A watch delivers what happened until its kind was redefined, and ends.
 func TestWatchEndsWithItsDefinition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var defined atomic.Bool

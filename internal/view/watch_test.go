@@ -158,9 +158,9 @@ func TestWatchesEnd(t *testing.T) {
 	})
 }
 
-// TestWatchesEndWithWhatLetThemIn: a watch ends once what its client was let in by does
-// not hold any more, those of others go on; also if the client does not read, and if it
-// waited to begin meanwhile.
+// TestWatchesEndWithWhatLetThemIn: a watch ends once its client's access is revoked, and
+// those of others go on; also if the client does not read, or if the watch waited to
+// begin meanwhile.
 func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		type grant struct{}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The leaf of an object that is treated by default, or as earlier versions could
-// say it, must stay what it was: or else two sides one version apart would take
-// all of a location's content for different.
+// The leaf of an object that is treated by default, or in a way that earlier versions
+// know, must stay as it was: otherwise two sides one version apart would take all content
+// of a location for different.
 func TestPolicyKeepsLeaves(t *testing.T) {
 	digest := SumOf([]byte("object"))
 	for policy, want := range map[Policy]string{

@@ -126,7 +126,7 @@ func (m *memory) Create(_ context.Context, obj runtime.Object, _ rest.ValidateOb
 	return m.keep(obj)
 }
 
-// keep stores an object as the log would.
+// keep stores an object as the log does.
 func (m *memory) keep(obj runtime.Object) (runtime.Object, error) {
 	stored, err := runtime.Encode(m.kind.StorageCodec, obj)
 	if err != nil {

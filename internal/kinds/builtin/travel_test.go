@@ -153,7 +153,7 @@ func sortedSame(t *testing.T, how string, s sample, served []byte) {
 	}
 }
 
-// What an upper hub and clients say to Orrery, which is not the cluster's.
+// What an upper hub and clients write for Orrery does not travel to a cluster.
 var (
 	controlAnnotations = []string{
 		"kubectl.kubernetes.io/last-applied-configuration",

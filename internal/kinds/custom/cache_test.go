@@ -142,8 +142,8 @@ func TestLRU(t *testing.T) {
 	})
 }
 
-// What no cache has any more, but a client still uses, is found again and not
-// compiled a second time; what nobody uses goes.
+// A definition that no cache has any more, but a client still uses, is found again and
+// not compiled a second time; one that nobody uses is freed.
 func TestOneDefinitionWhileInUse(t *testing.T) {
 	c, err := NewCompiler(Limits{Definitions: 1, Artefacts: 1})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 var widgetsV1 = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// sharedCompiler serves the tests that do not mind what others have compiled.
+// sharedCompiler is for the tests that do not depend on what is compiled already.
 var sharedCompiler = sync.OnceValues(func() (*Compiler, error) { return NewCompiler(DefaultLimits()) })
 
 func newTestCompiler(t *testing.T) *Compiler {
@@ -220,8 +220,8 @@ func checkErrors(t *testing.T, errs field.ErrorList, want string) {
 	}
 }
 
-// What is stored reads by the schemas of today: first by that of the version it
-// was written at, then by that of the version that is asked for.
+// A stored object is read by today's schemas: first by that of the version in which it
+// was written, then by that of the version that is asked for.
 func TestStorageReadsByTodaysSchema(t *testing.T) {
 	all := compile(t, newTestCompiler(t), readCRD(t, "widgets"))
 	v1, beta := all[0], all[1]

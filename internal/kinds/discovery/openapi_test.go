@@ -68,7 +68,8 @@ func TestClientsReadOpenAPI(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfAView describes what the view has, and that it can only be read.
+// TestOpenAPIOfAView shows that the documents of a view describe what it has, and that it
+// can only be read.
 func TestOpenAPIOfAView(t *testing.T) {
 	k, ok := newTestRegistry(t).Builtin(key.Root).Lookup(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/kinds/custom"
 )
 
-// The weight that is kept is that of what is kept: each definition once.
+// The weight of the cache is that of what is in it, with each definition counted once.
 func TestCatalogsWeighDefinitionsOnce(t *testing.T) {
 	compiler, err := custom.NewCompiler(custom.DefaultLimits())
 	if err != nil {

@@ -60,7 +60,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	return f
 })
 
-// What decide must never do, whatever the facts.
+// TestDecideNever shows what must never be decided, whatever the facts.
 func TestDecideNever(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
@@ -120,7 +120,8 @@ func checkPolicies(t *rapid.T, f Facts, d Decision) {
 	}
 }
 
-// An apply that succeeds, seen by the watch, leaves nothing to do.
+// TestDecideSettles shows that an apply that succeeds, once the watch shows it, leaves
+// nothing to do.
 func TestDecideSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// A report keeps how its content ended for as long as it is about that content.
+// A report keeps how a Job or Pod ended for as long as it is about the same content.
 func TestComposeCompleted(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	ran := Compose(putWant("a"), nil, Decision{State: wire.Applied, Completed: "Complete"}, nil, nil, now)

@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// now is when what needs a time happens in tests.
+// now is the time at which tests take place.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func putWant() *store.Want {

@@ -128,8 +128,8 @@ func TestNextWaits(t *testing.T) {
 	})
 }
 
-// TestDesiredAgainMeanwhile shows that what is desired again while its removal is
-// under way is not forgotten when that ends.
+// TestDesiredAgainMeanwhile shows that an object that is desired again while its removal
+// is under way is not forgotten when that ends.
 func TestDesiredAgainMeanwhile(t *testing.T) {
 	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
@@ -146,8 +146,8 @@ func TestDesiredAgainMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSeenMeanwhile shows that what a turn found out does not replace what was seen
-// after it began.
+// TestSeenMeanwhile shows that what a turn found does not replace what was observed after
+// the turn began.
 func TestSeenMeanwhile(t *testing.T) {
 	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
@@ -163,8 +163,8 @@ func TestSeenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAnotherOfOurs shows that an object of ours is looked at that has the name of
-// one which is gone and forgotten: it may be what a killed agent made last.
+// TestAnotherOfOurs shows that an object of ours gets a turn if it has the name of one
+// that is gone and forgotten: a killed agent may have created it last.
 func TestAnotherOfOurs(t *testing.T) {
 	e := New()
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
@@ -240,9 +240,8 @@ func TestSpacesTakeTurns(t *testing.T) {
 	e.queue.later = nil
 }
 
-// TestNothingStarves works on a kind whose every object fails after a long time,
-// on an object that changes without end, and on others. The others are all done
-// as if they were alone.
+// TestNothingStarves has a kind whose every object fails after a long time, an object
+// that changes without pause, and others. The others are done as if they were alone.
 func TestNothingStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New()

@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestOwnAnswersAreNoNews shows that what a worker did itself needs no second turn
-// when the watch shows it, while what somebody did meanwhile does.
+// TestOwnAnswersAreNoNews shows that a worker's own write needs no second turn when the
+// watch shows it, while a write of somebody else in between does.
 func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := New()
 	o := objectOf("s", "core/configmaps/n", 0)
@@ -47,9 +47,9 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 	e.Stop()
 }
 
-// TestAnotherIdentity shows that nothing counts that the location came to see as what it
-// was before it was made again: not what was known, and not what lists, watches and turns
-// show that were under way, before the new list or after it.
+// TestAnotherIdentity shows that nothing counts that was observed as the location before
+// it was made again: not what was known, and not what lists, watches and turns show that
+// were under way, before the new list or after it.
 func TestAnotherIdentity(t *testing.T) {
 	const former, now = marks.Owner("edge.11111111"), marks.Owner("edge.22222222")
 	for _, late := range []bool{false, true} {

@@ -227,7 +227,7 @@ func TestCannotRelease(t *testing.T) {
 	}
 }
 
-// What nobody owns anything of may be a whole: only the target knows.
+// Where nobody owns anything of a value it may be atomic: only the target knows.
 func TestLeaseAsks(t *testing.T) {
 	mine := entryOf(leased.Manager(), "Apply", `{"f:metadata":{"f:labels":{"f:l":{}}}}`)
 	const release = "$.spec.replicas"

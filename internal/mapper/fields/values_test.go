@@ -107,7 +107,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// What comparing takes grows with the objects, whatever they are like.
+// What a comparison costs grows with the objects only, whatever they are like.
 func TestComparingIsBounded(t *testing.T) {
 	const n = 20_000
 	var mine, theirs, owned, set []string

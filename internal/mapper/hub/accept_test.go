@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestGuardedAndContested shows that what waits to go goes on to wait when another
-// space yields it, or when it cannot be said what it should be, and not when it is
+// TestGuardedAndContested shows that a removal that waits goes on waiting when another
+// space yields the object, or when the object can't be rendered, and not when it is
 // desired again.
 func TestGuardedAndContested(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -90,8 +90,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptedLogIsTakenOver shows that after an acceptance the hub's content is
-// compared and taken over, what goes included.
+// TestAcceptedLogIsTakenOver shows that after an acceptance the agent compares its
+// content with the hub's and takes it over, removals included.
 func TestAcceptedLogIsTakenOver(t *testing.T) {
 	s, a, _ := filled(t)
 	accept := func(h *wire.Hello) { unproven(h); h.Settings.Accept = "other" }
@@ -163,8 +163,8 @@ func (s silent) Version(context.Context) (string, error) {
 
 func (silent) APIs(context.Context) ([]wire.API, error) { return nil, errors.New("no answer") }
 
-// TestAnnounceKeeps shows that what the cluster serves is not told anew while it does not
-// say it.
+// TestAnnounceKeeps shows that the list of what the cluster serves is not replaced while
+// the cluster does not answer.
 func TestAnnounceKeeps(t *testing.T) {
 	for version, want := range map[string]string{"": "k", "v2": "v2"} {
 		a := NewAnnouncer(Link{Log: quiet}, silent{version}, nil, nil)

@@ -14,10 +14,10 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// now is when what needs a time happens in tests.
+// now is the time at which tests take place.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// opened is a new store for the length of a test.
+// opened is a new store that is closed when the test ends.
 func opened(t testing.TB) *store.Store {
 	t.Helper()
 	// No test cuts the power.

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestProver shows what the hub is asked, how often, and what is made of its answers.
+// TestProver shows what the hub is asked, how often, and what its answers mean.
 func TestProver(t *testing.T) {
 	s := newScripted(t)
 	p := NewProver(s.session.Link, func([]string) {})
@@ -76,7 +76,7 @@ func TestProver(t *testing.T) {
 	}
 }
 
-// TestProverIsBounded has a target full of markers that somebody made up.
+// TestProverIsBounded has a target full of forged markers.
 func TestProverIsBounded(t *testing.T) {
 	s := newScripted(t)
 	p := NewProver(s.session.Link, func([]string) {})

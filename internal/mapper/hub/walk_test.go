@@ -358,8 +358,8 @@ func TestWalkAcrossARestart(t *testing.T) {
 	}
 }
 
-// TestBytesInSync shows what it takes to find out that nothing differs, and
-// that answers stay bounded when much does.
+// TestBytesInSync shows what it costs to find that nothing differs, and that answers stay
+// bounded when much does.
 func TestBytesInSync(t *testing.T) {
 	const n = 20000
 	m := newMemory(t)
@@ -485,8 +485,8 @@ func (m *memory) linger(w http.ResponseWriter, call string) {
 	}
 }
 
-// TestWalkLongerThanSilence shows that a session goes on that walks for longer than the
-// hub may be silent, as long as the hub says something, also if it is but that it is there.
+// TestWalkLongerThanSilence shows that a session goes on whose walk takes longer than the
+// hub may be silent, as long as the hub sends something, even empty lines.
 func TestWalkLongerThanSilence(t *testing.T) {
 	m := newMemory(t)
 	m.heartbeat = 1

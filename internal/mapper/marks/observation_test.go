@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An observation is what encoding/json would make of it.
+// An observation is decoded as encoding/json would decode it.
 func TestObservationIsDecoded(t *testing.T) {
 	const answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{
 "name":"a","namespace":"n\u0061","uid":"u","resourceVersion":"12","generation":3,"deletionTimestamp":"2026-01-01T00:00:00Z",

@@ -18,5 +18,5 @@ func recordOf(space key.Space, uid, content string) *store.Record {
 	return &store.Record{Space: space, Source: store.Source{UID: uid, Digest: digest(content)}, UID: "target-uid", Fields: 7, Version: "v1", Kind: "ConfigMap"}
 }
 
-// now is when what needs a time happens in tests.
+// now is the time at which tests take place.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// What ended is believed of the object and the content that it was seen of only.
+// That a Job ended is believed only of the object and the content with which it was seen.
 func TestEnded(t *testing.T) {
 	seen := decide.Ending{UID: "target-uid", How: "Complete"}
 	reported := func(content, how string) map[key.Space]*wire.Report {

@@ -215,7 +215,7 @@ func (m *intakeModel) mark(t *rapid.T) {
 	}
 }
 
-// session starts another session or walk: what a walk has not proven is void.
+// session starts another session or walk: what a walk before it has not proven is void.
 func (m *intakeModel) session(t *rapid.T) {
 	m.dels = nil
 	m.in = Intake{Proven: rapid.IntRange(0, 2).Draw(t, "unproven") > 0, Walking: rapid.Bool().Draw(t, "walking")}
@@ -469,8 +469,8 @@ func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
 	}
 }
 
-// TestABadCommitFailsByItself shows that what cannot be done keeps nothing else
-// from being written.
+// TestABadCommitFailsByItself shows that a write that fails does not keep others from
+// being committed.
 func TestABadCommitFailsByItself(t *testing.T) {
 	s := opened(t)
 	var batch []*Commit

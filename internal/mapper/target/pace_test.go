@@ -20,8 +20,8 @@ func refusedWith(code, after int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 }
 
-// server is a target that decides at once whether it works on a request, and then
-// takes its time. What it refuses is to come again in so many seconds.
+// server is a target that decides at once whether it takes a request, and then takes its
+// time. A request that it refuses is to be sent again after so many seconds.
 type server struct {
 	mu         sync.Mutex
 	admits     func(under int) bool // with so many under way
@@ -159,8 +159,8 @@ func TestPaceRecovers(t *testing.T) {
 	})
 }
 
-// TestPaceWithAKindRefused shows that what a target refuses for good does not keep
-// it from being asked for the rest.
+// TestPaceWithAKindRefused shows that objects that a target refuses for good do not slow
+// down the others.
 func TestPaceWithAKindRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -172,7 +172,7 @@ func TestPaceWithAKindRefused(t *testing.T) {
 	})
 }
 
-// TestPacesShare shows that one who comes late to a full target gets a share of it.
+// TestPacesShare shows that an agent that comes late to a full target gets a share of it.
 func TestPacesShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
@@ -242,8 +242,8 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 	})
 }
 
-// TestPaceAtASlowTarget shows that a target whose answers take long is not asked
-// for more at once.
+// TestPaceAtASlowTarget shows that a target that answers slowly is not sent more requests
+// at once.
 func TestPaceAtASlowTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(MostPace)
