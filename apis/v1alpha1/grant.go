@@ -156,7 +156,8 @@ type GrantRule struct {
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty"`
 }
 
-// SpaceSelector selects spaces by label, by name, or by both. It never selects root.
+// SpaceSelector selects spaces by label, by name, or by both. A selector without names
+// never selects root.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.selector) || has(self.names)",message="give a selector, names, or both; an empty selector selects all spaces"
 type SpaceSelector struct {

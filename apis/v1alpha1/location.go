@@ -50,6 +50,69 @@ type LocationSpec struct {
 	// Prune bounds the deletions that may follow from a change of policy.
 	// +optional
 	Prune Prune `json:"prune,omitempty,omitzero"`
+	// Admit says which objects may be placed here, and with whose rights. For each
+	// object the first entry that matches it counts; what none matches does not come
+	// here. Absent: everything of every space may, with the rights of the agent. The
+	// empty list admits nothing.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Admit []Admit `json:"admit,omitzero"`
+}
+
+// Admit matches objects that may be placed at a location: all fields that are given
+// must match. An entry without any matches everything. One that can't be used, for an
+// invalid selector, admits nothing, nor do those after it.
+type Admit struct {
+	// Spaces whose objects it matches; all, root included, when absent.
+	// +optional
+	Spaces *SpaceSelector `json:"spaces,omitempty"`
+	// Kinds that it matches, by any entry; all when absent.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	Kinds []KindTest `json:"kinds,omitzero"`
+	// Namespaces of the objects that it matches; all, and what is in none, when absent.
+	// Cluster-scoped objects, Namespaces among them, are in none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitzero"`
+	// Impersonate names who acts for what it matches; the agent itself when absent.
+	// +optional
+	Impersonate *Impersonate `json:"impersonate,omitempty"`
+}
+
+// KindTest matches kinds: all fields that are given must match.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources)",message="give apiGroup, resources, or both"
+type KindTest struct {
+	// APIGroup of the kind: "" is the core group, "*" any; any when absent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup *string `json:"apiGroup,omitempty"`
+	// Resources are lower-case plural names, or "*".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Resources []string `json:"resources,omitzero"`
+}
+
+// Impersonate names who acts at a location.
+type Impersonate struct {
+	// ServiceAccount of the location's cluster, as NAMESPACE/NAME: every request about
+	// the objects is made in its name, so that no more is done with them, nor heard of
+	// them, than it may do and read. The agent needs the right to impersonate it.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
+	ServiceAccount string `json:"serviceAccount"`
 }
 
 // Prune bounds the deletions at a location that follow from a change of policy

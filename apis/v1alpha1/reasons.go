@@ -26,6 +26,9 @@ const (
 	ReasonCannotRelease = "CannotRelease"
 	// ReasonMalformed, of Failed: what the hub sent is not an object that can be applied.
 	ReasonMalformed = "Malformed"
+	// ReasonNotAdmitted, of Failed: the location does not admit the object, as its
+	// spec.admit says; nothing is sent to it.
+	ReasonNotAdmitted = "NotAdmitted"
 	// ReasonRefused, of Failed: the target refuses it without a reason of its own.
 	ReasonRefused = "Refused"
 
@@ -47,6 +50,9 @@ const (
 	ReasonTooManyRules = "TooManyRules"
 	// ReasonNotRendered, of Held: the object can't be rendered for the location.
 	ReasonNotRendered = "NotRendered"
+	// ReasonCannotImpersonate, of Held: the location admits the object with the rights of a
+	// ServiceAccount, for which its agent is too old.
+	ReasonCannotImpersonate = "CannotImpersonate"
 	// ReasonNothingToKeep, of Held: the location should keep what it has, but has nothing.
 	ReasonNothingToKeep = "NothingToKeep"
 

@@ -16,14 +16,18 @@ import (
 type content struct {
 	location key.Location
 	renderer *render.Renderer
+	// impersonates says that the agent obeys Policy.ServiceAccount; another is told to
+	// leave alone what has one.
+	impersonates bool
 	// purged says that the operator has the location purged: its content is empty.
 	purged bool
 }
 
-// contentOf is the content of a location as its settings are now.
-func (a *Server) contentOf(l key.Location) content {
+// contentOf is the content of a location as its settings are now, for an agent that
+// impersonates or not.
+func (a *Server) contentOf(l key.Location, impersonates bool) content {
 	_, settings, err := a.Settings(l)
-	return content{location: l, renderer: a.config.Renderer, purged: err == nil && settings.Purge}
+	return content{location: l, renderer: a.config.Renderer, impersonates: impersonates, purged: err == nil && settings.Purge}
 }
 
 // entry is how one row takes part in the content.
@@ -38,6 +42,10 @@ type entry struct {
 	class                *placement.Class
 }
 
+// cannotImpersonate is what the agents of the version before say of what is placed in the
+// name of a ServiceAccount.
+const cannotImpersonate = "the location admits it with the rights of a ServiceAccount, for which its agent is too old"
+
 // entry returns nil for a row that is not part of the content.
 func (c content) entry(row *table.Row) *entry {
 	if row == nil || row.In == nil || c.purged {
@@ -50,6 +58,9 @@ func (c content) entry(row *table.Row) *entry {
 	place, ok := m.Place(c.location)
 	if !ok {
 		return nil
+	}
+	if place.Policy.ServiceAccount != "" && !c.impersonates && place.Held == "" {
+		place.Held, place.HeldFor = cannotImpersonate, v1alpha1.ReasonCannotImpersonate
 	}
 	d := judge.DesiredOf(c.renderer.Digest, row, place)
 	path, _ := key.PathOf(row.Key)

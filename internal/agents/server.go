@@ -118,7 +118,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
-		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk})
+		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk, wire.Capable(r.Header, wire.Impersonates)})
 	default:
 		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, call) })
 	}

@@ -53,7 +53,7 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	mine := a.sessions.start(r.Context(), l)
 	defer a.sessions.end(mine)
 
-	s := &session{server: a, content: content{location: l, renderer: a.config.Renderer}, out: newSessionWriter(w), poke: mine.poke}
+	s := &session{server: a, content: content{location: l, renderer: a.config.Renderer, impersonates: wire.Capable(r.Header, wire.Impersonates)}, out: newSessionWriter(w), poke: mine.poke}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {

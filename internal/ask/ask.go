@@ -268,6 +268,11 @@ func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter)
 					status.Places = append(status.Places, ps)
 				}
 			}
+			for _, l := range m.Refused() {
+				if ps := placeStatusOf(l, judge.Refused()); f.placed(m, l) && f.shows(&ps) {
+					status.Places = append(status.Places, ps)
+				}
+			}
 			status.Places = append(status.Places, left[o.Path()]...)
 			delete(left, o.Path())
 			if len(status.Places) > 0 || f.all() {
@@ -372,6 +377,8 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	if m == nil || !ok {
 		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
 			answer.Place = &ps
+		} else if m != nil && m.RefusedBy(l) {
+			answer.Place = new(placeStatusOf(l, judge.Refused()))
 		}
 		return answer
 	}

@@ -102,6 +102,24 @@ func (c *contracted) Conflict(name string) {
 	c.Desire(name, "ours")
 }
 
+func (c *contracted) Impersonate(account string) {
+	c.t.Helper()
+	admit := "null"
+	if account != "" {
+		admit = fmt.Sprintf(`[{"impersonate":{"serviceAccount":%q}}]`, account)
+	}
+	c.patch(key.Root, locationsGVR, "", "a", `{"spec":{"admit":`+admit+`}}`)
+}
+
+func (c *contracted) Admit(everything bool) {
+	c.t.Helper()
+	admit := "[]"
+	if everything {
+		admit = "null"
+	}
+	c.patch(key.Root, locationsGVR, "", "a", `{"spec":{"admit":`+admit+`}}`)
+}
+
 func (c *contracted) Delete(name string) {
 	c.t.Helper()
 	if err := c.space("s").Resource(configMapsGVR).Namespace("default").Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -30,17 +30,17 @@ import (
 // etcd says, and clients that were cut off and resumed must have seen it come.
 func TestRandomLife(t *testing.T) {
 	r := startPrepared(t, t.TempDir(), followSites)
-	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}}
+	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
 	for _, s := range []key.Space{"s1", "s2"} {
 		r.addSpace(s)
-		l.watches[s] = &watcher{seen: map[string]string{}}
+		l.watches[s], l.located[s] = &watcher{seen: map[string]string{}}, &watcher{}
 	}
 	for _, name := range []key.Location{"l1", "l2", "l3"} {
 		r.addLocation(name, map[string]string{"where": "x"})
 		l.agents[name] = &follower{agent: r.join(name), have: holding{}}
 	}
 	before := readTruth(t, r)
-	for step := range 150 {
+	for step := range 200 {
 		what, cause := l.act()
 		truth := readTruth(t, r)
 		for name, f := range l.agents {
@@ -53,6 +53,7 @@ func TestRandomLife(t *testing.T) {
 		before = truth
 		for s, w := range l.watches {
 			l.checkSpace(step, what, s, truth, w)
+			l.checkLocations(step, what, s, truth, l.located[s])
 		}
 		for name, f := range l.agents {
 			l.checkLocation(step, what, name, truth, f)
@@ -65,6 +66,8 @@ type life struct {
 	rng     *rand.Rand
 	agents  map[key.Location]*follower
 	watches map[key.Space]*watcher
+	// located are watches of the locations in each space.
+	located map[key.Space]*watcher
 }
 
 // pick chooses one of some words.
@@ -80,7 +83,7 @@ func (l *life) act() (did string, cause wire.Cause) {
 	name, ctx := l.pick("c1", "c2", "c3", "c4"), l.r.t.Context()
 	var err error
 	var what string
-	switch l.rng.IntN(13) {
+	switch l.rng.IntN(16) {
 	case 0, 1, 2:
 		what = "create " + name
 		labels := map[string]string{"what": l.pick("a", "b", "none")}
@@ -123,7 +126,16 @@ func (l *life) act() (did string, cause wire.Cause) {
 	case 11:
 		what = "do not customize"
 		err = space.Resource(customizersGVR).Delete(ctx, l.pick("z1", "z2"), metav1.DeleteOptions{})
-	case 12:
+	case 12, 13:
+		what = "admit at a location"
+		admit := l.pick("null", "null", "[]", `[{"spaces":{"names":["s1"]}}]`, `[{"spaces":{"names":["s2"]}},{"namespaces":["other"]}]`,
+			`[{"spaces":{"selector":{"matchLabels":{"tier":"x"}}},"kinds":[{"apiGroup":""}]}]`, `[{"kinds":[{"apiGroup":"apps"}]},{"spaces":{"selector":{}}}]`,
+			`[{"spaces":{"names":["s1","s2"]},"kinds":[{"resources":["secrets"]}]}]`)
+		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, l.pick("l1", "l2", "l3"), types.MergePatchType, []byte(`{"spec":{"admit":`+admit+`}}`), metav1.PatchOptions{})
+	case 14:
+		what = "label the space"
+		_, err = l.r.space(key.Root).Resource(spacesGVR).Patch(ctx, string(s), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"tier":%q}}}`, l.pick("x", "y")), metav1.PatchOptions{})
+	case 15:
 		what = "make the space again"
 		l.makeAgain(s)
 	}
@@ -153,7 +165,7 @@ func (l *life) makeAgain(s key.Space) {
 		}
 		return ""
 	})
-	l.watches[s] = &watcher{seen: map[string]string{}}
+	l.watches[s], l.located[s] = &watcher{seen: map[string]string{}}, &watcher{}
 }
 
 // truth is what etcd holds, read without any of the hub's own code.
@@ -202,6 +214,9 @@ func (tr truth) below(prefix string) map[string]map[string]any {
 // placed says what the placements of a space do with a ConfigMap at a location.
 func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, active bool) {
 	where := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where")
+	if _, admitted := tr.admitted(s, l); !admitted {
+		return false, false
+	}
 	for _, p := range tr.below("o/" + string(s) + "/orrery.dev/placements/") {
 		selector := dig(p, "spec", "locations").([]any)[0].(map[string]any)
 		test := dig(p, "spec", "downsync").([]any)[0].(map[string]any)["labelSelectors"].([]any)[0].(map[string]any)
@@ -214,6 +229,68 @@ func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, 
 		}
 	}
 	return placed, active
+}
+
+// admitted says whether a location admits anything of a space, and its ConfigMaps.
+func (tr truth) admitted(s key.Space, l key.Location) (space, configMaps bool) {
+	list, ok := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "spec", "admit").([]any)
+	if !ok {
+		return true, true
+	}
+	for _, entry := range list {
+		e := entry.(map[string]any)
+		if of, ok := e["spaces"].(map[string]any); ok {
+			names, byName := of["names"].([]any)
+			tier, byTier := dig(of, "selector", "matchLabels", "tier").(string)
+			if byName && !slices.Contains(names, any(string(s))) ||
+				byTier && tier != dig(tr.objects["o/root/orrery.dev/spaces/"+string(s)], "metadata", "labels", "tier") {
+				continue
+			}
+		}
+		space = true
+		if kinds, ok := e["kinds"].([]any); ok && !slices.ContainsFunc(kinds, func(k any) bool { return dig(k.(map[string]any), "apiGroup") == "" }) {
+			continue
+		}
+		if namespaces, ok := e["namespaces"].([]any); !ok || slices.Contains(namespaces, any("default")) {
+			return true, true
+		}
+	}
+	return space, false
+}
+
+// checkLocations compares the locations that a space sees, by a list and by a watch that
+// is cut, with those that admit it.
+func (l *life) checkLocations(step int, what string, s key.Space, tr truth, w *watcher) {
+	l.r.t.Helper()
+	resource := l.r.space(s).Resource(locationsGVR)
+	list, err := resource.List(l.r.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		l.r.t.Fatal(err)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	for name := range l.agents {
+		space, _ := tr.admitted(s, name)
+		if space {
+			want[string(name)] = "there"
+		}
+		if _, err := resource.Get(l.r.t.Context(), string(name), metav1.GetOptions{}); space != (err == nil) {
+			l.r.t.Fatalf("step %d (%s): get of location %s in space %s: %v", step, what, name, s, err)
+		}
+	}
+	for _, u := range list.Items {
+		got[u.GetName()] = "there"
+	}
+	if !maps.Equal(got, want) {
+		l.r.t.Fatalf("step %d (%s): space %s sees the locations %v, want %v", step, what, s, got, want)
+	}
+	if w.rv == "" {
+		w.rv, w.seen = list.GetResourceVersion(), got
+		return
+	}
+	w.short = func(*unstructured.Unstructured) string { return "there" }
+	if l.rng.IntN(3) == 0 && !w.follow(l.r.t, resource, got) {
+		l.r.t.Fatalf("step %d (%s): a watch of the locations in space %s saw %v, the list has %v", step, what, s, w.seen, got)
+	}
 }
 
 // released are the paths that the Customizers of a space release of a ConfigMap
@@ -296,7 +373,9 @@ func (tr truth) content(l key.Location) map[string]string {
 // watcher follows the ConfigMaps of a space by watches that are cut.
 type watcher struct {
 	rv   string
-	seen map[string]string // name to resourceVersion
+	seen map[string]string // name to resourceVersion, or to what short says of the object
+	// short is nil for the resourceVersion.
+	short func(*unstructured.Unstructured) string
 }
 
 func (l *life) checkSpace(step int, what string, s key.Space, tr truth, w *watcher) {
@@ -360,6 +439,9 @@ func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want 
 		switch e.Type {
 		case watch.Added, watch.Modified:
 			w.seen[u.GetName()] = u.GetResourceVersion()
+			if w.short != nil {
+				w.seen[u.GetName()] = w.short(u)
+			}
 		case watch.Deleted:
 			delete(w.seen, u.GetName())
 		case watch.Error:

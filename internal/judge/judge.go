@@ -96,6 +96,12 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	return said.Verdict
 }
 
+// Refused is the verdict about an object that policies place at a location that does not
+// admit it. It is not assigned there, and what it may still have of it is Left.
+func Refused() Verdict {
+	return Verdict{State: wire.Failed, Reason: v1alpha1.ReasonNotAdmitted, Message: "the location does not admit it; orrery why says by which part of its spec.admit"}
+}
+
 // Left is the verdict about an object that a location reports though it is not
 // assigned to it.
 func Left(report []byte, away bool) Verdict {

@@ -23,6 +23,9 @@ import (
 // TestModelHubKeepsTheContract shows that the hub of the model behaves as the real one.
 func TestModelHubKeepsTheContract(t *testing.T) {
 	lacks := protocol.Lacks{
+		"Impersonates":     "the model's location has no spec.admit: who acts is part of what is desired",
+		"ImpersonatesNot":  "the same",
+		"Admits":           "the same",
 		"TokenReplaced":    "the model's agent has one token for ever",
 		"LocationGone":     "the model's location is made again, and never just gone",
 		"Purge":            "the model takes its content away itself when it purges",
@@ -56,6 +59,9 @@ func (c *centerStates) Client() *protocol.Client {
 		HTTP: &http.Client{Transport: spoke{center: c.center, dead: &atomic.Bool{}}},
 	}
 }
+
+func (c *centerStates) Impersonate(string) {}
+func (c *centerStates) Admit(bool)         {}
 
 // do changes something at the hub.
 func (c *centerStates) do(change func()) {

@@ -34,6 +34,7 @@ type Engine struct {
 	direct      map[key.Location]map[string]struct{}
 	claims      claims
 	sets        locationSets
+	gates       gates
 	memberships memberships
 }
 
@@ -57,6 +58,7 @@ func (e *Engine) Reset() {
 		direct:      map[key.Location]map[string]struct{}{},
 		claims:      claims{},
 	}
+	e.gates = newGates(&e.sets)
 }
 
 // Derive implements table.Deriver: it computes the memberships after the changes of one
@@ -71,7 +73,10 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
+
+		readmitted: map[key.Location]bool{},
 	}
+	clear(e.gates.asked)
 	s.sort(changes)
 	s.updatePolicies()
 	s.evaluateChanged()
@@ -107,7 +112,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 		return nil
 	}
 	releases, rules := e.effectsOn(s)
-	return e.memberships.of(sources, releases, rules, nil)
+	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil)
 }
 
 // scopes calls fn for all policies of all spaces.

@@ -118,7 +118,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := membershipKey(m.sources, m.releases, m.rules, m.owners)
+		k := membershipKey(m.sources, m.releases, m.rules, m.gate, m.owners)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
@@ -183,7 +183,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
 		e := Explain(state, o, l)
-		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0
+		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits)
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
 		}
@@ -205,8 +205,20 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 			continue
 		}
 		spec, readable := p.spec.(v1alpha1.PlacementSpec)
-		if !slices.Equal(status.Locations, w.naiveSelected(spec.Locations)) || !readable && len(status.Problems) == 0 {
-			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSelected(spec.Locations))
+		if !slices.Equal(status.Locations, w.naiveSeen(space, spec.Locations)) || !readable && len(status.Problems) == 0 {
+			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSeen(space, spec.Locations))
+		}
+	}
+	for _, l := range worldLocations {
+		row, there := state.Get(locationAt(l).Key()), w[locationAt(l).Key()]
+		for _, space := range worldSpaces {
+			exists := w[spaceAt(space).Key()] != nil
+			if got, want := row != nil && Shown(row, space), there != nil && w.naiveAdmitsSpace(space, l); exists && got != want {
+				t.Fatalf("location %s is shown in %s: %v, want %v", l, space, got, want)
+			}
+		}
+		if row != nil && !Shown(row, key.Root) {
+			t.Fatalf("location %s is not shown in root", l)
 		}
 	}
 }
@@ -232,7 +244,10 @@ func checkSame(t *rapid.T, before, after *table.Snapshot) {
 		if was == nil || was.In == nil || row.In == nil {
 			return true
 		}
-		now := row.In.(*Membership)
+		now, ok := row.In.(*Membership)
+		if !ok {
+			return true
+		}
 		for _, p := range now.Places() {
 			if q, ok := was.In.(*Membership).Place(p.Location); ok && p != q && now.SameAt(p.Location, was.In) {
 				t.Fatalf("%s: %+v is said to be the same as %+v", row.Key, p, q)

@@ -26,12 +26,29 @@ type Explanation struct {
 	Policy wire.Policy `json:"policy,omitzero"`
 	// Obstacles say why no policy can place it there at all.
 	Obstacles []string `json:"obstacles,omitempty"`
+	// Admission is what the location's spec.admit says of the object; nil if it has none.
+	Admission *AdmissionExplanation `json:"admission,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
 	// Placements are all those of the object's space, by name.
 	Placements []PlacementExplanation `json:"placements,omitempty"`
 	// Customizers are all those of the object's space, by name.
 	Customizers []CustomizerExplanation `json:"customizers,omitempty"`
+}
+
+// AdmissionExplanation says whether a location admits an object.
+type AdmissionExplanation struct {
+	// Admits says that it does; Entry is the index of the entry by which, and
+	// ServiceAccount is who acts for the object there, empty for the agent itself.
+	Admits         bool   `json:"admits"`
+	Entry          int    `json:"entry"`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Reason is ReasonNotAdmitted if it does not; then Space says that it admits nothing
+	// of the space, and Findings are why each entry does not match, up to one that can't
+	// be used.
+	Reason   string    `json:"reason,omitempty"`
+	Space    bool      `json:"space,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
 }
 
 // AnnotationExplanation says what the annotation of direct assignment does.
@@ -106,6 +123,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	if d := directOf(row); d.given {
 		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, location), Problem: d.problem}
 	}
+	e.Admission = explainAdmission(state, object, locationRow)
 	labels, _ := locationLabels(locationRow)
 	s := subject{object, row, state}
 	for name, row := range policyRows(state, object.Space, key.Placements) {
@@ -118,7 +136,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 			e.Customizers = append(e.Customizers, c.explain(s, location, labels))
 		}
 	}
-	if len(e.Obstacles) > 0 {
+	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits {
 		for i := range e.Placements {
 			e.Placements[i].Places = false
 		}
@@ -127,6 +145,42 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		}
 	}
 	return e
+}
+
+// explainAdmission says what a Location's spec.admit says of an object; nil if it has none.
+func explainAdmission(state table.Reader, object key.Object, locationRow *table.Row) *AdmissionExplanation {
+	if locationRow == nil {
+		return nil
+	}
+	a, t, p := compileAdmit(admitTextOf(locationRow)), tenantOf(state, object.Space), petitionOf(object)
+	if a == nil {
+		return nil
+	}
+	e := &AdmissionExplanation{Entry: a.decide(t, p)}
+	if e.Admits = e.Entry >= 0; e.Admits {
+		e.ServiceAccount = a.entries[e.Entry].account
+		return e
+	}
+	e.Reason, e.Space = v1alpha1.ReasonNotAdmitted, !a.admitsSpace(t)
+	if !e.Space { // who can use nothing of a location need not hear of its entries
+		e.Findings = a.findings(t, p)
+	}
+	return e
+}
+
+func (e *AdmissionExplanation) describe(of Explanation, line func(string, ...any)) {
+	space, _, _ := strings.Cut(of.Object, "/")
+	switch {
+	case e.Admits:
+		line("  the location admits it by admit[%d]", e.Entry)
+	case e.Space:
+		line("  %s: the location admits nothing of space %q", e.Reason, space)
+	default:
+		line("  %s: no entry of the location's admit matches the object", e.Reason)
+		for i, f := range e.Findings {
+			line("    admit[%d]: %s", i, f)
+		}
+	}
 }
 
 // policyRows are the policies of a kind in a space, by name.
@@ -230,6 +284,9 @@ func (e Explanation) String() string {
 	}
 	for _, o := range e.Obstacles {
 		line("  %s", o)
+	}
+	if e.Admission != nil && len(e.Obstacles) == 0 {
+		e.Admission.describe(e, line)
 	}
 	if a := e.Annotation; a != nil {
 		switch {

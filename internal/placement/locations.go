@@ -3,6 +3,7 @@ package placement
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,16 @@ func (ls *locationSets) of(names []key.Location, needs []string) *locationSet {
 		ls.last++
 		return &locationSet{id: ls.last, names: names, needs: needs}
 	})
+}
+
+// ofMap gives the set of locations with what is needed of each.
+func (ls *locationSets) ofMap(needs map[key.Location]string) *locationSet {
+	names := slices.Sorted(maps.Keys(needs))
+	each := make([]string, len(names))
+	for i, n := range names {
+		each[i] = needs[n]
+	}
+	return ls.of(names, each)
 }
 
 // with gives the set with a location and its needs.
@@ -129,7 +140,11 @@ type site struct {
 }
 
 // locationTest is one compiled entry of a policy's locations.
-type locationTest struct{ criteria[site] }
+type locationTest struct {
+	criteria[site]
+	// named says that it gives names.
+	named bool
+}
 
 // compileLocations compiles location selectors. It adds each field once, in the order in
 // which fields are tested.
@@ -142,6 +157,7 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 			continue
 		}
 		names, selector := given(entry.Names), labels.Everything()
+		t.named = names != nil
 		if entry.Selector != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(entry.Selector); err != nil {

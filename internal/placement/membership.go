@@ -21,7 +21,10 @@ type Membership struct {
 	// where no source places it.
 	releases, rules []effect
 	members         []key.Location
-	owners          []owner
+	// refused are the locations that do not admit the object though sources select them.
+	refused []key.Location
+	gate    gate
+	owners  []owner
 	// released are the released paths at each of the members, as a wire.Policy has them;
 	// nil if they are releasedAll everywhere.
 	released    []string
@@ -82,6 +85,16 @@ type owner struct {
 // them. Places that are held or lost to another object are among them.
 func (m *Membership) Members() []key.Location { return m.members }
 
+// Refused are the names of the locations that policies select but that do not admit the
+// object, in order. It is not assigned to them. The caller must not change them.
+func (m *Membership) Refused() []key.Location { return m.refused }
+
+// RefusedBy says whether a location is among them.
+func (m *Membership) RefusedBy(location key.Location) bool {
+	_, ok := slices.BinarySearch(m.refused, location)
+	return ok
+}
+
 // Has says whether the object is assigned to a location.
 func (m *Membership) Has(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.members, location)
@@ -92,7 +105,8 @@ func (m *Membership) Has(location key.Location) bool {
 // location, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
+	if !ok || m.Has(location) != o.Has(location) || m.gate.account(location) != o.gate.account(location) ||
+		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.classAt(location) != o.classAt(location) {
 		return false
 	}
@@ -180,6 +194,7 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 		p.Policy.Release = ""
 		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), v1alpha1.ReasonTooManyRules
 	}
+	p.Policy.ServiceAccount = m.gate.account(location)
 	p.Owner, p.Class = m.ownerAt(location), m.classAt(location)
 	return p, true
 }
@@ -224,10 +239,11 @@ type memberships struct {
 	classPool pool[Class]
 }
 
-// of gives the Membership for sources, releases and rules, each in order, and owners.
-func (ms *memberships) of(sources []Source, releases, rules []effect, owners []owner) *Membership {
-	return ms.pool.get(membershipKey(sources, releases, rules, owners), func() *Membership {
-		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, owners: owners}
+// of gives the Membership for sources, releases and rules, each in order, a gate and
+// owners.
+func (ms *memberships) of(sources []Source, releases, rules []effect, g gate, owners []owner) *Membership {
+	return ms.pool.get(membershipKey(sources, releases, rules, g, owners), func() *Membership {
+		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, gate: g, owners: owners}
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
@@ -236,10 +252,10 @@ func (ms *memberships) of(sources []Source, releases, rules []effect, owners []o
 				m.asked = true
 			}
 		}
-		m.members = union(all)
+		m.members, m.refused = g.split(union(all))
 		m.releasedAll, m.released = released(releases, m.members)
 		m.classAll, m.classes = ms.classes(rules, m.members)
-		if from := union(asking); len(from) == 1 {
+		if from, _ := g.split(union(asking)); len(from) == 1 {
 			m.statusFrom = from[0]
 		}
 		return m
@@ -251,16 +267,18 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(m.sources, m.releases, m.rules, owners)
+	return ms.of(m.sources, m.releases, m.rules, m.gate, owners)
 }
 
-func membershipKey(sources []Source, releases, rules []effect, owners []owner) string {
+func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner) string {
 	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
 	for _, s := range sources {
 		b = binary.AppendUvarint(appendText(b, s.Placement), s.locations.id)
 		b = append(b, policyBits(s.Policy), bit(s.Suspended))
 	}
 	b = appendEffects(appendEffects(b, releases), rules)
+	refused, accounts := g.ids()
+	b = binary.AppendUvarint(binary.AppendUvarint(b, refused), accounts)
 	for _, o := range owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
 	}

@@ -76,7 +76,11 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		if s.asks {
 			asked = true
-			asking = append(asking, s.locations...)
+			for _, l := range s.locations {
+				if admitted, _ := w.naiveAdmitted(o, l); admitted {
+					asking = append(asking, l)
+				}
+			}
 		}
 	}
 	slices.Sort(asking)
@@ -95,6 +99,7 @@ func (w world) naiveMembership(o key.Object) string {
 			}
 		}
 		p.Policy = naivePolicy(words)
+		_, p.Policy.ServiceAccount = w.naiveAdmitted(o, l)
 		p.Policy.Release, p.Class = w.naiveReleased(o, l), w.naiveClass(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
@@ -107,7 +112,96 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		places = append(places, p)
 	}
-	return fmt.Sprintf("%s placed by %v, status from %q %v", placesText(places), placements, from, asked)
+	return fmt.Sprintf("%s placed by %v, refused by %v, status from %q %v", placesText(places), placements, w.naiveRefused(o), from, asked)
+}
+
+// naiveAdmitted says whether a location admits an object, and who acts for it there.
+func (w world) naiveAdmitted(o key.Object, l key.Location) (admitted bool, account string) {
+	spec := w[locationAt(l).Key()].spec
+	if spec == nil {
+		return true, ""
+	}
+	list, ok := spec.(v1alpha1.LocationSpec)
+	if !ok {
+		return false, ""
+	}
+	if list.Admit == nil {
+		return true, ""
+	}
+	for _, e := range list.Admit {
+		if naiveVoid(e) {
+			return false, ""
+		}
+		kind := e.Kinds == nil
+		for _, k := range e.Kinds {
+			group := k.APIGroup == nil || *k.APIGroup == "*" || *k.APIGroup == o.APIGroup()
+			resource := k.Resources == nil || slices.Contains(k.Resources, "*") || slices.Contains(k.Resources, o.Resource.Resource)
+			kind = kind || group && resource
+		}
+		if kind && w.naiveIsAbout(e, o.Space) && (e.Namespaces == nil || slices.Contains(e.Namespaces, o.Namespace)) {
+			if e.Impersonate != nil {
+				return true, e.Impersonate.ServiceAccount
+			}
+			return true, ""
+		}
+	}
+	return false, ""
+}
+
+func naiveVoid(e v1alpha1.Admit) bool {
+	if e.Spaces == nil || e.Spaces.Selector == nil {
+		return e.Spaces != nil && e.Spaces.Names == nil
+	}
+	_, err := metav1.LabelSelectorAsSelector(e.Spaces.Selector)
+	return err != nil
+}
+
+func (w world) naiveIsAbout(e v1alpha1.Admit, s key.Space) bool {
+	if e.Spaces == nil {
+		return true
+	}
+	if e.Spaces.Names != nil && !slices.Contains(e.Spaces.Names, string(s)) {
+		return false
+	}
+	var of map[string]string
+	if x := w[spaceAt(s).Key()]; x != nil {
+		of = x.labels
+	}
+	return e.Spaces.Selector == nil || naiveAny([]metav1.LabelSelector{*e.Spaces.Selector}, of)
+}
+
+// naiveAdmitsSpace says whether a location admits anything of a space.
+func (w world) naiveAdmitsSpace(s key.Space, l key.Location) bool {
+	x := w[locationAt(l).Key()]
+	if x == nil || x.spec == nil {
+		return true
+	}
+	list, ok := x.spec.(v1alpha1.LocationSpec)
+	if ok && list.Admit == nil {
+		return true
+	}
+	for _, e := range list.Admit {
+		if naiveVoid(e) {
+			return false
+		}
+		if w.naiveIsAbout(e, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// naiveRefused are the locations that are selected but do not admit an object.
+func (w world) naiveRefused(o key.Object) []key.Location {
+	all := map[key.Location]bool{}
+	for _, s := range w.naiveSources(o) {
+		for _, l := range s.locations {
+			if admitted, _ := w.naiveAdmitted(o, l); !admitted {
+				all[l] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // naiveSources are the policies that match an object, the annotation first.
@@ -136,7 +230,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		if !ok {
 			continue
 		}
-		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSelected(spec.Locations)}
+		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSeen(o.Space, spec.Locations)}
 		matched := false
 		for _, d := range spec.Downsync {
 			if w.naiveMatches(d.ObjectTest, o, x) {
@@ -248,6 +342,14 @@ func (w world) naiveLocationIsThere(l key.Location) bool {
 	return x != nil && !x.deleting
 }
 
+// naiveSeen are those of the selected locations that a space can use, or that are named.
+func (w world) naiveSeen(s key.Space, entries []v1alpha1.LocationSelector) []key.Location {
+	named := slices.DeleteFunc(slices.Clone(entries), func(e v1alpha1.LocationSelector) bool { return e.Names == nil })
+	return slices.DeleteFunc(w.naiveSelected(entries), func(l key.Location) bool {
+		return !w.naiveAdmitsSpace(s, l) && !slices.Contains(w.naiveSelected(named), l)
+	})
+}
+
 func (w world) naiveSelected(entries []v1alpha1.LocationSelector) (names []key.Location) {
 	for _, l := range worldLocations {
 		if !w.naiveLocationIsThere(l) {
@@ -317,7 +419,9 @@ func (w world) naiveLocationsOf(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			all[l] = true
+			if admitted, _ := w.naiveAdmitted(o, l); admitted {
+				all[l] = true
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(all))

@@ -21,7 +21,7 @@ func compile(name string, row *table.Row) *placement {
 	if row == nil || row.Meta.Deleting {
 		return nil
 	}
-	p := &placement{scope: scope{name: name, spec: specOf(row)}}
+	p := &placement{scope: scope{name: name, spec: specOf(row), admitted: true}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {

@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	why PATH LOCATION  the expected explanation
 //	status SPACE NAME  the expected status of a Placement
 //	used SPACE NAME    what of a Customizer can't be used, and why
+//	locations SPACE    the locations that a space sees
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -72,6 +73,8 @@ func runScenario(t *testing.T, file string) {
 			got = s.why(args[0], key.Location(args[1]))
 		case "status":
 			got = s.status(key.Space(args[0]), args[1])
+		case "locations":
+			got = s.locations(key.Space(args[0]))
 		case "used":
 			got = s.problems(key.Space(args[0]), args[1])
 		default:
@@ -97,6 +100,7 @@ var scenarioKinds = map[string]key.Resource{
 	"Deployment":  {Group: "apps", Resource: "deployments"},
 	"ClusterRole": {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	"Location":    key.Locations,
+	"Space":       key.Spaces,
 	"Placement":   key.Placements,
 	"Customizer":  key.Customizers,
 }
@@ -196,12 +200,26 @@ func (s *scenario) places() string {
 			}
 			b.WriteString("\n")
 		}
+		for _, l := range m.Refused() {
+			_, _ = fmt.Fprintf(&b, "  not admitted by %s\n", l)
+		}
 		if from, asked := m.StatusFrom(); asked {
 			_, _ = fmt.Fprintf(&b, "  status from %q\n", from)
 		}
 		return true
 	})
 	return b.String()
+}
+
+func (s *scenario) locations(space key.Space) string {
+	var seen []string
+	s.table.Snapshot().Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
+		if l, ok := key.LocationOf(row.Key); ok && Shown(row, space) {
+			seen = append(seen, string(l))
+		}
+		return true
+	})
+	return fmt.Sprintf("%v\n", seen)
 }
 
 func (s *scenario) why(path string, l key.Location) string {

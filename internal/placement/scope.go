@@ -19,6 +19,8 @@ type scope struct {
 	tests []objectTest
 	// locations select the locations: one that fits is enough.
 	locations []locationTest
+	// admitted selects only locations that admit something of the space, see sees.
+	admitted bool
 	// everywhere selects all locations, including future ones.
 	everywhere bool
 	// problems are what is wrong with the spec; a broken entry selects nothing.
@@ -57,6 +59,14 @@ func (p *scope) selects(name key.Location, l table.Labels) bool {
 		}
 	}
 	return p.everywhere
+}
+
+// sees says whether a location that the policy selects exists for its space, as far as the
+// location's spec.admit goes: one that admits nothing of a space does not, unless it is
+// named. Labels thereby select among what the space can use, and a name that was given on
+// purpose is answered with a refusal.
+func (p *scope) sees(name key.Location, l table.Labels, a *admit, t tenant) bool {
+	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(of locationTest) bool { return of.named && of.fit(site{name, l}) })
 }
 
 // reach calls fn for the parts of a space that hold all objects the policy may
@@ -104,6 +114,14 @@ func (ps policies[P]) set(name string, p P) policies[P] {
 		return ps
 	}
 	return slices.Insert(ps, i, p)
+}
+
+// labelsOf are the labels of a row, none if it is nil.
+func labelsOf(row *table.Row) table.Labels {
+	if row == nil {
+		return nil
+	}
+	return row.Meta.Labels
 }
 
 // locationLabels are the labels of a location's row; ok is false if it is gone or being

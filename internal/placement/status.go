@@ -26,16 +26,31 @@ func StatusOf(state table.Reader, space key.Space, name string) (status Status, 
 		return Status{}, false
 	}
 	status.Problems = p.problems
+	admits, t := compiledAdmits(), tenantOf(state, space)
 	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		location, ok := key.LocationOf(row.Key)
 		if !ok {
 			return true
 		}
-		if l, there := locationLabels(row); there && p.selects(location, l) {
+		if l, there := locationLabels(row); there && p.selects(location, l) && p.sees(location, l, admits(row), t) {
 			status.Locations = append(status.Locations, location)
 		}
 		return true
 	})
 	slices.Sort(status.Locations)
 	return status, true
+}
+
+// compiledAdmits gives the spec.admit of Locations, each text compiled once.
+func compiledAdmits() func(*table.Row) *admit {
+	known := map[string]*admit{}
+	return func(row *table.Row) *admit {
+		text := admitTextOf(row)
+		a, ok := known[text]
+		if !ok {
+			a = compileAdmit(text)
+			known[text] = a
+		}
+		return a
+	}
 }

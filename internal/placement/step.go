@@ -35,6 +35,8 @@ type step struct {
 	unsettled map[key.Object]struct{}
 	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
+	// readmitted are the locations whose spec.admit has changed.
+	readmitted map[key.Location]bool
 }
 
 type change struct {
@@ -75,8 +77,8 @@ func (s *step) sort(changes []table.Change) {
 // updatePolicies updates the compiled policies, and notes which objects must be evaluated
 // again for that.
 func (s *step) updatePolicies() {
-	s.updateSpaces()
 	moved := s.updateLocations()
+	s.updateSpaces()
 	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, compile, compiled)
@@ -100,10 +102,11 @@ func (s *step) updatePolicies() {
 
 func (s *step) reaches(r reach) { s.recheck[r] = struct{}{} }
 
-// updateSpaces notes which spaces are being deleted.
+// updateSpaces notes which spaces are being deleted, and what locations admit of them.
 func (s *step) updateSpaces() {
 	for _, c := range s.spaces {
 		space := key.Space(c.Name)
+		s.admitSpace(space, c)
 		_, was := s.going[space]
 		going := c.Cur != nil && c.Cur.Meta.Deleting
 		switch {
@@ -118,6 +121,26 @@ func (s *step) updateSpaces() {
 	}
 }
 
+// admitSpace notes what follows of a change of a space for what locations admit.
+func (s *step) admitSpace(space key.Space, c change) {
+	relabelled := !slices.Equal(labelsOf(c.Prev), labelsOf(c.Cur))
+	if !relabelled && c.Prev != nil && c.Cur != nil {
+		return
+	}
+	for _, g := range s.gates.noteSpace(s.state, space) {
+		for _, l := range g.locations.names {
+			s.unsettled[key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}] = struct{}{}
+		}
+	}
+	if !relabelled || !s.gates.byLabels() {
+		return
+	}
+	for _, p := range s.placements[space] {
+		p.set = s.selected(space, &p.scope)
+	}
+	s.reaches(reach{prefix: key.SpacePrefix(space)})
+}
+
 // noteEnded notes the Placements that were deleted, in order. One that is deleted with its
 // space does not count: no user has deleted it by name.
 func (s *step) noteEnded() {
@@ -130,14 +153,22 @@ func (s *step) noteEnded() {
 	}
 }
 
-// updateLocations returns the names of locations that were created, deleted or relabeled.
+// updateLocations returns the names of locations that were created, deleted or relabeled,
+// or that admit other objects.
 func (s *step) updateLocations() []key.Location {
 	var moved []key.Location
 	for _, c := range s.located {
 		l := key.Location(c.Name)
 		was, there := s.locations[l]
 		now, there2 := locationLabels(c.Cur)
-		if there == there2 && slices.Equal(was, now) {
+		admits := ""
+		if c.Cur != nil {
+			admits = admitTextOf(c.Cur)
+		}
+		if s.gates.set(s.state, l, admits) {
+			s.readmitted[l] = true
+		}
+		if there == there2 && slices.Equal(was, now) && !s.readmitted[l] {
 			continue
 		}
 		moved = append(moved, l)
@@ -146,7 +177,7 @@ func (s *step) updateLocations() []key.Location {
 		} else {
 			delete(s.locations, l)
 		}
-		if there != there2 {
+		if there != there2 || s.readmitted[l] {
 			for k := range s.direct[l] {
 				s.reaches(reach{prefix: k})
 			}
@@ -171,7 +202,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		if now != none {
 			p := now.base()
 			if !p.everywhere || p.needs != nil {
-				p.set = s.selected(p)
+				p.set = s.selected(c.Space, p)
 			}
 			p.reach(c.Space, s.reaches)
 			compiled[p] = true
@@ -184,11 +215,12 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 	}
 }
 
-// selected are the locations that a policy selects, with its needs.
-func (e *Engine) selected(p *scope) *locationSet {
+// selected are the locations that a policy of a space selects, with its needs.
+func (s *step) selected(space key.Space, p *scope) *locationSet {
+	e, t := s.Engine, tenantOf(s.state, space)
 	var names []key.Location
 	for name, l := range e.locations {
-		if p.selects(name, l) {
+		if p.selects(name, l) && p.sees(name, l, e.gates.admit(name), t) {
 			names = append(names, name)
 		}
 	}
@@ -204,20 +236,21 @@ func (e *Engine) selected(p *scope) *locationSet {
 
 // moveLocations updates a policy's set for locations that have changed.
 func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
-	was := p.set
+	was, again, t := p.set, false, tenantOf(s.state, space)
 	for _, name := range moved {
 		l, there := s.locations[name]
-		if !there || !p.selects(name, l) {
+		if !there || !p.selects(name, l) || !p.sees(name, l, s.gates.admit(name), t) {
 			p.set = s.sets.without(p.set, name)
 			continue
 		}
+		again = again || s.readmitted[name]
 		needs := ""
 		if p.needs != nil {
 			needs = p.needs(name, l)
 		}
 		p.set = s.sets.with(p.set, name, needs)
 	}
-	if p.set != was {
+	if p.set != was || again {
 		p.reach(space, s.reaches)
 	}
 }
@@ -329,7 +362,9 @@ func (s *step) settle() []table.Assignment {
 			continue
 		}
 		a := table.Assignment{Key: k, Ended: s.ended[o.Space]}
-		if m := s.claims.as(o); m != nil {
+		if g := s.gates.of[key.Location(o.Name)]; o.Resource == key.Locations && o.Space == key.Root && g != nil && g.admission != nil {
+			a.In = g.admission
+		} else if m := s.claims.as(o); m != nil {
 			a.In = s.memberships.owned(m, s.ownersOf(o, m))
 		}
 		if a.In != row.In || a.Ended != nil {

@@ -58,6 +58,9 @@ func describePolicy(p wire.Policy) string {
 	if p.Release != "" {
 		all = append(all, "it is made with the values at "+describePaths(p.Release)+", which are then left to others")
 	}
+	if p.ServiceAccount != "" {
+		all = append(all, "ServiceAccount "+p.ServiceAccount+" acts for it")
+	}
 	return strings.Join(all, "; ")
 }
 

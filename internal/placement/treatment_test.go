@@ -10,12 +10,13 @@ import (
 )
 
 // drawnPolicies are those of sources. They have every field drawn, also those that
-// are added later, but for Release, which is what Customizers say.
+// are added later, but for Release and ServiceAccount, which are what Customizers and
+// Locations say.
 var drawnPolicies = rapid.Custom(func(t *rapid.T) wire.Policy {
 	var p wire.Policy
 	v := reflect.ValueOf(&p).Elem()
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; name != "Release" {
+		if name := v.Type().Field(i).Name; name != "Release" && name != "ServiceAccount" {
 			v.Field(i).SetBool(rapid.Bool().Draw(t, name))
 		}
 	}

@@ -223,6 +223,30 @@ func drawTest(t *rapid.T) (test v1alpha1.ObjectTest) {
 	return test
 }
 
+func drawAdmit(t *rapid.T) (spec v1alpha1.LocationSpec) {
+	spec.Admit = []v1alpha1.Admit{}
+	for range rapid.IntRange(0, 3).Draw(t, "admit entries") {
+		var e v1alpha1.Admit
+		if rapid.IntRange(0, 2).Draw(t, "of spaces") > 0 {
+			e.Spaces = &v1alpha1.SpaceSelector{Names: drawSome(t, "space names", "s1", "s2", "none")}
+			if rapid.Bool().Draw(t, "by selector") {
+				selector := drawSelector(t)
+				e.Spaces.Selector = &selector
+			}
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "kinds") {
+			test := drawTest(t)
+			e.Kinds = append(e.Kinds, v1alpha1.KindTest{APIGroup: test.APIGroup, Resources: test.Resources})
+		}
+		e.Namespaces = drawSome(t, "admitted namespaces", "n1", "n2")
+		if account := rapid.SampledFrom([]string{"", "", "ns/a", "ns/b"}).Draw(t, "account"); account != "" {
+			e.Impersonate = &v1alpha1.Impersonate{ServiceAccount: account}
+		}
+		spec.Admit = append(spec.Admit, e)
+	}
+	return spec
+}
+
 func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
 	spec := v1alpha1.CustomizerSpec{Locations: drawLocations(t)}
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
@@ -256,9 +280,16 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	switch rapid.SampledFrom(f.kinds).Draw(t, "kind of change") {
 	case spacing:
 		k = spaceAt(rapid.SampledFrom(worldSpaces).Draw(t, "space")).Key()
+		next.labels = drawLabels(t)
 	case locating:
 		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
 		next.labels = drawLabels(t)
+		if rapid.IntRange(0, 2).Draw(t, "admits") == 0 {
+			next.spec = drawAdmit(t)
+		}
+		if rapid.IntRange(0, 19).Draw(t, "malformed") == 0 {
+			next.spec = map[string]any{"admit": "everything"}
+		}
 	case placing:
 		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
 		k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")).Key()
@@ -324,7 +355,7 @@ func describe(in table.Membership) string {
 		return "-"
 	}
 	from, asked := m.StatusFrom()
-	return fmt.Sprintf("%s placed by %v, status from %q %v", placesText(m.Places()), m.Placements(), from, asked)
+	return fmt.Sprintf("%s placed by %v, refused by %v, status from %q %v", placesText(m.Places()), m.Placements(), m.Refused(), from, asked)
 }
 
 func placesText(places []Place) string {

@@ -2,7 +2,10 @@ package tally
 
 import (
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
@@ -81,6 +84,8 @@ func (t *Tally) count(n news) {
 			t.notePlacement(o, row)
 		case o.Resource == key.Locations && o.Space == key.Root:
 			t.noteLocation(o, row)
+		case o.Resource == key.Spaces && o.Space == key.Root:
+			t.noteSpace(key.Space(o.Name), row)
 		default:
 			t.countObject(o, row)
 		}
@@ -104,19 +109,55 @@ func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 	t.dirtyLocation[l] = struct{}{}
 	t.noteConnection(l, judge.RowAway(row))
 	was, there := t.there[l]
+	now := selectableOf(row)
 	if row == nil || row.Meta.Deleting {
 		delete(t.there, l)
 		if !there {
 			return
 		}
 	} else {
-		t.there[l] = row.Meta.Labels
-		if there && slices.Equal(was, row.Meta.Labels) {
+		t.there[l] = now
+		if there && was.equal(now) {
 			return
 		}
 	}
 	for p := range t.known {
 		t.dirtyPlacement[p] = struct{}{}
+	}
+}
+
+// selectable is what of a Location decides who selects it.
+type selectable struct {
+	labels table.Labels
+	admit  string
+}
+
+func selectableOf(row *table.Row) (s selectable) {
+	if row != nil {
+		s = selectable{row.Meta.Labels, strings.Clone(gjson.GetBytes(row.Value, "spec.admit").Raw)}
+	}
+	return s
+}
+
+func (s selectable) equal(o selectable) bool {
+	return s.admit == o.admit && slices.Equal(s.labels, o.labels)
+}
+
+// noteSpace makes the Placements of a space dirty whose labels have changed.
+func (t *Tally) noteSpace(s key.Space, row *table.Row) {
+	was := t.spaces[s]
+	if row == nil {
+		delete(t.spaces, s)
+	} else {
+		t.spaces[s] = row.Meta.Labels
+	}
+	if slices.Equal(was, t.spaces[s]) {
+		return
+	}
+	for p := range t.known {
+		if p.Space == s {
+			t.dirtyPlacement[p] = struct{}{}
+		}
 	}
 }
 

@@ -119,6 +119,9 @@ func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
 	for i, l := range as.Members() {
 		t.add(o, as, l, states[i], -1)
 	}
+	for _, l := range as.Refused() {
+		t.addRefused(o, as, l, -1)
+	}
 	t.matched(o, as, -1)
 }
 
@@ -129,6 +132,9 @@ func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
 	t.matched(o, as, 1)
 	for i, l := range as.Members() {
 		t.add(o, as, l, states[i], 1)
+	}
+	for _, l := range as.Refused() {
+		t.addRefused(o, as, l, 1)
 	}
 }
 
@@ -203,7 +209,10 @@ func (o *object) state(config Config, location key.Location) state {
 
 // describe is the entry of a failing pair in a Placement's status.
 func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
-	v := o.judge(config, location)
+	v := judge.Refused()
+	if !o.as.RefusedBy(location) {
+		v = o.judge(config, location)
+	}
 	return v1alpha1.PlacementError{
 		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
 	}

@@ -65,8 +65,10 @@ type Tally struct {
 	objects    map[string]*object // by path
 	placements map[Placement]*placementTally
 	locations  map[key.Location]*locationTally
-	// there has the labels of the Locations that have a row, by name.
-	there map[key.Location]table.Labels
+	// there has what of the Locations that have a row decides who selects them, by name.
+	there map[key.Location]selectable
+	// spaces has the labels of Spaces, by which locations admit them.
+	spaces map[key.Space]table.Labels
 	// known are the Placements that have a row.
 	known          map[Placement]struct{}
 	left           lefts
@@ -128,7 +130,8 @@ func (t *Tally) clear() {
 	t.objects = map[string]*object{}
 	t.placements = map[Placement]*placementTally{}
 	t.locations = map[key.Location]*locationTally{}
-	t.there = map[key.Location]table.Labels{}
+	t.there = map[key.Location]selectable{}
+	t.spaces = map[key.Space]table.Labels{}
 	t.away = map[key.Location]struct{}{}
 	t.known = map[Placement]struct{}{}
 	t.left = newLefts()
@@ -176,8 +179,8 @@ func (t *Tally) Object(path string) v1alpha1.Counts {
 
 // Dirty counts what has been observed and names, in order, the Placements and locations
 // whose counts or own rows have changed since it was last called; some may be gone. A
-// change of a location's labels makes every Placement dirty, since each may select it or
-// not now.
+// change of a location's labels, or of what it admits, makes every Placement dirty, since
+// each may select it or not now, and one of a Space's labels those of the space.
 func (t *Tally) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,6 +226,25 @@ func (t *Tally) add(o *object, as *placement.Membership, location key.Location, 
 		if s.failing() && n > 0 {
 			sum.failing.Set(pair{o.path, location})
 		} else if s.failing() {
+			sum.failing.Delete(pair{o.path, location})
+		}
+	}
+}
+
+// addRefused adds n pairs of an object and a location that does not admit it to the counts
+// of the object and of the Placements that select the location, as failed. They are no
+// matter of the location.
+func (t *Tally) addRefused(o *object, as *placement.Membership, location key.Location, n int64) {
+	failed.addTo(&o.counts, n)
+	for _, source := range as.Sources() {
+		if source.Placement == "" || !source.Selects(location) {
+			continue
+		}
+		sum := t.placement(Placement{o.id.Space, source.Placement})
+		failed.addTo(&sum.counts, n)
+		if n > 0 {
+			sum.failing.Set(pair{o.path, location})
+		} else {
 			sum.failing.Delete(pair{o.path, location})
 		}
 	}

@@ -90,7 +90,7 @@ func (m *machine) put(t *rapid.T, updates map[string][]byte) {
 }
 
 func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
-	kind := rapid.SampledFrom([]string{"location", "placement", "object", "object", "object", "report", "report", "report", "report"}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]string{"location", "space", "placement", "object", "object", "object", "report", "report", "report", "report"}).Draw(t, "kind")
 	metadata := map[string]any{"uid": rapid.SampledFrom([]string{"u1", "u1", "u1", "u2"}).Draw(t, "uid")}
 	labels := map[string]string{"k": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "label")}
 	metadata["labels"] = labels
@@ -101,7 +101,17 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		if connected := rapid.SampledFrom([]string{"", "True", "False"}).Draw(t, "connected"); connected != "" {
 			status["conditions"] = []any{map[string]any{"type": "Enrolled", "status": "False"}, map[string]any{"type": "Connected", "status": connected}}
 		}
-		value = mustJSON(map[string]any{"metadata": metadata, "status": status})
+		spec := v1alpha1.LocationSpec{}
+		switch rapid.IntRange(0, 5).Draw(t, "admits") {
+		case 0:
+			spec.Admit = []v1alpha1.Admit{{Spaces: &v1alpha1.SpaceSelector{Selector: &metav1.LabelSelector{MatchLabels: labels}}}}
+		case 1:
+			spec.Admit = []v1alpha1.Admit{{Spaces: &v1alpha1.SpaceSelector{Names: []string{"s1"}}}, {Namespaces: []string{"other"}}}
+		}
+		value = mustJSON(map[string]any{"metadata": metadata, "spec": spec, "status": status})
+	case "space":
+		k = rapid.SampledFrom(testSpaces).Draw(t, "space").Key()
+		value = mustJSON(map[string]any{"metadata": metadata})
 	case "placement":
 		k = objectAt(rapid.SampledFrom(testSpaces).Draw(t, "space"), v1alpha1.Group, "placements", "", rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")).Key()
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": v1alpha1.PlacementSpec{
@@ -255,6 +265,9 @@ func (m *machine) checkObjects(t *rapid.T) {
 			for _, l := range in.Members() {
 				m.count(state, o, row, l, &want)
 			}
+			for _, l := range in.Refused() {
+				m.count(state, o, row, l, &want)
+			}
 		}
 		want.Stale = 0
 		if got := m.tally.Object(o.Path()); got != want {
@@ -305,6 +318,13 @@ func (m *machine) recount() (map[Placement]PlacementCounts, map[key.Location]v1a
 // count counts one pair and returns what is wrong with it.
 func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l key.Location, c *v1alpha1.Counts) *v1alpha1.PlacementError {
 	c.Assigned++
+	if in := row.In.(*placement.Membership); !in.Has(l) {
+		c.Failed++
+		return &v1alpha1.PlacementError{
+			Object: o.Identity.String(), Location: string(l), Reason: "NotAdmitted",
+			Message: "the location does not admit it; orrery why says by which part of its spec.admit",
+		}
+	}
 	location := state.Get(objectAt(key.Root, v1alpha1.Group, "locations", "", string(l)).Key())
 	if location != nil && strings.Contains(string(location.Value), `"status":"False","type":"Connected"`) {
 		c.Stale++

@@ -133,7 +133,8 @@ func (l spaceLens) now(t *table.Table, q query) state {
 	}}
 }
 
-func (l spaceLens) holds(*table.Row) bool { return true }
+// holds leaves out Locations that admit nothing of the space.
+func (l spaceLens) holds(row *table.Row) bool { return placement.Shown(row, l.name) }
 
 func (l spaceLens) place(row *table.Row) string {
 	_, rest := restOf(row)

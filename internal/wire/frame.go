@@ -8,7 +8,9 @@ package wire
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
+	"strings"
 )
 
 const (
@@ -17,6 +19,26 @@ const (
 	// ProtocolVersion is the version of this contract.
 	ProtocolVersion = "1"
 )
+
+const (
+	// CapabilitiesHeader lists, separated by commas, what the agent can do that agents of
+	// the version before can't. The hub sends others nothing that needs it.
+	CapabilitiesHeader = "Orrery-Capabilities"
+	// Impersonates: the agent obeys Policy.ServiceAccount.
+	Impersonates = "Impersonates"
+)
+
+// Capable says whether the header of a request lists a capability.
+func Capable(header http.Header, capability string) bool {
+	for _, line := range header.Values(CapabilitiesHeader) {
+		for one := range strings.SplitSeq(line, ",") {
+			if strings.TrimSpace(one) == capability {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Frame is one line of the desired stream or of a walk's answer; exactly one
 // field is set.
@@ -121,6 +143,10 @@ type Policy struct {
 	// created and then left to others: sorted, one per line, empty if none. It is a
 	// string to keep a Policy comparable.
 	Release string `json:"release,omitempty"`
+	// ServiceAccount, as NAMESPACE/NAME, is in whose name every request about the object
+	// is made; the agent's own if empty. An agent that does not announce Impersonates is
+	// not sent what has one.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
 // Hold says that the location keeps what it has of an object, whatever that is: the

@@ -22,6 +22,8 @@ import (
 type Client struct {
 	Join wire.Join
 	HTTP *http.Client
+	// Capabilities are what it announces, as wire.CapabilitiesHeader has them.
+	Capabilities string
 }
 
 // NewClient makes a client with connections of its own. Close closes them.
@@ -59,6 +61,9 @@ func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (
 	}
 	r.Header.Set("Authorization", "Bearer "+c.Join.Token)
 	r.Header.Set(wire.Header, wire.ProtocolVersion)
+	if c.Capabilities != "" {
+		r.Header.Set(wire.CapabilitiesHeader, c.Capabilities)
+	}
 	return r, nil
 }
 

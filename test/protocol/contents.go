@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -17,6 +18,9 @@ func contentCases() []hubCase {
 		{"Causes", causes},
 		{"Policies", policies},
 		{"Holds", holds},
+		{"Impersonates", impersonates},
+		{"ImpersonatesNot", impersonatesNot},
+		{"Admits", admits},
 		{"Conflicts", conflicts},
 		{"Walk", walks},
 		{"WalkInPages", walkInPages},
@@ -158,6 +162,75 @@ func holds(e *exam) {
 		e.Fatalf("the hold is %+v", held)
 	}
 	e.alsoFetched("one", func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })
+}
+
+// impersonates: an agent that can is told who acts for an object, and of each change.
+func impersonates(e *exam) {
+	e.capabilities = "Other, " + wire.Impersonates
+	e.Desire("one", "1")
+	s := e.open()
+	e.walk()
+	for _, account := range []string{"tenants/a", "tenants/b", ""} {
+		e.Impersonate(account)
+		if p := putOf(e, s.follow(e.has("one")), "one"); p.Policy != (wire.Policy{ServiceAccount: account}) {
+			e.Fatalf("admitted for %q the policy is %+v", account, p.Policy)
+		}
+		have := e.have
+		e.have = Holding{}
+		if e.walk(); e.have.Root() != have.Root() || e.have.Root() != e.at.Root {
+			e.Fatalf("admitted for %q, a walk finds something else", account)
+		}
+		e.alsoFetched("one", func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == account })
+	}
+}
+
+// impersonatesNot: an agent that can't is told to leave alone what a ServiceAccount is to
+// act for, however it asks; one that can by then is told all.
+func impersonatesNot(e *exam) {
+	e.Impersonate("tenants/a")
+	e.Desire("one", "1")
+	s := e.open()
+	e.walk()
+	e.Desire("one", "2")
+	e.Desire("two", "1")
+	held := func(f wire.Frame) bool {
+		return f.Put == nil && (f.Hold == nil || f.Hold.Reason == v1alpha1.ReasonCannotImpersonate && f.Hold.Error != "")
+	}
+	for _, f := range s.follow(e.has("one", "two")) {
+		if !held(f) {
+			e.Errorf("an agent that can't impersonate is sent %+v", f)
+		}
+	}
+	if e.have.Root() != e.at.Root {
+		e.Error("the session has not all")
+	}
+	e.alsoFetched("one", func(f wire.Frame) bool { return f.Hold != nil && held(f) })
+	e.Impersonate("")
+	putOf(e, s.follow(e.has("one", "two")), "one")
+	e.Impersonate("tenants/a")
+	s.follow(func() bool { return e.has("one", "two")() && e.have.Root() == e.at.Root })
+	e.capabilities = wire.Impersonates
+	if s = e.open(); s.hello.Root == e.have.Root() {
+		e.Error("an agent that can impersonate by now is to have the same")
+	}
+	e.walk()
+	e.alsoFetched("one", func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == "tenants/a" })
+}
+
+// admits: what the location does not admit is not its content, and leaves it by policy.
+func admits(e *exam) {
+	e.Desire("one", "1")
+	s := e.open()
+	e.walk()
+	e.Admit(false)
+	for _, f := range s.follow(e.has()) {
+		if f.Del != nil && f.Del.Cause != wire.Unassigned {
+			e.Errorf("what is no longer admitted goes as %+v", f.Del)
+		}
+	}
+	e.Desire("two", "1")
+	e.Admit(true)
+	s.follow(e.has("one", "two"))
 }
 
 // conflicts: the location hears of whom it has instead.

@@ -11,7 +11,11 @@ import (
 
 // TestStandInHub shows that the hub that stands in for the real one does as that does.
 func TestStandInHub(t *testing.T) {
-	TestHub(t, nil, func(t *testing.T, judge func(*testing.T, States)) {
+	lacks := Lacks{
+		"Impersonates":    "it stands in for a hub of which no location has spec.admit",
+		"ImpersonatesNot": "the same", "Admits": "the same",
+	}
+	TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, States)) {
 		synctest.Test(t, func(t *testing.T) { judge(t, &standIn{Hub: NewHub("paris")}) })
 	})
 }
@@ -45,6 +49,9 @@ func (s *standIn) Hold(name string) {
 func (s *standIn) Conflict(name string) {
 	s.Write(wire.Frame{Conflict: &wire.Conflict{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("conflict")), Owner: "t" + KeyOf(name)[1:]}})
 }
+
+func (s *standIn) Impersonate(string) {}
+func (s *standIn) Admit(bool)         {}
 
 func (s *standIn) Delete(name string)   { s.Del(KeyOf(name), wire.Deleted) }
 func (s *standIn) Unassign(name string) { s.Del(KeyOf(name), wire.Unassigned) }

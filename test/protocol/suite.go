@@ -32,6 +32,10 @@ type States interface {
 	Hold(name string)
 	// Conflict has the location desire another space's object in place of this one.
 	Conflict(name string)
+	// Impersonate has the location admit everything with the rights of a ServiceAccount,
+	// "" for those of its agent; Admit, everything or nothing.
+	Impersonate(account string)
+	Admit(everything bool)
 	// Delete deletes the object, as its user does, and Unassign ends that it is desired.
 	Delete(name string)
 	Unassign(name string)
@@ -101,10 +105,19 @@ type exam struct {
 	*testing.T
 	States
 	ctx context.Context //nolint:containedctx // that of a test
+	// capabilities are what the agent announces.
+	capabilities string
 	// have is what the agent has.
 	have Holding
 	// at is where its last session was.
 	at wire.Mark
+}
+
+// Client speaks to the hub as an agent that announces what it can do.
+func (e *exam) Client() *Client {
+	client := e.States.Client()
+	client.Capabilities = e.capabilities
+	return client
 }
 
 // ok fails the test with an error.
