@@ -30,11 +30,12 @@ func newHubBackup() *cobra.Command {
 		Short: "Copy the log of a running hub to a file",
 		Long: `Copy the log of a running hub to a file, as it is at one revision; the hub goes
 on meanwhile. The file is an etcd snapshot, also of an external etcd. It has all
-Secrets of all spaces, so only its owner may read it. FILE is replaced when the
-copy is whole.
+Secrets of all spaces, encrypted as they are in the log, and only its owner may
+read it. FILE is replaced when the copy is whole.
 
-The authority of the hub, ca.crt and ca.key in its data directory, is not in it:
-copy these files once.
+The authority of the hub, ca.crt and ca.key in its data directory, is not in it,
+nor are the keys of the log, encryption.yaml: without these no Secret in the copy
+can be read. Copy them once, and after each change of the keys, to another place.
 ` + exitCodes,
 		Example: `  orrery hub backup orrery.db --kubeconfig /var/lib/orrery/admin.kubeconfig`,
 		Args:    want(1, 1, "FILE"),
@@ -126,8 +127,9 @@ func newHubRestore(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "restore FILE --data-dir DIR",
 		Short: "Restore the log of a stopped hub from a backup",
 		Long: `Restore the embedded log of a stopped hub from a backup, into a data directory
-that has none: move DIR/etcd away first, and put ca.crt and ca.key there if they
-are lost. Then start the hub. Agents hold back changes and removals that they
+that has none: move DIR/etcd away first, and put ca.crt, ca.key and the
+encryption.yaml of the time of the backup there if they are lost. Then start the
+hub. Agents hold back changes and removals that they
 can't prove until their locations are accepted: see "orrery location accept --help".
 
 The revisions of the log continue far above those of the copy, so that no revision

@@ -59,14 +59,17 @@ func (h *Hub) followKeys(ctx context.Context) error {
 func (h *Hub) registerKeys(registry *prometheus.Registry) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be written again by the newest key.",
+			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be encrypted again by the first key.",
 		}, func() float64 { return float64(h.log.Resealed().Pending) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "orrery_log_resealed_total", Help: "Values of the log that were written again by the newest key.",
+			Name: "orrery_log_resealed_total", Help: "Values of the log that were encrypted again by the first key.",
 		}, func() float64 { return float64(h.log.Resealed().Written) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "orrery_log_reseal_failures_total", Help: "Times that writing values again could not go on.",
+			Name: "orrery_log_reseal_failures_total", Help: "Times that encrypting values again failed and was retried.",
 		}, func() float64 { return float64(h.log.Resealed().Failures) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_encryption_config_changes_total", Help: "Times that a changed encryption configuration was taken over.",
+		}, func() float64 { return float64(h.sealer.Adopted()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_encryption_config_refused", Help: "1 while the encryption configuration has changed and can't be used.",
 		}, func() float64 {

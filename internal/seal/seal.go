@@ -34,6 +34,8 @@ type Sealer struct {
 	cancel context.CancelFunc
 
 	now atomic.Pointer[Keys]
+	// adopted counts the times that a changed file was taken over.
+	adopted atomic.Int64
 	// retired are the keys before those, which requests may still use.
 	retired *Keys
 
@@ -74,6 +76,9 @@ func (s *Sealer) Seal(ctx context.Context, k string, plain []byte) ([]byte, erro
 func (s *Sealer) Open(ctx context.Context, k string, kept []byte) (plain []byte, stale bool, err error) {
 	return s.now.Load().Open(ctx, k, kept)
 }
+
+// Adopted is how often a changed file was taken over.
+func (s *Sealer) Adopted() int64 { return s.adopted.Load() }
 
 // Refused is why the file, as it is now, is not used; nil: it is.
 func (s *Sealer) Refused() error {
@@ -120,6 +125,7 @@ func (s *Sealer) Follow(ctx context.Context, check func(ctx context.Context, key
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
+			s.adopted.Add(1)
 			s.logger.Info("the encryption configuration has changed", "file", s.file)
 			adopted()
 		case changed:

@@ -111,7 +111,7 @@ func (l *Log) Reseal(ctx context.Context) error {
 			}
 			l.stale.change(func(r *Resealed) { r.Failures++ })
 			if !said {
-				l.logger.Warn("values of the log can't be written by the newest key, trying again", "error", err)
+				l.logger.Warn("values of the log can't be encrypted by the first key, trying again", "error", err)
 			}
 			select {
 			case <-time.After(resealRetry):
@@ -137,7 +137,7 @@ func (l *Log) reseal(ctx context.Context) error {
 	}
 	l.stale.change(func(r *Resealed) { r.Pending = pending })
 	if pending > 0 {
-		l.logger.Info("writing values of the log again, by the newest key", "values", pending)
+		l.logger.Info("encrypting values of the log again by the first key", "values", pending)
 	}
 	pace := time.NewTicker(resealEvery)
 	defer pace.Stop()
@@ -159,7 +159,7 @@ func (l *Log) reseal(ctx context.Context) error {
 		l.stale.change(func(r *Resealed) { r.Written++; r.Pending = max(0, r.Pending-1) })
 		if time.Since(said) >= resealSaid {
 			said = time.Now()
-			l.logger.Info("writing values of the log again, by the newest key", "written", written, "values", pending)
+			l.logger.Info("encrypting values of the log again by the first key", "written", written, "values", pending)
 		}
 		return nil
 	}); err != nil {
@@ -170,7 +170,7 @@ func (l *Log) reseal(ctx context.Context) error {
 		return err
 	}
 	l.stale.change(func(r *Resealed) { r.Floor = rev })
-	l.logger.Info("all values of the log are kept by the newest key; older ones are not needed by this hub", "written", written, "revision", rev)
+	l.logger.Info("all values of the log are encrypted by the first key; this hub does not need the others any more", "written", written, "revision", rev)
 	return nil
 }
 

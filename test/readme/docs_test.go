@@ -92,6 +92,9 @@ func (d *docs) run(page, command string) {
 	case "go": // a program or test of ours, which takes long: it has to exist
 		d.goCommand(page, command)
 	case "helm": // run by test/clients
+	case "sed": // of the file of keys, which the hub has to take over
+		d.expect(page, command, strings.ReplaceAll(command, dataDir, "orrery-data"), "0")
+		d.expect(page, command, "for i in $(seq 600); do kubectl --server https://"+d.shell.hub+" get --raw /metrics | grep -q '^orrery_encryption_config_changes_total 1' && exit 0; sleep 0.1; done; exit 1", "0")
 	case "mv", "etcdutl": // of a restore, which test/operator does
 	case "orrery", "orrery-agent", "kubectl":
 		if strings.HasPrefix(command, "orrery hub restore") {
@@ -101,6 +104,7 @@ func (d *docs) run(page, command string) {
 			d.hub(command)
 			return
 		}
+		command = strings.Replace(command, "https://hub.example:8443", "https://"+d.shell.hub, 1)
 		want := "0"
 		if m := exitCode.FindStringSubmatch(command); m != nil {
 			want = m[1]
