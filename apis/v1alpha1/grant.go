@@ -28,7 +28,7 @@ type GrantSpec struct {
 	// Subjects are who gets the rights.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=128
 	Subjects []GrantSubject `json:"subjects"`
 	// Roles are given by name.
 	// +optional
@@ -168,7 +168,7 @@ type SpaceSelector struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=40
 	Names []string `json:"names,omitempty"`
 }

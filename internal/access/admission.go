@@ -37,7 +37,7 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 	if a.GetSubresource() != "" || m.authorizer.mayAll(who) {
 		return nil
 	}
-	var check func(w writer) (lacks, error)
+	var check func(w writer, l *lacks) (*held, error)
 	switch key.NewResource(a.GetResource().Group, a.GetResource().Resource) {
 	case key.Grants:
 		check = writer.lacksForGrant
@@ -55,12 +55,15 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 		return nil
 	}
 	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject()}
-	lacking, err := check(w)
-	if err != nil {
+	var lacking lacks
+	h, err := check(w, &lacking)
+	switch {
+	case err != nil:
 		return admission.NewForbidden(a, err)
-	}
-	if len(lacking) > 0 {
+	case len(lacking) > 0:
 		return admission.NewForbidden(a, fmt.Errorf("user %q needs rights that they do not hold: %s", who.GetName(), lacking))
+	case h.steps > maxSteps:
+		return admission.NewForbidden(a, fmt.Errorf("it names too many things at once for the rights of user %q to be looked at", who.GetName()))
 	}
 	return nil
 }
@@ -100,14 +103,14 @@ func (w writer) may(verb, resource, name string) bool {
 	return ok
 }
 
-// lacksForGrant is what the writer of a Grant does not hold of it.
-func (w writer) lacksForGrant() (lacking lacks, err error) {
+// lacksForGrant adds what the writer of a Grant does not hold of it.
+func (w writer) lacksForGrant(l *lacks) (*held, error) {
 	var g v1alpha1.Grant
 	if err := w.into(&g); err != nil {
 		return nil, err
 	}
 	if w.may("escalate", key.Grants.Resource, w.name) {
-		return nil, nil
+		return &held{}, nil
 	}
 	reach := w.space
 	if g.Spec.Spaces != nil {
@@ -115,26 +118,24 @@ func (w writer) lacksForGrant() (lacking lacks, err error) {
 	}
 	h := w.heldIn(reach, w.who)
 	for i := range g.Spec.Rules {
-		for _, namespace := range orAll(g.Spec.Rules[i].Namespaces) {
-			lacking.add(namespace, h.missing(policyRule(&g.Spec.Rules[i]), namespace)...)
-		}
+		h.lacking(policyRule(&g.Spec.Rules[i]), g.Spec.Rules[i].Namespaces, l)
 	}
 	for _, r := range g.Spec.Roles {
 		if w.may("bind", rolesResource, string(r.Name)) {
 			continue
 		}
 		for _, namespace := range orAll(r.Namespaces) {
-			if !h.holds(r.Name, namespace) {
-				lacking = append(lacking, fmt.Sprintf("role %s%s", r.Name, in(namespace)))
+			if !l.full() && !h.holds(r.Name, namespace) {
+				l.add(fmt.Sprintf("role %s%s", r.Name, in(namespace)))
 			}
 		}
 	}
-	return lacking, nil
+	return h, nil
 }
 
-// lacksForPlacement is what the writer of a Placement may not read of what it takes to
+// lacksForPlacement adds what the writer of a Placement may not read of what it takes to
 // locations.
-func (w writer) lacksForPlacement() (lacks, error) {
+func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	var p v1alpha1.Placement
 	if err := w.into(&p); err != nil {
 		return nil, err
@@ -143,23 +144,23 @@ func (w writer) lacksForPlacement() (lacks, error) {
 	for _, d := range p.Spec.Downsync {
 		tests = append(tests, d.ObjectTest)
 	}
-	return w.lacksFor(tests, reads), nil
+	return w.lacksFor(tests, reads, l), nil
 }
 
-// lacksForCustomizer is what the writer of a Customizer may not read or change of what
+// lacksForCustomizer adds what the writer of a Customizer may not read or change of what
 // it is about.
-func (w writer) lacksForCustomizer() (lacks, error) {
+func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	var c v1alpha1.Customizer
 	if err := w.into(&c); err != nil {
 		return nil, err
 	}
-	return w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"})), nil
+	return w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"}), l), nil
 }
 
-// lacksFor is what the writer may not do with objects that tests match. A test that does
+// lacksFor adds what the writer may not do with objects that tests match. A test that does
 // not say of what kind they are is about all kinds; what labels say is not asked, since
 // that changes.
-func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string) (lacking lacks) {
+func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string, l *lacks) *held {
 	h := w.heldIn(w.space, w.who)
 	for _, t := range tests {
 		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
@@ -169,9 +170,7 @@ func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string) (lacking l
 		if len(t.Resources) == 0 {
 			rule.Resources = []string{all}
 		}
-		for _, namespace := range orAll(t.Namespaces) {
-			lacking.add(namespace, h.missing(rule, namespace)...)
-		}
+		h.lacking(rule, t.Namespaces, l)
 	}
-	return lacking
+	return h
 }

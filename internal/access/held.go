@@ -13,12 +13,18 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
+// maxSteps is how many comparisons of what is asked for with what is held one write may
+// take. What would take more is refused: it can be written in parts.
+const maxSteps = 500_000
+
 // held is all that somebody holds in a space, by Grants and by groups.
 type held struct {
 	z     *Authorizer
 	space key.Space
 	roles []role
 	rules []heldRule
+	// steps is how many comparisons were made.
+	steps int
 }
 
 // heldRule is a rule and the namespaces that it is limited to, if any.
@@ -52,19 +58,78 @@ func (h *held) namespaced(group, resource string) bool {
 	return h.space != key.AllSpaces && h.z.namespaced(h.space, group, resource)
 }
 
-// missing are the parts of a rule that are not held in a namespace, or, if it is "", in
-// the whole of the space.
-func (h *held) missing(rule rbacv1.PolicyRule, namespace string) []rbacv1.PolicyRule {
+// lacking adds what of a rule is not held in some namespaces, or, if there are none, in
+// the whole of the space, as far as an error names it.
+func (h *held) lacking(rule rbacv1.PolicyRule, namespaces []string, l *lacks) {
+	for one := range parts(rule) {
+		if h.steps > maxSteps {
+			return
+		}
+		if h.has(one, "") {
+			continue
+		}
+		for _, namespace := range orAll(namespaces) {
+			if l.full() || h.steps > maxSteps {
+				return
+			}
+			if namespace == "" || !h.has(one, namespace) {
+				l.add(describe(&one) + in(namespace))
+			}
+		}
+	}
+}
+
+// parts are what a rule allows, one verb and one resource or path at a time. The names
+// of objects stay together, of which there may be many.
+func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
+	return func(yield func(rbacv1.PolicyRule) bool) {
+		names := rule.ResourceNames
+		rule.ResourceNames = nil
+		for _, r := range rule.Resources {
+			for _, group := range rule.APIGroups {
+				for _, verb := range rule.Verbs {
+					if !yield(rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{r}, ResourceNames: names}) {
+						return
+					}
+				}
+			}
+		}
+		for _, url := range rule.NonResourceURLs {
+			for _, verb := range rule.Verbs {
+				if !yield(rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: []string{url}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// has says whether a part of a rule is held in a namespace, or, if it is "", in the whole
+// of the space.
+func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
+	h.steps += len(h.roles) + len(h.rules)
+	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&part, namespace, h.namespaced) }) {
+		return true
+	}
 	var owner []rbacv1.PolicyRule
 	for _, r := range h.rules {
 		if within(r.namespaces, namespace) {
 			owner = append(owner, r.PolicyRule)
 		}
 	}
-	_, left := validation.Covers(owner, []rbacv1.PolicyRule{rule})
-	return slices.DeleteFunc(left, func(r rbacv1.PolicyRule) bool {
-		return slices.ContainsFunc(h.roles, func(has role) bool { return has.covers(&r, namespace, h.namespaced) })
-	})
+	if len(part.ResourceNames) > 0 {
+		all := part
+		all.ResourceNames = nil
+		if covered, _ := validation.Covers(owner, []rbacv1.PolicyRule{all}); covered {
+			return true
+		}
+		h.steps += len(owner) * len(part.ResourceNames)
+	}
+	if h.steps > maxSteps {
+		return false
+	}
+	covered, _ := validation.Covers(owner, []rbacv1.PolicyRule{part})
+	return covered
 }
 
 // holds says whether a role, or more, is held in a namespace or in the whole of the space.
@@ -72,8 +137,10 @@ func (h *held) holds(name v1alpha1.RoleName, namespace string) bool {
 	if slices.ContainsFunc(h.roles, func(r role) bool { return r.holds(name, namespace) }) {
 		return true
 	}
+	var missing lacks
 	everything := rbacv1.PolicyRule{Verbs: verbsOf(name, h.space), APIGroups: []string{all}, Resources: []string{all}}
-	return len(h.missing(everything, namespace)) == 0
+	h.lacking(everything, orAll([]string{namespace}), &missing)
+	return len(missing) == 0 && h.steps <= maxSteps
 }
 
 // orAll are the namespaces that something is limited to, or the whole of the space.
@@ -87,19 +154,18 @@ func orAll(namespaces []string) []string {
 // maxNamed is how many missing rights an error names.
 const maxNamed = 10
 
-// lacks collects what somebody lacks, for an error.
+// lacks are what somebody lacks, for an error.
 type lacks []string
 
-func (l *lacks) add(namespace string, rules ...rbacv1.PolicyRule) {
-	for i := range rules {
-		*l = append(*l, describe(&rules[i])+in(namespace))
-	}
-}
+func (l *lacks) add(what string) { *l = append(*l, what) }
+
+// full says that no more is named.
+func (l *lacks) full() bool { return len(*l) > maxNamed }
 
 func (l lacks) String() string {
 	slices.Sort(l)
 	if l = slices.Compact(l); len(l) > maxNamed {
-		return fmt.Sprintf("%s, and %d more", strings.Join(l[:maxNamed], ", "), len(l)-maxNamed)
+		return strings.Join(l[:maxNamed], ", ") + ", and more"
 	}
 	return strings.Join(l, ", ")
 }
