@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/filters"
+
+	"orrery.dev/orrery/internal/table"
 )
 
 // TestRefusalsShareReads: a flood of refusals asks the log now and then; each has waited
@@ -74,6 +76,21 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 			t.Errorf("got %v and %v", a, b)
 		}
 	})
+}
+
+// TestRoundsRestOnNothing: what ends of the request that leads a round is nobody else's.
+func TestRoundsRestOnNothing(t *testing.T) {
+	f := newFresh(func(ctx context.Context) error {
+		if len(PremisesOf(ctx)) > 0 {
+			return errors.New("the round rests on its leader")
+		}
+		return nil
+	})
+	ctx := withPremises(t.Context())
+	restOn(ctx, table.Premise{Key: "x"})
+	if err := f.wait(ctx); err != nil || len(PremisesOf(ctx)) != 1 {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestGrantedJustNow: what the table does not show yet is waited for before a request is
