@@ -62,7 +62,7 @@ func (c answers) describeVersion(v versionKinds) (*described, error) {
 	return d, nil
 }
 
-// packed returns the document as it is kept, if it need not be made.
+// packed returns the stored document, if it can be sent as it is.
 func (c answers) packed(d *described) ([]byte, bool, error) {
 	switch {
 	case d.builtin != nil && d.whole && len(d.customs) == 0:

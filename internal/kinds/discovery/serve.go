@@ -108,9 +108,9 @@ func (c answers) serveV3(w http.ResponseWriter, r *http.Request, gv schema.Group
 	return nil
 }
 
-// serveV2 answers with one document of all groups. It always describes all
-// built-in kinds, also those that a view does not serve; those of CRDs are
-// added while it is written, for a whole document may have many megabytes.
+// serveV2 answers with one document of all groups. It always describes all built-in
+// kinds, also those that a view does not serve. Those of CRDs are added while it is
+// written, since a whole document may be many megabytes.
 func (c answers) serveV2(w http.ResponseWriter, r *http.Request) error {
 	contentType := accepted(r, v2Protobuf)
 	if contentType == "" {
@@ -163,9 +163,8 @@ func (c answers) serveV2(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeV2Protobuf relies on a rule of protobuf: messages written one behind the
-// other are read as one in which lists are joined and of other fields the last
-// counts.
+// writeV2Protobuf writes one message after the other. Protobuf reads them as one: lists
+// are joined, and of any other field the last value counts.
 func writeV2Protobuf(w http.ResponseWriter, r *http.Request, builtin []byte, customs []kinds.Custom) error {
 	if len(customs) == 0 {
 		return writePacked(w, r, builtin)
@@ -245,7 +244,7 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// write writes a body. What goes wrong then, goes wrong at the client.
+// write writes a body. An error then is the client's to notice.
 func write(w http.ResponseWriter, r *http.Request, data []byte) {
 	out, done := compressed(w, r)
 	_, _ = out.Write(data)

@@ -28,7 +28,7 @@ type Facts struct {
 	Completed string
 	Reported  bool
 	// Traced says that nothing is recorded, but an object of ours may still be there,
-	// which the pending list will show.
+	// which the first list of the kind will show.
 	Traced bool
 	// Again is how long to wait until what admission changes is applied again.
 	Again time.Duration
@@ -62,7 +62,7 @@ func decideObject(f Facts, s store.Source) Decision {
 	changed := f.changed(s)
 	switch seen.Presence {
 	case Unseen:
-		return Decision{} // the pending list gives it another turn
+		return Decision{} // the first list of the kind gives it another turn
 	case Unserved:
 		return Decision{State: wire.Unsupported, Reason: v1alpha1.ReasonNoSuchResource, Message: "the location does not serve this resource"}
 	case Present:
@@ -195,7 +195,7 @@ func decideRemoval(f Facts) Decision {
 	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent cannot tell yet
 		return Decision{Retry: strayRetry, Proof: f.Proof}
 	case rec == nil && seen.Presence == Unseen && f.Traced:
-		return Decision{} // the pending list gives it another turn
+		return Decision{} // the first list of the kind gives it another turn
 	case rec == nil:
 		return Decision{Do: DoForget}
 	case f.Guarded && !rec.Source.Policy.Orphan:
