@@ -25,8 +25,11 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range parse(string(text)) {
-			if b.language == "sh" {
+			switch b.language {
+			case "sh":
 				d.block(filepath.Base(page), b.text)
+			case "yaml":
+				d.file(b.text)
 			}
 		}
 	}
@@ -51,6 +54,14 @@ func (d *docs) hub(command string) {
 	d.shell.run(command + " &")
 	if line := d.shell.readLine(patience); !strings.HasPrefix(line, "orrery hub ready") {
 		d.t.Fatalf("%s: %s", command, line)
+	}
+}
+
+// file keeps a block that begins with the name of a file, as the commands behind it find it.
+func (d *docs) file(text []string) {
+	d.t.Helper()
+	if name, ok := strings.CutPrefix(text[0], "# "); ok && strings.HasSuffix(name, ".yaml") && !strings.ContainsAny(name, " /'") {
+		d.shell.run("cat > '" + name + "' <<'EOF'\n" + strings.Join(text, "\n") + "\nEOF")
 	}
 }
 
