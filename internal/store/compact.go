@@ -141,6 +141,10 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 		size, _, _ = k.room.state()
 	}
 	exact = making && exact && err == nil
+	if exact && !size.takes(Growth, 0, largestWrite) {
+		k.log.settle(ctx)
+		size = k.measuredAgain(ctx, size)
+	}
 	switch done, later := k.defragmented(ctx, size, exact, now); {
 	case done:
 		size = k.measuredAgain(ctx, size)

@@ -310,3 +310,48 @@ func TestHistory(t *testing.T) {
 		t.Errorf("all forgotten: %d bytes", h.kept())
 	}
 }
+
+// TestFreedSpaceCounts shows that what an attempt to make room has freed counts as free,
+// also when somebody reads what is old meanwhile, and nobody writes later: etcd's database
+// frees pages when it commits later writes.
+func TestFreedSpaceCounts(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t, t.TempDir(), smallQuota)
+	reader := k.server.Server.Backend().ConcurrentReadTx()
+	reader.RLock()
+	const updates = 19
+	for range updates { // as much as makes the log full
+		if _, err := k.Write(t.Context(), []Op{{Key: "o/s/core/configmaps/default/one", Value: make([]byte, large)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attempts := func() (begun, ended int) {
+		k.room.mu.Lock()
+		defer k.room.mu.Unlock()
+		return k.room.begun, k.room.ended
+	}
+	eventually(t, func() error {
+		if rev := k.table.Rev(); rev <= updates {
+			return fmt.Errorf("the table is at %d", rev)
+		}
+		return nil
+	})
+	before, _ := attempts()
+	k.RefusedByEtcd()
+	eventually(t, func() error {
+		if begun, _ := attempts(); begun == before {
+			return errors.New("no attempt to make room has begun")
+		}
+		return nil
+	})
+	reader.RUnlock()
+	eventually(t, func() error {
+		if begun, ended := attempts(); begun != ended {
+			return errors.New("room is being made")
+		}
+		return nil
+	})
+	if u := k.Usage(); u.Full || u.InUse > 4*large {
+		t.Errorf("of one object of %d bytes, %d bytes are in use, full: %v", large, u.InUse, u.Full)
+	}
+}

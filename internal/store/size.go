@@ -11,8 +11,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// statusTimeout bounds a request for the log's size.
-const statusTimeout = 5 * time.Second
+const (
+	// statusTimeout bounds a request for the log's size.
+	statusTimeout = 5 * time.Second
+	// settleCommits is after how many commits, every settleEvery, what was freed before
+	// counts as free, and settleTries how many are made while others read.
+	settleCommits = 3
+	settleTries   = 20
+	settleEvery   = 110 * time.Millisecond // etcd commits every 100 ms
+	// settleLease is how long a lease lasts that nobody revokes, in seconds.
+	settleLease = 60
+)
 
 // members are the sizes that the members of an etcd cluster last said.
 type members struct {
@@ -51,6 +60,32 @@ func (l *Log) measure(ctx context.Context) (Size, error) {
 		size.Alarm = size.Alarm || strings.Contains(said, pb.AlarmType_NOSPACE.String())
 	}
 	return l.members.note(status.Header.MemberId, size), nil
+}
+
+// settle has etcd count as free what was freed until now, as far as its readers let it. Its
+// database does so when it commits the next but one write transaction, once no reader is
+// older, and a log that refuses writes has none. Leases make some that are no revision.
+func (l *Log) settle(ctx context.Context) {
+	for tries, alone := 0, 0; tries < settleTries && alone < settleCommits; tries++ {
+		if lease, err := l.client.Grant(ctx, settleLease); err == nil {
+			_, _ = l.client.Revoke(ctx, lease.ID) // else it ends by itself
+		}
+		switch {
+		case l.server == nil:
+			alone++ // who reads is not known
+		default:
+			backend := l.server.Server.Backend()
+			backend.ForceCommit()
+			if alone++; backend.OpenReadTxN() > 1 {
+				alone = 0
+			}
+		}
+		select {
+		case <-time.After(settleEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (l *Log) status(ctx context.Context) (*pb.StatusResponse, error) {
