@@ -15,6 +15,14 @@ func (s *side) five() (first, last answer) {
 	return first, s.create("e", "odd=true")
 }
 
+// fiveInCache waits until they are in the cache from which a kube-apiserver answers some
+// lists: it may be behind.
+func (s *side) fiveInCache() (first, last answer) {
+	first, last = s.five()
+	s.quietly("GET", s.in("configmaps")+"?resourceVersionMatch=NotOlderThan&resourceVersion="+last.rv(), "")
+	return first, last
+}
+
 func token(a answer) string { return url.QueryEscape(a.text("metadata", "continue")) }
 
 func limitAndContinue(s *side) {
@@ -76,9 +84,7 @@ func oddLimits(s *side) {
 }
 
 func resourceVersionMatch(s *side) {
-	first, last := s.five()
-	// A kube-apiserver answers some of these from a cache, which may be behind.
-	s.quietly("GET", s.in("configmaps")+"?resourceVersionMatch=NotOlderThan&resourceVersion="+last.rv(), "")
+	first, last := s.fiveInCache()
 	for _, query := range []string{"resourceVersion=" + first.rv(), "resourceVersion=0", "resourceVersion=",
 		"resourceVersion=" + first.rv() + "&resourceVersionMatch=Exact", "resourceVersion=" + first.rv() + "&resourceVersionMatch=NotOlderThan",
 		"resourceVersion=" + last.rv() + "&resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=NotOlderThan",
@@ -123,7 +129,7 @@ func malformedRevisions(s *side) {
 
 // limitOfTheCached asks for a page of whatever revision the server has.
 func limitOfTheCached(s *side) {
-	s.five()
+	s.fiveInCache()
 	first := s.quietly("GET", s.in("configmaps")+"?limit=2&resourceVersion=0", "")
 	s.say("limit 2 of any revision: %v, more: %v", namesOf(first), first.text("metadata", "continue") != "")
 	first = s.quietly("GET", s.in("configmaps")+"?limit=2", "")

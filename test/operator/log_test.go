@@ -341,7 +341,7 @@ func TestBackup(t *testing.T) {
 				return
 			default:
 			}
-			if err := s.tryPut(fmt.Sprint(i), "kept"); err != nil {
+			if err := s.tryPut(fmt.Sprint("busy-", i), "kept"); err != nil {
 				busy <- err
 				return
 			}
