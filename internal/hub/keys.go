@@ -11,12 +11,19 @@ import (
 	"orrery.dev/orrery/internal/seal"
 )
 
+// keysFile is the file of the keys of the log.
+func keysFile(config Config) string {
+	if config.EncryptionConfig != "" {
+		return config.EncryptionConfig
+	}
+	return filepath.Join(config.DataDir, seal.FileName)
+}
+
 // openSealer reads the keys of the log, and makes one for a data directory without. Hubs
 // that share an external etcd need the same file, so one that is made there is pointed out.
 func openSealer(config Config) (*seal.Sealer, error) {
-	file := config.EncryptionConfig
-	if file == "" {
-		file = filepath.Join(config.DataDir, seal.FileName)
+	file := keysFile(config)
+	if config.EncryptionConfig == "" {
 		made, err := seal.Create(file)
 		if err != nil {
 			return nil, err
@@ -38,11 +45,7 @@ func (h *Hub) closeLog() error {
 func (h *Hub) needKeys(ctx context.Context, unreadable <-chan error) error {
 	select {
 	case err := <-unreadable:
-		file := h.config.EncryptionConfig
-		if file == "" {
-			file = filepath.Join(h.config.DataDir, seal.FileName)
-		}
-		return fmt.Errorf("load the log: %w; the keys that wrote it have to be in %s", err, file)
+		return fmt.Errorf("load the log: %w; the keys that wrote it have to be in %s", err, keysFile(h.config))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -49,6 +49,14 @@ type Resealed struct {
 
 func newStaleness() staleness { return staleness{wake: make(chan struct{}, 1)} }
 
+// begin forgets what was known of the log before a load: it may be another one, and its
+// revisions others.
+func (s *staleness) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen, s.resealed.Floor = false, 0
+}
+
 // saw notes that the load of the table came upon a stale value.
 func (s *staleness) saw() {
 	s.mu.Lock()

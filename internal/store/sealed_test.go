@@ -29,7 +29,7 @@ const (
 	identity = `{identity: {}}`
 )
 
-func sealer(t *testing.T, resources string, providers ...string) *seal.Sealer {
+func sealer(t testing.TB, resources string, providers ...string) *seal.Sealer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- {resources: [%s], providers: [%s]}\n",
@@ -265,4 +265,36 @@ func TestSwappedValues(t *testing.T) {
 	swap(right)
 	r.wait(t, r.loaded, "loaded again")
 	same(t, l, r.to)
+}
+
+// BenchmarkPuts writes what is encrypted and what is not, by a log that encrypts and by one
+// that does not.
+func BenchmarkPuts(b *testing.B) {
+	value := []byte(fmt.Sprintf(`{"metadata":{"uid":"u"},"data":{"v":%q}}`, strings.Repeat("x", 1<<10)))
+	for name, keys := range map[string][]string{"plain": nil, "encrypting": {oldKey, identity}} {
+		var s Sealer
+		if keys != nil {
+			s = sealer(b, "secrets", keys...)
+		}
+		for of, k := range map[string]string{"secret": secretKey(1), "other": objectKey(1)} {
+			b.Run(name+"/"+of, func(b *testing.B) {
+				l, err := Open(b.Context(), Config{DataDir: b.TempDir(), UnsafeNoFsync: true, Sealer: s, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() { _ = l.Close() }()
+				b.ReportAllocs()
+				rev := int64(0)
+				for b.Loop() {
+					var ok bool
+					if rev, ok, err = l.Put(b.Context(), k, value, rev); err != nil || !ok {
+						b.Fatal(ok, err)
+					}
+					if _, err := l.Client().Client.Get(b.Context(), Prefix+k); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }

@@ -225,6 +225,7 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	defer cancel()
 	l := t.log
 	l.reach.renew()
+	l.stale.begin()
 	links := l.reach.linked()
 	if now, err = l.revision(ctx); err != nil {
 		return 0, err
