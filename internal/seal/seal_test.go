@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,19 +255,31 @@ func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, write(t, file, rule("secrets", one, identity)))
+		var mu sync.Mutex // guards what follows
 		there := map[string][]byte{secret("a"): seal(t, s, secret("a"))}
 		adoptions := 0
+		adopted := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return adoptions
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
 			done <- s.Follow(ctx, func(ctx context.Context, keys *Keys) error {
+				mu.Lock()
+				defer mu.Unlock()
 				for k, kept := range there {
 					if _, _, err := keys.Open(ctx, k, kept); err != nil {
 						return err
 					}
 				}
 				return nil
-			}, func() { adoptions++ })
+			}, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				adoptions++
+			})
 		}()
 		for _, step := range []struct {
 			name      string
@@ -288,7 +301,7 @@ func TestFollow(t *testing.T) {
 			{"another resource, of which values are plain", []string{rule("secrets", two), rule("configmaps", two)}, false, key2, nil},
 			{"another resource", []string{rule("secrets", two), rule("configmaps", two, identity)}, true, key2, nil},
 		} {
-			before := adoptions
+			before := adopted()
 			if step.rules != nil {
 				write(t, file, step.rules...)
 			} else if err := os.Remove(file); err != nil {
@@ -296,8 +309,8 @@ func TestFollow(t *testing.T) {
 			}
 			time.Sleep(look + time.Millisecond)
 			synctest.Wait()
-			if step.adopted != (adoptions > before) {
-				t.Errorf("%s: %d adoptions, refused: %v", step.name, adoptions-before, s.Refused())
+			if step.adopted != (adopted() > before) {
+				t.Errorf("%s: %d adoptions, refused: %v", step.name, adopted()-before, s.Refused())
 			}
 			if kept := seal(t, s, secret("a")); !bytes.HasPrefix(kept, fmt.Appendf(nil, "k8s:enc:secretbox:v1:k%.4s:", step.first)) {
 				t.Errorf("%s: sealed as %.40q", step.name, kept)
@@ -308,10 +321,12 @@ func TestFollow(t *testing.T) {
 			if step.meanwhile == nil {
 				continue
 			}
+			mu.Lock()
 			step.meanwhile()
+			mu.Unlock()
 			time.Sleep(retry + look)
 			synctest.Wait()
-			if adoptions == before || s.Refused() != nil {
+			if adopted() == before || s.Refused() != nil {
 				t.Errorf("%s: not once it can be: %v", step.name, s.Refused())
 			}
 		}
