@@ -40,7 +40,7 @@ unit: gcc ## the tests of the packages, with the race detector
 # clusters and then mostly waits. The longest are first, so that none runs alone at last.
 LONGEST := ./test/faults ./test/ownership ./test/operator ./test/life
 .PHONY: system
-system: build kube peers clock $(BIN)/helm ## the guards on the source, and tests of the whole system on real clusters
+system: build kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 2 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
 	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
@@ -66,7 +66,7 @@ clock: | $(BIN)
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
 .PHONY: soak
-soak: build kube peers clock ## the system tests again and again, for SOAK (default 1h)
+soak: build kube peers clock $(BIN)/oidc ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
@@ -130,6 +130,11 @@ $(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum
 
 $(BIN)/helm: test/clients/go.mod test/clients/go.sum
 	cd test/clients && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
+	touch $@
+
+# An OpenID issuer, of another module's parts.
+$(BIN)/oidc: test/oidc/go.mod test/oidc/go.sum test/oidc/main.go
+	cd test/oidc && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' .
 	touch $@
 
 .PHONY: clean

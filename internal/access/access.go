@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/route"
@@ -42,6 +43,8 @@ type Config struct {
 	// Committed waits until the table shows what was acknowledged to anybody before the
 	// call. What is refused by the table as it was is judged once more behind that.
 	Committed func(context.Context) error
+	// Issuers know people by the tokens of others; nil: there are none.
+	Issuers *issuers.Issuers
 	// Codecs encode refusals.
 	Codecs runtime.NegotiatedSerializer
 	// Logger gets unauthenticated requests, at level debug.

@@ -27,14 +27,14 @@ const (
 )
 
 // authentication accepts certificates of the hub's authority, and tokens: those of
-// people and programs, and those of locations.
+// people and programs, those of locations, and those of issuers.
 func authentication(config *Config, fresh *fresh) authenticator.Request {
 	verify := x509request.DefaultVerifyOptions()
 	verify.Roots = config.Authority.Pool()
 	verify.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return group.NewAuthenticatedGroupAdder(union.New(
 		newKnownCertificates(x509request.New(verify, x509request.CommonNameUserConversion), config.Table, config.Now),
-		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, locationTokens{config.Table})),
+		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, locationTokens{config.Table}, issued{config.Issuers, config.Now})),
 	))
 }
 

@@ -50,6 +50,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
 	flags.StringVar(&config.EncryptionConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration, by which Secrets are encrypted in the log (default encryption.yaml in the data directory, created at the first start)")
 	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB; for an external etcd, its own quota)")
+	flags.StringVar(&config.AuthenticationConfig, "authentication-config", "", "file of an AuthenticationConfiguration: the OpenID issuers that users sign in at; read again when it changes")
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "interval of heartbeats on a quiet session with an agent")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "time without a session after which a location is disconnected")
 	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "maximum number of reading requests worked on at once; others wait, space by space")

@@ -32,6 +32,9 @@ type Config struct {
 	// values of the log are encrypted; if empty, it is one in DataDir that the first start
 	// creates.
 	EncryptionConfig string
+	// AuthenticationConfig is the file of an AuthenticationConfiguration of Kubernetes: the
+	// OpenID issuers that say who people are. If empty, there are none.
+	AuthenticationConfig string
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	// Disconnected is how long a location may be without a session before it

@@ -21,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
+	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/discovery"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -87,6 +88,7 @@ type Hub struct {
 	metrics     http.Handler
 	access      *access.Guard
 	grants      *access.Grants
+	issuers     *issuers.Issuers
 	requestInfo *request.RequestInfoFactory
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
@@ -196,8 +198,11 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 
 // connectParts makes the parts that need the log or the table.
 func (h *Hub) connectParts() (err error) {
+	if h.issuers, err = openIssuers(h.config); err != nil {
+		return err
+	}
 	h.access = access.New(access.Config{
-		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted,
+		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted, Issuers: h.issuers,
 		Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)

@@ -35,8 +35,9 @@ func openSealer(config Config) (*seal.Sealer, error) {
 	return seal.Open(file, config.Logger)
 }
 
-// closeLog ends the use of the log.
+// closeLog ends the use of the log, and of the issuers.
 func (h *Hub) closeLog() error {
+	defer h.issuers.Close()
 	defer h.sealer.Close()
 	return h.log.Close()
 }

@@ -29,6 +29,7 @@ func (h *Hub) newMetrics() http.Handler {
 	)
 	h.registerLog(registry)
 	h.registerKeys(registry)
+	h.registerIssuers(registry)
 	calls, reports := h.agents.Queues()
 	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": calls, "report": reports, "large": h.bodies.Queue} {
 		labels := prometheus.Labels{"class": class}

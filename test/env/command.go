@@ -109,3 +109,11 @@ func OrreryFails(t T, kubeconfig string, args ...string) string {
 	t.Helper()
 	return Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: args}.Fails(t)
 }
+
+// StartProgram runs a binary of .bin until the test ends, and returns its first line.
+func StartProgram(t T, binary string, args ...string) string {
+	t.Helper()
+	p := newProcess(t, binary, binary, t.TempDir())
+	p.start(args...)
+	return p.waitLine(startTimeout, 0)
+}
