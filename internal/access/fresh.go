@@ -62,7 +62,7 @@ func (f *fresh) wait(ctx context.Context) error {
 func (f *fresh) lead(ctx context.Context, r *round) {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
-	time.Sleep(freshEvery - time.Since(f.began))
+	<-time.After(freshEvery - time.Since(f.began))
 	f.mu.Lock()
 	f.next = nil // who comes from now on may know of more than this round sees
 	f.mu.Unlock()

@@ -23,7 +23,7 @@ func TestRefusalsShareReads(t *testing.T) {
 		var reads, began atomic.Int64
 		f := newFresh(func(context.Context) error {
 			began.Store(time.Now().UnixNano())
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 			reads.Add(1)
 			return nil
 		})
