@@ -144,7 +144,7 @@ func TestStoreKey(t *testing.T) {
 	if err := os.Symlink(inside, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{filepath.Join(dir, "none"), file(dir, "short", "hush hush"), file(dir, "empty", ""), inside, link} {
+	for _, bad := range []string{filepath.Join(dir, "none"), file(dir, "short", "hush-hush"), file(dir, "empty", ""), inside, link} {
 		if got, err := readStoreKey(bad, data); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %q, %v", bad, got, err)
 		}

@@ -40,8 +40,8 @@ func isBelow(dir, file string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return false, err

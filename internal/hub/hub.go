@@ -180,7 +180,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	})
 	h.table = h.writer.Table
 	h.limits = limits.New(h.table, h.usage)
-	if h.sealer, err = openSealer(config); err != nil {
+	if h.sealer, err = openSealer(config); err != nil { //nolint:contextcheck // it outlives the context, with the tail; closeLog ends it
 		return nil, err
 	}
 	if h.log, err = store.Open(ctx, store.Config{

@@ -37,9 +37,9 @@ const password = "hunter2-of-the-hub"
 // encoded is how JSON has the password.
 func encoded() string { return base64.StdEncoding.EncodeToString([]byte(password)) }
 
-func (r *running) addSecret(name string, labels map[string]string) *unstructured.Unstructured {
+func (r *running) addSecret(name string, labels map[string]string) {
 	r.t.Helper()
-	return r.create("s", secretsGVR, object("v1", "Secret", "default", name, labels, map[string]any{"data": map[string]any{"password": encoded()}}))
+	r.create("s", secretsGVR, object("v1", "Secret", "default", name, labels, map[string]any{"data": map[string]any{"password": encoded()}}))
 }
 
 // holds are the files below a directory that hold some text.
@@ -221,7 +221,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("%+v, want %d values and one report", done, secrets)
 	}
 	seen := map[string]int{}
-	for n := 0; n < 2*secrets; n++ { // they were there, and were written again
+	for n := range 2 * secrets { // they were there, and were written again
 		e, ok := <-watched.ResultChan()
 		if !ok {
 			t.Fatalf("the watch ended after %d events", n)

@@ -147,12 +147,12 @@ func (s *Keys) probe(ctx context.Context) error { return s.continues(ctx, s) }
 // probeKey is the key of an object that is not there, of a resource that a
 // configuration names.
 func probeKey(gr schema.GroupResource) string {
-	const any = "any"
+	const some = "some"
 	if gr.Group == everything {
-		gr.Group = any
+		gr.Group = some
 	}
 	if gr.Resource == everything {
-		gr.Resource = any
+		gr.Resource = some
 	}
-	return key.Object{Space: any, Identity: key.Identity{Resource: key.NewResource(gr.Group, gr.Resource), Name: any}}.Key()
+	return key.Object{Space: some, Identity: key.Identity{Resource: key.NewResource(gr.Group, gr.Resource), Name: some}}.Key()
 }

@@ -161,7 +161,6 @@ func TestDefault(t *testing.T) {
 // TestProviders shows for each provider that what it has sealed is good for its key of
 // the log alone, and by its own key alone.
 func TestProviders(t *testing.T) {
-	t.Setenv("TMPDIR", "/tmp") // the name of a socket must be short
 	for name, rules := range map[string][2]string{
 		"secretbox": {provider("secretbox", key1), provider("secretbox", key2)},
 		"aescbc":    {provider("aescbc", key1), provider("aescbc", key2)},
@@ -196,7 +195,7 @@ func TestProviders(t *testing.T) {
 // plugin runs a KMS plugin, as a provider.
 func plugin(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kms")
+	dir, err := os.MkdirTemp("", "kms") //nolint:usetesting // the path of a socket has to be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +306,7 @@ func TestFollow(t *testing.T) {
 			} else if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(look + time.Millisecond)
+			<-time.After(look + time.Millisecond)
 			synctest.Wait()
 			if step.adopted != (adopted() > before) {
 				t.Errorf("%s: %d adoptions, refused: %v", step.name, adopted()-before, s.Refused())
@@ -324,7 +323,7 @@ func TestFollow(t *testing.T) {
 			mu.Lock()
 			step.meanwhile()
 			mu.Unlock()
-			time.Sleep(retry + look)
+			<-time.After(retry + look)
 			synctest.Wait()
 			if adopted() == before || s.Refused() != nil {
 				t.Errorf("%s: not once it can be: %v", step.name, s.Refused())

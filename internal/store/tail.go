@@ -181,8 +181,7 @@ func (t *tailer) once(ctx context.Context) error {
 
 // note remembers the value that can't be read.
 func (t *tailer) note(err error) error {
-	var sealed *sealedError
-	if errors.As(err, &sealed) {
+	if sealed, ok := errors.AsType[*sealedError](err); ok {
 		t.sealed = sealed.kv
 	}
 	return err

@@ -88,11 +88,11 @@ func (x *box) put(b *bolt.Tx) error {
 
 // readBoxRecord reads what a store is encrypted by; nil if it is not encrypted.
 func readBoxRecord(b *bolt.Tx) (*boxRecord, error) {
-	bucket := b.Bucket(boxBucket)
-	if bucket == nil {
+	if b.Bucket(boxBucket) == nil {
 		return nil, nil
 	}
-	text, sum, _ := bytes.Cut(bucket.Get(boxKey), []byte("\n"))
+	stored, _ := values{tx: b}.stored(boxBucket, string(boxKey))
+	text, sum, _ := bytes.Cut(stored, []byte("\n"))
 	if string(sum) != wire.SumOf(text).String() {
 		return nil, errors.New("what the store is encrypted by does not have its sum")
 	}

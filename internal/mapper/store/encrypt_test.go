@@ -204,8 +204,8 @@ func TestSwappedInTheStore(t *testing.T) {
 			return b.Bucket(statusBucket).Put([]byte("core/configmaps/n/o2"), []byte(`{}`))
 		},
 		"what it is encrypted by": func(b *bolt.Tx) error {
-			bucket := b.Bucket(boxBucket)
-			return bucket.Put(boxKey, bytes.Replace(bucket.Get(boxKey), []byte(`"id"`), []byte(`"it"`), 1))
+			stored, _ := values{tx: b}.stored(boxBucket, string(boxKey))
+			return b.Bucket(boxBucket).Put(boxKey, bytes.Replace(stored, []byte(`"id"`), []byte(`"it"`), 1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
