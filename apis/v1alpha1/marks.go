@@ -20,6 +20,9 @@ const (
 	// OnRemoveAnnotation with value "Orphan" says that the object stays when it is no
 	// longer assigned. It is for an agent that has lost its store.
 	OnRemoveAnnotation = "orrery.dev/on-remove"
+	// ServiceAccountAnnotation is in whose name the object was made, and is removed, as
+	// NAMESPACE/NAME; absent: the agent's own. It is for an agent that has lost its store.
+	ServiceAccountAnnotation = "orrery.dev/service-account"
 	// LogAnnotation is the place in the hub's log at which the object was delivered:
 	// MARKER.REVISION. By it an agent that has lost its store finds out whether the
 	// hub's log continues the one that the object came from.

@@ -61,7 +61,7 @@ to standard error.`,
 	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
-	c.AddCommand(newStatus(&f.dataDir), newRBAC())
+	c.AddCommand(newStatus(&f.dataDir), newRBAC(&f.dataDir))
 	return c
 }
 

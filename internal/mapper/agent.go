@@ -306,6 +306,7 @@ func (a *Agent) Status() Status {
 		s.Awaits = now.Marker
 	}
 	s.Queued, s.States = c.Queued, c.States
+	s.Kinds = a.kindsInUse()
 	if c.States[wire.Orphaned] > 0 {
 		s.Leftovers = a.leftovers()
 	}

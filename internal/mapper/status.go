@@ -66,8 +66,37 @@ type Status struct {
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
+	// Kinds are those of what is desired or yet to be removed, and who acts for it.
+	Kinds []KindInUse `json:"kinds,omitempty"`
 	// Leftovers are the first few objects that stay though they are not desired.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
+}
+
+// KindInUse is a kind of which objects are desired, or yet to be removed.
+type KindInUse struct {
+	APIGroup string `json:"apiGroup"`
+	Resource string `json:"resource"`
+	// Own says that the agent acts for some of them itself.
+	Own bool `json:"own,omitempty"`
+	// ServiceAccounts act for some of them, as NAMESPACE/NAME.
+	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+}
+
+// kindsInUse are the kinds in use.
+func (a *Agent) kindsInUse() []KindInUse {
+	var all []KindInUse
+	for _, of := range a.engine.Actors() {
+		k := KindInUse{APIGroup: of.Resource.APIGroup(), Resource: of.Resource.Resource}
+		for _, account := range of.Accounts {
+			if account == "" {
+				k.Own = true
+			} else {
+				k.ServiceAccounts = append(k.ServiceAccounts, account)
+			}
+		}
+		all = append(all, k)
+	}
+	return all
 }
 
 // Leftover is an object that stays at the target though it is not desired.

@@ -3,6 +3,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,8 @@ type site struct {
 	dir    string
 	world  inprocess.World
 	agent  *inprocess.Part
+	// config is how the agent reaches the cluster; nil: as an administrator.
+	config *rest.Config
 }
 
 func newSite(t *testing.T, c *env.Cluster, name string) *site {
@@ -65,7 +68,7 @@ func newSite(t *testing.T, c *env.Cluster, name string) *site {
 // start runs an agent in this process until halt.
 func (s *site) start() {
 	s.t.Helper()
-	config := rest.CopyConfig(s.c.Config)
+	config := rest.CopyConfig(cmp.Or(s.config, s.c.Config))
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug

@@ -128,6 +128,7 @@ func followCases() []agentCase {
 		{"AnotherLog", agentWaitsForProof},
 		{"Halts", agentHalts},
 		{"Announces", agentAnnounces},
+		{"Impersonates", agentImpersonates},
 	}
 }
 
@@ -155,6 +156,23 @@ func agentBegins(e *trial) {
 	if e.hub.Asked(route.Walk) == 0 || e.hub.Asked(route.Fetch) == 0 {
 		e.Error("the agent has what it never asked for")
 	}
+}
+
+// agentImpersonates: an agent says with each request that it obeys who is to act for an
+// object.
+func agentImpersonates(e *trial) {
+	e.hub.Instead(func(_ http.ResponseWriter, r *http.Request, call string) bool {
+		if !wire.Capable(r.Header, wire.Impersonates) {
+			e.Errorf("%s announces %q", call, r.Header.Values(wire.CapabilitiesHeader))
+		}
+		return false
+	})
+	e.put("one", "1")
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.settled()
+	e.put("one", "2")
+	e.settled()
 }
 
 // unasked fails if a call was made more often than since.

@@ -110,7 +110,7 @@ func controlAnnotations() []string {
 		v1alpha1.AssignedLocationsAnnotation, v1alpha1.ReturnStatusAnnotation, v1alpha1.SpaceAnnotation,
 		v1alpha1.ExpandAnnotation,
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
-		v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation,
+		v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
 	}
 }
 

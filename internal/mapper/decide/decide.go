@@ -91,11 +91,11 @@ func decideObject(f Facts, s store.Source) Decision {
 		return unprovenWait(f.Proof)
 	case seen.Presence == Foreign:
 		return decideForeign(seen, s)
-	case seen.Presence == Blind && !changed && !f.OrphanChanged(s) && f.PairChanged(s):
+	case seen.Presence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
 		return Decision{Do: DoRefresh, UID: rec.UID}
-	case seen.Presence == Blind && !changed && !f.OrphanChanged(s):
+	case seen.Presence == Blind && !changed && !f.MarksChanged(s):
 		return f.standing(s, rec.UID)
-	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.OrphanChanged(s):
+	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.MarksChanged(s):
 		return Decision{Do: DoMark, UID: rec.UID}
 	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
 		return Decision{Do: DoNote, UID: rec.UID}
@@ -123,9 +123,14 @@ func (f Facts) changed(s store.Source) bool {
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.Seen.Released)
 }
 
-// OrphanChanged says that the orphan mark at the target is not as the policy is now.
-func (f Facts) OrphanChanged(s store.Source) bool {
-	return f.Record != nil && f.Record.Source.Policy.Orphan != s.Policy.Orphan
+// MarksChanged says that the marks at the target that say what becomes of the object, and
+// who acts for it, are not as the policy is now.
+func (f Facts) MarksChanged(s store.Source) bool {
+	if f.Record == nil {
+		return false
+	}
+	was := f.Record.Source.Policy
+	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
 }
 
 // decidePresent is about an object at the target that is ours.
@@ -139,7 +144,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 		switch {
 		case seen.Unmarked: // the watch does not show it, so its deletion would go unseen
 			return Decision{Do: DoMark, UID: seen.UID, Drift: known && !changed}
-		case known && f.OrphanChanged(s):
+		case known && f.MarksChanged(s):
 			return Decision{Do: DoMark, UID: seen.UID}
 		case !known || changed || f.Former:
 			return Decision{Do: DoNote, UID: seen.UID}
@@ -147,7 +152,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 			return Decision{Do: DoRefresh, UID: seen.UID}
 		}
 		return Applied(s)
-	case same && !changed && f.OrphanChanged(s), asLeft && !changed && f.Former:
+	case same && !changed && f.MarksChanged(s), asLeft && !changed && f.Former:
 		return Decision{Do: DoApply, UID: seen.UID}
 	case known && !changed && f.Former && seen.Unmarked && s.Policy.ReportDrift:
 		return Decision{Do: DoMark, UID: seen.UID, Left: true}

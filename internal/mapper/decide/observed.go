@@ -33,12 +33,14 @@ type Observed struct {
 	Fields                                        marks.FieldsHash
 	// Log is the place in the log at which it was last written.
 	Log marks.Pair
+	// Account is the ServiceAccount that acts for it by its marks.
+	Account string
 }
 
 // ObservedOf is what is observed of an object of ours that was read.
 func ObservedOf(m *marks.Meta, l marks.Owner) *Observed {
 	return &Observed{
 		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),
-		Terminating: m.DeletionTimestamp != "", Released: m.Released(), Log: m.Log(),
+		Terminating: m.DeletionTimestamp != "", Released: m.Released(), Log: m.Log(), Account: m.Account(),
 	}
 }

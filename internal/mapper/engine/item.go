@@ -30,6 +30,7 @@ type Item struct {
 	// slotted says that it has waited for its slot to have its pair refreshed.
 	slotted    bool
 	proof      marks.Proof
+	actor      *actor // nil: it is not known yet who acts for it
 	seen       decide.Observed
 	statusHash uint64
 	state      wire.State // as last reported, for the winner
@@ -52,6 +53,7 @@ type kind struct {
 	rank          rank
 	version, name string // of the objects: v1, ConfigMap
 	items, status int    // how many items there are, and how many ask for status
+	actors        map[string]*actor
 	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
 	// and each item's own presence counts.
 	sight decide.Presence
@@ -121,6 +123,9 @@ func (it *Item) learn(w *store.Want) bool {
 	// Any version shows all objects; another is tried only if this one is not served.
 	if w.Version != "" && (k.version == "" || k.sight == decide.Unserved && k.version != w.Version) {
 		k.version, k.name, changed = w.Version, w.ObjectKind, true
+	}
+	if w.Object() != nil {
+		it.actsAs(w.Object().Policy.ServiceAccount)
 	}
 	if w.Object() == nil { // whether status is asked for, an entry with an object says
 		return changed

@@ -40,6 +40,9 @@ func (l loader) record(id key.Identity, r *store.Record) error {
 	if k := it.kind; k.version == "" {
 		k.version, k.name = r.Version, r.Kind
 	}
+	if it.actor == nil {
+		it.actsAs(r.Source.Policy.ServiceAccount)
+	}
 	if !it.wanted {
 		l.leaves.leaving(it, r.Space)
 	}

@@ -60,6 +60,7 @@ func (r *roster) remove(it *Item) (emptied []*Item, changed bool) {
 			emptied = append(emptied, c)
 		}
 	}
+	it.unacted()
 	it.kind.items--
 	before := it.kind.status > 0
 	if it.status {

@@ -92,6 +92,7 @@ func (h *Client) do(ctx context.Context, method, call string, query url.Values, 
 	req.Header.Set("User-Agent", h.agent)
 	req.Header.Set("Content-Type", jsonLines)
 	req.Header.Set(wire.Header, wire.ProtocolVersion)
+	req.Header.Set(wire.CapabilitiesHeader, wire.Impersonates)
 	resp, err := h.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", call, err)

@@ -156,11 +156,13 @@ func (m *Meta) Revision() uint64 {
 }
 
 // Origin is what the marks say of the source of an object: its UID in its space, its
-// place in the log, and whether the object is orphaned when it is removed.
+// place in the log, whether the object is orphaned when it is removed, and the
+// ServiceAccount that acts for it, empty for the agent itself.
 type Origin struct {
-	UID    string
-	Log    Pair
-	Orphan bool
+	UID     string
+	Log     Pair
+	Orphan  bool
+	Account string
 }
 
 // Dress makes the body of an apply: the rendering with the marks and a precondition. uid
@@ -193,6 +195,9 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
 	if of.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
+	}
+	if of.Account != "" {
+		annotations[v1alpha1.ServiceAccountAnnotation] = of.Account
 	}
 	if !of.Log.IsZero() {
 		annotations[v1alpha1.LogAnnotation] = of.Log.String()
@@ -274,6 +279,10 @@ func (m *Meta) Written(l Owner) bool {
 func (m *Meta) Orphan() bool {
 	return m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
 }
+
+// Account is the ServiceAccount that acts for the object by its marks; empty: the agent
+// itself.
+func (m *Meta) Account() string { return m.Annotations[v1alpha1.ServiceAccountAnnotation] }
 
 // Selector finds what has the label of the owner's location.
 func (l Owner) Selector() string { return v1alpha1.LocationLabel + "=" + string(l) }

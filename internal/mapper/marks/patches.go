@@ -29,7 +29,7 @@ func Only(body []byte) ([]byte, error) {
 			}
 		}
 	}
-	for _, name := range []string{v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation} {
+	for _, name := range []string{v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation} {
 		none := "metadata.annotations." + strings.ReplaceAll(name, ".", `\.`)
 		if gjson.GetBytes(only, none).Exists() {
 			continue
@@ -46,7 +46,8 @@ var markNames = map[string][]string{
 	"labels": {v1alpha1.LocationLabel, v1alpha1.SpaceLabel},
 	"annotations": {
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation,
-		v1alpha1.SourceUIDAnnotation, v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation, v1alpha1.ImpliedAnnotation,
+		v1alpha1.SourceUIDAnnotation, v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
+		v1alpha1.ImpliedAnnotation,
 	},
 }
 

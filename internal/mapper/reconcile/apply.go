@@ -19,7 +19,7 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := r.namespaces.need(ctx, t.id.Namespace, t.view.As); err != nil {
+	if err := r.namespaces.need(ctx, t.account(), t.id.Namespace, t.view.As); err != nil {
 		return outcome{}, err
 	}
 	rest, fresh := object, d.UID == ""
@@ -34,8 +34,9 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	}
 	answer, err := r.Target.Apply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
 	m := answer.Metadata
-	if err == nil && d.UID != "" && m.Orphan() && !t.want().Object().Policy.Orphan {
-		m, err = r.writer.putMarks(ctx, t, body) // another field manager of ours has set the orphan mark
+	p := t.want().Object().Policy
+	if err == nil && d.UID != "" && (m.Orphan() && !p.Orphan || m.Account() != p.ServiceAccount) {
+		m, err = r.writer.putMarks(ctx, t, body) // another field manager of ours has set the mark
 	}
 	if err != nil {
 		return outcome{}, err
@@ -47,7 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 		}
 		r.Log.Info("repaired drift", "object", t.object().Path())
 	}
-	if p := t.want().Object().Policy; fresh && p.Release != "" && !p.CreateOnly { // CreateOnly objects are not applied again
+	if fresh && p.Release != "" && !p.CreateOnly { // CreateOnly objects are not applied again
 		return r.afterMaking(ctx, t, d, object, answer)
 	}
 	return r.compared(t, r.done(t, d, m), body, answer), nil
@@ -66,7 +67,8 @@ func (r *Reconciler) mark(ctx context.Context, t *turn, d decide.Decision) (outc
 	if d.Left {
 		rec := *t.record
 		of := t.source()
-		rec.As, rec.Source.Log, rec.Source.Policy.Orphan = t.view.As, of.Log, of.Policy.Orphan
+		rec.As, rec.Source.Log = t.view.As, of.Log
+		rec.Source.Policy.Orphan, rec.Source.Policy.ServiceAccount = of.Policy.Orphan, of.Policy.ServiceAccount
 		return outcome{Decision: decide.Decision{Retry: 1}, record: &rec, changed: true, keep: true, seen: decide.ObservedOf(&m, t.view.As)}, nil
 	}
 	return r.done(t, d, m), nil
@@ -170,7 +172,7 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 			Space: space, UID: m.UID, As: t.view.As,
 			Source: store.Source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
-				Policy: wire.Policy{Orphan: orphan}, Log: m.Log(),
+				Policy: wire.Policy{Orphan: orphan, ServiceAccount: m.Account()}, Log: m.Log(),
 			},
 			Version: t.view.At.Version, Kind: t.view.Kind,
 		},

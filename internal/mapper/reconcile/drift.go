@@ -58,8 +58,9 @@ func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.As), now.Log()
 	o := t.note(f, d)
-	if f.OrphanChanged(o.record.Source) { // the orphan mark is written when there is no drift
-		o.record.Source.Policy.Orphan, o.Retry = t.record.Source.Policy.Orphan, 1
+	if f.MarksChanged(o.record.Source) { // the marks are written when there is no drift
+		was, now := t.record.Source.Policy, &o.record.Source.Policy
+		now.Orphan, now.ServiceAccount, o.Retry = was.Orphan, was.ServiceAccount, 1
 	}
 	if len(lost) == 0 && f.Seen.Unmarked { // its marks are of an earlier location of the name
 		return r.mark(ctx, t, decide.Decision{UID: d.UID, Left: t.record != nil})
@@ -99,7 +100,8 @@ func (r *Reconciler) inspected(ctx context.Context, t *turn, m *marks.Meta) ([]b
 	of := *t.want().Object()
 	of.Log = m.Log() // another pair is no drift
 	if t.record != nil {
-		of.Policy.Orphan = t.record.Source.Policy.Orphan // a policy that has changed since is no drift
+		was := t.record.Source.Policy // a policy that has changed since is no drift
+		of.Policy.Orphan, of.Policy.ServiceAccount = was.Orphan, was.ServiceAccount
 	}
 	return r.writer.dressed(t, object, &of, m.UID)
 }

@@ -29,15 +29,16 @@ func newNamespaces(t *target.Client, e *engine.Engine) *namespaces {
 }
 
 // need creates a namespace if it is missing. It returns errDependency if the namespace
-// is desired and has not been tried yet.
-func (n *namespaces) need(ctx context.Context, name string, l marks.Owner) error {
+// is desired and has not been tried yet. account is in whose name the context's requests
+// are made.
+func (n *namespaces) need(ctx context.Context, account, name string, l marks.Owner) error {
 	if name == "" || n.knows(name) {
 		return nil
 	}
 	if n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
 		return errDependency
 	}
-	_, err, _ := n.making.Do(name, func() (any, error) { return nil, n.make(ctx, name, l) })
+	_, err, _ := n.making.Do(account+" "+name, func() (any, error) { return nil, n.make(ctx, name, l) })
 	return err
 }
 
@@ -47,7 +48,7 @@ func (n *namespaces) make(ctx context.Context, name string, l marks.Owner) error
 	}
 	id := key.Identity{Resource: key.Namespaces, Name: name}
 	_, err := n.target.Get(ctx, target.Namespaces, id)
-	if target.MissingObject(err, id) {
+	if target.MissingObject(err, id) || apierrors.IsForbidden(err) { // who may not read it may perhaps create it
 		err = n.target.CreateNamespace(ctx, name, l)
 	}
 	switch {

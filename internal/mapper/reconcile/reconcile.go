@@ -31,6 +31,7 @@ type Reconciler struct {
 	writer     *writer
 	remover    *remover
 	refusals   refusals
+	readings   readings
 }
 
 // Parts are what a reconciler works with.
@@ -60,6 +61,7 @@ func New(p Parts) *Reconciler {
 		Parts:      p,
 		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
 		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
+		readings: readings{all: map[string]reading{}},
 		remover: &remover{
 			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target},
 			writer: writer, refusals: refusals, log: p.Log,
@@ -88,8 +90,10 @@ func (r *Reconciler) reconcile(ctx context.Context, it *engine.Item) {
 		r.Engine.Finish(it, t.view.Unread())
 		return
 	}
-	o := r.act(ctx, t)
-	r.settle(ctx, t, &o)
+	acting := target.As(ctx, t.account())
+	o := r.act(acting, t)
+	r.settle(acting, t, &o)
+	o = r.permitted(acting, t, o)
 	if o.seen != nil && o.seen.Presence == decide.Present {
 		r.Engine.Saw(it, t.view.As, *o.seen)
 	}

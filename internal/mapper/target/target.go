@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -104,6 +105,9 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
 	}
 	req.Header.Set("User-Agent", t.agent)
+	if account := actor(ctx); account != "" {
+		req.Header.Set(transport.ImpersonateUserHeader, account)
+	}
 	req.Header.Set("Accept", r.accept)
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
