@@ -37,6 +37,9 @@ const (
 	// PurgeAnnotation with value "true" on a Location makes its agent remove
 	// everything that it created there.
 	PurgeAnnotation = "orrery.dev/purge"
+	// EndpointAnnotation on a Location is the name or URL of the hub's endpoint that its
+	// agent prefers, as "orrery hub --advertise" names them.
+	EndpointAnnotation = "orrery.dev/endpoint"
 	// SpaceAnnotation names the space of an object read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"
 )

@@ -163,6 +163,14 @@ type AgentStatus struct {
 	// KubernetesVersion is the version of the cluster.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// Hub is the URL under which the agent reaches the hub, and Trusts are the certificate
+	// authorities that it trusts there: the first digits of their SHA-256 fingerprints, or
+	// "system" for those of its system.
+	// +optional
+	Hub string `json:"hub,omitempty"`
+	// +optional
+	// +listType=atomic
+	Trusts []string `json:"trusts,omitempty"`
 	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is
 	// kept elsewhere.
 	// +optional

@@ -29,11 +29,16 @@ const (
 // authentication accepts certificates of the hub's authority, and tokens: those of
 // people and programs, those of locations, and those of issuers.
 func authentication(config *Config, fresh *fresh) authenticator.Request {
-	verify := x509request.DefaultVerifyOptions()
-	verify.Roots = config.Authority.Pool()
-	verify.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	verify := func() (x509.VerifyOptions, bool) {
+		options := x509request.DefaultVerifyOptions()
+		options.Roots = config.Authority.Pool() // another one, while the authority is replaced
+		options.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		return options, true
+	}
+	certificates := newKnownCertificates(x509request.NewDynamic(verify, x509request.CommonNameUserConversion), config.Table, config.Now)
+	certificates.roots = config.Authority.Pool
 	return group.NewAuthenticatedGroupAdder(union.New(
-		newKnownCertificates(x509request.New(verify, x509request.CommonNameUserConversion), config.Table, config.Now),
+		certificates,
 		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, locationTokens{config.Table}, issued{config.Issuers, config.Now})),
 	))
 }

@@ -33,6 +33,14 @@ type knownCertificates struct {
 	table *table.Table
 	now   func() time.Time
 	known *utilcache.LRUExpireCache
+	// roots are what certificates are verified by; nil: always the same.
+	roots func() *x509.CertPool
+}
+
+// shown is a certificate, and by what it was verified.
+type shown struct {
+	leaf  [sha256.Size]byte
+	roots *x509.CertPool
 }
 
 func newKnownCertificates(next authenticator.Request, t *table.Table, now func() time.Time) *knownCertificates {
@@ -58,7 +66,10 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 
 // verify verifies a client's certificate, unless it is known.
 func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bool, error) {
-	leaf := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	leaf := shown{leaf: sha256.Sum256(r.TLS.PeerCertificates[0].Raw)}
+	if k.roots != nil {
+		leaf.roots = k.roots()
+	}
 	if known, ok := k.known.Get(leaf); ok {
 		response := *known.(*authenticator.Response)
 		return &response, true, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/mapper/hub"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 // runFlags are the flags of the command that runs the agent.
 type runFlags struct {
 	join, kubeconfig, storeKey, dataDir, metrics, logLevel string
+	proxyURL, proxyFile                                    string
 	workers                                                int
 }
 
@@ -58,6 +60,8 @@ to standard error.`,
 	flags.StringVar(&f.join, "join", "", "the join token of the location")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
 	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store is encrypted (default: it is not)")
+	flags.StringVar(&f.proxyURL, "proxy-url", "", "the proxy by which the hub is reached, http://HOST:PORT or socks5://HOST:PORT; none: as HTTPS_PROXY and NO_PROXY say (default: the last one given)")
+	flags.StringVar(&f.proxyFile, "proxy-file", "", "a file with such a URL, which may have a user and a password, http://USER:PASSWORD@HOST:PORT")
 	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
@@ -87,6 +91,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	agent, err := mapper.New(mapper.Config{
 		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
 		StoreKey: storeKey, Logger: log,
+		Proxy: hub.Proxy{URL: s.ProxyURL, File: s.ProxyFile},
 	})
 	if err != nil {
 		return err

@@ -25,6 +25,11 @@ type setup struct {
 	// StoreKeyFile is the absolute path of the file with the key of the store; empty: the
 	// store is not encrypted.
 	StoreKeyFile string `json:"storeKeyFile,omitempty"`
+	// ProxyURL is the proxy by which the hub is reached, without a password; ProxyFile is the
+	// absolute path of a file with one that may have one. Without either it is as the
+	// environment says.
+	ProxyURL  string `json:"proxyURL,omitempty"`
+	ProxyFile string `json:"proxyFile,omitempty"`
 }
 
 // loadSetup reads the setup in the data directory, and overrides it by the flags given.
@@ -56,7 +61,7 @@ func loadSetup(f runFlags) (setup, error) {
 			return s, fmt.Errorf("--store-key-file: %w", err)
 		}
 	}
-	return s, nil
+	return s, s.setProxy(f)
 }
 
 // save writes the setup to the data directory, readable by its owner only.

@@ -44,6 +44,8 @@ type Config struct {
 	Premises func(context.Context) []table.Premise
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
+	// Endpoints are the URLs under which a location's agent is to reach the hub.
+	Endpoints func(key.Location) wire.Endpoints
 	// Requests is how many requests are worked on at once; Bodies bounds how many of
 	// them have large bodies.
 	Requests int

@@ -36,6 +36,10 @@ type session struct {
 	// other than the Location in the log.
 	settings wire.Settings
 	poke     <-chan struct{}
+	// heartbeat is the interval of pings. known is the digest of the hub's endpoints that
+	// the agent has; empty: it does not ask for them.
+	heartbeat time.Duration
+	known     string
 }
 
 // serveDesired streams to an agent what is desired at its location, until the agent
@@ -50,10 +54,18 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
+	heartbeat, err := a.heartbeatFor(r)
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
 	mine := a.sessions.start(r.Context(), l)
 	defer a.sessions.end(mine)
 
-	s := &session{server: a, content: content{location: l, renderer: a.config.Renderer, impersonates: wire.Capable(r.Header, wire.Impersonates)}, out: newSessionWriter(w), poke: mine.poke}
+	s := &session{
+		server: a, content: content{location: l, renderer: a.config.Renderer, impersonates: wire.Capable(r.Header, wire.Impersonates)},
+		out: newSessionWriter(w), poke: mine.poke, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
+	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	switch {
@@ -102,6 +114,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	if err != nil {
 		return errLocationRemoved
 	}
+	settings.HeartbeatSeconds = s.heartbeatSeconds()
 	s.settings, s.content.purged = settings, settings.Purge
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
@@ -125,6 +138,9 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}}); err != nil {
 		return err
 	}
+	if err := s.announce(); err != nil {
+		return err
+	}
 	return s.follow(ctx, resumed)
 }
 
@@ -139,7 +155,7 @@ func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
 // follow sends changes until the context ends. mark says that the agent waits for a mark
 // even if nothing changes.
 func (s *session) follow(ctx context.Context, mark bool) error {
-	ping := time.NewTicker(s.server.config.Heartbeat)
+	ping := time.NewTicker(s.heartbeat)
 	defer ping.Stop()
 	for {
 		select {
@@ -227,7 +243,12 @@ func (s *session) locationChanged() error {
 		return errLocationRemoved
 	case settings.Purge != s.content.purged:
 		return errContentChanged
-	case settings.Equal(s.settings):
+	}
+	if err := s.announce(); err != nil {
+		return err
+	}
+	settings.HeartbeatSeconds = s.heartbeatSeconds()
+	if settings.Equal(s.settings) {
 		return nil
 	}
 	s.settings = settings

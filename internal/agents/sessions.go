@@ -2,6 +2,8 @@ package agents
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -124,6 +126,16 @@ func (s *Sessions) Poke(l key.Location) {
 		case mine.poke <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// PokeAll makes all open sessions read their settings again.
+func (s *Sessions) PokeAll() {
+	s.mu.Lock()
+	open := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, l := range open {
+		s.Poke(l)
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
 	maxFetchBytes = 4 << 20
 	// walkPing is the longest silence for an agent that waits for a page.
-	walkPing = 10 * time.Second
+	walkPing = 2 * time.Second
 )
 
 // collect gives the leaves of what a walk compares, and their revision. It fails with

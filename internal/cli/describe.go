@@ -63,6 +63,7 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	if a := l.Status.Agent; a != nil && meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
 		line("Agent", a.Version)
 		line("Kubernetes", a.KubernetesVersion)
+		line("Hub", fmt.Sprintf("%s, trusting %s", cmp.Or(a.Hub, "-"), strings.Join(a.Trusts, ", ")))
 		line("Store", map[bool]string{true: "encrypted", false: "not encrypted"}[a.StoreEncrypted])
 		line("APIs", cmp.Or(a.APIsDigest, "not known yet"))
 		if a.Deferred > 0 {

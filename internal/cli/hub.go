@@ -42,11 +42,12 @@ of the operator's kubeconfig. Its log goes to standard error.
 			})
 		},
 	}
-	cmd.AddCommand(newHubBackup(), newHubRestore(streams))
+	cmd.AddCommand(newHubBackup(), newHubRestore(streams), newHubRotateCA())
 	flags := cmd.Flags()
 	flags.StringVar(&config.DataDir, "data-dir", config.DataDir, "directory of the log, the certificate authority and admin.kubeconfig")
 	flags.StringVar(&config.Listen, "listen", config.Listen, "address to serve on, HOST:PORT; port 0 chooses one")
-	flags.StringVar(&config.Advertise, "advertise", "", "URL under which clients and agents reach the hub (default made from --listen)")
+	flags.StringArrayVar(&config.Advertise, "advertise", nil, "[NAME=]URL under which clients and agents reach the hub, the default first; may be repeated (default made from --listen)")
+	flags.StringArrayVar(&config.AdvertiseCA, "advertise-ca", nil, "NAME=FILE of the certificates that clients trust at an advertised URL, or NAME=system; may be repeated (default the hub's own authority)")
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
 	flags.StringVar(&config.EncryptionConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration, by which Secrets are encrypted in the log (default encryption.yaml in the data directory, created at the first start)")
 	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB; for an external etcd, its own quota)")

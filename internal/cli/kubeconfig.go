@@ -30,6 +30,9 @@ type kubeconfigFlags struct {
 	tokenFlags
 	certificate bool
 	exec        execFlags
+	// url is the endpoint of the hub, and proxy by which proxy it is reached; empty: both as
+	// the kubeconfig in use has them.
+	url, proxy string
 }
 
 // execFlags name a plugin that gets a credential when there is need of one.
@@ -56,6 +59,7 @@ the kubeconfig: clients get one by running a program, as for instance kubelogin.
 `,
 		Example: `  orrery space kubeconfig shop > shop.kubeconfig
   orrery space kubeconfig shop --role view --expires 12h > look.kubeconfig
+  orrery space kubeconfig shop --url inside --proxy-url http://proxy.plant7.example:3128 > plant7.kubeconfig
   orrery space kubeconfig shop --oidc-issuer https://login.example --oidc-client-id orrery > shop.kubeconfig`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,6 +78,9 @@ the kubeconfig: clients get one by running a program, as for instance kubelogin.
 			if err != nil {
 				return err
 			}
+			if err := f.reach(cmd, h, config.Clusters[name]); err != nil {
+				return err
+			}
 			text, err := clientcmd.Write(*config)
 			if err != nil {
 				return fmt.Errorf("encode the kubeconfig: %w", err)
@@ -85,6 +92,8 @@ the kubeconfig: clients get one by running a program, as for instance kubelogin.
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.certificate, "certificate", false, "a client certificate instead of a token; --expires is 1h at most")
+	flags.StringVar(&f.url, "url", "", "name or URL under which clients are to reach the hub, one of those that it advertises (default as in the kubeconfig in use)")
+	flags.StringVar(&f.proxy, "proxy-url", "", "proxy by which clients are to reach the hub (default as in the kubeconfig in use)")
 	flags.StringVar(&f.exec.issuer, "oidc-issuer", "", "URL of the OIDC issuer that users sign in at, by kubelogin")
 	flags.StringVar(&f.exec.client, "oidc-client-id", "", "client ID at the OIDC issuer")
 	flags.StringArrayVar(&f.exec.scopes, "oidc-scope", nil, "scope to ask the OIDC issuer for, besides openid; may be repeated")

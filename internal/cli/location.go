@@ -36,6 +36,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	var labels []string
+	var at string
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "add NAME",
@@ -45,6 +46,7 @@ a join token. The token is shown once; the hub keeps a hash of its secret only.
 Whoever has the token can act as that location.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
+  orrery location add plant7 --url inside
   TOKEN=$(orrery location add berlin --token-only)`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +61,11 @@ Whoever has the token can act as that location.
 			if err != nil {
 				return err
 			}
-			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed}}
+			annotations, err := h.preferring(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed, Annotations: annotations}}
 			if err := h.create(cmd.Context(), location, nil, rootPath(key.Locations)...); err != nil {
 				return err
 			}
@@ -67,6 +73,7 @@ Whoever has the token can act as that location.
 		},
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
+	cmd.Flags().StringVar(&at, "url", "", "name or URL under which the agent is to reach the hub, one of those that the hub advertises (default the first of them)")
 	j.addFlags(cmd)
 	return cmd
 }

@@ -29,7 +29,7 @@ const (
 // the location reports objects of a space.
 func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
-		Version: clip(s.Version), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
+		Version: clip(s.Version), Hub: clip(s.Hub), Trusts: first(s.Trusts), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
 		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
 	a.Prune = pendingPrune(s.Prune, has)

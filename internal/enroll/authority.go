@@ -6,6 +6,7 @@
 package enroll
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,11 +19,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
-
-	"orrery.dev/orrery/internal/durable"
 )
 
 const (
@@ -35,12 +35,13 @@ const (
 	clockAhead = 400 * 24 * time.Hour
 )
 
-// Authority is a certificate authority. It is safe for concurrent use.
+// Authority is a certificate authority. While it is replaced by another, both are
+// trusted and one of them signs, see Rotation. It is safe for concurrent use.
 type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-	now  func() time.Time
+	dir string
+	now func() time.Time
+	// held is what the files had when they were last read.
+	held atomic.Pointer[held]
 }
 
 // Pair is a certificate and its key, both PEM.
@@ -51,83 +52,41 @@ type Pair struct {
 // LoadOrCreate reads the authority of a directory (ca.crt, ca.key), or creates it.
 // now is the clock by which certificates are issued.
 func LoadOrCreate(dir string, now func() time.Time) (*Authority, error) {
-	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	certPEM, err := os.ReadFile(certFile)
+	_, err := os.Stat(filepath.Join(dir, certFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return create(certFile, keyFile, now)
+		err = create(dir, now())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate authority: %w", err)
 	}
-	keyPEM, err := os.ReadFile(keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate authority's key: %w", err)
-	}
-	return parse(certPEM, keyPEM, now)
+	a := &Authority{dir: dir, now: now}
+	_, err = a.Reload()
+	return a, err
 }
 
-func create(certFile, keyFile string, now func() time.Time) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// Reload reads the files again, which a rotation changes, and says whether they have
+// changed. After an error the authority is what it was.
+func (a *Authority) Reload() (changed bool, err error) {
+	next, err := read(a.dir)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority's key: %w", err)
+		return false, err
 	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(now().UnixNano()),
-		Subject:               pkix.Name{CommonName: "orrery-ca"},
-		NotBefore:             now().Add(-clockSkew),
-		NotAfter:              now().Add(authorityLife),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		IsCA:                  true,
-		BasicConstraintsValid: true,
+	last := a.held.Load()
+	if last != nil && bytes.Equal(last.pem, next.pem) {
+		return false, nil
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("sign the certificate authority: %w", err)
-	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode the certificate authority's key: %w", err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	// The key goes first, so that a directory with a certificate always has its key.
-	if err := durable.WriteFile(keyFile, keyPEM, 0o600); err != nil {
-		return nil, fmt.Errorf("write the certificate authority's key: %w", err)
-	}
-	if err := durable.WriteFile(certFile, certPEM, 0o644); err != nil {
-		return nil, fmt.Errorf("write the certificate authority: %w", err)
-	}
-	return parse(certPEM, keyPEM, now)
+	a.held.Store(next)
+	return true, nil
 }
 
-func parse(certPEM, keyPEM []byte, now func() time.Time) (*Authority, error) {
-	block, _ := pem.Decode(certPEM)
-	if block == nil {
-		return nil, errors.New("the certificate authority is not PEM")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse the certificate authority: %w", err)
-	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("parse the certificate authority's key: %w", err)
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("the certificate authority's key is a %T, want ECDSA", parsed)
-	}
-	return &Authority{cert: cert, key: key, pem: certPEM, now: now}, nil
-}
+// Signer is the certificate whose key signs.
+func (a *Authority) Signer() *x509.Certificate { return a.held.Load().certs[0] }
 
-// PEM is the authority's certificate, which clients trust.
-func (a *Authority) PEM() []byte { return a.pem }
+// PEM are the certificates that clients trust.
+func (a *Authority) PEM() []byte { return a.held.Load().pem }
 
-// Pool is the authority's certificate as a pool to verify against.
-func (a *Authority) Pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
+// Pool is the same as a pool to verify against.
+func (a *Authority) Pool() *x509.CertPool { return a.held.Load().pool }
 
 // Server issues a certificate for a server reached under the given host names
 // and addresses.
@@ -180,11 +139,12 @@ func (a *Authority) sign(template *x509.Certificate, public any, life time.Durat
 	}
 	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(life)
-	if template.NotBefore.Before(a.cert.NotBefore) {
-		template.NotBefore = a.cert.NotBefore
+	signer := a.held.Load()
+	if first := signer.certs[0].NotBefore; template.NotBefore.Before(first) {
+		template.NotBefore = first
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.certs[0], public, signer.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign a certificate for %q: %w", template.Subject.CommonName, err)
 	}

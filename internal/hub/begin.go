@@ -153,7 +153,7 @@ func (h *Hub) loops() []func(context.Context) error {
 		Answers: func() time.Time { since, _ := h.answers.state(); return since }, Committed: h.waitCommitted,
 		SpaceURL: h.spaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
 	})
-	return append([]func(context.Context) error{h.agents.Run, h.compactLoop, h.followKeys, h.log.Reseal, h.followIssuers}, own.Loops()...)
+	return append([]func(context.Context) error{h.agents.Run, h.compactLoop, h.reload, h.followKeys, h.log.Reseal, h.followIssuers}, own.Loops()...)
 }
 
 // compactLoop compacts history that nobody can resume from any more.

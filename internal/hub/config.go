@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"time"
 
 	"orrery.dev/orrery/internal/store"
@@ -23,9 +22,11 @@ type Config struct {
 	DataDir string
 	// Listen is the address to serve on, HOST:PORT. Port 0 chooses one.
 	Listen string
-	// Advertise is the URL under which clients and agents reach the hub; if empty, it is
-	// derived from Listen.
-	Advertise string
+	// Advertise are the URLs under which clients and agents reach the hub, each
+	// [NAME=]URL, the default first; if empty, one is derived from Listen. AdvertiseCA says
+	// by what the certificate there is verified, each NAME=FILE or NAME=system, where that
+	// is not the hub's own authority.
+	Advertise, AdvertiseCA []string
 	// EtcdServers are the client URLs of an external etcd; if empty, etcd is embedded.
 	EtcdServers []string
 	// EncryptionConfig is the file of an EncryptionConfiguration of Kubernetes, by which
@@ -100,13 +101,9 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("listen address %q: %w", c.Listen, err)
 	}
-	if c.Advertise != "" {
-		u, err := url.Parse(c.Advertise)
-		if err != nil {
-			return fmt.Errorf("advertised URL %q: %w", c.Advertise, err)
-		}
-		if u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
-			return fmt.Errorf("advertised URL %q: want https://HOST[:PORT]", c.Advertise)
+	if len(c.Advertise)+len(c.AdvertiseCA) > 0 {
+		if _, err := c.endpoints(c.Advertise, nil); err != nil {
+			return err
 		}
 	}
 	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {

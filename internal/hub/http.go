@@ -18,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // handler serves all of the hub's paths, taken as they are written: a ServeMux would
@@ -25,6 +26,7 @@ import (
 func (h *Hub) handler() http.Handler {
 	others := h.named(h.onceLoaded(h.access.Handler(http.HandlerFunc(h.route))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = h.endpoints.Strip(r)
 		switch r.URL.Path {
 		case route.Healthz, route.Livez:
 			h.serveHealth(w, r)
@@ -60,6 +62,7 @@ func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set(wire.Header, wire.ProtocolVersion) // agents know a hub by it
 	if !h.phase.serves() {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
 		return
@@ -86,6 +89,10 @@ func (h *Hub) route(w http.ResponseWriter, r *http.Request) {
 	case route.Agents:
 		h.agents.Serve(w, r, root)
 	case route.Questions:
+		if _, question := route.Of(r.URL.Path); question == route.Endpoints {
+			respond.JSON(w, h.endpoints.All())
+			return
+		}
 		h.reads.Serve(route.Space(key.Space(root.Name)), w, r, h.questions.ServeHTTP)
 	default:
 		h.serveOwn(w, r)

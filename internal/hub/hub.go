@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/credentials"
+	"orrery.dev/orrery/internal/endpoint"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/issuers"
@@ -63,9 +63,11 @@ const (
 // Hub is one hub process.
 type Hub struct {
 	config Config
-	url    string
-	ca     *enroll.Authority
-	log    *store.Log
+	// endpoints are the URLs under which it is reached.
+	endpoints *endpoint.Set
+	ca        *enroll.Authority
+	clients   clients
+	log       *store.Log
 	// sealer encrypts values of the log.
 	sealer *seal.Sealer
 	// writer changes the table; only the tail uses it.
@@ -146,11 +148,11 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if config.made != nil {
 		config.made(h)
 	}
-	kubeconfig := filepath.Join(config.DataDir, "admin.kubeconfig")
+	kubeconfig := h.adminKubeconfig()
 	if err := h.writeAdminKubeconfig(kubeconfig); err != nil {
 		return err
 	}
-	return h.run(ctx, listener, func() { ready(Ready{URL: h.url, Kubeconfig: kubeconfig}) })
+	return h.run(ctx, listener, func() { ready(Ready{URL: h.endpoints.Default().URL, Kubeconfig: kubeconfig}) })
 }
 
 // newHub opens the log and makes the hub's parts; nothing runs yet.
@@ -159,10 +161,10 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 	h.releases, h.leftOut = release.New(), leftout.New(h.changed.Raise)
 	h.pruned = prune.New(func(l key.Location) { h.sessions.Poke(l) })
 	var err error
-	if h.url, err = advertised(config, addr); err != nil {
+	if h.ca, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
 		return nil, err
 	}
-	if h.ca, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
+	if h.endpoints, err = advertised(config, addr, h.ca.PEM); err != nil {
 		return nil, err
 	}
 	if h.registry, err = registry.New(); err != nil {
@@ -234,7 +236,7 @@ func (h *Hub) connectParts() (err error) {
 	h.sessions = agents.NewSessions(h.config.Now, h.connections.Note)
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Premises: access.PremisesOf, Committed: h.waitCommitted,
+		Confirmations: h.pruned.Confirmations, Endpoints: h.endpointsFor, Premises: access.PremisesOf, Committed: h.waitCommitted,
 		Requests: h.config.MaxReads, Bodies: h.bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
 	})
 	h.questions = ask.New(ask.Config{
@@ -300,7 +302,7 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 // newServer makes the HTTPS server. Requests end with the context: open
 // watches and sessions do not hold up a stop.
 func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
-	own := &serverCertificate{ca: h.ca, hosts: serverHosts(h.url), now: h.config.Now}
+	own := &serverCertificate{ca: h.ca, hosts: serverHosts(h.endpoints.Hosts()), now: h.config.Now}
 	if _, err := own.get(nil); err != nil {
 		return nil, err
 	}
@@ -315,14 +317,27 @@ func (h *Hub) newServer(ctx context.Context) (*http.Server, error) {
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    quietTLS(h.config.Logger),
-		TLSConfig: &tls.Config{
-			MinVersion:     tls.VersionTLS12,
-			GetCertificate: own.get,
-			ClientCAs:      h.ca.Pool(),
-			ClientAuth:     tls.RequestClientCert,
-			NextProtos:     []string{"h2", "http/1.1"},
-		},
+		TLSConfig:   h.tlsConfig(own),
+		ConnState:   h.clients.note,
 	}, nil
+}
+
+// tlsConfig is that of the server. Clients are told which authorities their certificates
+// may be of, which changes when the hub's own is replaced.
+func (h *Hub) tlsConfig(own *serverCertificate) *tls.Config {
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: own.get,
+		ClientCAs:      h.ca.Pool(),
+		ClientAuth:     tls.RequestClientCert,
+		NextProtos:     []string{"h2", "http/1.1"},
+	}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := config.Clone()
+		now.ClientCAs = h.ca.Pool()
+		return now, nil
+	}
+	return config
 }
 
 // observers shows changes to several observers, in order.

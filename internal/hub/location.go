@@ -13,7 +13,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
 )
 
 // tokenHandler makes a join token for a location, which replaces the one before.
@@ -61,5 +60,5 @@ func (h *Hub) makeToken(r *http.Request, l key.Location, uid string) (join strin
 	if err := h.table.WaitFor(r.Context(), rev); err != nil {
 		return "", err
 	}
-	return wire.Join{Hub: h.url, CA: string(h.ca.PEM()), Location: string(l), Token: token}.Encode(), nil
+	return h.joinOf(l, token)
 }

@@ -65,7 +65,7 @@ func (h *Hub) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, 
 		return
 	}
 	if !info.IsResourceRequest {
-		h.serveDocument(w, r, h.documents.Handler(catalog, root.String()))
+		h.serveDocument(w, r, h.documents.Handler(catalog))
 		return
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}

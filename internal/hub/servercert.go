@@ -2,6 +2,7 @@ package hub
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/enroll"
 )
 
-// serverCertificate is the hub's own certificate. It is renewed well before it expires,
-// and if the clock was set back to before it was made. It is safe for concurrent use.
+// serverCertificate is the hub's own certificate. It is renewed well before it expires, if
+// the clock was set back to before it was made, and when another authority is to sign. It is safe for concurrent use.
 type serverCertificate struct {
 	ca    *enroll.Authority
 	hosts []string
@@ -18,6 +19,8 @@ type serverCertificate struct {
 
 	mu   sync.Mutex
 	cert *tls.Certificate
+	// signer has signed cert.
+	signer *x509.Certificate
 	// made is when cert was made, and renewal when two thirds of its life are over.
 	made, renewal time.Time
 }
@@ -27,7 +30,8 @@ func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now().Round(0) // by the wall clock, as clients check it
-	if s.cert != nil && now.Before(s.renewal) && !now.Before(s.made) {
+	signer := s.ca.Signer()
+	if s.cert != nil && s.signer == signer && now.Before(s.renewal) && !now.Before(s.made) {
 		return s.cert, nil
 	}
 	pair, err := s.ca.Server(s.hosts)
@@ -38,6 +42,7 @@ func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if err != nil {
 		return nil, fmt.Errorf("use the server's certificate: %w", err)
 	}
+	s.signer = signer
 	s.cert, s.made, s.renewal = &cert, now, now.Add(cert.Leaf.NotAfter.Sub(now)*2/3)
 	return s.cert, nil
 }

@@ -49,6 +49,8 @@ type Config struct {
 	// Workers bounds how many objects are worked on at once; the actual number adapts
 	// to the target. Zero: a default that suits one API server.
 	Workers int
+	// Proxy is by which proxy the hub is reached.
+	Proxy hub.Proxy
 	// MutatedRetry is the first wait before an object that admission at the target has
 	// changed is applied again. It doubles each time, up to a bound. Zero: a default.
 	MutatedRetry time.Duration
@@ -111,7 +113,7 @@ func New(c Config) (*Agent, error) {
 	a.log = a.log.With("location", c.Join.Location)
 	name := "orrery-agent/" + c.Version
 	var err error
-	if a.hub, err = hub.New(c.Join, name); err != nil {
+	if a.hub, err = hub.New(hub.Config{Join: c.Join, Agent: name, Dir: c.DataDir, Proxy: c.Proxy, Log: a.log}); err != nil {
 		return nil, err
 	}
 	if a.target, err = target.New(c.Target, name, c.Workers, a.metrics.request, a.log); err != nil {
@@ -208,6 +210,7 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() { a.watchers.Run(ctx) })
 	parts.Go(func() { a.reporter.Run(ctx) })
 	parts.Go(func() { s.Run(ctx) })
+	parts.Go(func() { hub.NewMover(a.hub).Run(ctx) })
 	parts.Go(func() { a.keepStatus(ctx) })
 	parts.Go(func() { a.announcer.Run(ctx) })
 	parts.Go(func() { a.purge.Run(ctx) })
@@ -271,6 +274,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 	if !now.Proven || now.unproven {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
+	s.Hub, s.Trusts = a.hub.Reached()
 	var err error
 	if len(m.Guarded) > 0 {
 		err = a.store.View(func(t *store.Tx) error {
@@ -287,10 +291,11 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 func (a *Agent) Status() Status {
 	m := a.store.Meta()
 	s := Status{
-		Location: m.Location, LocationUID: m.LocationUID, Hub: a.config.Join.Hub, Target: a.config.Target.Host,
+		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
 		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
 		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
+	s.Hub, _ = a.hub.Reached()
 	if g := m.Guarded.Total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.Digest()
 	}

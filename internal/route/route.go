@@ -6,6 +6,7 @@ package route
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"orrery.dev/orrery/internal/key"
@@ -44,6 +45,9 @@ const (
 	Status  = "status"
 	Why     = "why"
 	Waiting = "waiting"
+	// Endpoints are the URLs under which the hub is reached, which are the same for all
+	// spaces.
+	Endpoints = "endpoints"
 )
 
 // What the hub serves besides: paths below the zero Root.
@@ -58,6 +62,14 @@ const (
 	// Tokens are the tokens of people and programs; each is below it, by its ID.
 	Tokens = "/admin/v1/tokens"
 )
+
+// Own says whether a path is at or below one that begins as those that the hub serves do.
+func Own(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	return slices.Contains([]string{
+		"spaces", "views", "agent", "ask", "admin", "metrics", "healthz", "livez", "readyz", "version", "api", "apis", "openapi",
+	}, first)
+}
 
 // Root is one API: that of a space or a location. The zero Root is the hub itself.
 type Root struct {

@@ -53,6 +53,10 @@ type Frame struct {
 	Ping     *Ping     `json:"ping,omitempty"`
 	// Part answers one span of a paged walk.
 	Part *Part `json:"part,omitempty"`
+	// Endpoints are all URLs under which the agent is to reach the hub. They come after the
+	// hello and whenever they change, if the agent asks for that by naming the digest of
+	// those that it has, and never if they are the same.
+	Endpoints *Endpoints `json:"endpoints,omitempty"`
 	// Bye is the last frame of a session that the hub ends.
 	Bye *Bye `json:"bye,omitempty"`
 }

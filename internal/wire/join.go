@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 )
 
 // Join is what an agent needs to find its hub, to trust it and to authenticate to it.
 // It holds a secret, so it shows only hub and location when printed.
 type Join struct {
-	// Hub is the URL of the hub: https://HOST[:PORT], without a path.
+	// Hub is the URL of the hub: https://HOST[:PORT][/PREFIX].
 	Hub string `json:"hub"`
-	// CA is the certificate of the authority that signs the hub's own, in PEM.
-	CA string `json:"ca"`
+	// CA are the certificates of the authorities that sign the hub's own, in PEM;
+	// SystemRoots says that instead of them those are that the agent's system trusts.
+	CA          string `json:"ca,omitempty"`
+	SystemRoots bool   `json:"systemRoots,omitempty"`
 	// Location is the name of the location that the agent is for.
 	Location string `json:"location"`
 	// Token is the secret that authenticates the agent as its location.
@@ -52,15 +53,19 @@ func (j Join) Validate() error {
 	for _, f := range []struct{ name, value string }{
 		{"hub", j.Hub}, {"ca", j.CA}, {"location", j.Location}, {"token", j.Token},
 	} {
-		if f.value == "" {
+		if f.value == "" && (f.name != "ca" || !j.SystemRoots) {
 			return fmt.Errorf("join token: %s is missing", f.name)
 		}
 	}
-	u, err := url.Parse(j.Hub)
-	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("join token: hub %q: want https://HOST[:PORT]", j.Hub)
+	if _, err := ParseHubURL(j.Hub); err != nil {
+		return fmt.Errorf("join token: %w", err)
 	}
 	return nil
+}
+
+// Endpoint is how the hub is reached at first.
+func (j Join) Endpoint() Endpoint {
+	return Endpoint{URL: strings.TrimRight(j.Hub, "/"), CA: j.CA, SystemRoots: j.SystemRoots}
 }
 
 // String leaves out the secret.

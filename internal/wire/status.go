@@ -5,6 +5,10 @@ package wire
 type AgentStatus struct {
 	// Version is the agent's own.
 	Version string `json:"version,omitempty"`
+	// Hub is the URL under which the agent reaches the hub, and Trusts what it trusts there,
+	// see Endpoint.Fingerprints.
+	Hub    string   `json:"hub,omitempty"`
+	Trusts []string `json:"trusts,omitempty"`
 	// KubernetesVersion is the target's; empty while it is not known.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is

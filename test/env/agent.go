@@ -19,14 +19,20 @@ type Agent struct {
 // it says that it is ready.
 func StartAgent(t T, name, token, kubeconfig string, args ...string) *Agent {
 	t.Helper()
+	a := NewAgent(t, name)
+	a.run(append([]string{"--join", token, "--kubeconfig", kubeconfig}, args...)...)
+	return a
+}
+
+// NewAgent is an agent with an empty data directory of its own that is yet to be started.
+func NewAgent(t T, name string) *Agent {
+	t.Helper()
 	dir := t.TempDir()
-	a := &Agent{
+	return &Agent{
 		Process: newProcess(t, "agent-"+name, "orrery-agent", dir),
 		Dir:     filepath.Join(dir, "data"),
 		t:       t,
 	}
-	a.run(append([]string{"--join", token, "--kubeconfig", kubeconfig}, args...)...)
-	return a
 }
 
 // Start starts the agent after Kill or Stop with its data directory only, and

@@ -68,3 +68,9 @@ func lock(name string) (*os.File, error) {
 	}
 	return file, nil
 }
+
+// Address reserves an address, HOST:PORT, for as long as the test runs.
+func Address(t T) string {
+	t.Helper()
+	return address(t)
+}

@@ -47,6 +47,41 @@ listen hub
 `, listen, file, target))
 }
 
+// StartBalancer starts HAProxy with a configuration, which listens at an address, among
+// others. Its time-outs are those that the configuration says, or a minute.
+func StartBalancer(t T, listen, config string) *Proxy {
+	t.Helper()
+	return startHAProxy(t, listen, "\n"+config)
+}
+
+// StartAsking starts Squid, which connects those who have a user's name and password to
+// wherever they ask for.
+func StartAsking(t T, host, user, password string) *Proxy {
+	t.Helper()
+	// The helper is run by the user whom Squid works as, who may not read the test's files.
+	dir, err := os.MkdirTemp("", "orrery-squid-")
+	if err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755) //nolint:gosec // as said
+	}
+	helper := filepath.Join(dir, "knows")
+	if err == nil {
+		script := fmt.Sprintf("while read -r given; do [ \"$given\" = %q ] && echo OK || echo ERR; done\n", user+" "+password)
+		err = os.WriteFile(helper, []byte(script), 0o644) //nolint:gosec // as said
+	}
+	if err != nil {
+		t.Fatalf("start a proxy: %v", err)
+	}
+	return startSquid(t, host, fmt.Sprintf(`
+auth_param basic program /bin/sh %s
+auth_param basic children 2
+auth_param basic realm site
+acl known proxy_auth REQUIRED
+http_access allow known
+http_access deny all
+`, helper))
+}
+
 func startHAProxy(t T, listen, config string) *Proxy {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
@@ -57,6 +92,11 @@ func startHAProxy(t T, listen, config string) *Proxy {
 // StartForwarding starts Squid, which connects its clients to wherever they ask
 // for, at a host of this machine.
 func StartForwarding(t T, host string) *Proxy {
+	t.Helper()
+	return startSquid(t, host, "http_access allow all\n")
+}
+
+func startSquid(t T, host, access string) *Proxy {
 	t.Helper()
 	_, port := splitAddress(address(t))
 	listen, file := net.JoinHostPort(host, port), filepath.Join(t.TempDir(), "squid.conf")
@@ -74,7 +114,7 @@ func StartForwarding(t T, host string) *Proxy {
 	}
 	p := startProxyServer(t, listen, "squid", file, fmt.Sprintf(`
 http_port %s
-http_access allow all
+%s
 access_log none
 cache_log /dev/null
 cache deny all
@@ -83,7 +123,7 @@ pid_filename none
 netdb_filename none
 pinger_enable off
 shutdown_lifetime 1 second
-`, listen), "-N", "-d1", "-n", name, "-f", file)
+`, listen, access), "-N", "-d1", "-n", name, "-f", file)
 	t.Cleanup(p.Stop)
 	return p
 }

@@ -39,12 +39,12 @@ type Server struct {
 // NewServer makes a server for all catalogs.
 func NewServer() *Server { return &Server{merges: make(chan struct{}, maxMerges)} }
 
-// Handler answers for a catalog that is served below a path, such as
-// "/spaces/NAME": one catalog serves many spaces, and the links it gives have to
-// lead back into the one that was asked. The path of a request does not have
-// this prefix any more.
-func (s *Server) Handler(catalog *kinds.Catalog, prefix string) http.Handler {
-	a := answers{Catalog: catalog, prefix: strings.TrimSuffix(prefix, "/"), merges: s.merges}
+// Handler answers for a catalog that is served below a path, such as "/spaces/NAME",
+// which the path of a request does not have any more. Links begin with /openapi/v3: by
+// that clients know to put before them what they have put before the API's own path,
+// which balancers may change on the way.
+func (s *Server) Handler(catalog *kinds.Catalog) http.Handler {
+	a := answers{Catalog: catalog, merges: s.merges}
 	return http.HandlerFunc(a.serve)
 }
 

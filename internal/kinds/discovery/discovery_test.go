@@ -28,7 +28,7 @@ const testPrefix = "/spaces/a"
 // serve serves a catalog below testPrefix, as a hub does.
 func serve(t *testing.T, c *kinds.Catalog) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(http.StripPrefix(testPrefix, NewServer().Handler(c, testPrefix)))
+	server := httptest.NewServer(http.StripPrefix(testPrefix, NewServer().Handler(c)))
 	t.Cleanup(server.Close)
 	return server
 }

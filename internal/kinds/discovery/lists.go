@@ -19,7 +19,6 @@ import (
 // answers are those of one catalog.
 type answers struct {
 	*kinds.Catalog
-	prefix string
 	merges chan struct{}
 }
 

@@ -123,13 +123,13 @@ func (c answers) openAPIIndex() (*handler3.OpenAPIV3Discovery, error) {
 		if err != nil {
 			return nil, err
 		}
-		index.Paths[openapi.Root(v.gv)] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: c.openAPILink(v.gv, d.hash)}
+		index.Paths[openapi.Root(v.gv)] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: openAPILink(v.gv, d.hash)}
 	}
 	return index, nil
 }
 
-func (c answers) openAPILink(gv schema.GroupVersion, hash string) string {
-	link := url.URL{Path: c.prefix + "/openapi/v3/" + openapi.Root(gv), RawQuery: url.Values{"hash": {hash}}.Encode()}
+func openAPILink(gv schema.GroupVersion, hash string) string {
+	link := url.URL{Path: "/openapi/v3/" + openapi.Root(gv), RawQuery: url.Values{"hash": {hash}}.Encode()}
 	return link.String()
 }
 

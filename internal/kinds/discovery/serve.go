@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -78,7 +79,9 @@ func (c answers) serveV3(w http.ResponseWriter, r *http.Request, gv schema.Group
 	}
 	if hash := r.URL.Query().Get("hash"); hash != "" {
 		if hash != d.hash {
-			http.Redirect(w, r, c.openAPILink(gv, d.hash), http.StatusMovedPermanently)
+			// By the query alone: below which path clients reach this, only they know.
+			w.Header().Set("Location", "?"+url.Values{"hash": {d.hash}}.Encode())
+			w.WriteHeader(http.StatusMovedPermanently)
 			return nil
 		}
 		w.Header().Set("Cache-Control", "public, immutable, max-age=31536000")

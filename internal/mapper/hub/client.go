@@ -3,11 +3,10 @@ package hub
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -38,32 +38,50 @@ type Client struct {
 	agent       string
 	client      *http.Client
 	connections *connections
+	reach       *reach
+	proxy       Proxy
 }
 
-// New makes a client of the hub that the join token names. agent is its User-Agent.
-func New(join wire.Join, agent string) (*Client, error) {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
-		return nil, errors.New("join token: ca holds no certificate")
+// Config is what a client needs.
+type Config struct {
+	// Join says where the hub is at first, and who the client is.
+	Join wire.Join
+	// Agent is the client's User-Agent.
+	Agent string
+	// Dir is the data directory, which keeps where the hub says that it is.
+	Dir string
+	// Proxy is by which proxy the hub is reached.
+	Proxy Proxy
+	Log   *slog.Logger
+}
+
+// New makes a client of the hub that the join token names.
+func New(config Config) (*Client, error) {
+	if err := config.Proxy.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := newReach(config.Join, config.Dir, config.Log)
+	if err != nil {
+		return nil, err
 	}
 	conns := &connections{open: map[*connection]struct{}{}}
-	c := Over(&http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           conns.dial,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: connectionSilence, PingTimeout: connectionAnswer},
-		ResponseHeaderTimeout: hubTimeout,
-		TLSHandshakeTimeout:   20 * time.Second,
-		IdleConnTimeout:       2 * time.Minute,
-	}, join, agent)
-	c.connections = conns
-	return c, nil
+	return &Client{
+		join: config.Join, agent: config.Agent, reach: r, proxy: config.Proxy, connections: conns,
+		client: &http.Client{Transport: &transport{connections: conns, proxy: config.Proxy}},
+	}, nil
 }
 
-// Over makes a client that uses a transport of the caller's.
+// Over makes a client that uses a transport of the caller's, and always the same URL.
 func Over(transport http.RoundTripper, join wire.Join, agent string) *Client {
-	return &Client{join: join, agent: agent, connections: &connections{}, client: &http.Client{Transport: transport}}
+	r := &reach{log: slog.New(slog.DiscardHandler), moving: retry.NewSignal(), now: endpoint{Endpoint: join.Endpoint()}}
+	r.kept = kept{Former: []wire.Endpoint{join.Endpoint()}}
+	return &Client{join: join, agent: agent, reach: r, connections: &connections{}, client: &http.Client{Transport: transport}}
+}
+
+// Reached is the URL under which the hub is reached now, and what is trusted there.
+func (h *Client) Reached() (hub string, trusts []string) {
+	e := h.reach.current()
+	return e.URL, e.Fingerprints()
 }
 
 // hubError is an answer of the hub with another code than 200.
@@ -80,11 +98,12 @@ func (e *hubError) Error() string {
 
 // do sends a request and returns the answer's body. The caller closes it.
 func (h *Client) do(ctx context.Context, method, call string, query url.Values, body io.Reader) (io.ReadCloser, error) {
-	u := strings.TrimRight(h.join.Hub, "/") + route.Agent(key.Location(h.join.Location)).Path(call)
+	e := h.reach.current()
+	u := e.URL + route.Agent(key.Location(h.join.Location)).Path(call)
 	if len(query) > 0 {
 		u += "?" + query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	req, err := http.NewRequestWithContext(by(ctx, e), method, u, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}

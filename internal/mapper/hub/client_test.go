@@ -19,7 +19,7 @@ func TestRetryAfter(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}))
 		ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-		client, err := New(wire.Join{Hub: server.URL, Location: "a", Token: "t", CA: ca}, "test")
+		client, err := New(Config{Join: wire.Join{Hub: server.URL, Location: "a", Token: "t", CA: ca}, Agent: "test", Log: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,6 +48,7 @@ type Session struct {
 	recall   recaller
 	// frames counts frames taken, sessions counts sessions opened.
 	frames, sessions prometheus.Counter
+	pulse            pulse
 }
 
 // NewSession makes a session that tells the follower what happens. It loads the hub's
@@ -69,6 +70,9 @@ func (s *Session) Run(ctx context.Context) {
 		if advanced || errors.Is(err, errAccepted) {
 			failures, walked = 0, false
 		}
+		if errors.Is(err, errMoved) {
+			continue
+		}
 		if errors.Is(err, errWalked) && !walked {
 			walked = true // the next walk has to wait, unless a wire mark shows that this one was right
 			continue
@@ -89,19 +93,31 @@ func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m := s.Store.Meta()
-	body, err := s.Client.do(ctx, http.MethodGet, route.Desired, url.Values{
-		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker},
-	}, http.NoBody)
+	e := s.Client.reach.current()
+	query := url.Values{
+		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker}, "endpoints": {s.Client.reach.digest()},
+	}
+	if asked := s.pulse.ask(); asked > 0 {
+		query.Set("heartbeat", strconv.Itoa(asked))
+	}
+	body, err := s.Client.do(ctx, http.MethodGet, route.Desired, query, http.NoBody)
 	if err != nil {
+		s.Client.reach.failed(e)
 		return false, err
 	}
 	defer body.Close()
-	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel)}
+	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel), by: e, leave: func() { cancel(errMoved) }}
 	defer st.dog.stop()
 	err = st.run(ctx)
+	if st.hello == nil {
+		s.Client.reach.failed(e)
+	}
 	st.land(nil, true, true)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
+	}
+	if st.hello != nil && s.pulse.ended(time.Since(st.dog.heard), st.dog.beat, err) {
+		s.Log.Info("quiet sessions end before the hub's heartbeat; asking for a shorter one", "heartbeat", s.pulse.asked)
 	}
 	return st.advanced, err
 }
@@ -113,6 +129,9 @@ type stream struct {
 	dog   *watchdog
 	hello *wire.Hello
 	in    store.Intake
+	// by is the endpoint that the session was opened by. leave ends it, to go on by another.
+	by    endpoint
+	leave func()
 	// advanced says that a wire mark held: the content is then what the hub says it is.
 	advanced bool
 	// departed has, by path, what ceased to be desired since the last wire mark.
@@ -185,9 +204,11 @@ func (st *stream) run(ctx context.Context) error {
 		return err
 	}
 	st.sessions.Inc()
+	st.Client.reach.worked(st.by)
+	defer st.Client.reach.during(st.leave)()
 	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
 	st.follower.Opened(false)
-	st.Log.Info("connected to the hub", "hub", st.Client.join.Hub, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
+	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()
 	if m.Revision == 0 {
 		// The store is new: which Jobs and Pods have completed is in the hub's reports.
@@ -262,7 +283,11 @@ func (st *stream) batch(ctx context.Context) error {
 		if f.Bye != nil {
 			return errors.Join(byeError(f.Bye), st.take(ctx, frames))
 		}
-		if f.Ping == nil {
+		if f.Endpoints != nil {
+			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
+				st.Log.Warn("where the hub says that it is can't be taken over", "error", err)
+			}
+		} else if f.Ping == nil {
 			frames = append(frames, f)
 		}
 		if f.Put != nil {
@@ -357,25 +382,30 @@ func byeError(b *wire.Bye) error {
 // watchdog cancels a stream on which nothing arrives for too long.
 type watchdog struct {
 	timer *time.Timer
-	wait  time.Duration
+	beat  time.Duration
+	// heard is when something last arrived.
+	heard time.Time
 }
 
 func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{wait: silence * heartbeat}
-	w.timer = time.AfterFunc(w.wait, func() { cancel(errors.New("nothing heard from the hub for too long")) })
+	w := &watchdog{beat: heartbeat, heard: time.Now()}
+	w.timer = time.AfterFunc(silence*w.beat, func() { cancel(errSilent) })
 	return w
 }
 
 // every takes the time between two heartbeats from the settings.
 func (w *watchdog) every(s wire.Settings) {
 	if s.HeartbeatSeconds > 0 {
-		w.wait = silence * time.Duration(s.HeartbeatSeconds) * time.Second
+		w.beat = time.Duration(s.HeartbeatSeconds) * time.Second
 	}
 	w.reset()
 }
 
-func (w *watchdog) reset() { w.timer.Reset(w.wait) }
-func (w *watchdog) stop()  { w.timer.Stop() }
+func (w *watchdog) reset() {
+	w.heard = time.Now()
+	w.timer.Reset(silence * w.beat)
+}
+func (w *watchdog) stop() { w.timer.Stop() }
 
 // errAccepted ends a session in which the operator has accepted the hub's log.
 var errAccepted = errors.New("the hub's log was accepted as the continuation of the one before: connect again")

@@ -58,7 +58,7 @@ func hubBy(t *testing.T, handler http.Handler) (*store.Store, *Client) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	hub, err := New(wire.Join{Hub: server.URL, CA: string(ca), Location: "paris", Token: "x"}, "test")
+	hub, err := New(Config{Join: wire.Join{Hub: server.URL, CA: string(ca), Location: "paris", Token: "x"}, Agent: "test", Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

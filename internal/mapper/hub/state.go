@@ -56,7 +56,7 @@ func (s *State) ended(err error) {
 		s.since = time.Now()
 	}
 	s.open, s.ready = false, false
-	if !errors.Is(err, errWalked) {
+	if !errors.Is(err, errWalked) && !errors.Is(err, errMoved) {
 		s.err = err
 	}
 }

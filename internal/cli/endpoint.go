@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/endpoint"
+	"orrery.dev/orrery/internal/route"
+)
+
+// endpoint is the endpoint of the hub with a name or URL; empty: its default.
+func (h *hubClient) endpoint(ctx context.Context, name string) (endpoint.Named, error) {
+	var all []endpoint.Named
+	if err := h.ask(ctx, route.Endpoints, nil, &all); err != nil {
+		return endpoint.Named{}, fmt.Errorf("ask where the hub is: %w", err)
+	}
+	names := make([]string, 0, len(all))
+	for _, one := range all {
+		if name == "" || one.Called(name) {
+			return one, nil
+		}
+		names = append(names, one.Name)
+	}
+	return endpoint.Named{}, fmt.Errorf("the hub does not advertise %q, but %s; see: orrery hub --help", name, strings.Join(names, ", "))
+}
+
+// preferring are the annotations of a location whose agent prefers an endpoint; empty: the
+// default one.
+func (h *hubClient) preferring(ctx context.Context, name string) (map[string]string, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // none are needed
+	}
+	e, err := h.endpoint(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{v1alpha1.EndpointAnnotation: e.Name}, nil
+}
+
+// reach has a cluster of a kubeconfig reached as the flags say. What is trusted is in any
+// case what the hub says now, if it knows the URL: it may be about to be another.
+func (f *kubeconfigFlags) reach(cmd *cobra.Command, h *hubClient, cluster *clientcmdapi.Cluster) error {
+	if f.proxy != "" {
+		if err := hasNoPassword(f.proxy); err != nil {
+			return badUsage(cmd, "--proxy-url: %v", err)
+		}
+		cluster.ProxyURL = f.proxy
+	}
+	e, err := h.endpoint(cmd.Context(), cmp.Or(f.url, h.hub))
+	switch {
+	case err != nil && f.url == "":
+		return nil // it was made by hand, for a URL that only its owner knows
+	case err != nil:
+		return err
+	}
+	if f.url != "" {
+		cluster.Server = e.URL + strings.TrimPrefix(cluster.Server, h.hub)
+		cluster.TLSServerName, cluster.InsecureSkipTLSVerify = "", false
+	}
+	cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", []byte(e.CA)
+	return nil
+}
+
+// hasNoPassword refuses a URL whose password others would see among the arguments.
+func hasNoPassword(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return errors.New("want http://HOST:PORT or socks5://HOST:PORT")
+	}
+	if _, secret := u.User.Password(); secret {
+		return errors.New("it has a password, which all users of the machine can see: add it to proxy-url in the file")
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package enroll
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Rotation is how far an authority is on its way to another one.
+type Rotation string
+
+const (
+	// Settled: there is one authority.
+	Settled Rotation = "settled"
+	// Announced: the next one is trusted, too, and does not sign yet.
+	Announced Rotation = "announced"
+	// Switched: the next one signs, and the one before is still trusted.
+	Switched Rotation = "switched"
+)
+
+// Step is a step of a rotation. Each is one change of what is trusted and what signs,
+// which a hub that runs takes over; what a crash leaves behind is whole.
+type Step string
+
+const (
+	// Announce makes the next authority.
+	Announce Step = "start"
+	// Switch has the next one sign.
+	Switch Step = "switch"
+	// Finish ends the trust in the one before.
+	Finish Step = "finish"
+	// Undo takes back Announce, or Switch.
+	Undo Step = "undo"
+)
+
+// rotation is how far the files are.
+func (h *held) rotation() Rotation {
+	switch {
+	case len(h.certs) == 1:
+		return Settled
+	case h.newest() == 0:
+		return Switched
+	default:
+		return Announced
+	}
+}
+
+// newest is the index of the certificate whose key was made last.
+func (h *held) newest() int {
+	for _, key := range slices.Backward(h.keys) {
+		for i, cert := range h.certs {
+			if key.PublicKey.Equal(cert.PublicKey) {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// RotationOf is how far the authority of a directory is.
+func RotationOf(dir string) (Rotation, error) {
+	h, err := read(dir)
+	if err != nil {
+		return "", err
+	}
+	return h.rotation(), nil
+}
+
+// Rotate takes a step with the authority of a directory, and returns how far it is then.
+// It fails if that is not the next step. One caller at a time takes a step.
+func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return "", fmt.Errorf("open the data directory: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock the data directory: %w", err)
+	}
+	h, err := read(dir)
+	if err != nil {
+		return "", err
+	}
+	is := h.rotation()
+	switch {
+	case step == Announce && is == Settled:
+		err = h.announce(dir, now)
+	case step == Switch && is == Announced, step == Undo && is == Switched:
+		err = h.swap(dir)
+	case step == Finish && is == Switched, step == Undo && is == Announced:
+		err = h.settle(dir)
+	default:
+		err = fmt.Errorf("the certificate authority is %s: %q is not the next step", is, step)
+	}
+	if err != nil {
+		return "", err
+	}
+	return RotationOf(dir)
+}
+
+// announce adds an authority. Its key is there before its certificate is; keys without a
+// certificate, which a crash has left, go. It is valid from when the one before was, so
+// that those whose clocks are behind this one accept it, too.
+func (h *held) announce(dir string, now time.Time) error {
+	key, cert, err := newPair(now, h.certs[0].NotBefore)
+	if err != nil {
+		return err
+	}
+	if err := writeKeys(dir, h.key, key); err != nil {
+		return err
+	}
+	return writeCerts(dir, h.certs[0], cert)
+}
+
+// swap has the other authority sign.
+func (h *held) swap(dir string) error {
+	if h.keyOf(h.certs[1]) == nil {
+		return errors.New("ca.key has no key of the other certificate authority")
+	}
+	return writeCerts(dir, h.certs[1], h.certs[0])
+}
+
+// settle leaves the authority that signs alone.
+func (h *held) settle(dir string) error {
+	if err := writeCerts(dir, h.certs[0]); err != nil {
+		return err
+	}
+	return writeKeys(dir, h.key)
+}

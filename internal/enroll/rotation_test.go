@@ -1,0 +1,113 @@
+package enroll
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestRotation: through all steps of a rotation, what the authority that signs has issued
+// is trusted by whoever has what was announced before, and a hub that runs follows.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	a, err := LoadOrCreate(dir, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, before := a.Pool(), issued(t, a)
+	step := func(s Step, want Rotation) {
+		t.Helper()
+		got, err := Rotate(dir, s, time.Now())
+		if err != nil || got != want {
+			t.Fatalf("%s: %q, %v; want %q", s, got, err, want)
+		}
+		if changed, err := a.Reload(); !changed || err != nil {
+			t.Fatalf("after %s: changed %v, %v", s, changed, err)
+		}
+		if changed, err := a.Reload(); changed || err != nil {
+			t.Fatalf("nothing has happened since %s: changed %v, %v", s, changed, err)
+		}
+	}
+	refused := func(all ...Step) {
+		t.Helper()
+		for _, s := range all {
+			if is, err := Rotate(dir, s, time.Now()); err == nil {
+				t.Fatalf("%s was done, it is %s", s, is)
+			}
+		}
+	}
+	trusted := func(c *x509.Certificate, by *x509.CertPool, want bool) {
+		t.Helper()
+		if _, err := c.Verify(x509.VerifyOptions{Roots: by, DNSName: "hub"}); (err == nil) != want {
+			t.Fatalf("trusted: %v, want %v", err, want)
+		}
+	}
+
+	refused(Switch, Finish, Undo)
+	step(Announce, Announced)
+	refused(Announce, Finish)
+	trusted(issued(t, a), old, true)
+	step(Undo, Settled)
+	step(Announce, Announced)
+	both := a.Pool()
+	step(Switch, Switched)
+	refused(Announce, Switch)
+	next := issued(t, a)
+	trusted(next, old, false)
+	trusted(next, both, true)
+	trusted(before, a.Pool(), true)
+	step(Undo, Announced)
+	trusted(issued(t, a), old, true)
+	step(Switch, Switched)
+	step(Finish, Settled)
+	trusted(before, a.Pool(), false)
+	trusted(issued(t, a), both, true)
+	if b, err := LoadOrCreate(dir, time.Now); err != nil || !b.Signer().Equal(a.Signer()) {
+		t.Fatalf("a restart has another authority: %v", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, keyFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the key's file: %v, %v", info, err)
+	}
+}
+
+// TestReloadOfDamage: an authority goes on as it was while its files are not right.
+func TestReloadOfDamage(t *testing.T) {
+	dir := t.TempDir()
+	a, err := LoadOrCreate(dir, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	if _, err := LoadOrCreate(other, time.Now); err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := os.ReadFile(filepath.Join(other, certFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := a.Signer()
+	for _, text := range [][]byte{nil, []byte("garbage"), foreign, append(append(foreign, foreign...), foreign...)} {
+		if err := os.WriteFile(filepath.Join(dir, certFile), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := a.Reload(); changed || err == nil || a.Signer() != was {
+			t.Errorf("%.20q: changed %v, %v", text, changed, err)
+		}
+	}
+}
+
+func issued(t *testing.T, a *Authority) *x509.Certificate {
+	t.Helper()
+	pair, err := a.Server([]string{"hub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert.Leaf
+}

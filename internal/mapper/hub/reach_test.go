@@ -1,0 +1,235 @@
+package hub
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+)
+
+// somewhere is a hub that answers whether it is ready.
+func somewhere(t *testing.T) (*httptest.Server, wire.Endpoint) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(wire.Header, wire.ProtocolVersion)
+	}))
+	t.Cleanup(server.Close)
+	return server, wire.Endpoint{URL: server.URL, CA: pemOf(server.Certificate())}
+}
+
+func pemOf(c *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
+}
+
+func reachOf(t *testing.T, dir string, e wire.Endpoint) *reach {
+	t.Helper()
+	r, err := newReach(wire.Join{Hub: e.URL, CA: e.CA, Location: "a", Token: "t"}, dir, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func announce(t *testing.T, r *reach, all ...wire.Endpoint) {
+	t.Helper()
+	if err := r.announced(wire.Endpoints{Endpoints: all}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReach: what is announced is tried, what worked before is kept until that has worked,
+// and trusted no more from then on; all of it also over a restart.
+func TestReach(t *testing.T) {
+	_, first := somewhere(t)
+	_, second := somewhere(t)
+	dir := t.TempDir()
+	again := func() *reach { return reachOf(t, dir, first) }
+	r := again()
+	r.worked(r.current())
+	announce(t, r, second)
+	if now := r.current().Endpoint; now != first {
+		t.Fatalf("an announcement moves to %s before anything was tried", now.URL)
+	}
+	r = again()
+	r.failed(r.current())
+	if now := r.current().Endpoint; now != second {
+		t.Fatalf("when what was used fails, %s is tried, not what was announced", now.URL)
+	}
+	r.failed(r.current())
+	if now := r.current().Endpoint; now != first {
+		t.Fatalf("what was announced fails, and %s is tried, not what had worked", now.URL)
+	}
+	r.failed(r.current())
+	r.worked(r.current())
+	for range 3 {
+		if now := r.current().Endpoint; now != second {
+			t.Fatalf("%s is still trusted", now.URL)
+		}
+		r.failed(r.current())
+	}
+	if now := again().current().Endpoint; now != second {
+		t.Fatalf("after a restart %s is used", now.URL)
+	}
+	other := reachOf(t, dir, wire.Endpoint{URL: "https://elsewhere", CA: first.CA})
+	if now := other.current().URL; now != "https://elsewhere" {
+		t.Fatalf("another join token leads to %s", now)
+	}
+	if info, err := os.Stat(filepath.Join(dir, reachFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%s: %v %v", reachFile, info, err)
+	}
+}
+
+// TestReachRefuses: what makes no sense is not taken over, and neither is a damaged file.
+func TestReachRefuses(t *testing.T) {
+	_, first := somewhere(t)
+	dir := t.TempDir()
+	r := reachOf(t, dir, first)
+	many := make([]wire.Endpoint, wire.MaxEndpoints+1)
+	for i := range many {
+		many[i] = first
+	}
+	for name, all := range map[string][]wire.Endpoint{
+		"none": nil, "too many": many, "plain": {{URL: "http://hub", CA: first.CA}}, "no authority": {{URL: "https://hub"}},
+		"no certificate": {{URL: "https://hub", CA: "garbage"}}, "both": {{URL: "https://hub", CA: first.CA, SystemRoots: true}},
+		"a user": {{URL: "https://u:p@hub", CA: first.CA}}, "a query": {{URL: "https://hub?a", CA: first.CA}},
+		"too large": {{URL: "https://hub", CA: strings.Repeat(first.CA, 200)}}, "dots": {{URL: "https://hub/a/../b", CA: first.CA}},
+	} {
+		if err := r.announced(wire.Endpoints{Endpoints: all}); err == nil {
+			t.Errorf("%s: taken over", name)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, reachFile), []byte(`{"join":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if now := reachOf(t, dir, first).current().Endpoint; now != first {
+		t.Errorf("with a damaged file %s is used", now.URL)
+	}
+}
+
+// TestMover: the mover goes on with what the hub prefers once that answers and is a hub,
+// and ends the session only for another URL.
+func TestMover(t *testing.T) {
+	_, first := somewhere(t)
+	_, preferred := somewhere(t)
+	stranger := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer stranger.Close()
+	client, err := New(Config{Join: wire.Join{Hub: first.URL, CA: first.CA, Location: "a", Token: "t"}, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, m := client.reach, NewMover(client)
+	r.worked(r.current())
+	announce(t, r, wire.Endpoint{URL: stranger.URL, CA: pemOf(stranger.Certificate())}, preferred, first)
+	left := 0
+	if all, _ := r.better(); len(all) > 0 {
+		t.Fatal("without a session something is tried")
+	}
+	done := r.during(func() { left++ })
+	all, _ := r.better()
+	if err := m.try(t.Context(), all[:1]); err == nil {
+		t.Fatal("who is no hub is taken for one")
+	}
+	if err := m.try(t.Context(), all); err != nil || r.current().Endpoint != preferred || left != 1 {
+		t.Fatalf("moved to %s, left %d sessions: %v", r.current().URL, left, err)
+	}
+	r.worked(r.current())
+	done()
+	defer r.during(func() { left++ })()
+	both := wire.Endpoint{URL: preferred.URL, CA: preferred.CA + first.CA}
+	announce(t, r, both)
+	all, _ = r.better()
+	if err := m.try(t.Context(), all); err != nil || r.current().Endpoint != both || left != 1 || !r.kept.Confirmed {
+		t.Fatalf("with another authority at %s, left %d sessions, %+v: %v", r.current().URL, left, r.kept, err)
+	}
+}
+
+// TestPulse: a shorter heartbeat is asked for when quiet sessions end alike, and for
+// nothing else.
+func TestPulse(t *testing.T) {
+	const beat = 30 * time.Second
+	type end struct {
+		silent time.Duration
+		err    error
+	}
+	cut := io.ErrUnexpectedEOF
+	for name, c := range map[string]struct {
+		ends []end
+		want int
+	}{
+		"cut alike":       {[]end{{5 * time.Second, cut}, {5200 * time.Millisecond, cut}}, 2},
+		"cut once":        {[]end{{5 * time.Second, cut}}, 0},
+		"cut differently": {[]end{{5 * time.Second, cut}, {14 * time.Second, cut}}, 0},
+		"cut while busy":  {[]end{{20 * time.Millisecond, cut}, {20 * time.Millisecond, cut}}, 0},
+		"ended":           {[]end{{5 * time.Second, errBye}, {5 * time.Second, errMoved}, {5 * time.Second, nil}}, 0},
+		"interrupted":     {[]end{{5 * time.Second, cut}, {5 * time.Second, errBye}, {5 * time.Second, cut}}, 0},
+		"swallowed":       {[]end{{3 * beat, errSilent}, {3 * beat, errSilent}}, 15},
+		"very short":      {[]end{{time.Second, cut}, {time.Second, cut}}, 1},
+	} {
+		var p pulse
+		for _, e := range c.ends {
+			p.ended(e.silent, beat, e.err)
+		}
+		if got := p.ask(); got != c.want {
+			t.Errorf("%s: asks for %ds, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestProxy: a proxy's refusal is plain, and no password is in any error.
+func TestProxy(t *testing.T) {
+	const secret = "s3cret%zz"
+	file := filepath.Join(t.TempDir(), "proxy")
+	if err := os.WriteFile(file, []byte("http://site:"+secret+"@proxy:3128"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "https://hub.example/", nil)
+	for _, p := range []Proxy{{File: file}, {URL: "http://site:" + secret + "@proxy:3128"}} {
+		if u, err := p.of(r); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v, %v", u, err)
+		}
+	}
+	for _, p := range []Proxy{{URL: "http://u:p@proxy:1"}, {URL: "ftp://proxy"}, {URL: "proxy:3128"}, {URL: "http://proxy:1", File: file}} {
+		if err := p.Validate(); err == nil || strings.Contains(err.Error(), "u:p") {
+			t.Errorf("valid: %v", err)
+		}
+	}
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Proxy-Authorization") == "" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer refusing.Close()
+	_, hub := somewhere(t)
+	try := func(proxy string) error {
+		if err := os.WriteFile(file, []byte(proxy+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		client, err := New(Config{Join: wire.Join{Hub: hub.URL, CA: hub.CA, Location: "a", Token: "t"}, Proxy: Proxy{File: file}, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, http.NoBody)
+		return err
+	}
+	if err := try(refusing.URL); err == nil || !strings.Contains(err.Error(), "wants a user and a password") {
+		t.Errorf("without a password: %v", err)
+	}
+	err := try(strings.Replace(refusing.URL, "http://", "http://site:s3cret@", 1))
+	if err == nil || !strings.Contains(err.Error(), "does not connect to") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("with one: %v", err)
+	}
+	if err := errors.Join(try("http://site:s3cret@127.0.0.1:1")); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("nobody there: %v", err)
+	}
+}

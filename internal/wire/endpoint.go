@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// MaxEndpoints is how many endpoints a hub may have.
+const MaxEndpoints = 16
+
+// maxEndpoint bounds the length of an endpoint's URL, and of the certificates that are
+// trusted there, in bytes.
+const maxEndpoint = 64 << 10
+
+// Endpoint is a URL under which a hub is reached, and by what the certificate that is
+// shown there is verified.
+type Endpoint struct {
+	// URL is https://HOST[:PORT][/PREFIX], without a slash at its end.
+	URL string `json:"url"`
+	// CA are the certificates that are trusted, in PEM; SystemRoots says that instead of
+	// them those are that the client's system trusts.
+	CA          string `json:"ca,omitempty"`
+	SystemRoots bool   `json:"systemRoots,omitempty"`
+}
+
+// Validate says what is wrong with an endpoint.
+func (e Endpoint) Validate() error {
+	u, err := ParseHubURL(e.URL)
+	if err == nil && u.String() != e.URL {
+		err = fmt.Errorf("hub %q: want %q", e.URL, u)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(e.URL)+len(e.CA) > maxEndpoint:
+		return fmt.Errorf("hub %q: more than %d bytes", u.Host, maxEndpoint)
+	case e.SystemRoots && e.CA != "":
+		return fmt.Errorf("hub %q: certificates and those of the system: want one of them", e.URL)
+	}
+	_, err = e.Roots()
+	return err
+}
+
+// Roots are the certificates that are trusted; nil: those of the system.
+func (e Endpoint) Roots() (*x509.CertPool, error) {
+	if e.SystemRoots {
+		return nil, nil //nolint:nilnil // as crypto/tls has it
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(e.CA)) {
+		return nil, fmt.Errorf("hub %q: ca holds no certificate", e.URL)
+	}
+	return roots, nil
+}
+
+// Fingerprints name what is trusted, for people to compare.
+func (e Endpoint) Fingerprints() []string {
+	if e.SystemRoots {
+		return []string{"system"}
+	}
+	return Fingerprints([]byte(e.CA))
+}
+
+// Fingerprints are the first digits of the SHA-256 fingerprints of certificates in PEM.
+func Fingerprints(text []byte) (all []string) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		sum := sha256.Sum256(block.Bytes)
+		all = append(all, hex.EncodeToString(sum[:])[:fingerprint])
+	}
+	return all
+}
+
+// fingerprint is how many digits of a fingerprint are shown.
+const fingerprint = 16
+
+// ParseHubURL parses the URL of a hub. What it returns has no slash at its end.
+func ParseHubURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil { // its message has the text, and that may have a password
+		return nil, errors.New("the hub's URL can't be parsed: want https://HOST[:PORT][/PREFIX]")
+	}
+	plain := u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.RawPath == "" && u.Opaque == ""
+	if u.Scheme != "https" || u.Hostname() == "" || !plain {
+		return nil, fmt.Errorf("hub %q: want https://HOST[:PORT][/PREFIX]", u.Redacted())
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if u.Path != path.Clean("/"+u.Path) && u.Path != "" {
+		return nil, fmt.Errorf("hub %q: the path has an empty part or dots", text)
+	}
+	return u, nil
+}
+
+// Endpoints are those of a hub for a location, the one that it prefers first.
+type Endpoints struct {
+	Endpoints []Endpoint `json:"endpoints"`
+}
+
+// Validate says what is wrong with what a hub announces.
+func (e Endpoints) Validate() error {
+	if n := len(e.Endpoints); n == 0 || n > MaxEndpoints {
+		return fmt.Errorf("%d endpoints of the hub: want 1 to %d", n, MaxEndpoints)
+	}
+	for _, one := range e.Endpoints {
+		if err := one.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Equal says whether two are the same.
+func (e Endpoints) Equal(o Endpoints) bool { return slices.Equal(e.Endpoints, o.Endpoints) }
+
+// Digest names them.
+func (e Endpoints) Digest() string {
+	b, err := json.Marshal(e)
+	if err != nil { // structs of strings
+		panic(err)
+	}
+	return SumOf(b).String()[:32]
+}
