@@ -45,12 +45,22 @@ type Config struct {
 	Committed func(context.Context) error
 	// Issuers know people by the tokens of others; nil: there are none.
 	Issuers *issuers.Issuers
+	// Audit sees requests, let in or not; nil: nobody does.
+	Audit Audit
 	// Codecs encode refusals.
 	Codecs runtime.NegotiatedSerializer
 	// Logger gets unauthenticated requests, at level debug.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+}
+
+// Audit sees requests. What it returns serves them by what it is given.
+type Audit interface {
+	// Admitted sees requests of users who are known, before they act as somebody else.
+	Admitted(next http.Handler) http.Handler
+	// Refused sees requests that are answered 401.
+	Refused(failed http.Handler) http.Handler
 }
 
 // Guard authenticates and authorizes requests. It is safe for concurrent use.
@@ -82,7 +92,22 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
 	next = g.impersonating(next)
+	if g.config.Audit != nil {
+		next = g.config.Audit.Admitted(next)
+	}
 	return g.authenticated(next)
+}
+
+// refuse answers a request of nobody who is known.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
+	var answer http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		responsewriters.ErrorNegotiated(apierrors.NewUnauthorized(toldOf(err)), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+	})
+	if g.config.Audit != nil {
+		answer = g.config.Audit.Refused(answer)
+	}
+	answer.ServeHTTP(w, r)
 }
 
 // authorize decides about a request, and once more before it is refused: what was
@@ -110,8 +135,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		response, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
-			g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
-			responsewriters.ErrorNegotiated(apierrors.NewUnauthorized(toldOf(err)), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+			g.refuse(w, r, err)
 			return
 		}
 		r.Header.Del("Authorization")

@@ -13,6 +13,7 @@ import (
 	"net"
 	"time"
 
+	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/store"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	// AuthenticationConfig is the file of an AuthenticationConfiguration of Kubernetes: the
 	// OpenID issuers that say who people are. If empty, there are none.
 	AuthenticationConfig string
+	// Audit is how the audit log is written; without a policy there is none.
+	Audit audit.Config
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	// Disconnected is how long a location may be without a session before it
@@ -78,6 +81,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir:         "orrery-data",
 		Listen:          "127.0.0.1:8443",
+		Audit:           audit.Config{MaxSize: 100, MaxBackups: 10, MaxAge: 30},
 		Heartbeat:       30 * time.Second,
 		Disconnected:    90 * time.Second,
 		Settle:          300 * time.Millisecond,
@@ -108,6 +112,9 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {
 		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
+	}
+	if err := c.Audit.Validate(); err != nil {
+		return err
 	}
 	if c.RoomRetry <= 0 {
 		return fmt.Errorf("room retry interval %s: want more than 0", c.RoomRetry)

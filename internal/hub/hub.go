@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/endpoint"
@@ -91,6 +92,7 @@ type Hub struct {
 	access      *access.Guard
 	grants      *access.Grants
 	issuers     *issuers.Issuers
+	audit       *audit.Log
 	requestInfo *request.RequestInfoFactory
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
@@ -203,8 +205,11 @@ func (h *Hub) connectParts() (err error) {
 	if h.issuers, err = openIssuers(h.config); err != nil {
 		return err
 	}
+	if h.audit, err = audit.Open(h.config.Audit); err != nil {
+		return err
+	}
 	h.access = access.New(access.Config{
-		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted, Issuers: h.issuers,
+		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted, Issuers: h.issuers, Audit: h.audited(),
 		Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)

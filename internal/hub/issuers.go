@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/issuers"
 )
 
@@ -23,6 +24,14 @@ func (h *Hub) followIssuers(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return h.issuers.Follow(ctx)
+}
+
+// audited is who sees requests; nil: nobody does.
+func (h *Hub) audited() access.Audit {
+	if h.audit == nil {
+		return nil
+	}
+	return h.audit
 }
 
 // registerIssuers registers what is measured of the file of issuers.

@@ -35,11 +35,11 @@ func openSealer(config Config) (*seal.Sealer, error) {
 	return seal.Open(file, config.Logger)
 }
 
-// closeLog ends the use of the log, and of the issuers.
+// closeLog ends the use of the log, of the issuers and of the audit log.
 func (h *Hub) closeLog() error {
 	defer h.issuers.Close()
 	defer h.sealer.Close()
-	return h.log.Close()
+	return errors.Join(h.log.Close(), h.audit.Close())
 }
 
 // needKeys fails with what the tail of the log says of a value that can't be read.

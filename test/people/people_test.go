@@ -122,6 +122,9 @@ func TestKubeconfigs(t *testing.T) {
 	short, _ := mint(t, hub.Kubeconfig, "shop", "--expires", "3s")
 	refused(t, short, "expired at")
 
+	if said := hub.Stdout() + hub.Stderr(); strings.Contains(said, "orr_t_") || strings.Contains(said, "PRIVATE KEY") {
+		t.Errorf("a credential is in what the hub says: %s", said)
+	}
 	env.Orrery(t, hub.Kubeconfig, "space", "delete", "shop")
 	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
 	ends(t, stays)
@@ -215,6 +218,43 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 	write(t, config, none)
 	ends(t, watch)
 	refused(t, user, "You must be logged in to the server (Unauthorized)")
+}
+
+// TestAudited: the hub's flags write an audit log of what kubectl does.
+func TestAudited(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	write(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n")
+	hub := env.StartHub(t, "--unsafe-no-fsync", "--audit-policy-file", policy, "--audit-log-path", log)
+	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	file, text := mint(t, hub.Kubeconfig, "shop")
+	env.Kubectl(t, file, "create", "configmap", "one", "--from-literal=said=loud")
+	env.Eventually(t, soon, func() error {
+		said, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(said) {
+			var e struct {
+				Annotations   map[string]string
+				User          struct{ Username string }
+				ObjectRef     struct{ Name, Resource string }
+				RequestObject struct{ Data map[string]string }
+			}
+			if err := json.Unmarshal(line, &e); err != nil {
+				continue // it is being written
+			}
+			if e.ObjectRef.Name == "one" && e.Annotations["orrery.dev/space"] == "shop" && e.RequestObject.Data["said"] == "loud" &&
+				e.User.Username == "orrery:token:"+tokenOf(t, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the create is not in the log:\n%s", said)
+	})
+	if said, err := os.ReadFile(log); err != nil || bytes.Contains(said, []byte("orr_t_")) {
+		t.Errorf("a token is in the log, or %v", err)
+	}
 }
 
 func write(t *testing.T, file, text string) {
