@@ -65,6 +65,9 @@ func (h *Hub) Start() {
 	h.Ready = h.waitLine(startTimeout, before)
 }
 
+// Flags adds flags for the next start. Of a flag that has one value the last one counts.
+func (h *Hub) Flags(args ...string) { h.args = append(h.args, args...) }
+
 // Restart stops the hub cleanly and starts it again.
 func (h *Hub) Restart() {
 	h.t.Helper()

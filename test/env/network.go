@@ -2,11 +2,15 @@ package env
 
 import (
 	"encoding/binary"
+	"errors"
+	"net"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -43,39 +47,39 @@ func StartNetwork(t T) *Network {
 		number := binary.BigEndian.Uint32(base[:]) + uint32(block*blockSize+i)
 		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, number))).String()
 	}
-	net := &Network{
+	n := &Network{
 		t: t, site: "orrery-site-" + name, router: "orrery-router-" + name,
 		Hub: at(1), gateway: at(9), address: at(10), other: at(11), Beside: at(17),
 	}
-	net.remove() // left by a test that was killed
-	t.Cleanup(net.remove)
+	n.remove() // left by a test that was killed
+	t.Cleanup(n.remove)
 	out, cluster := "or"+name, "oc"+name
 	for _, args := range []string{
-		"netns add " + net.router,
-		"netns add " + net.site,
-		"link add " + out + " type veth peer name outside netns " + net.router,
-		"link add " + cluster + " type veth peer name cluster netns " + net.site,
-		"-n " + net.router + " link add inside type veth peer name uplink netns " + net.site,
+		"netns add " + n.router,
+		"netns add " + n.site,
+		"link add " + out + " type veth peer name outside netns " + n.router,
+		"link add " + cluster + " type veth peer name cluster netns " + n.site,
+		"-n " + n.router + " link add inside type veth peer name uplink netns " + n.site,
 		"addr add " + at(1) + "/30 dev " + out,
 		"addr add " + at(17) + "/30 dev " + cluster,
-		"-n " + net.router + " addr add " + at(2) + "/30 dev outside",
-		"-n " + net.router + " addr add " + at(9) + "/29 dev inside",
-		"-n " + net.site + " addr add " + at(10) + "/29 dev uplink",
-		"-n " + net.site + " addr add " + at(18) + "/30 dev cluster",
-		"-n " + net.site + " link set lo up",
-		"-n " + net.site + " link set uplink up",
-		"-n " + net.site + " link set cluster up",
-		"-n " + net.router + " link set outside up",
-		"-n " + net.router + " link set inside up",
+		"-n " + n.router + " addr add " + at(2) + "/30 dev outside",
+		"-n " + n.router + " addr add " + at(9) + "/29 dev inside",
+		"-n " + n.site + " addr add " + at(10) + "/29 dev uplink",
+		"-n " + n.site + " addr add " + at(18) + "/30 dev cluster",
+		"-n " + n.site + " link set lo up",
+		"-n " + n.site + " link set uplink up",
+		"-n " + n.site + " link set cluster up",
+		"-n " + n.router + " link set outside up",
+		"-n " + n.router + " link set inside up",
 		"link set " + out + " up",
 		"link set " + cluster + " up",
 		"route add " + at(8) + "/29 via " + at(2),
-		"-n " + net.site + " route add default via " + at(9),
+		"-n " + n.site + " route add default via " + at(9),
 	} {
-		net.ip(strings.Fields(args)...)
+		n.ip(strings.Fields(args)...)
 	}
-	net.ip("netns", "exec", net.router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-	return net
+	n.ip("netns", "exec", n.router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+	return n
 }
 
 // ip runs a command of the tool, which must succeed.
@@ -155,4 +159,23 @@ func (n *Network) Kubeconfig(c *Cluster) string {
 		n.t.Fatalf("write a kubeconfig of cluster %q: %v", c.Name, err)
 	}
 	return file
+}
+
+// OutwardOnly makes the router drop what this machine sends to the site, unless it comes
+// from the port of a URL, as answers of a server do: nobody can open a connection to the
+// site then.
+func (n *Network) OutwardOnly(served string) {
+	_, port := splitAddress(hostPort(served))
+	n.ip("-n", n.router, "rule", "add", "pref", "10", "iif", "outside", "ipproto", "tcp", "sport", port, "lookup", "main")
+	n.ip("-n", n.router, "rule", "add", "pref", "20", "iif", "outside", "blackhole")
+}
+
+// Reach says whether a connection can be opened from this machine to the site, where
+// nobody has to listen for that.
+func (n *Network) Reach() bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(n.address, "9"), 2*time.Second)
+	if err == nil {
+		_ = conn.Close() // it was opened, which is all
+	}
+	return err == nil || errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -16,6 +16,8 @@ type Proxy struct {
 	*Process
 	// Address is HOST:PORT of where it listens.
 	Address string
+
+	args []string
 }
 
 // StartPassing starts HAProxy, which passes on connections to target, HOST:PORT,
@@ -136,7 +138,7 @@ func startProxyServer(t T, listen, program, file, config string, args ...string)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatalf("start %s: %v", program, err)
 	}
-	p := &Proxy{Process: processOf(t, program, path, filepath.Dir(file)), Address: listen}
+	p := &Proxy{Process: processOf(t, program, path, filepath.Dir(file)), Address: listen, args: args}
 	p.start(args...)
 	Eventually(t, startTimeout, func() error {
 		if !p.Running() {
@@ -149,6 +151,12 @@ func startProxyServer(t T, listen, program, file, config string, args ...string)
 		return conn.Close()
 	})
 	return p
+}
+
+// Again starts the proxy again, after Kill or Stop.
+func (p *Proxy) Again() {
+	p.t.Helper()
+	p.start(p.args...)
 }
 
 // installed returns the path of a program that a Debian package brings.

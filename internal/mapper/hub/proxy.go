@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,10 +71,21 @@ func (p Proxy) of(r *http.Request) (*url.URL, error) {
 		return parseProxy(p.URL, "the proxy's URL")
 	}
 	u, err := http.ProxyFromEnvironment(r)
-	if err != nil { // it shows the password
+	if err != nil || u == nil && !usableInEnvironment() { // the error shows the password
 		return nil, errors.New("HTTPS_PROXY in the agent's environment is not the URL of a proxy")
 	}
 	return u, nil
+}
+
+// usableInEnvironment says that a proxy that the environment names can be parsed: one that
+// can't is otherwise ignored in silence.
+func usableInEnvironment() bool {
+	text := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
+	if u, err := url.Parse(text); err == nil && (u.Host != "" || text == "") {
+		return true
+	}
+	_, err := url.Parse("http://" + text)
+	return err == nil
 }
 
 // refusal says in plain words why a proxy does not connect.

@@ -192,11 +192,13 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodGet, "https://hub.example/", nil)
-	for _, p := range []Proxy{{File: file}, {URL: "http://site:" + secret + "@proxy:3128"}} {
+	t.Setenv("HTTPS_PROXY", "http://site:"+secret+"@proxy:3128")
+	for _, p := range []Proxy{{}, {File: file}, {URL: "http://site:" + secret + "@proxy:3128"}} {
 		if u, err := p.of(r); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v, %v", u, err)
 		}
 	}
+	t.Setenv("HTTPS_PROXY", "")
 	for _, p := range []Proxy{{URL: "http://u:p@proxy:1"}, {URL: "ftp://proxy"}, {URL: "proxy:3128"}, {URL: "http://proxy:1", File: file}} {
 		if err := p.Validate(); err == nil || strings.Contains(err.Error(), "u:p") {
 			t.Errorf("valid: %v", err)

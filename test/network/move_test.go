@@ -1,0 +1,148 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+// TestMove moves a hub: to another URL that its agents are told of, and back when that
+// does not answer.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	old, next := env.Address(t), env.Address(t)
+	hub := env.StartHub(t, "--advertise", "old=https://"+old)
+	pass := func(listen string) *env.Proxy {
+		t.Helper()
+		return env.StartBalancer(t, listen, fmt.Sprintf("listen hub\n  mode tcp\n  bind %s\n  server hub %s\n", listen, strings.TrimPrefix(hub.URL, "https://")))
+	}
+	before := pass(old)
+	s := siteOf(t, world.At(t, hub))
+	a := s.join(nil)
+	s.reaches(a, "https://"+old)
+
+	// Announced before it is there: the agent stays where it is.
+	hub.Flags("--advertise", "next=https://"+next)
+	s.prefer("next")
+	hub.Restart()
+	s.reaches(a, "https://"+old)
+	after := pass(next)
+	s.reaches(a, "https://"+next)
+	s.travels("moved", s.space)
+	before.Kill()
+	s.travels("old-ended", s.space)
+
+	// A start without any other knowledge goes there, too.
+	a.Restart()
+	s.reaches(a, "https://"+next)
+
+	before.Again()
+	after.Kill()
+	s.reaches(a, "https://"+old)
+	s.travels("fallen-back", s.space)
+	after.Again()
+	s.reaches(a, "https://"+next)
+
+	if out := env.OrreryFails(t, s.Root, "location", "add", "rome", "--url", "nowhere"); !strings.Contains(out, `the hub does not advertise "nowhere", but old, next`) {
+		t.Errorf("a URL that nobody advertises: %s", out)
+	}
+}
+
+// TestRotateCA replaces the hub's authority while an agent, a watch and kubeconfigs go on.
+func TestRotateCA(t *testing.T) {
+	t.Parallel()
+	s := siteOf(t, world.New(t))
+	a := s.join(nil)
+	s.reaches(a, s.Hub.URL)
+	since := s.since(a)
+	watch := env.StartKubectl(t, s.kubeconfig(""), "get", "configmaps", "--watch", "-o", "name")
+	first, operator := s.kubeconfig(""), s.copied()
+	rotate := func(step, want string) {
+		t.Helper()
+		if out := env.Orrery(t, s.Root, "hub", "rotate-ca", step, "--data-dir", s.Hub.Dir); !strings.HasPrefix(out, want+": ") {
+			t.Errorf("rotate-ca %s: %s", step, out)
+		}
+	}
+	works := func(kubeconfig string, want bool) {
+		t.Helper()
+		env.Eventually(t, world.Soon, func() error {
+			_, err := env.TryKubectl(t, kubeconfig, "get", "configmaps")
+			if (err == nil) != want {
+				return fmt.Errorf("works: %v, want %v", err, want)
+			}
+			return nil
+		})
+	}
+	rotate("start", "announced")
+	s.trusts(2)
+	second := s.kubeconfig("")
+	works(first, true)
+	rotate("switch", "switched")
+	works(first, false)
+	works(second, true)
+	works(operator, false) // it trusts one that the server's certificate is not of any more
+	works(s.Hub.Kubeconfig, true)
+	both := s.copied()
+	rotate("finish", "settled")
+	s.trusts(1)
+	works(second, true)
+	works(s.Hub.Kubeconfig, true)
+	works(both, true) // its certificate is of the authority that stays
+	if now := s.since(a); now != since {
+		t.Errorf("the session was opened anew: at %s, before at %s", now, since)
+	}
+	s.travels("rotated", second)
+	env.Eventually(t, world.Soon, func() error {
+		if !watch.Running() || !strings.Contains(watch.Stdout(), "configmap/rotated") {
+			return errors.New("the watch has not heard of it")
+		}
+		return nil
+	})
+	a.Restart()
+	s.reaches(a, s.Hub.URL)
+	s.Hub.Restart()
+	s.reaches(a, s.Hub.URL)
+}
+
+// since is when the agent's session was opened.
+func (s *site) since(a *env.Agent) string {
+	s.t.Helper()
+	status, err := mapper.ReadStatus(a.Dir)
+	if err != nil || !status.Connected {
+		s.t.Fatalf("connected %v: %v", status.Connected, err)
+	}
+	return status.Since.String()
+}
+
+// trusts waits until the agent trusts as many authorities, as the hub is told.
+func (s *site) trusts(n int) {
+	s.t.Helper()
+	env.Eventually(s.t, world.Soon, func() error {
+		out, err := env.TryKubectl(s.t, s.Root, "get", "location", "edge", "-o", "jsonpath={.status.agent.trusts[*]}")
+		if err == nil && len(strings.Fields(out)) != n {
+			err = fmt.Errorf("it trusts %s", out)
+		}
+		return err
+	})
+}
+
+// copied is the operator's kubeconfig as it is now.
+func (s *site) copied() string {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "kubeconfig")
+	b, err := os.ReadFile(s.Hub.Kubeconfig)
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return file
+}
