@@ -129,8 +129,8 @@ type Prune struct {
 
 // LocationStatus is what the hub knows of a location.
 type LocationStatus struct {
-	// Conditions has Enrolled: an agent has shown its token; Connected: an agent
-	// holds a session (written only when it changes); Synced: everything assigned
+	// Conditions has Enrolled: an agent has joined, and its enrolment was not revoked
+	// since; Connected: an agent holds a session (written only when it changes); Synced: everything assigned
 	// is applied (computed when read); Compatible: agent and hub can work together.
 	// While Compatible is False the agent changes nothing.
 	// +optional
@@ -284,7 +284,8 @@ type Counts struct {
 
 // Condition types, and reasons that only one of them has.
 const (
-	// ConditionEnrolled says that an agent has shown the location's token.
+	// ConditionEnrolled says that an agent has joined. It is False once its enrolment was
+	// revoked.
 	ConditionEnrolled = "Enrolled"
 	// ConditionConnected says that an agent holds a session with the hub.
 	ConditionConnected = "Connected"

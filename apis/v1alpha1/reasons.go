@@ -90,6 +90,14 @@ const (
 
 // Reasons of conditions and refusals.
 const (
+	// ReasonJoined, of the condition Enrolled: an agent has joined and has a credential.
+	ReasonJoined = "Joined"
+	// ReasonRevoked, of Enrolled being False: somebody has revoked all that the agent was
+	// given. It takes another join token to go on.
+	ReasonRevoked = "Revoked"
+	// ReasonCredentialReused, of Enrolled being False: a credential that was renewed was
+	// used again, so two agents have it, and all that the agent was given is revoked.
+	ReasonCredentialReused = "CredentialReused"
 	// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
 	// spaces, while the hub's log has no room.
 	ReasonLogFull = "LogFull"

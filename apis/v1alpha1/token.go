@@ -7,15 +7,32 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type LocationToken struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// Spec says what token is to be made.
+	// +optional
+	Spec LocationTokenSpec `json:"spec,omitempty,omitzero"`
 	// Status holds the token.
 	Status LocationTokenStatus `json:"status"`
+}
+
+// LocationTokenSpec says what token is to be made.
+type LocationTokenSpec struct {
+	// ExpirationSeconds is for how long the token can be used, by default a day. It
+	// works once.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=31536000
+	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
 }
 
 // LocationTokenStatus is what an agent needs to join.
 type LocationTokenStatus struct {
 	// Token holds the hub's address and authority, the location's name and the
-	// secret. It is shown once; the hub keeps a hash of the secret.
+	// secret, which an agent trades for a credential. It is shown once; the hub
+	// keeps a hash of the secret.
 	Token string `json:"token"`
+	// ExpirationTimestamp is until when it can be used.
+	// +optional
+	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty,omitzero"`
 }
 
 // Token is a credential of a person or a program: a bearer token, or a certificate of an

@@ -8,6 +8,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -28,15 +29,17 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Config is what a Guard needs.
 type Config struct {
 	// Authority signs the certificates of users.
 	Authority *enroll.Authority
-	// Table has the hashes of the locations' tokens, and the Grants.
-	Table *table.Table
-	// Grants observes the table.
+	// Enrolments authenticate agents.
+	Enrolments *Enrolments
+	// Table has the Grants, and Grants observes it.
+	Table  *table.Table
 	Grants *Grants
 	// Catalog has the kinds of a space.
 	Catalog func(key.Space) *kinds.Catalog
@@ -102,7 +105,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
 	var answer http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		responsewriters.ErrorNegotiated(apierrors.NewUnauthorized(toldOf(err)), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+		responsewriters.ErrorNegotiated(asUnauthorized(err, RootOf(r.Context())), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 	})
 	if g.config.Audit != nil {
 		answer = g.config.Audit.Refused(answer)
@@ -133,7 +136,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := withPremises(r.Context())
 		r = r.WithContext(ctx)
-		response, ok, err := g.authenticator.AuthenticateRequest(r)
+		response, ok, err := g.authenticate(w, r)
 		if err != nil || !ok {
 			g.refuse(w, r, err)
 			return
@@ -158,6 +161,33 @@ func (g *Guard) May(ctx context.Context, verb string, o key.Object) bool {
 		_, ok = g.authorizer.inSpace(o.Space, who, &q)
 	}
 	return ok
+}
+
+// authenticate says who sends a request. Who shows what only agents have is one, or nobody.
+func (g *Guard) authenticate(w http.ResponseWriter, r *http.Request) (*authenticator.Response, bool, error) {
+	if g.config.Enrolments != nil {
+		response, renew, ok, err := g.config.Enrolments.authenticate(r)
+		if renew {
+			w.Header().Set(wire.RenewHeader, "now")
+		}
+		if ok || err != nil {
+			return response, ok, err
+		}
+	}
+	return g.authenticator.AuthenticateRequest(r)
+}
+
+// asUnauthorized is what somebody is told who is not known. An agent hears why, since it
+// may be able to help itself.
+func asUnauthorized(err error, root route.Root) error {
+	var refused refusedError
+	switch {
+	case errors.As(err, &refused) && refused.cause != "":
+		return refused
+	case root.API == route.Agents && err == nil:
+		return refusalOf(errNothing)
+	}
+	return apierrors.NewUnauthorized(toldOf(err))
 }
 
 type rootKey struct{}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -84,9 +85,9 @@ func newResolver() *request.RequestInfoFactory {
 
 var (
 	admin = &user.DefaultInfo{Name: AdminUser, Groups: []string{user.SystemPrivilegedGroup}}
-	edge  = &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
+	edge  = &user.DefaultInfo{Name: enroll.UserPrefix + "edge", Groups: []string{enroll.Agents}}
 	// impostor has an agent's name and is in no group of agents.
-	impostor = &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{user.AllAuthenticated}}
+	impostor = &user.DefaultInfo{Name: enroll.UserPrefix + "edge", Groups: []string{user.AllAuthenticated}}
 )
 
 // TestWhoMayDoWhat asks for each root as everybody there is.
@@ -149,7 +150,7 @@ func TestActingAs(t *testing.T) {
 		{admin, []string{"Impersonate-User", "x", "Impersonate-Group", "some"}, http.StatusForbidden},
 		{admin, []string{"Impersonate-Group", "some"}, http.StatusBadRequest},
 		{admin, []string{"Impersonate-Extra-Scopes", "some"}, http.StatusBadRequest},
-		{admin, []string{"Impersonate-User", edge.Name, "Impersonate-Group", locationsGroup}, http.StatusOK},
+		{admin, []string{"Impersonate-User", edge.Name, "Impersonate-Group", enroll.Agents}, http.StatusOK},
 	} {
 		if code, _ := (somebody{c.who, t, &Authorizer{}}).send("GET", path, c.header...); code != c.code {
 			t.Errorf("%s with %q: %d, want %d", c.who.GetName(), c.header, code, c.code)

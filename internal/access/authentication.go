@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"crypto/x509"
 	"slices"
 	"strings"
@@ -16,18 +15,13 @@ import (
 
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/table"
 )
 
-const (
-	// AdminUser is the user of the kubeconfig that the hub writes at its start.
-	AdminUser      = "orrery:admin"
-	locationsGroup = "orrery:locations"
-	locationPrefix = "orrery:location:"
-)
+// AdminUser is the user of the kubeconfig that the hub writes at its start.
+const AdminUser = "orrery:admin"
 
 // authentication accepts certificates of the hub's authority, and tokens: those of
-// people and programs, those of locations, and those of issuers.
+// people and programs, and those of issuers. Agents are authenticated by Enrolments.
 func authentication(config *Config, fresh *fresh) authenticator.Request {
 	verify := func() (x509.VerifyOptions, bool) {
 		options := x509request.DefaultVerifyOptions()
@@ -39,32 +33,15 @@ func authentication(config *Config, fresh *fresh) authenticator.Request {
 	certificates.roots = config.Authority.Pool
 	return group.NewAuthenticatedGroupAdder(union.New(
 		certificates,
-		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, locationTokens{config.Table}, issued{config.Issuers, config.Now})),
+		bearertoken.New(tokenunion.New(tokens{config.Table, fresh, config.Now}, issued{config.Issuers, config.Now})),
 	))
-}
-
-// locationTokens authenticates agents by the hashed tokens in the log.
-type locationTokens struct{ table *table.Table }
-
-func (l locationTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	location, ok := enroll.TokenLocation(token)
-	if !ok {
-		return nil, false, nil
-	}
-	row, _ := l.table.Get(key.Enrolment(location))
-	of, _ := l.table.Get(location.Key())
-	if row == nil || of == nil || !enroll.Verify(token, of.Meta.UID, row.Value) {
-		return nil, false, errUnknown
-	}
-	restOn(ctx, table.Premise{Key: row.Key, Holds: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
-	return &authenticator.Response{User: &user.DefaultInfo{Name: locationPrefix + string(location), Groups: []string{locationsGroup}}}, true, nil
 }
 
 // locationOf is the location that a user is the agent of.
 func locationOf(u user.Info) (key.Location, bool) {
-	if !slices.Contains(u.GetGroups(), locationsGroup) {
+	if !slices.Contains(u.GetGroups(), enroll.Agents) {
 		return "", false
 	}
-	l, ok := strings.CutPrefix(u.GetName(), locationPrefix)
+	l, ok := strings.CutPrefix(u.GetName(), enroll.UserPrefix)
 	return key.Location(l), ok
 }

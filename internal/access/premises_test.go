@@ -5,54 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
-
-// TestTokensArePremises: what a location's agent asked for rests on its token.
-func TestTokensArePremises(t *testing.T) {
-	tbl := table.New(table.Config{})
-	token, enrolment, err := enroll.NewToken("edge", "u", time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tbl.Reset(7, []table.Update{
-		{Key: key.Location("edge").Key(), Value: []byte(`{"metadata":{"name":"edge","uid":"u"}}`), CreateRev: 3, ModRev: 3},
-		{Key: key.Enrolment("edge"), Value: enrolment, CreateRev: 4, ModRev: 5},
-	})
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set("Authorization", "Bearer "+token)
-	r = r.WithContext(withPremises(t.Context()))
-	response, ok, err := bearertoken.New(locationTokens{tbl.Table}).AuthenticateRequest(r)
-	if err != nil || !ok || len(response.User.GetExtra()) != 0 {
-		t.Fatalf("%+v %v %v", response, ok, err)
-	}
-	premises := PremisesOf(r.Context())
-	if len(premises) != 1 || premises[0].Key != key.Enrolment("edge") {
-		t.Fatalf("rests on %+v", premises)
-	}
-	for _, c := range []struct {
-		row  *table.Row
-		want bool
-	}{
-		{&table.Row{Entry: table.NewEntry(premises[0].Key, enrolment, 4, 5)}, true},
-		{&table.Row{Entry: table.NewEntry(premises[0].Key, enrolment, 4, 8)}, false},
-		{&table.Row{Entry: table.NewEntry(premises[0].Key, enrolment, 9, 9)}, false},
-		{nil, false},
-	} {
-		if got := premises[0].Holds(c.row); got != c.want {
-			t.Errorf("holds with %+v: %v", c.row, got)
-		}
-	}
-}
 
 // TestPremisesOfDecisions: whoever decides about a request in apiserver's filters can
 // note what they go by, and who serves it finds that; of others there is nothing.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -24,7 +25,7 @@ func TestReviews(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := &user.DefaultInfo{Name: AdminUser, UID: "1", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{"k": {"v"}}}
-	agent := &user.DefaultInfo{Name: locationPrefix + "edge", Groups: []string{locationsGroup}}
+	agent := &user.DefaultInfo{Name: enroll.UserPrefix + "edge", Groups: []string{enroll.Agents}}
 	space := asked{&reviewer{catalog: registry.Builtin("a"), authorizer: &Authorizer{}}, route.Space("a")}
 	everywhere := asked{&reviewer{catalog: registry.Builtin(key.Root), authorizer: &Authorizer{}}, route.Space(key.AllSpaces)}
 	for _, c := range []struct {

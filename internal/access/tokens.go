@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/bearer"
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -112,7 +113,7 @@ func (z *Authorizer) MayAll(who user.Info) bool { return z.mayAll(who) }
 // IsAgent says whether a name is of an agent, or of all of them. Only an enrolment gives
 // those.
 func IsAgent(name string) bool {
-	return strings.HasPrefix(name, locationPrefix) || name == locationsGroup
+	return strings.HasPrefix(name, enroll.UserPrefix) || name == enroll.Agents
 }
 
 // IsReserved says whether a name of a user or a group comes from the hub alone.

@@ -29,9 +29,9 @@ const (
 
 // runFlags are the flags of the command that runs the agent.
 type runFlags struct {
-	join, kubeconfig, storeKey, dataDir, metrics, logLevel string
-	proxyURL, proxyFile                                    string
-	workers                                                int
+	join, joinFile, kubeconfig, storeKey, dataDir, metrics, logLevel string
+	proxyURL, proxyFile                                              string
+	workers                                                          int
 }
 
 // New makes the root command. version is what --version prints and the hub is told.
@@ -44,8 +44,10 @@ func New(version string) *cobra.Command {
 agent is told to stop (SIGTERM or SIGINT).
 
 The first start needs --join, as "orrery location add" prints it, and --kubeconfig
-unless the agent runs in the cluster itself. Both are kept in the data directory,
-and so is the path of --store-key-file: later starts need only --data-dir.
+unless the agent runs in the cluster itself. The agent trades the join token, which
+works once, for a credential that it renews by itself. That is kept in the data
+directory, and so are the rest and the path of --store-key-file: later starts need
+only --data-dir.
 
 When it enforces what it knows it prints one line to standard output. Its log goes
 to standard error.`,
@@ -57,7 +59,8 @@ to standard error.`,
 	}
 	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir, "directory in which the agent keeps its state")
 	flags := c.Flags()
-	flags.StringVar(&f.join, "join", "", "the join token of the location")
+	flags.StringVar(&f.join, "join", "", "the join token of the location; -: read it from standard input")
+	flags.StringVar(&f.joinFile, "join-file", "", "a file with the join token, which other users of the machine do not see as they see arguments")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
 	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store is encrypted (default: it is not)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "the proxy by which the hub is reached, http://HOST:PORT or socks5://HOST:PORT; none: as HTTPS_PROXY and NO_PROXY say (default: the last one given)")
@@ -74,7 +77,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
 	}
-	s, err := loadSetup(f)
+	s, before, err := loadSetup(f, c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	registry := prometheus.NewRegistry()
 	agent, err := mapper.New(mapper.Config{
 		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
-		StoreKey: storeKey, Logger: log,
+		StoreKey: storeKey, Logger: log, Given: s.Join.Token != before.Join.Token,
 		Proxy: hub.Proxy{URL: s.ProxyURL, File: s.ProxyFile},
 	})
 	if err != nil {
@@ -108,6 +111,9 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	go func() { done <- agent.Run(c.Context()) }()
 	select {
 	case err := <-done:
+		if err != nil && before.Join.Hub != "" { // the next start goes on as the last one that was any good
+			err = errors.Join(err, before.save(f.dataDir))
+		}
 		return err
 	case <-agent.Ready():
 	}

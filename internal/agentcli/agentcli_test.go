@@ -51,7 +51,7 @@ func TestSetupIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush"}
-	first, err := loadSetup(runFlags{join: join.Encode(), kubeconfig: file, dataDir: filepath.Join(dir, "data")})
+	first, _, err := loadSetup(runFlags{join: join.Encode(), kubeconfig: file, dataDir: filepath.Join(dir, "data")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestSetupIsKept(t *testing.T) {
 	if err := first.save(data); err != nil {
 		t.Fatal(err)
 	}
-	later, err := loadSetup(runFlags{dataDir: data})
-	if err != nil || later != first {
+	later, before, err := loadSetup(runFlags{dataDir: data}, nil)
+	if err != nil || later != first || before != first {
 		t.Errorf("later %v, first %v: %v", later, first, err)
 	}
 	if info, err := os.Stat(filepath.Join(data, setupFile)); err != nil || info.Mode().Perm() != 0o600 {
@@ -151,14 +151,14 @@ func TestStoreKey(t *testing.T) {
 	}
 	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush"}
 	t.Chdir(dir)
-	first, err := loadSetup(runFlags{join: join.Encode(), storeKey: "key", dataDir: data})
+	first, _, err := loadSetup(runFlags{join: join.Encode(), storeKey: "key", dataDir: data}, nil)
 	if err != nil || first.StoreKeyFile != filepath.Join(dir, "key") {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	if err := first.save(data); err != nil {
 		t.Fatal(err)
 	}
-	if later, err := loadSetup(runFlags{dataDir: data}); err != nil || later != first {
+	if later, _, err := loadSetup(runFlags{dataDir: data}, nil); err != nil || later != first {
 		t.Errorf("later %v, first %v: %v", later, first, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,10 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"orrery.dev/orrery/internal/mapper/credential"
 	"orrery.dev/orrery/internal/wire"
 )
 
-const setupFile = "setup.json"
+const (
+	setupFile = "setup.json"
+	// maxJoin bounds what is read of a join token.
+	maxJoin = 1 << 20
+)
 
 // setup is what the first start keeps for later ones.
 type setup struct {
@@ -33,35 +39,74 @@ type setup struct {
 }
 
 // loadSetup reads the setup in the data directory, and overrides it by the flags given.
-func loadSetup(f runFlags) (setup, error) {
-	var s setup
+// before is what the data directory had.
+func loadSetup(f runFlags, stdin io.Reader) (s, before setup, err error) {
+	join, err := f.readJoin(stdin)
+	if err != nil {
+		return s, before, err
+	}
 	b, err := os.ReadFile(filepath.Join(f.dataDir, setupFile))
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(b, &s); err != nil {
-			return s, fmt.Errorf("decode %s in the data directory: %w", setupFile, err)
+			return s, before, fmt.Errorf("decode %s in the data directory: %w", setupFile, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("read the data directory: %w", err)
-	case f.join == "":
-		return s, fmt.Errorf("the first start on data directory %q needs --join TOKEN, as \"orrery location add\" prints it", f.dataDir)
+		return s, before, fmt.Errorf("read the data directory: %w", err)
+	case join == "":
+		return s, before, fmt.Errorf("the first start on data directory %q needs --join TOKEN or --join-file FILE, as \"orrery location add\" prints it", f.dataDir)
 	}
-	if f.join != "" {
-		if s.Join, err = wire.ParseJoin(f.join); err != nil {
-			return s, err
+	before = s
+	if join != "" {
+		if s.Join, err = wire.ParseJoin(join); err != nil {
+			return s, before, err
 		}
 	}
 	if f.kubeconfig != "" {
 		if s.Kubeconfig, err = filepath.Abs(f.kubeconfig); err != nil {
-			return s, fmt.Errorf("--kubeconfig: %w", err)
+			return s, before, fmt.Errorf("--kubeconfig: %w", err)
 		}
 	}
 	if f.storeKey != "" {
 		if s.StoreKeyFile, err = filepath.Abs(f.storeKey); err != nil {
-			return s, fmt.Errorf("--store-key-file: %w", err)
+			return s, before, fmt.Errorf("--store-key-file: %w", err)
 		}
 	}
-	return s, s.setProxy(f)
+	err = s.setProxy(f)
+	return s, before, err
+}
+
+// readJoin is the join token that the flags name, from wherever they say; empty: none.
+func (f runFlags) readJoin(stdin io.Reader) (string, error) {
+	switch {
+	case f.join != "" && f.joinFile != "":
+		return "", errors.New("--join and --join-file: give one of them")
+	case f.join == "-":
+		b, err := io.ReadAll(io.LimitReader(stdin, maxJoin))
+		if err == nil && len(b) == 0 {
+			err = errors.New("there is none")
+		}
+		if err != nil {
+			return "", fmt.Errorf("--join -: read the join token from standard input: %w", err)
+		}
+		return string(b), nil
+	case f.joinFile != "":
+		b, err := os.ReadFile(f.joinFile)
+		if errors.Is(err, fs.ErrNotExist) && joined(f.dataDir) {
+			return "", nil // it was used, and cleared away
+		}
+		if err != nil {
+			return "", fmt.Errorf("--join-file: %w", err)
+		}
+		return string(b), nil
+	}
+	return f.join, nil
+}
+
+// joined says whether a data directory is of an agent that was started before.
+func joined(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, setupFile))
+	return err == nil
 }
 
 // save writes the setup to the data directory, readable by its owner only.
@@ -70,14 +115,7 @@ func (s setup) save(dataDir string) error {
 	if err != nil {
 		return fmt.Errorf("encode setup: %w", err)
 	}
-	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return fmt.Errorf("create data directory: %w", err)
-	}
-	path := filepath.Join(dataDir, setupFile)
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return fmt.Errorf("keep setup: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := credential.WriteFile(filepath.Join(dataDir, setupFile), b); err != nil {
 		return fmt.Errorf("keep setup: %w", err)
 	}
 	return nil

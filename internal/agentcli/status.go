@@ -60,6 +60,9 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	row("Target", "%s", s.Target)
 	row("Agent", "%s, %s, as of %s", running(s), orDash(s.Version), s.Updated.Format(time.RFC3339))
 	row("Hub", "%s, %s since %s", s.Hub, connected(s), s.Since.Format(time.RFC3339))
+	if !s.CredentialEnds.IsZero() {
+		row("Credential", "until %s", s.CredentialEnds.Format(time.RFC3339))
+	}
 	if s.LastError != "" {
 		row("Last error", "%s", s.LastError)
 	}

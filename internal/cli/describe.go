@@ -60,7 +60,9 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	line("Labels", formatLabels(l.Labels))
 	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
 	line("Mapping", cmp.Or(l.Spec.Mapping, v1alpha1.MappingActive))
-	if a := l.Status.Agent; a != nil && meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
+	if why := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionEnrolled); why != nil && why.Status == metav1.ConditionFalse {
+		line("Agent", "not let in: "+why.Message)
+	} else if a := l.Status.Agent; a != nil && why != nil {
 		line("Agent", a.Version)
 		line("Kubernetes", a.KubernetesVersion)
 		line("Hub", fmt.Sprintf("%s, trusting %s", cmp.Or(a.Hub, "-"), strings.Join(a.Trusts, ", ")))

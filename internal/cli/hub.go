@@ -59,6 +59,8 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.IntVar(&config.Audit.MaxAge, "audit-log-maxage", config.Audit.MaxAge, "days for which former files of the audit log are kept; 0: for ever")
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "interval of heartbeats on a quiet session with an agent")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "time without a session after which a location is disconnected")
+	flags.DurationVar(&config.CredentialLife, "agent-certificate-lifetime", config.CredentialLife, "lifetime of the certificate of an agent, which renews it after two thirds of that")
+	flags.DurationVar(&config.CredentialLate, "agent-renewal-after-expiry", config.CredentialLate, "time after its end for which an agent that was away can still renew its certificate; 0: not at all")
 	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "maximum number of reading requests worked on at once; others wait, space by space")
 	flags.IntVar(&config.MaxWrites, "max-mutating-requests-inflight", config.MaxWrites, "maximum number of writing requests worked on at once; others wait, space by space")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")

@@ -3,9 +3,11 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -23,7 +25,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	c.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newLocationAdd(c, streams), newLocationToken(c, streams),
+		newLocationAdd(c, streams), newLocationToken(c, streams), newLocationRevoke(c, streams),
 		newLocationList(c, streams), newLocationDescribe(c, streams),
 		newLocationMapping(c, streams, "pause", "paused", "Pause a location: its agent changes nothing until it is resumed", v1alpha1.MappingPaused),
 		newLocationMapping(c, streams, "resume", "resumed", "Resume a location that was paused", v1alpha1.MappingActive),
@@ -42,12 +44,12 @@ func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Co
 		Use:   "add NAME",
 		Short: "Create a location and print the command to run at its site",
 		Long: `Create a location and print the one command to run at its site: orrery-agent with
-a join token. The token is shown once; the hub keeps a hash of its secret only.
-Whoever has the token can act as that location.
+a join token. The token is shown once, and works once, until it expires: the agent
+trades it for a credential that it renews by itself.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   orrery location add plant7 --url inside
-  TOKEN=$(orrery location add berlin --token-only)`,
+  orrery location add berlin --token-only > join; orrery-agent --join-file join`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			parsed, err := parseLabels(labels)
@@ -82,7 +84,10 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "token NAME",
-		Short: "Make a new join token for a location and revoke the one before",
+		Short: "Make a new join token for a location, for another agent or to let one in again",
+		Long: `Make a new join token for a location; one that was not used yet ends. When the new
+one is used, the agent that joined before is locked out; until then it goes on.
+`,
 		Example: `  orrery location token berlin
   TOKEN=$(orrery location token berlin --token-only)`,
 		Args: want(1, 1, "NAME"),
@@ -94,28 +99,63 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 			if err != nil {
 				return err
 			}
-			return j.print(cmd, h, streams, name, "has a new token; the one before no longer works")
+			return j.print(cmd, h, streams, name, "has a new join token; when it is used, the agent that joined before is locked out")
 		},
 	}
 	j.addFlags(cmd)
 	return cmd
 }
 
-// joinOutput is how a command prints a join token.
+func newLocationRevoke(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Lock out the agent of a location at once; its cluster keeps what it runs",
+		Long: `Lock out the agent of a location at once: its sessions end, and nothing that it was
+given is good any more, join tokens included. Its cluster keeps what it runs. To let
+an agent in again, make a join token for it with "orrery location token NAME".
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := h.delete(cmd.Context(), rootPath(key.Locations, name, "token")...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s revoked; let an agent in again with: orrery location token %s\n", name, name)
+			return err
+		},
+	}
+}
+
+// joinOutput is how a join token is made and printed.
 type joinOutput struct {
 	output
 	tokenOnly bool
+	expires   time.Duration
+}
+
+// check also checks for how long the token is to be good.
+func (j *joinOutput) check(cmd *cobra.Command) error {
+	if j.expires < time.Second {
+		return badUsage(cmd, "--expires %s: want 1s or more", j.expires)
+	}
+	return j.output.check(cmd)
 }
 
 func (j *joinOutput) addFlags(cmd *cobra.Command) {
 	j.addFlag(cmd, "text", formatJSON, formatYAML)
 	cmd.Flags().BoolVar(&j.tokenOnly, "token-only", false, "print the token and nothing else")
+	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")
 }
 
 // print makes a token and prints it.
 func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
 	var made v1alpha1.LocationToken
-	if err := h.create(cmd.Context(), struct{}{}, &made, rootPath(key.Locations, name, "token")...); err != nil {
+	seconds := int64(j.expires / time.Second)
+	asked := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds}}
+	if err := h.create(cmd.Context(), asked, &made, rootPath(key.Locations, name, "token")...); err != nil {
 		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
 	}
 	token := made.Status.Token
@@ -125,16 +165,19 @@ func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericioop
 		_, err := fmt.Fprintln(streams.Out, token)
 		return err
 	case j.structured():
-		return j.data(streams.Out, map[string]string{"location": name, "hub": h.hub, "token": token, "command": run})
+		return j.data(streams.Out, map[string]string{
+			"location": name, "hub": h.hub, "token": token, "command": run,
+			"expires": made.Status.ExpirationTimestamp.UTC().Format(time.RFC3339),
+		})
 	}
 	_, err := fmt.Fprintf(streams.Out, `location %s %s
 
-Run at the location, with a kubeconfig of its cluster ("orrery-agent rbac" prints
-what it has to be allowed):
+Run at the location, once and within %s, with a kubeconfig of its cluster
+("orrery-agent rbac" prints what it has to be allowed):
 
   %s
 
-`, name, what, run)
+`, name, what, duration.HumanDuration(j.expires), run)
 	return err
 }
 

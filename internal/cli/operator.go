@@ -198,6 +198,10 @@ func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) 
 	if err != nil {
 		return "", err
 	}
+	if meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
+		return "", fmt.Errorf("nobody can be told to remove anything: the enrolment of location %q is revoked; "+
+			"let its agent join again (orrery location token %s), or remove the location without --purge", name, name)
+	}
 	if !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
 		return "no agent has ever joined, so there was nothing to remove", nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
@@ -106,10 +107,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		if seen.Status != nil {
 			st.Agent = agentStatus(seen.Status, func(s key.Space) bool { return c.hasOf(l, s) })
 		}
-		if seen.Opened {
-			c.condition(&st.Conditions, row, metav1.Condition{
-				Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: "Joined", Message: "an agent has shown the location's token"})
-		}
+		c.enrolled(&st.Conditions, row, l, seen.Opened)
 		switch {
 		case open:
 			c.condition(&st.Conditions, row, metav1.Condition{
@@ -125,6 +123,30 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		return againError(wait)
 	}
 	return err
+}
+
+// enrolled sets the condition Enrolled by the record of the location's enrolment. Who had a
+// session has joined, also by what former versions gave out.
+func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Location, opened bool) {
+	var value []byte
+	if kept, _ := c.config.Table.Get(key.Enrolment(l)); kept != nil {
+		value = kept.Value
+	}
+	record := enroll.ParseRecord(value, row.Meta.UID)
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonJoined, Message: "an agent has joined",
+	}
+	switch why := record.Revoked; {
+	case why != nil:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRevoked
+		if why.Reused {
+			condition.Reason = v1alpha1.ReasonCredentialReused
+		}
+		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l)
+	case !record.Enrolled() && !opened:
+		return
+	}
+	c.condition(all, row, condition)
 }
 
 // grace is how long a location without a session may still stay away before it is

@@ -1,6 +1,7 @@
 // Package enroll issues the credentials that a hub trusts: it keeps the hub's
-// certificate authority in the data directory, issues certificates from it, and
-// makes and checks the join tokens of locations, of which only a hash is stored.
+// certificate authority in the data directory, issues certificates from it, makes
+// the join tokens of locations, of which only a hash is stored, and judges the
+// credentials that agents have traded them for.
 //
 // It must never write a secret anywhere but where its caller asked for it.
 package enroll

@@ -2,11 +2,15 @@ package enroll
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 )
@@ -86,39 +90,90 @@ func TestClientNamesUserAndGroups(t *testing.T) {
 	}
 }
 
-func TestTokens(t *testing.T) {
-	token, enrolment, err := NewToken("edge1", "u1", time.Unix(0, 0))
+// TestAgentCertificates: what a certificate says of an agent is read back, if this
+// authority has signed it, whatever the time is.
+func TestAgentCertificates(t *testing.T) {
+	now := time.Now()
+	clock := func() time.Time { return now }
+	a, err := LoadOrCreate(t.TempDir(), clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, otherEnrolment, err := NewToken("edge1", "u1", time.Unix(0, 0))
+	other, err := LoadOrCreate(t.TempDir(), clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, ok := TokenLocation(token); !ok || l != "edge1" {
-		t.Fatalf("token is of %q, %v", l, ok)
+	request, public, digest := requestOf(t, elliptic.P256())
+	said := Credential{Location: "edge1", UID: "0a1b", Number: 7, Joined: 3, Key: digest}
+	parse := func(a *Authority, c Credential, public *ecdsa.PublicKey) *x509.Certificate {
+		t.Helper()
+		der, err := a.Agent(c, public, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil || !IsAgent(cert) {
+			t.Fatalf("%v, agent's: %v", err, IsAgent(cert))
+		}
+		return cert
 	}
-	_, secret, _ := strings.Cut(token, ".")
-	if bytes.Contains(enrolment, []byte(secret)) {
-		t.Fatal("the enrolment holds the secret")
-	}
-	for _, c := range []struct {
-		token, uid string
-		enrolment  []byte
-		want       bool
-	}{
-		{token, "u1", enrolment, true},
-		{token, "u2", enrolment, false},
-		{other, "u1", enrolment, false},
-		{token, "u1", otherEnrolment, false},
-		{token, "u1", []byte(`{"hash":""}`), false},
-		{token, "u1", []byte(`garbage`), false},
-		{"edge1.", "u1", enrolment, false},
-		{"edge1", "u1", enrolment, false},
-		{"", "u1", enrolment, false},
-	} {
-		if got := Verify(c.token, c.uid, c.enrolment); got != c.want {
-			t.Errorf("Verify(%q, %q, %s) = %v, want %v", c.token, c.uid, c.enrolment, got, c.want)
+	cert := parse(a, said, public)
+	said.NotAfter = now.Add(time.Hour).UTC().Truncate(time.Second)
+	for _, years := range []int{0, 3, -6} {
+		now = now.AddDate(years, 0, 0)
+		if got, err := a.Credential(cert); err != nil || got != said {
+			t.Errorf("it is read as %+v, %v; want %+v", got, err, said)
 		}
 	}
+	for _, bad := range []*x509.Certificate{
+		parse(other, said, public), parse(a, Credential{Location: "edge1", UID: "0a1b"}, public),
+		parse(a, Credential{Location: "Edge 1", UID: "u", Number: 1, Joined: 1}, public), parse(a, Credential{Location: "edge1", Number: 1, Joined: 1}, public),
+		parse(a, Credential{Location: "edge1", UID: "u", Number: 1, Joined: 2}, public),
+	} {
+		if got, err := a.Credential(bad); err == nil {
+			t.Errorf("%s is read as %+v", bad.Subject, got)
+		}
+	}
+	pair, err := a.Client(UserPrefix+"edge1", Agents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	person, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil || !IsAgent(person.Leaf) {
+		t.Fatal(err)
+	}
+	if got, err := a.Credential(person.Leaf); err == nil {
+		t.Errorf("a person's is read as %+v", got)
+	}
+	for what, bad := range map[string][]byte{
+		"garbage": []byte("x"), "no signature": append(slices.Clone(request[:len(request)-1]), request[len(request)-1]^1), "another curve": first(requestOf(t, elliptic.P384())),
+	} {
+		if _, _, err := KeyOf(bad); err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+}
+
+func first(request []byte, _ *ecdsa.PublicKey, _ string) []byte { return request }
+
+// requestOf is a certificate request that asks for more than it may.
+func requestOf(t *testing.T, curve elliptic.Curve) (request []byte, public *ecdsa.PublicKey, digest string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, DNSNames: []string{"hub.example"},
+	}, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if curve != elliptic.P256() {
+		return request, nil, ""
+	}
+	if public, digest, err = KeyOf(request); err != nil {
+		t.Fatal(err)
+	}
+	return request, public, digest
 }

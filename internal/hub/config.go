@@ -44,6 +44,10 @@ type Config struct {
 	// Disconnected is how long a location may be without a session before it
 	// counts as disconnected.
 	Disconnected time.Duration
+	// CredentialLife is how long the certificate of an agent is good; it is renewed when
+	// two thirds of that have passed. CredentialLate is for how long after its end it can
+	// still be renewed, and nothing else; 0: not at all.
+	CredentialLife, CredentialLate time.Duration
 	// Settle is how long the hub waits for more changes before it writes counts.
 	Settle time.Duration
 	// RoomRetry is the interval of retries of what users have to make room for.
@@ -84,6 +88,8 @@ func DefaultConfig() Config {
 		Audit:           audit.Config{MaxSize: 100, MaxBackups: 10, MaxAge: 30},
 		Heartbeat:       30 * time.Second,
 		Disconnected:    90 * time.Second,
+		CredentialLife:  30 * 24 * time.Hour,
+		CredentialLate:  400 * 24 * time.Hour,
 		Settle:          300 * time.Millisecond,
 		RoomRetry:       30 * time.Second,
 		WindowRevisions: 20000,
@@ -115,6 +121,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Audit.Validate(); err != nil {
 		return err
+	}
+	if c.CredentialLife < time.Second || c.CredentialLate < 0 {
+		return fmt.Errorf("certificates of agents live for %s and can be renewed for %s after: want at least 1s, and 0 or more", c.CredentialLife, c.CredentialLate)
 	}
 	if c.RoomRetry <= 0 {
 		return fmt.Errorf("room retry interval %s: want more than 0", c.RoomRetry)

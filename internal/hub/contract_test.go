@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -192,6 +193,22 @@ func (c *contracted) Restore() {
 func (c *contracted) NewToken() {
 	c.t.Helper()
 	c.agent = c.join("a").Client
+}
+
+func (c *contracted) JoinToken() wire.Join {
+	c.t.Helper()
+	join, err := c.Enrol(c.t.Context(), "a")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return join
+}
+
+func (c *contracted) Revoke() {
+	c.t.Helper()
+	if err := c.space(key.Root).Resource(locationsGVR).Delete(c.t.Context(), "a", metav1.DeleteOptions{}, "token"); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func (c *contracted) Remove() {

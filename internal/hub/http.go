@@ -24,7 +24,7 @@ import (
 // handler serves all of the hub's paths, taken as they are written: a ServeMux would
 // redirect those with dots or with two slashes, to which a Kubernetes API gives an answer.
 func (h *Hub) handler() http.Handler {
-	others := h.named(h.onceLoaded(h.access.Handler(http.HandlerFunc(h.route))))
+	others := h.named(h.onceLoaded(h.enrolling(h.access.Handler(http.HandlerFunc(h.route)))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = h.endpoints.Strip(r)
 		switch r.URL.Path {
@@ -54,6 +54,27 @@ func (h *Hub) onceLoaded(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// enrolling serves agents that ask for a credential: they have none that is good, or one
+// that is good for that alone.
+func (h *Hub) enrolling(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		root, call := route.Of(r.URL.Path)
+		enrol, renew := r.URL.Path == route.Enrol, root.API == route.Agents && call == route.Renew
+		if r.Method != http.MethodPost || !enrol && !renew {
+			next.ServeHTTP(w, r)
+			return
+		}
+		// All share one queue: until they are judged nobody knows who they are.
+		h.writes.Serve(route.Root{API: route.Agents}, w, r, func(w http.ResponseWriter, r *http.Request) {
+			if enrol {
+				h.enrolments.ServeEnrol(w, r)
+				return
+			}
+			h.enrolments.ServeRenew(w, r, key.Location(root.Name))
+		})
 	})
 }
 

@@ -93,6 +93,7 @@ type Hub struct {
 	grants      *access.Grants
 	issuers     *issuers.Issuers
 	audit       *audit.Log
+	enrolments  *access.Enrolments
 	requestInfo *request.RequestInfoFactory
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
@@ -208,8 +209,12 @@ func (h *Hub) connectParts() (err error) {
 	if h.audit, err = audit.Open(h.config.Audit); err != nil {
 		return err
 	}
+	h.enrolments = access.NewEnrolments(access.EnrolmentsConfig{
+		Authority: h.ca, Table: h.table, Log: h.log, Life: h.config.CredentialLife, Late: h.config.CredentialLate,
+		Logger: h.config.Logger, Now: h.config.Now,
+	})
 	h.access = access.New(access.Config{
-		Authority: h.ca, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted, Issuers: h.issuers, Audit: h.audited(),
+		Authority: h.ca, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Catalog: h.catalogOf, Committed: h.waitCommitted, Issuers: h.issuers, Audit: h.audited(),
 		Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)

@@ -49,22 +49,19 @@ func TestLocationMadeAgain(t *testing.T) {
 	}
 }
 
-// TestNewTokenEndsTheSession shows that a token that was replaced is worth nothing at
-// once: what was opened with it ends, and nothing else.
+// TestNewTokenEndsTheSession shows that what an agent has is worth nothing once another
+// has joined: what was opened with it ends, and nothing else.
 func TestNewTokenEndsTheSession(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
 	s := a.open(0, "")
 	s.next()
 	path := fmt.Sprintf("/views/locations/a/api/v1/configmaps?watch=1&resourceVersion=%d", r.Table.Rev())
-	watched := func(client *http.Client, token string) *http.Response {
+	watched := func(client *http.Client) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
 		}
 		resp, err := client.Do(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -73,7 +70,7 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		return resp
 	}
-	mine, others := watched(a.HTTP, a.Join.Token), watched(r.operator(), "") //nolint:bodyclose // closed by the test's end
+	mine, others := watched(a.HTTP), watched(r.operator()) //nolint:bodyclose // closed by the test's end
 	r.join("a")
 	if more, err := io.ReadAll(mine.Body); err != nil || len(more) > 0 {
 		t.Errorf("the agent's watch went on with %s %v", more, err)

@@ -1,64 +1,111 @@
 package hub
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/store"
 )
 
-// tokenHandler makes a join token for a location, which replaces the one before.
+const (
+	// joinLife is for how long a join token can be used where nothing else is said, and
+	// maxJoinLife for how long at most.
+	joinLife    = 24 * time.Hour
+	maxJoinLife = 365 * 24 * time.Hour
+	// maxTokenBody bounds what is read of a request for a token.
+	maxTokenBody = 64 << 10
+)
+
+// tokenHandler makes a join token for a location, which replaces the one before, or
+// revokes all that its agent was given.
 func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error) {
-	if verb != "create" {
-		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
-	}
 	uid, _, err := h.agents.Settings(l)
 	if err != nil {
 		return nil, err
 	}
+	serve := map[string]func(http.ResponseWriter, *http.Request, key.Location, string) (any, error){
+		"create": h.createToken, "delete": h.revokeTokens,
+	}[verb]
+	if serve == nil {
+		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		join, err := h.makeToken(r, l, uid)
+		answer, err := serve(w, r, l, uid)
 		if err != nil {
 			respond.Error(w, r, err)
 			return
 		}
-		respond.JSON(w, v1alpha1.LocationToken{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
-			ObjectMeta: metav1.ObjectMeta{Name: string(l)},
-			Status:     v1alpha1.LocationTokenStatus{Token: join},
-		})
+		respond.JSON(w, answer)
 	}, nil
 }
 
-// makeToken makes a join token. A dry run makes none: one that is not stored is not
+// createToken makes a join token. A dry run makes none: one that is not stored is not
 // valid.
-func (h *Hub) makeToken(r *http.Request, l key.Location, uid string) (join string, err error) {
+func (h *Hub) createToken(w http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
-		return "", apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
+	}
+	var asked v1alpha1.LocationToken
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTokenBody)).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
+		return nil, respond.BadBody(err, "decode the LocationToken")
+	}
+	made := v1alpha1.LocationToken{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
+		ObjectMeta: metav1.ObjectMeta{Name: string(l)}, Spec: asked.Spec,
+	}
+	valid := joinLife
+	if s := asked.Spec.ExpirationSeconds; s != nil {
+		if *s < 1 || *s > int64(maxJoinLife/time.Second) {
+			return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
+				field.Invalid(field.NewPath("spec", "expirationSeconds"), *s, "must be from 1 to 31536000, which is a year"),
+			})
+		}
+		valid = time.Duration(*s) * time.Second
 	}
 	if len(options.DryRun) > 0 {
-		return "", nil
+		return made, nil
 	}
-	token, enrolment, err := enroll.NewToken(l, uid, h.config.Now())
+	token, expires, err := h.enrolments.NewToken(r.Context(), l, uid, valid)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	rev, err := h.log.Write(r.Context(), []store.Op{{Key: key.Enrolment(l), Value: enrolment}})
-	if err != nil {
-		return "", err
+	if made.Status.Token, err = h.joinOf(l, token); err != nil {
+		return nil, err
 	}
-	// Agents are authenticated by the table, and the token must be valid at once.
-	if err := h.table.WaitFor(r.Context(), rev); err != nil {
-		return "", err
+	made.Status.ExpirationTimestamp = metav1.NewTime(expires)
+	return made, nil
+}
+
+// revokeTokens ends that anything is good that the agent of a location was given.
+func (h *Hub) revokeTokens(_ http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+	options := metav1.DeleteOptions{DryRun: r.URL.Query()["dryRun"]}
+	if problems := validation.ValidateDeleteOptions(&options); len(problems) > 0 {
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("DeleteOptions").GroupKind(), "", problems)
 	}
-	return h.joinOf(l, token)
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: string(l), Group: key.Locations.Group, Kind: "locations/token"},
+	}
+	if len(options.DryRun) > 0 {
+		return status, nil
+	}
+	who := ""
+	if u, ok := request.UserFrom(r.Context()); ok {
+		who = u.GetName()
+	}
+	return status, h.enrolments.Revoke(r.Context(), l, uid, cmp.Or(who, "nobody known"))
 }

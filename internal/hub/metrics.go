@@ -24,6 +24,9 @@ func (h *Hub) newMetrics() http.Handler {
 			Name: "orrery_agent_sessions", Help: "Locations with an agent connected.",
 		}, func() float64 { return float64(h.sessions.Count()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_enrolments_reused_total", Help: "Enrolments revoked since an agent's spent credential was shown again.",
+		}, func() float64 { return float64(h.enrolments.Reused()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
 		}, func() float64 { return float64(h.views.Fallbacks()) }),
 	)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // Who was given a token can use it: that the table does not have it yet is
@@ -15,10 +16,19 @@ func TestTokenIsGoodAtOnce(t *testing.T) {
 	r := start(t, t.TempDir())
 	const location = key.Location("paris")
 	r.addLocation(location, nil)
-	connected := r.join(location)
-	for range 100 {
+	connected, err := protocol.TokenClient(r.join(location).Join)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connected.Close)
+	for range 10 { // more would be bounded
 		next := r.join(location)
-		next.HTTP = connected.HTTP // so that no handshake gives the table time
+		bearer, err := next.Identity.BearerClient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer.HTTP = connected.HTTP // so that no handshake gives the table time
+		next.Client = bearer
 		resp := next.raw(t.Context(), string(location)+"/reports", strings.NewReader(""))
 		if err := resp.Body.Close(); err != nil {
 			t.Fatal(err)

@@ -25,6 +25,9 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 	}
 	switch {
 	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionEnrolled):
+		if now := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionEnrolled); now != nil && now.Status == metav1.ConditionFalse {
+			return say(metav1.ConditionUnknown, now.Reason, "%s", now.Message)
+		}
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
 	case Away(s.Conditions):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")

@@ -22,8 +22,8 @@ const maxRequestBody = 3 << 20
 const (
 	StatusSubresource = "status"
 	ScaleSubresource  = "scale"
-	// TokenSubresource of a Location makes a join token, as that of a ServiceAccount makes
-	// a token.
+	// TokenSubresource of a Location makes a join token when it is created, as the one
+	// of a ServiceAccount does; deleting it ends everything that its agent was given.
 	TokenSubresource = "token"
 )
 

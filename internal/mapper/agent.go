@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/credential"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/mapper/marks"
@@ -31,8 +32,12 @@ const statusEvery = time.Second
 
 // Config is what an agent needs.
 type Config struct {
-	// Join says which hub to follow, for which location.
+	// Join says which hub to follow, for which location. Its token is traded for a
+	// credential, which the data directory keeps, unless one goes back to it already.
 	Join wire.Join
+	// Given says that Join is new with this start: then it is an error if it is refused,
+	// even if there is a credential from before.
+	Given bool
 	// Target is the cluster to map to. Client-side rate limits in it are ignored.
 	Target *rest.Config
 	// DataDir holds the store. It is created readable by its owner only.
@@ -95,6 +100,9 @@ type Agent struct {
 	watchers  *observe.Observers
 	prover    *hub.Prover
 	state     *hub.State
+	// keeper has the credential and renewer keeps it good; nil: the client needs none.
+	keeper  *credential.Keeper
+	renewer *hub.Renewer
 }
 
 // New makes an agent; it does nothing before Run. Any number may run in one
@@ -136,13 +144,28 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		a.log.Warn("the store is not encrypted: it has what the cluster is to have, Secrets included; give a key by --store-key-file")
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
+	if err := a.openCredential(); err != nil {
+		return err
+	}
 	if a.config.Metrics != nil {
 		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	a.work(ctx)
-	return writeStatus(a.config.DataDir, a.Status())
+	return errors.Join(a.work(ctx), writeStatus(a.config.DataDir, a.Status()))
+}
+
+// openCredential reads the agent's credential. The store is open by then, so that no other
+// process renews it.
+func (a *Agent) openCredential() (err error) {
+	if !a.hub.Shows() {
+		return nil
+	}
+	if a.keeper, err = credential.Open(a.config.DataDir); err != nil {
+		return err
+	}
+	a.renewer, err = hub.NewRenewer(a.hub, a.keeper, a.config.Given, a.log)
+	return err
 }
 
 // open opens the store and loads what it holds. If loading fails, it opens the store
@@ -188,8 +211,11 @@ func (a *Agent) link() hub.Link {
 }
 
 // work runs all parts until ctx ends, and returns when they have. What is in the
-// store's queue then is still written.
-func (a *Agent) work(ctx context.Context) {
+// store's queue then is still written. It returns an error if the hub refuses to let the
+// agent join.
+func (a *Agent) work(ctx context.Context) (err error) {
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
 	r := reconcile.New(reconcile.Parts{
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
@@ -200,7 +226,12 @@ func (a *Agent) work(ctx context.Context) {
 	defer disk.Wait()
 	defer stopDisk()
 	defer a.engine.Stop()
-	defer parts.Wait()
+	defer func() {
+		parts.Wait()
+		if refused := (*hub.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
+			err = refused
+		}
+	}()
 
 	for range a.config.Workers {
 		parts.Go(func() { r.Work(ctx) })
@@ -219,7 +250,22 @@ func (a *Agent) work(ctx context.Context) {
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
 	})
+	if a.renewer != nil {
+		parts.Go(func() {
+			if err := a.renewer.Run(ctx); err != nil {
+				refuse(err)
+			}
+		})
+		select {
+		case <-a.renewer.Tried():
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
 	close(a.ready)
+	return nil
 }
 
 // follower tells the agent's parts what the session hears from the hub.
@@ -314,6 +360,11 @@ func (a *Agent) Status() Status {
 	s.Kinds = a.kindsInUse()
 	if c.States[wire.Orphaned] > 0 {
 		s.Leftovers = a.leftovers()
+	}
+	if a.keeper != nil {
+		if id := a.keeper.Current(); id != nil {
+			s.CredentialEnds = id.Ends()
+		}
 	}
 	return s
 }

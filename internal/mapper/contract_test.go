@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -34,6 +35,7 @@ func TestModelHubKeepsTheContract(t *testing.T) {
 		"RefusalsOfOthers": "the model has one location, whose agent is the only one who asks",
 		"Status":           "the model's hub asks for the list of APIs now and then, by chance",
 	}
+	maps.Copy(lacks, protocol.Before())
 	protocol.TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, protocol.States)) {
 		synctest.Test(t, func(t *testing.T) {
 			judge(t, &centerStates{center: newCenter(rand.New(seldom{}))})

@@ -40,6 +40,8 @@ type Status struct {
 	// Awaits is the marker that "orrery location accept" would accept.
 	Awaits    string `json:"awaits,omitempty"`
 	LastError string `json:"lastError,omitempty"`
+	// CredentialEnds is when the credential does, by the hub's clock; zero: there is none.
+	CredentialEnds time.Time `json:"credentialEnds,omitzero"`
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 

@@ -35,6 +35,7 @@ const (
 	Fetch        = "fetch"
 	Lineage      = "lineage"
 	AgentStatus  = "status"
+	Renew        = "renew"
 	Reports      = "reports"
 	ReportsWalk  = "reports/walk"
 	ReportsFetch = "reports/fetch"
@@ -57,6 +58,8 @@ const (
 	Readyz  = "/readyz"
 	Metrics = "/metrics"
 	Version = "/version"
+	// Enrol is for agents that have a join token, and no credential yet.
+	Enrol = "/agent/v1/enroll"
 	// Backup is a copy of the log. It has all Secrets.
 	Backup = "/admin/v1/backup"
 	// Tokens are the tokens of people and programs; each is below it, by its ID.

@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/protocol"
 	"orrery.dev/orrery/test/world"
 )
 
@@ -42,14 +43,22 @@ func shopAt(t *testing.T, hub *env.Hub) *shop {
 	return &shop{World: world.At(t, hub), t: t, space: hub.PathKubeconfig("spaces/" + spaceName)}
 }
 
-// bearer is the secret in a join token.
+// bearer is what an agent is known by that has joined.
 func (w *shop) bearer(location string) string {
 	w.t.Helper()
 	join, err := wire.ParseJoin(w.Token(location))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return join.Token
+	id, err := protocol.Enrol(w.t.Context(), join)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bearer, err := id.Bearer()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return bearer
 }
 
 // kubectl runs kubectl in the space.

@@ -95,7 +95,8 @@ func TestRevoked(t *testing.T) {
 	e.put("a", "1")
 	e.has("a", "1")
 	e.says(func(s mapper.Status) bool { return s.Connected })
-	token := e.Token("edge") // which ends the one before
+	env.Orrery(t, e.Root, "location", "revoke", "edge")
+	token := e.Token("edge")
 	env.Eventually(t, soon, func() error {
 		if !strings.Contains(e.Agent.Stderr(), wire.ByeRevoked) {
 			return errors.New("the agent was not told")

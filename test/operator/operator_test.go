@@ -255,13 +255,15 @@ func restored(s *site) {
 
 func revoked(s *site) {
 	t := s.t
-	token := s.Token(siteName) // the one before ends
+	env.Orrery(t, s.Root, "location", "revoke", siteName)
+	s.says(v1alpha1.ConditionEnrolled, metav1.ConditionFalse, v1alpha1.ReasonRevoked)
+	token := s.Token(siteName)
 	s.Hub.Restart()
 	l := s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	if l.Status.Stale != l.Status.Assigned || l.Status.Stale == 0 {
 		t.Errorf("%d of %d are stale", l.Status.Stale, l.Status.Assigned)
 	}
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionUnknown, "Disconnected")
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionUnknown, v1alpha1.ReasonRevoked)
 	s.put("9", "a")
 	if err := s.target().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -271,6 +271,15 @@ func refusesOthers(e *exam) {
 	} {
 		for _, call := range append([]string{route.Desired}, calls...) {
 			method, client := http.MethodPost, *e.Client()
+			if c.location == "" && client.Identity != nil { // it shows what its headers say, and no more
+				stranger, err := TokenClient(client.Join)
+				e.ok(err)
+				client.HTTP = stranger.HTTP
+				if c.header == wire.Header {
+					client.Join.Token, err = client.Identity.Bearer()
+					e.ok(err)
+				}
+			}
 			if call == route.Desired {
 				method = http.MethodGet
 			}

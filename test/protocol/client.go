@@ -3,8 +3,6 @@ package protocol
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,21 +18,25 @@ import (
 // Client speaks the protocol as a location's agent does, one call at a time. What it
 // holds is for the caller to keep.
 type Client struct {
+	// Join names the hub and the location. A token in it goes with each request.
 	Join wire.Join
 	HTTP *http.Client
 	// Capabilities are what it announces, as wire.CapabilitiesHeader has them.
 	Capabilities string
+	// Identity is by what the hub knows the client; nil: by what HTTP or Join have.
+	Identity *Identity
 }
 
-// NewClient makes a client with connections of its own. Close closes them.
+// NewClient makes a client with connections of its own, which has traded its join token
+// for a certificate. Close closes them.
 func NewClient(join wire.Join) (*Client, error) {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(join.CA)) {
-		return nil, errors.New("join token: ca holds no certificate")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	id, err := Enrol(ctx, join)
+	if err != nil {
+		return nil, err
 	}
-	return &Client{Join: join, HTTP: &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-	}}}, nil
+	return id.Client()
 }
 
 // Close closes the connections that are idle.
@@ -59,7 +61,9 @@ func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.Join.Token)
+	if c.Join.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Join.Token)
+	}
 	r.Header.Set(wire.Header, wire.ProtocolVersion)
 	if c.Capabilities != "" {
 		r.Header.Set(wire.CapabilitiesHeader, c.Capabilities)

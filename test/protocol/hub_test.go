@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 
@@ -15,6 +16,7 @@ func TestStandInHub(t *testing.T) {
 		"Impersonates":    "it stands in for a hub of which no location has spec.admit",
 		"ImpersonatesNot": "the same", "Admits": "the same",
 	}
+	maps.Copy(lacks, Before())
 	TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, States)) {
 		synctest.Test(t, func(t *testing.T) { judge(t, &standIn{Hub: NewHub("paris")}) })
 	})

@@ -60,6 +60,15 @@ type States interface {
 // KeyOf is the key of the object of a name.
 func KeyOf(name string) string { return "s/core/configmaps/default/" + name }
 
+// Before are the cases that a hub of the version before lacks.
+func Before() Lacks {
+	lacks := Lacks{}
+	for _, c := range enrolmentCases() {
+		lacks[c.name] = "a hub of the version before gives no credentials"
+	}
+	return lacks
+}
+
 // hubCase is one thing that every hub does.
 type hubCase struct {
 	name string
@@ -69,7 +78,7 @@ type hubCase struct {
 // TestHub judges a hub. with makes one for each case, and hands it to judge.
 func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*testing.T, States))) {
 	t.Helper()
-	cases := slices.Concat(contentCases(), sessionCases(), logCases(), callCases())
+	cases := slices.Concat(contentCases(), sessionCases(), logCases(), callCases(), enrolmentCases())
 	names := make([]string, len(cases))
 	for i, c := range cases {
 		names[i] = c.name

@@ -135,7 +135,7 @@ func TestClientsDiscoverWhatTheCatalogHas(t *testing.T) {
 					count++
 				}
 			}
-			if r, ok := got["orrery.dev/v1alpha1 locations/token"]; ok != (name == "root") || ok && (r.Kind != "LocationToken" || !slices.Equal(r.Verbs, []string{"create"})) {
+			if r, ok := got["orrery.dev/v1alpha1 locations/token"]; ok != (name == "root") || ok && (r.Kind != "LocationToken" || !slices.Equal(r.Verbs, []string{"create", "delete"})) {
 				t.Errorf("%s: got token %+v", form, r)
 			} else if ok {
 				count++

@@ -44,7 +44,7 @@ func (c answers) verbs(k *kinds.Kind) []string {
 func (c answers) subverbs(k *kinds.Kind, name string) []string {
 	switch {
 	case name == kinds.TokenSubresource:
-		return []string{"create"}
+		return []string{"create", "delete"}
 	case c.Access(k) == kinds.ReadOnly:
 		return []string{"get"}
 	}

@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
@@ -22,8 +24,10 @@ import (
 const (
 	// hubTimeout bounds a request to the hub that is not a stream.
 	hubTimeout = time.Minute
-	// maxMessage bounds what is read of an error's message, in bytes.
+	// maxMessage bounds what is kept of an error's message, and maxStatus what is read of
+	// it, in bytes.
 	maxMessage = 1024
+	maxStatus  = 8 << 10
 	jsonLines  = "application/x-ndjson"
 	// connectionSilence is after how much silence a connection is pinged, and
 	// connectionAnswer how long the hub may take to answer, so that no new request waits
@@ -34,12 +38,17 @@ const (
 
 // Client makes the location's requests to the hub. It is safe for concurrent use.
 type Client struct {
-	join        wire.Join
-	agent       string
-	client      *http.Client
-	connections *connections
-	reach       *reach
-	proxy       Proxy
+	join  wire.Join
+	agent string
+	reach *reach
+	proxy Proxy
+	lines activeLine
+	// shows says that the client shows credentials, and needs one.
+	shows bool
+	// renew is raised when the hub wants the credential to be renewed.
+	renew retry.Signal
+	// bearer says that certificates do not arrive at the hub.
+	bearer atomic.Bool
 }
 
 // Config is what a client needs.
@@ -55,7 +64,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// New makes a client of the hub that the join token names.
+// New makes a client of the hub that the join token names. It makes no request before it
+// has a credential.
 func New(config Config) (*Client, error) {
 	if err := config.Proxy.Validate(); err != nil {
 		return nil, err
@@ -64,18 +74,22 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns := &connections{open: map[*connection]struct{}{}}
 	return &Client{
-		join: config.Join, agent: config.Agent, reach: r, proxy: config.Proxy, connections: conns,
-		client: &http.Client{Transport: &transport{connections: conns, proxy: config.Proxy}},
+		join: config.Join, agent: config.Agent, reach: r, proxy: config.Proxy, shows: true,
+		lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal(),
 	}, nil
 }
 
-// Over makes a client that uses a transport of the caller's, and always the same URL.
+// Over makes a client that uses a transport of the caller's, which authenticates it, and
+// always the same URL.
 func Over(transport http.RoundTripper, join wire.Join, agent string) *Client {
 	r := &reach{log: slog.New(slog.DiscardHandler), moving: retry.NewSignal(), now: endpoint{Endpoint: join.Endpoint()}}
 	r.kept = kept{Former: []wire.Endpoint{join.Endpoint()}}
-	return &Client{join: join, agent: agent, reach: r, connections: &connections{}, client: &http.Client{Transport: transport}}
+	h := &Client{join: join, agent: agent, reach: r, lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal()}
+	l := newLine(transport, &connections{})
+	l.token = join.Token
+	h.lines.replace(l)
+	return h
 }
 
 // Reached is the URL under which the hub is reached now, and what is trusted there.
@@ -90,6 +104,9 @@ type hubError struct {
 	message string
 	// after is how long to wait, as the hub asks, before the next request.
 	after time.Duration
+	// refusal is why the hub does not know the agent; empty: it does, or somebody else
+	// has answered.
+	refusal wire.Refusal
 }
 
 func (e *hubError) Error() string {
@@ -98,36 +115,96 @@ func (e *hubError) Error() string {
 
 // do sends a request and returns the answer's body. The caller closes it.
 func (h *Client) do(ctx context.Context, method, call string, query url.Values, body io.Reader) (io.ReadCloser, error) {
-	e := h.reach.current()
-	u := e.URL + route.Agent(key.Location(h.join.Location)).Path(call)
-	if len(query) > 0 {
-		u += "?" + query.Encode()
-	}
-	req, err := http.NewRequestWithContext(by(ctx, e), method, u, body)
+	l, done, err := h.lines.get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}
-	req.Header.Set("Authorization", "Bearer "+h.join.Token)
+	token := l.token
+	if h.bearer.Load() && l.bearer != "" {
+		token = l.bearer
+	}
+	ctx, cancel := during(ctx, l.all)
+	path := route.Agent(key.Location(h.join.Location)).Path(call)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	end := func() { cancel(); done() }
+	answer, err := h.over(ctx, l, method, path, token, body)
+	if err != nil {
+		end()
+		if refused, ok := errors.AsType[*hubError](err); ok {
+			h.refused(l, refused)
+		}
+		return nil, fmt.Errorf("%s: %w", call, err)
+	}
+	return &answerBody{answer, end}, nil
+}
+
+// over sends a request over a line and returns the answer's body.
+func (h *Client) over(ctx context.Context, l *line, method, path, token string, body io.Reader) (io.ReadCloser, error) {
+	e := h.reach.current()
+	req, err := http.NewRequestWithContext(by(ctx, e), method, e.URL+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	req.Header.Set("User-Agent", h.agent)
 	req.Header.Set("Content-Type", jsonLines)
 	req.Header.Set(wire.Header, wire.ProtocolVersion)
 	req.Header.Set(wire.CapabilitiesHeader, wire.Impersonates)
-	resp, err := h.client.Do(req)
+	resp, err := l.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", call, err)
+		if cause := context.Cause(ctx); errors.Is(cause, errRenewed) {
+			return nil, cause
+		}
+		return nil, err
+	}
+	if resp.Header.Get(wire.RenewHeader) != "" {
+		h.renew.Raise()
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage)) // as much as can be read
-		return nil, fmt.Errorf("%s: %w", call, &hubError{
-			code: resp.StatusCode, message: strings.TrimSpace(string(b)), after: retryAfterOf(resp.Header),
-		})
+		return nil, hubErrorOf(resp)
 	}
 	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		defer resp.Body.Close()
-		return nil, fmt.Errorf("%s: the hub speaks protocol %q, the agent %q", call, v, wire.ProtocolVersion)
+		return nil, fmt.Errorf("the hub speaks protocol %q, the agent %q", v, wire.ProtocolVersion)
 	}
 	return resp.Body, nil
+}
+
+// hubErrorOf is what an answer with another code than 200 says.
+func hubErrorOf(resp *http.Response) *hubError {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatus)) // as much as can be read
+	e := &hubError{code: resp.StatusCode, message: strings.TrimSpace(string(b[:min(len(b), maxMessage)])), after: retryAfterOf(resp.Header)}
+	var status struct {
+		Kind    string `json:"kind"`
+		Message string `json:"message"`
+		Details struct {
+			Causes []struct {
+				Reason wire.Refusal `json:"reason"`
+			} `json:"causes"`
+		} `json:"details"`
+	}
+	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" && status.Message != "" {
+		e.message = status.Message[:min(len(status.Message), maxMessage)]
+		if e.code == http.StatusUnauthorized && len(status.Details.Causes) > 0 {
+			e.refusal = status.Details.Causes[0].Reason
+		}
+	}
+	return e
+}
+
+// refused takes note of why the hub does not know the agent.
+func (h *Client) refused(l *line, e *hubError) {
+	switch {
+	case e.refusal == wire.RefusedNone && l.bearer != "":
+		h.bearer.Store(true)
+	case e.refusal == wire.RefusedExpired:
+		h.renew.Raise()
+	}
 }
 
 // send posts a body that write encodes while it is sent, and returns the answer's body.
@@ -166,7 +243,7 @@ func (f *flushAt) Write(b []byte) (int, error) {
 
 // drop closes all connections, so that the next request starts anew; those under
 // way fail.
-func (h *Client) drop() { h.connections.drop() }
+func (h *Client) drop() { h.lines.drop() }
 
 // maxRetryAfter bounds the wait that a hub can ask for.
 const maxRetryAfter = time.Minute

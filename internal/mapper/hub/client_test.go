@@ -23,6 +23,7 @@ func TestRetryAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		(&Renewer{client: client}).lasting("t")
 		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, strings.NewReader(""))
 		if got := asksToWait(err); got != want {
 			t.Errorf("Retry-After %q: %s (%v), want %s", header, got, err, want)

@@ -12,7 +12,7 @@ import (
 // TestMemoryKeepsTheContract shows that the hub with which walks are tested answers them
 // as the real one does.
 func TestMemoryKeepsTheContract(t *testing.T) {
-	lacks := protocol.Lacks{}
+	lacks := protocol.Before()
 	for why, names := range map[string][]string{
 		"a session of it ends after its hello": {
 			"FromNothing", "Changes", "Causes", "Policies", "Holds", "Impersonates", "ImpersonatesNot", "Admits", "Conflicts", "Resume", "ResumeRefused", "HistoryForgotten",

@@ -126,6 +126,7 @@ func TestMover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	(&Renewer{client: client}).lasting("t")
 	r, m := client.reach, NewMover(client)
 	r.worked(r.current())
 	announce(t, r, wire.Endpoint{URL: stranger.URL, CA: pemOf(stranger.Certificate())}, preferred, first)
@@ -221,6 +222,7 @@ func TestProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		(&Renewer{client: client}).lasting("t")
 		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, http.NoBody)
 		return err
 	}

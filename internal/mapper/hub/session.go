@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -70,8 +71,8 @@ func (s *Session) Run(ctx context.Context) {
 		if advanced || errors.Is(err, errAccepted) {
 			failures, walked = 0, false
 		}
-		if errors.Is(err, errMoved) {
-			continue
+		if errors.Is(err, errMoved) || errors.Is(err, errRenewed) {
+			continue // neither is a failure
 		}
 		if errors.Is(err, errWalked) && !walked {
 			walked = true // the next walk has to wait, unless a wire mark shows that this one was right
@@ -82,7 +83,11 @@ func (s *Session) Run(ctx context.Context) {
 		if errors.Is(err, errReplaced) {
 			wait = retry.Backoff(retry.MaxFailures, retry.First, replacedRetry)
 		}
-		s.Log.Info("the session with the hub ended", "error", err, "retry", wait)
+		level := slog.LevelInfo
+		if locksOut(err) {
+			level = slog.LevelError // nothing changes that by itself
+		}
+		s.Log.Log(ctx, level, "the session with the hub ended", "error", err, "retry", wait)
 		s.Client.drop()
 		retry.Pause(ctx, wait)
 	}
@@ -90,6 +95,11 @@ func (s *Session) Run(ctx context.Context) {
 
 // once holds one session. advanced says that it came to a wire mark that held.
 func (s *Session) once(ctx context.Context) (advanced bool, err error) {
+	ctx, release, err := s.Client.session(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	m := s.Store.Meta()

@@ -62,6 +62,7 @@ func hubBy(t *testing.T, handler http.Handler) (*store.Store, *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	(&Renewer{client: hub}).lasting("t")
 	st := opened(t)
 	committing(t, st)
 	return st, hub

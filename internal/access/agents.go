@@ -1,0 +1,117 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// authenticate says which agent sends a request, by the certificate of its connection,
+// by the bearer that stands for it, or by a token of a former version. ok is false if
+// the request shows nothing of an agent: then others may know who sends it. renew says
+// that the agent is to renew its credential.
+func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Response, renew, ok bool, err error) {
+	token := bearerOf(r)
+	var c enroll.Credential
+	switch {
+	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && enroll.IsAgent(r.TLS.PeerCertificates[0]):
+		cert := r.TLS.PeerCertificates[0]
+		c, err = e.read(cert.Raw, func() (*x509.Certificate, error) { return cert, nil })
+	case wire.IsBearer(token):
+		c, err = e.read([]byte(token), func() (*x509.Certificate, error) { return wire.ParseBearer(token) })
+	case enroll.IsJoin(token):
+		return nil, false, false, refusalOf(fmt.Errorf("%w; it has to be traded for a credential: is the agent of an older version than the hub?", enroll.ErrUnknownJoin))
+	default:
+		response, ok, err = e.authenticateLasting(r.Context(), token)
+		return response, false, ok, err
+	}
+	if err != nil {
+		return nil, false, false, refusalOf(err)
+	}
+	now := e.config.Now()
+	if !now.Before(c.NotAfter) {
+		return nil, false, false, refusalOf(errExpired)
+	}
+	if err := e.judge(r, c); err != nil {
+		return nil, false, false, refusalOf(err)
+	}
+	restOn(r.Context(), table.Premise{Key: key.Enrolment(c.Location), Holds: func(row *table.Row) bool {
+		_, err := recordOf(row, c.UID).Judge(c)
+		return err == nil
+	}})
+	restOn(r.Context(), isLocation(c.Location, c.UID))
+	renew = c.Former || now.After(c.NotAfter.Add(-e.config.Life/3))
+	return agent(c.Location), renew, true, nil
+}
+
+// read reads the credential that a client shows, which is verified once in a while. The
+// handshake, or what the client has signed, has proved that it holds the key.
+func (e *Enrolments) read(shown []byte, parse func() (*x509.Certificate, error)) (enroll.Credential, error) {
+	sum := sha256.Sum256(shown)
+	if c, ok := e.known.Get(sum); ok {
+		return c.(enroll.Credential), nil //nolint:forcetypeassert // nothing else is in there
+	}
+	cert, err := parse()
+	if err != nil {
+		return enroll.Credential{}, fmt.Errorf("%w: %w", enroll.ErrOther, err)
+	}
+	c, err := e.config.Authority.Credential(cert)
+	if err != nil {
+		return c, fmt.Errorf("%w: %w", enroll.ErrOther, err)
+	}
+	e.known.Add(sum, c, knownFor)
+	return c, nil
+}
+
+// authenticateLasting knows agents of the version before by tokens that last.
+func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	l, ok := enroll.TokenLocation(token)
+	if !ok {
+		return nil, false, nil
+	}
+	record, _, ok := e.record(l)
+	if !ok {
+		return nil, false, refusalOf(enroll.ErrOther)
+	}
+	if err := record.JudgeLasting(token); err != nil {
+		return nil, false, refusalOf(err)
+	}
+	uid := record.Location
+	restOn(ctx, table.Premise{Key: key.Enrolment(l), Holds: func(row *table.Row) bool {
+		return row != nil && recordOf(row, uid).JudgeLasting(token) == nil
+	}})
+	restOn(ctx, isLocation(l, uid))
+	return agent(l), true, nil
+}
+
+// isLocation is the premise that a location is the one that has a UID.
+func isLocation(l key.Location, uid string) table.Premise {
+	return table.Premise{Key: l.Key(), Holds: func(row *table.Row) bool { return row != nil && row.Meta.UID == uid }}
+}
+
+// agent is whom the agent of a location is known as.
+func agent(l key.Location) *authenticator.Response {
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name: enroll.UserPrefix + string(l), Groups: []string{enroll.Agents, user.AllAuthenticated},
+	}}
+}
+
+// bearerOf is the bearer token of a request; empty: there is none.
+func bearerOf(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,138 @@
+package access
+
+import (
+	"crypto/ecdsa"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// ServeEnrol gives whoever shows a join token a credential, for the key of the request
+// in the body. Nobody is known by the token otherwise.
+func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	issued, err := e.enrol(w, r)
+	if err != nil {
+		e.refuse(w, r, err)
+		return
+	}
+	respond.JSON(w, issued)
+}
+
+// ServeRenew gives who has the key of a credential of the location the one that follows.
+func (e *Enrolments) ServeRenew(w http.ResponseWriter, r *http.Request, l key.Location) {
+	w.Header().Set(wire.Header, wire.ProtocolVersion)
+	issued, err := e.renew(w, r, l)
+	if err != nil {
+		e.refuse(w, r, err)
+		return
+	}
+	respond.JSON(w, issued)
+}
+
+func (e *Enrolments) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if refused := refusalOf(err); refused.cause != "" {
+		level := slog.LevelWarn
+		if refused.cause == wire.RefusedJoin || refused.cause == wire.RefusedForeign {
+			level = slog.LevelDebug // anybody can have that said
+		}
+		e.config.Logger.Log(r.Context(), level, "an agent was not given a credential", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		err = refused
+	}
+	respond.Error(w, r, err)
+}
+
+func (e *Enrolments) enrol(w http.ResponseWriter, r *http.Request) (issued wire.Issued, err error) {
+	var asked wire.Enrol
+	if err := decode(w, r, &asked); err != nil {
+		return issued, err
+	}
+	token := bearerOf(r)
+	l, ok := enroll.TokenLocation(token)
+	if !ok {
+		return issued, enroll.ErrUnknownJoin
+	}
+	record, _, ok := e.record(l)
+	if !ok {
+		return issued, enroll.ErrUnknownJoin
+	}
+	public, of, err := enroll.KeyOf(asked.Request)
+	if err != nil {
+		return issued, respond.BadRequest("%v", err)
+	}
+	return e.issue(r, l, record.Location, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
+		return now.Trade(l, token, of, e.config.Now())
+	})
+}
+
+func (e *Enrolments) renew(w http.ResponseWriter, r *http.Request, l key.Location) (issued wire.Issued, err error) {
+	var asked wire.Renewal
+	if err := decode(w, r, &asked); err != nil {
+		return issued, err
+	}
+	cert, err := asked.Verify()
+	if err != nil {
+		return issued, fmt.Errorf("%w: %w", enroll.ErrOther, err)
+	}
+	c, err := e.config.Authority.Credential(cert)
+	if err != nil {
+		return issued, fmt.Errorf("%w: %w", enroll.ErrOther, err)
+	}
+	if c.Location != l {
+		return issued, enroll.ErrOther
+	}
+	if now := e.config.Now(); !now.Before(c.NotAfter.Add(e.config.Late)) {
+		return issued, errTooLate
+	}
+	if err := e.judge(r, c); err != nil {
+		return issued, err
+	}
+	public, of, err := enroll.KeyOf(asked.Request)
+	if err != nil {
+		return issued, respond.BadRequest("%v", err)
+	}
+	return e.issue(r, l, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
+		return now.Renew(c, of)
+	})
+}
+
+// issue writes what a step makes of a location's record, and signs the credential that it
+// leads to for a key.
+func (e *Enrolments) issue(r *http.Request, l key.Location, uid string, public *ecdsa.PublicKey,
+	step func(enroll.Record) (enroll.Credential, enroll.Record, error),
+) (issued wire.Issued, err error) {
+	var made enroll.Credential
+	counted := false
+	if err := e.change(r.Context(), l, uid, func(now enroll.Record) (next enroll.Record, err error) {
+		if made, next, err = step(now); err != nil || counted {
+			return next, err
+		}
+		counted = true // only who has shown something good is counted
+		return next, e.rates.Wait(r.Context(), string(l), 1, 0)
+	}); err != nil {
+		return issued, err
+	}
+	if issued.Certificate, err = e.config.Authority.Agent(made, public, e.config.Life); err != nil {
+		return issued, err
+	}
+	issued.RenewAfterMilliseconds = (e.config.Life * 2 / 3).Milliseconds()
+	e.config.Logger.Info("an agent was given a credential", "location", l, "credential", made.Number, "join", made.Joined, "from", r.RemoteAddr)
+	return issued, nil
+}
+
+// decode reads a small body.
+func decode(w http.ResponseWriter, r *http.Request, into any) error {
+	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
+		return respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion)
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, wire.MaxEnrol)).Decode(into); err != nil {
+		return respond.BadBody(err, "decode the body")
+	}
+	return nil
+}
