@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,12 +40,14 @@ func TestDocs(t *testing.T) {
 type docs struct {
 	t     *testing.T
 	shell *shell
+	// others counts the hubs that pages start.
+	others int
 }
 
 func startDocs(t *testing.T) *docs {
 	d := &docs{t: t, shell: startShell(t)}
 	d.shell.run("export KUBECONFIG=orrery-data/admin.kubeconfig")
-	d.hub("orrery hub --listen " + d.shell.hub)
+	d.hub("orrery hub --listen " + d.shell.hub + " --advertise https://" + d.shell.hub + " --advertise plant=https://localhost/orrery")
 	return d
 }
 
@@ -111,8 +114,17 @@ func (d *docs) run(page, command string) {
 		if strings.HasPrefix(command, "orrery hub restore") {
 			command = strings.Replace(command, dataDir, "restored", 1)
 		} else if strings.HasPrefix(command, "orrery hub --") {
-			command = strings.NewReplacer(dataDir, "other", "0.0.0.0:8443", freeAddress(d.t), "hub.example", "localhost").Replace(command)
+			d.others++
+			command = strings.NewReplacer(
+				dataDir, fmt.Sprint("other", d.others), "0.0.0.0:8443", freeAddress(d.t), "hub.example", "localhost",
+				"/etc/orrery/plant-ca.pem", "orrery-data/ca.crt",
+			).Replace(command)
 			d.hub(command)
+			return
+		} else if strings.HasPrefix(command, "orrery hub rotate-ca") {
+			// The hub has to take it over, and to write the operator's kubeconfig anew.
+			d.expect(page, command, strings.ReplaceAll(command, dataDir, "orrery-data"), "0")
+			d.expect(page, command, "for i in $(seq 600); do kubectl config view --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d | cmp -s - orrery-data/ca.crt && exit 0; sleep 0.1; done; exit 1", "0")
 			return
 		}
 		command = strings.Replace(command, "https://hub.example:8443", "https://"+d.shell.hub, 1)

@@ -202,14 +202,16 @@ func (r *reach) failed(e endpoint) {
 	}
 	all := r.candidates()
 	i := slices.Index(all, e.Endpoint) + 1 // of one that is not a candidate any more: the first
-	next, err := usable(all[i%len(all)])
+	candidate := all[i%len(all)]
+	if candidate == r.now.Endpoint {
+		return // there is no other
+	}
+	next, err := usable(candidate)
 	if err != nil { // all were checked
 		panic(err)
 	}
 	r.now = next
-	if len(all) > 1 {
-		r.log.Info("trying another URL of the hub", "url", next.URL)
-	}
+	r.log.Info("trying another URL of the hub", "url", next.URL)
 }
 
 // candidates are the endpoints that may be tried, one after the other.
