@@ -143,7 +143,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		}
 		r.Header.Del("Authorization")
 		showing(ctx, func(c *Credential) { c.User = response.User })
-		ctx, cancel := lasting(r, g.config.Now())
+		ctx, cancel := lasting(ctx, r, g.config.Now())
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, response.User)))
 	})

@@ -53,7 +53,7 @@ func during(ctx, other context.Context) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.during = append(l.during, other)
+		l.during = other
 	}
 }
 
@@ -63,8 +63,8 @@ var errCredentialEnded = errors.New("the credential that it was opened with has 
 // lasting returns the context of a request that has been let in. If it may be a stream,
 // the context ends with the request's credential at the latest. The caller must call
 // cancel.
-func lasting(r *http.Request, now time.Time) (ctx context.Context, cancel func()) {
-	ctx, cancel = r.Context(), func() {}
+func lasting(ctx context.Context, r *http.Request, now time.Time) (_ context.Context, cancel func()) {
+	cancel = func() {}
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	info, known := request.RequestInfoFrom(ctx)
 	if !ok || r.Method != http.MethodGet || known && info.IsResourceRequest && info.Verb != "watch" {
@@ -75,10 +75,10 @@ func lasting(r *http.Request, now time.Time) (ctx context.Context, cancel func()
 	if !l.credential.Until.IsZero() {
 		ctx, cancel = context.WithTimeoutCause(ctx, l.credential.Until.Sub(now), errCredentialEnded)
 	}
-	for _, other := range l.during {
+	if l.during != nil {
 		inner, end := context.WithCancelCause(ctx)
-		before, stop := cancel, context.AfterFunc(other, func() { end(errCredentialEnded) })
-		ctx, cancel = inner, func() { stop(); end(nil); before() }
+		before, stop := cancel, context.AfterFunc(l.during, func() { end(errCredentialEnded) })
+		return inner, func() { stop(); end(nil); before() }
 	}
 	return ctx, cancel
 }
@@ -127,8 +127,7 @@ func (e toldError) Error() string { return string(e) }
 
 // toldOf is what a client is told of why it is refused.
 func toldOf(err error) string {
-	var told toldError
-	if errors.As(err, &told) {
+	if told, ok := errors.AsType[toldError](err); ok {
 		return string(told)
 	}
 	var several interface{ Errors() []error } // of several authenticators

@@ -17,8 +17,8 @@ type letIn struct {
 	mu         sync.Mutex
 	all        []table.Premise
 	credential Credential
-	// during are contexts that the request's streams end with.
-	during []context.Context
+	// during is a context that the request's streams end with; nil: there is none.
+	during context.Context
 }
 
 type letInKey struct{}

@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	// SpaceAnnotation of an event has the name of the space that the request is about, and
-	// LocationAnnotation that of the location.
-	SpaceAnnotation    = "orrery.dev/space"
+	// SpaceAnnotation of an event has the name of the space that the request is about.
+	SpaceAnnotation = "orrery.dev/space"
+	// LocationAnnotation is the same of a location.
 	LocationAnnotation = "orrery.dev/location"
 )
 

@@ -79,7 +79,7 @@ func parseLife(text string) (time.Duration, error) {
 		return time.ParseDuration(text)
 	}
 	n, err := strconv.ParseUint(days, 10, 16)
-	return time.Duration(n) * 24 * time.Hour, err //nolint:gosec // 16 bits fit
+	return time.Duration(n) * 24 * time.Hour, err
 }
 
 // makeToken has the hub make a token.

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/respond"
 )
 
@@ -34,8 +35,12 @@ func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.copying.Unlock()
 	w.Header().Set("Content-Type", "application/octet-stream")
-	out := &patientWriter{w: w, control: http.NewResponseController(w), end: time.Now().Add(backupTimeout)}
-	if err := h.log.Backup(r.Context(), out); err != nil {
+	ctx := r.Context()
+	out := &patientWriter{
+		w: w, control: http.NewResponseController(w), end: time.Now().Add(backupTimeout),
+		allowed: func() error { return access.Confirm(ctx, h.table) },
+	}
+	if err := h.log.Backup(ctx, out); err != nil {
 		h.config.Logger.Warn("backup ended", "error", err)
 		if !out.begun {
 			respond.Error(w, r, err)
@@ -55,12 +60,17 @@ type patientWriter struct {
 	control *http.ResponseController
 	end     time.Time
 	begun   bool
+	// allowed fails once the client may not have the rest.
+	allowed func() error
 }
 
 func (p *patientWriter) Write(b []byte) (int, error) {
 	now := time.Now()
 	if now.After(p.end) {
 		return 0, errors.New("the backup timed out: the client reads too slowly")
+	}
+	if err := p.allowed(); err != nil {
+		return 0, err
 	}
 	// A writer without deadlines, as in tests, goes without.
 	_ = p.control.SetWriteDeadline(now.Add(partTimeout))

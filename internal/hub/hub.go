@@ -195,15 +195,15 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (*Hub, error) {
 		h.sealer.Close()
 		return nil, err
 	}
-	if err := h.connectParts(); err != nil {
+	if err := h.connectParts(ctx); err != nil {
 		return nil, errors.Join(err, h.closeLog())
 	}
 	return h, nil
 }
 
 // connectParts makes the parts that need the log or the table.
-func (h *Hub) connectParts() (err error) {
-	if h.issuers, err = openIssuers(h.config); err != nil {
+func (h *Hub) connectParts(ctx context.Context) (err error) {
+	if h.issuers, err = openIssuers(ctx, h.config); err != nil {
 		return err
 	}
 	if h.audit, err = audit.Open(h.config.Audit); err != nil {

@@ -10,11 +10,11 @@ import (
 )
 
 // openIssuers reads who else says who people are; nil: nobody does.
-func openIssuers(config Config) (*issuers.Issuers, error) {
+func openIssuers(ctx context.Context, config Config) (*issuers.Issuers, error) {
 	if config.AuthenticationConfig == "" {
 		return nil, nil //nolint:nilnil // there is no file
 	}
-	return issuers.Open(config.AuthenticationConfig, config.Logger)
+	return issuers.Open(ctx, config.AuthenticationConfig, config.Logger)
 }
 
 // followIssuers takes over the file of issuers whenever it changes.

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -58,9 +59,7 @@ func base64url(b []byte) string { return base64.RawURLEncoding.EncodeToString(b)
 func (i *issuer) says(user string, life time.Duration, claims map[string]any) string {
 	i.t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": "orrery", "sub": user, "exp": time.Now().Add(life).Unix(), "iat": time.Now().Add(-time.Minute).Unix()}
-	for name, value := range claims {
-		all[name] = value
-	}
+	maps.Copy(all, claims)
 	text, err := json.Marshal(all)
 	if err != nil {
 		i.t.Fatal(err)
@@ -92,10 +91,10 @@ func configOf(sections ...string) string {
 	return noIssuers + "jwt:\n" + strings.Join(sections, "")
 }
 
-func (r *running) becomesCode(c client, request string, want int, says string) {
+func (r *running) becomesOK(c client, request, says string) {
 	r.t.Helper()
 	r.eventually(func() string {
-		if code, body := c.send(request, ""); code != want || !strings.Contains(body, says) {
+		if code, body := c.send(request, ""); code != http.StatusOK || !strings.Contains(body, says) {
 			return fmt.Sprintf("%s: %d %s", request, code, body)
 		}
 		return ""
@@ -122,8 +121,6 @@ func startWith(t *testing.T, config string) (r *running, file string) {
 	return start(t, t.TempDir(), func(c *hub.Config) { c.AuthenticationConfig = file }), file
 }
 
-const whoAmI = "POST /spaces/a/apis/authentication.k8s.io/v1/selfsubjectreviews"
-
 // TestIssuers: who signs in at an issuer is who its configuration says, and nobody whose
 // name is the hub's, however it comes about.
 func TestIssuers(t *testing.T) {
@@ -132,7 +129,7 @@ func TestIssuers(t *testing.T) {
 	r.addSpace("a")
 	r.grant("a", "dev", `{"subjects":[{"kind":"Group","name":"dev"}],"roles":[{"name":"view"}]}`)
 	dev := map[string]any{"groups": []string{"dev"}}
-	r.becomesCode(r.bearing(i.says("jane", time.Hour, dev)), podsOfA, http.StatusOK, "")
+	r.becomesOK(r.bearing(i.says("jane", time.Hour, dev)), podsOfA, "")
 	for what, c := range map[string]struct {
 		token string
 		code  int
@@ -166,7 +163,7 @@ func TestIssuers(t *testing.T) {
 	watch := r.bearing(i.says("jane", 3*time.Second, dev)).open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()
 	if watch.StatusCode == http.StatusOK { // on a slow machine it has ended before
-		ends(t, ctx, watch)
+		ends(ctx, t, watch)
 	}
 }
 
@@ -179,7 +176,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 	r.grant("a", "people", `{"subjects":[{"kind":"User","name":"oidc:jane"},{"kind":"User","name":"oidc:joe"}],"roles":[{"name":"view"}]}`)
 	jane, joe := r.bearing(one.says("jane", time.Hour, nil)), r.bearing(two.says("joe", time.Hour, nil))
 	jane.Timeout, joe.Timeout = 0, 0 // the watches have that of the context
-	r.becomesCode(jane, podsOfA, http.StatusOK, "")
+	r.becomesOK(jane, podsOfA, "")
 	if code, body := joe.send(podsOfA, ""); code != http.StatusUnauthorized {
 		t.Fatalf("of an issuer that nobody knows: %d %s", code, body)
 	}
@@ -190,7 +187,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 
 	refused := func(want string) {
 		t.Helper()
-		r.becomesCode(r.as("op", masters), "GET /metrics", http.StatusOK, "orrery_authentication_config_refused "+want+"\n")
+		r.becomesOK(r.as("op", masters), "GET /metrics", "orrery_authentication_config_refused "+want+"\n")
 	}
 	for _, bad := range []string{"jwt: [", noIssuers + "anonymous: {enabled: true}\n", noIssuers + "jwt: [{issuer: {url: http://x}}]\n", noIssuers + "unknown: 1\n", ""} {
 		r.write(file, bad)
@@ -204,7 +201,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 
 	// One that is added changes nothing for what is open by the others.
 	r.write(file, configOf(one.section(byPrefix), two.section(byPrefix)))
-	r.becomesCode(joe, podsOfA, http.StatusOK, "")
+	r.becomesOK(joe, podsOfA, "")
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "one", nil, nil))
 	buffer := make([]byte, 1<<16)
 	for text := ""; !strings.Contains(text, `"one"`); {
@@ -217,11 +214,11 @@ func TestIssuersAreReloaded(t *testing.T) {
 	ofJoe := joe.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = ofJoe.Body.Close() }()
 	r.write(file, configOf(two.section(byPrefix)))
-	ends(t, ctx, watch)
+	ends(ctx, t, watch)
 	if code, body := jane.send(podsOfA, ""); code != http.StatusUnauthorized {
 		t.Errorf("of an issuer that was removed: %d %s", code, body)
 	}
-	r.becomesCode(joe, podsOfA, http.StatusOK, "")
+	r.becomesOK(joe, podsOfA, "")
 	r.write(file, noIssuers)
 	if _, err := io.Copy(io.Discard, ofJoe.Body); ctx.Err() != nil {
 		t.Errorf("the watch goes on: %v", err)

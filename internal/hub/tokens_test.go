@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -286,7 +287,7 @@ func TestWhoMakesTokens(t *testing.T) {
 }
 
 // ends says what was read of a watch until it ended.
-func ends(t *testing.T, ctx context.Context, watch *http.Response) {
+func ends(ctx context.Context, t *testing.T, watch *http.Response) {
 	t.Helper()
 	begun := time.Now()
 	if _, err := io.Copy(io.Discard, watch.Body); ctx.Err() != nil {
@@ -316,9 +317,9 @@ func TestTokensUnderAWatch(t *testing.T) {
 	if code != http.StatusOK || child.Status.From != two.Name || child.Status.ExpirationTimestamp.After(two.Status.ExpirationTimestamp.Time) {
 		t.Fatalf("for herself: %d %s", code, body)
 	}
-	ofOne, ofTwo, ofChild := open(one.Status.Token), open(two.Status.Token), open(child.Status.Token)
+	ofOne, ofTwo, ofChild := open(one.Status.Token), open(two.Status.Token), open(child.Status.Token) //nolint:bodyclose // by open
 	r.revokeToken(one.Name)
-	ends(t, ctx, ofOne)
+	ends(ctx, t, ofOne)
 	buffer := make([]byte, 1<<16)
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "one", nil, nil))
 	for text := ""; !strings.Contains(text, `"one"`); {
@@ -329,12 +330,12 @@ func TestTokensUnderAWatch(t *testing.T) {
 		text += string(buffer[:n])
 	}
 	r.revokeToken(two.Name)
-	ends(t, ctx, ofTwo)
-	ends(t, ctx, ofChild)
+	ends(ctx, t, ofTwo)
+	ends(ctx, t, ofChild)
 	if code, body := r.bearing(child.Status.Token).send(podsOfA, ""); code != http.StatusUnauthorized {
 		t.Errorf("what was made from a revoked token: %d %s", code, body)
 	}
-	ends(t, ctx, open(r.token(`{"user":"jane","expirationSeconds":2}`).Status.Token))
+	ends(ctx, t, open(r.token(`{"user":"jane","expirationSeconds":2}`).Status.Token)) //nolint:bodyclose // by open
 }
 
 // TestTokensAreRemoved once they have expired for long, and not before.
@@ -423,7 +424,7 @@ func TestCertificatesOfPeople(t *testing.T) {
 	watch := short.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()
 	if watch.StatusCode == http.StatusOK { // on a slow machine it has ended before
-		ends(t, ctx, watch)
+		ends(ctx, t, watch)
 	}
 	r.eventually(func() string {
 		if code, body := short.send(podsOfA, ""); code != http.StatusUnauthorized || !strings.Contains(body, "the client certificate expired at") {
@@ -431,4 +432,27 @@ func TestCertificatesOfPeople(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestRevokedUnderABackup: nobody gets the rest of a backup whose token is revoked.
+func TestRevokedUnderABackup(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	for i := range 16 { // more than is sent before the client reads
+		if err := r.large(t.Context(), http.MethodPost, fmt.Sprint("large-", i), filler(i, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made := r.token(`{"user":"copier","groups":["system:masters"]}`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	backup := r.bearing(made.Status.Token).open(ctx, "GET "+route.Backup, "")
+	defer func() { _ = backup.Body.Close() }()
+	if backup.StatusCode != http.StatusOK {
+		t.Fatal(backup.Status)
+	}
+	r.revokeToken(made.Name)
+	if n, err := io.Copy(io.Discard, backup.Body); err == nil || ctx.Err() != nil {
+		t.Errorf("%d bytes were sent, and %v", n, err)
+	}
 }

@@ -70,13 +70,13 @@ type Known struct {
 
 // Open reads a file. An issuer need not answer yet. The caller must Close what is
 // returned.
-func Open(file string, logger *slog.Logger) (*Issuers, error) {
+func Open(ctx context.Context, file string, logger *slog.Logger) (*Issuers, error) {
 	data, err := read(file)
 	if err != nil {
 		return nil, err
 	}
 	i := &Issuers{file: file, logger: logger, tried: data}
-	if err := i.use(data); err != nil {
+	if err := i.use(ctx, data); err != nil {
 		return nil, err
 	}
 	return i, nil
@@ -97,14 +97,14 @@ func (i *Issuers) Follow(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			i.look()
+			i.look(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (i *Issuers) look() {
+func (i *Issuers) look(ctx context.Context) {
 	data, err := read(i.file)
 	switch {
 	case err != nil:
@@ -116,7 +116,7 @@ func (i *Issuers) look() {
 		return
 	default:
 		i.tried = data
-		err = i.use(data)
+		err = i.use(ctx, data)
 		i.bad = err != nil
 		i.refused.Store(i.bad)
 	}
@@ -134,7 +134,7 @@ func (i *Issuers) Refused() (refused bool, failures int64) {
 }
 
 // use has a content be in force, if it can be. Issuers that it leaves as they were go on.
-func (i *Issuers) use(data []byte) error {
+func (i *Issuers) use(ctx context.Context, data []byte) error {
 	configs, err := parse(data)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (i *Issuers) use(data []byte) error {
 	for _, config := range configs {
 		one := find(before, config)
 		if one == nil {
-			if one, err = newIssuer(config); err != nil {
+			if one, err = newIssuer(ctx, config); err != nil {
 				for _, one := range made {
 					one.end()
 				}
@@ -186,7 +186,8 @@ func (i *Issuers) replace(all []*issuer) {
 	}
 }
 
-func newIssuer(config apiserver.JWTAuthenticator) (*issuer, error) {
+// newIssuer makes an issuer, which goes on until it is ended.
+func newIssuer(ctx context.Context, config apiserver.JWTAuthenticator) (*issuer, error) {
 	options := oidc.Options{JWTAuthenticator: config, SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(), APIServerID: "orrery-hub"}
 	if ca := config.Issuer.CertificateAuthority; ca != "" {
 		content, err := dynamiccertificates.NewStaticCAContent("issuer", []byte(ca))
@@ -195,7 +196,7 @@ func newIssuer(config apiserver.JWTAuthenticator) (*issuer, error) {
 		}
 		options.CAContentProvider = content
 	}
-	ctx, end := context.WithCancel(context.Background())
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	one, err := oidc.New(ctx, options)
 	if err != nil {
 		end()
