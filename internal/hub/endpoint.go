@@ -121,8 +121,12 @@ func (h *Hub) preferred(l key.Location) string {
 	return row.Annotation(v1alpha1.EndpointAnnotation)
 }
 
-// endpointsFor are the endpoints that the agent of a location is told.
+// endpointsFor are the endpoints that the agent of a location is told. A hub that was not
+// told how it is reached has agents stay where they are: they hear only whom to trust.
 func (h *Hub) endpointsFor(l key.Location) wire.Endpoints {
+	if len(h.config.Advertise) == 0 {
+		return wire.Endpoints{Endpoints: []wire.Endpoint{{CA: string(h.ca.PEM())}}}
+	}
 	return h.endpoints.Preferring(h.preferred(l))
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -99,12 +100,22 @@ func ParseHubURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Endpoints are those of a hub for a location, the one that it prefers first.
+// Endpoints are those of a hub for a location, the one that it prefers first. One without
+// a URL is whatever the agent uses.
 type Endpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// Validate says what is wrong with what a hub announces.
+// At is the same with a URL in the place of none.
+func (e Endpoints) At(url string) Endpoints {
+	all := slices.Clone(e.Endpoints)
+	for i := range all {
+		all[i].URL = cmp.Or(all[i].URL, url)
+	}
+	return Endpoints{all}
+}
+
+// Validate says what is wrong with what a hub announces, once all have a URL.
 func (e Endpoints) Validate() error {
 	if n := len(e.Endpoints); n == 0 || n > MaxEndpoints {
 		return fmt.Errorf("%d endpoints of the hub: want 1 to %d", n, MaxEndpoints)

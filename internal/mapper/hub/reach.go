@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -59,6 +60,7 @@ type kept struct {
 	// Announced are the hub's endpoints, the one that it prefers first; Confirmed says that
 	// one of them has worked.
 	Announced []wire.Endpoint `json:"announced,omitempty"`
+	Digest    string          `json:"digest,omitempty"` // of what the hub has said
 	Confirmed bool            `json:"confirmed,omitempty"`
 	// Former worked before, and Used is the one that worked last.
 	Former []wire.Endpoint `json:"former,omitempty"`
@@ -126,10 +128,7 @@ func (r *reach) current() endpoint {
 func (r *reach) digest() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.kept.Announced) == 0 {
-		return "none"
-	}
-	return wire.Endpoints{Endpoints: r.kept.Announced}.Digest()
+	return cmp.Or(r.kept.Digest, "none")
 }
 
 // keep puts what is known on disk, if it has changed, and goes by it once it is there.
@@ -153,12 +152,15 @@ func (r *reach) keep(next kept) error {
 // announced takes over what the hub has said in a session. What can't be kept is heard
 // again in the next session.
 func (r *reach) announced(said wire.Endpoints) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	digest := said.Digest()
+	said = said.At(r.now.URL)
 	if err := said.Validate(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	next := r.kept
+	next.Digest = digest
 	next.Announced, next.Confirmed = said.Endpoints, slices.Contains(said.Endpoints, r.now.Endpoint)
 	next.Former = append([]wire.Endpoint{r.now.Endpoint}, r.kept.Former...)
 	if r.kept.Confirmed {

@@ -88,6 +88,20 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestReachStays: a hub that does not know how it is reached says only whom to trust.
+func TestReachStays(t *testing.T) {
+	_, first := somewhere(t)
+	r := reachOf(t, t.TempDir(), first)
+	said := wire.Endpoint{CA: first.CA}
+	announce(t, r, said)
+	if now := r.current().Endpoint; now != first || !r.kept.Confirmed {
+		t.Errorf("goes to %+v, confirmed %v", now, r.kept.Confirmed)
+	}
+	if want := (wire.Endpoints{Endpoints: []wire.Endpoint{said}}).Digest(); r.digest() != want {
+		t.Errorf("says that it has %s, want %s", r.digest(), want)
+	}
+}
+
 // TestReachRefuses: what makes no sense is not taken over, and neither is a damaged file.
 func TestReachRefuses(t *testing.T) {
 	_, first := somewhere(t)
