@@ -164,8 +164,8 @@ func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string, l *lacks) 
 	h := w.heldIn(w.space, w.who)
 	for _, t := range tests {
 		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
-		if t.APIGroup != nil {
-			rule.APIGroups = []string{*t.APIGroup}
+		if t.APIGroup != nil { // as the test takes it: the core group has two names
+			rule.APIGroups = []string{key.NewResource(*t.APIGroup, "").APIGroup()}
 		}
 		if len(t.Resources) == 0 {
 			rule.Resources = []string{all}

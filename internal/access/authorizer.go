@@ -76,9 +76,8 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 		if q.verb != "get" {
 			return nil, false
 		}
-		// Whoever has any right there; what they are told is for the answer to say.
-		locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
-		return z.inSpace(key.Space(root.Name), who, &locations)
+		// What they are told is for the answer to say.
+		return z.enters(key.Space(root.Name), who)
 	case "":
 		if !q.isPath {
 			return nil, false
@@ -142,6 +141,12 @@ func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.P
 		}
 	}
 	return z.byGrant(s, who, a.by)
+}
+
+// enters decides whether somebody has any right in a space.
+func (z *Authorizer) enters(s key.Space, who user.Info) ([]table.Premise, bool) {
+	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
+	return z.inSpace(s, who, &locations)
 }
 
 // asking is a question about a space.

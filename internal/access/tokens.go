@@ -107,6 +107,16 @@ func (z *Authorizer) MayHandOut(who user.Info, s key.Space, r v1alpha1.RoleName)
 		(w.may("escalate", key.Grants.Resource, "") || w.may("bind", rolesResource, string(r)) || z.heldIn(s, who).holds(r, ""))
 }
 
+// MayEnter says whether somebody has any right in a space, of which they otherwise are not
+// told whether it is there.
+func (z *Authorizer) MayEnter(who user.Info, s key.Space) bool {
+	if z.mayAll(who) {
+		return true
+	}
+	_, ok := z.enters(s, who)
+	return ok
+}
+
 // MayAll says whether somebody may do everything.
 func (z *Authorizer) MayAll(who user.Info) bool { return z.mayAll(who) }
 

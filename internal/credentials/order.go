@@ -218,6 +218,9 @@ func (c *caller) isSelf(spec *v1alpha1.TokenSpec, record *bearer.Record) bool {
 	if until := c.credential.Until; !until.IsZero() && record.Expires.After(until) {
 		return false
 	}
+	if spec.Space != "" && !c.authorizer.MayEnter(c, key.Space(spec.Space)) {
+		return false // nor are they told whether there is such a space
+	}
 	return !slices.ContainsFunc(record.Groups, func(g string) bool {
 		return !slices.Contains(c.GetGroups(), g) || !slices.Contains(of.GetGroups(), g)
 	})
