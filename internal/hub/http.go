@@ -70,10 +70,10 @@ func (h *Hub) enrolling(next http.Handler) http.Handler {
 		// All share one queue: until they are judged nobody knows who they are.
 		h.writes.Serve(route.Root{API: route.Agents}, w, r, func(w http.ResponseWriter, r *http.Request) {
 			if enrol {
-				h.enrolments.ServeEnrol(w, r)
+				h.seen(h.enrolments.ServeEnrol).ServeHTTP(w, r)
 				return
 			}
-			h.enrolments.ServeRenew(w, r, key.Location(root.Name))
+			h.seen(func(w http.ResponseWriter, r *http.Request) { h.enrolments.ServeRenew(w, r, key.Location(root.Name)) }).ServeHTTP(w, r)
 		})
 	})
 }

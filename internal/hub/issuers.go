@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,6 +33,14 @@ func (h *Hub) audited() access.Audit {
 		return nil
 	}
 	return h.audit
+}
+
+// seen has the audit log see what is served to whom access does not know.
+func (h *Hub) seen(serve http.HandlerFunc) http.Handler {
+	if h.audit == nil {
+		return serve
+	}
+	return h.audit.Admitted(serve)
 }
 
 // registerIssuers registers what is measured of the file of issuers.
