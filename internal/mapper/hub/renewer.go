@@ -170,11 +170,11 @@ func (r *Renewer) renew(ctx context.Context, id *credential.Identity) {
 		}
 		wait := max(retry.Backoff(failures, retry.First, renewRetry), asksToWait(err))
 		if locksOut(err) {
-			wait = refusedRetry
 			r.log.Error("the hub does not renew the agent's credential; the cluster stays as it is", "error", err)
-		} else {
-			r.log.Warn("the credential could not be renewed yet", "error", err, "until", id.Ends(), "retry", wait)
+			r.pause(ctx, refusedRetry) // or until a session was refused since it has expired
+			continue
 		}
+		r.log.Warn("the credential could not be renewed yet", "error", err, "until", id.Ends(), "retry", wait)
 		retry.Pause(ctx, wait)
 	}
 }
