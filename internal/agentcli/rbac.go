@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper"
 )
 
@@ -131,6 +132,12 @@ func (r *rights) print(w io.Writer, namespace string) error {
 	return nil
 }
 
+// custom says whether a CustomResourceDefinition may define a resource.
+func custom(of string) bool {
+	resource, group, _ := strings.Cut(of, ".")
+	return !key.Identity{Resource: key.NewResource(group, resource)}.Builtin()
+}
+
 // rules are the permissions that the agent needs in the whole cluster: to map or observe
 // the resources, to create the namespaces that they are in, and for discovery.
 func (r *rights) rules() []rbacv1.PolicyRule {
@@ -140,9 +147,12 @@ func (r *rights) rules() []rbacv1.PolicyRule {
 	}
 	rules := []rbacv1.PolicyRule{discovery}
 	if len(r.mapped) > 0 {
-		rules = append(rules,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}},
-			rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}})
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
+	}
+	if slices.ContainsFunc(r.mapped, custom) { // whether such a kind is gone for good
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
+		})
 	}
 	grant := func(resources []string, verbs ...string) {
 		for _, of := range resources {

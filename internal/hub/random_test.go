@@ -278,7 +278,9 @@ func (l *life) checkLocations(step int, what string, s key.Space, tr truth, w *w
 		}
 	}
 	for _, u := range list.Items {
-		got[u.GetName()] = "there"
+		if got[u.GetName()] = "there"; dig(u.Object, "spec", "admit") != nil {
+			l.r.t.Fatalf("step %d (%s): space %s is told what %s admits", step, what, s, u.GetName())
+		}
 	}
 	if !maps.Equal(got, want) {
 		l.r.t.Fatalf("step %d (%s): space %s sees the locations %v, want %v", step, what, s, got, want)

@@ -70,6 +70,8 @@ type look struct {
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
 	metadataOnly bool
+	// hidden is a field that is left out; empty: none.
+	hidden string
 	// counts adds to tables how far objects have come at their locations.
 	counts bool
 	// shared says that several objects may have one name, so that there is no get by name.
@@ -141,8 +143,14 @@ func (l spaceLens) place(row *table.Row) string {
 	return rest
 }
 
+// looks leaves out what a Location admits of other spaces: who asks why learns what
+// concerns the own one.
 func (l spaceLens) looks(_ *table.Table, k *kinds.Kind) look {
-	return look{counts: placement.Never(k.Resource) == ""}
+	shown := look{counts: placement.Never(k.Resource) == ""}
+	if k.Resource == key.Locations && l.name != key.Root {
+		shown.hidden = "spec.admit"
+	}
+	return shown
 }
 
 // AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.

@@ -1,11 +1,13 @@
 package view
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/tidwall/sjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -267,12 +269,31 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 // complete is the row as it is shown: as its CRD reads now, and with what is computed.
 func (r *reader) complete(row *table.Row) *table.Row {
 	row = r.today(row)
-	if r.server.config.Complete == nil || row == nil {
+	if row == nil {
 		return row
 	}
-	value := r.server.config.Complete(row)
+	var value []byte
+	if r.server.config.Complete != nil {
+		value = r.server.config.Complete(row)
+	}
+	if r.look.hidden != "" {
+		value = hide(r.look.hidden, value, row.Value)
+	}
 	if value == nil {
 		return row
 	}
 	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
+}
+
+// hide leaves a field out of a completed value, or else of the one that was written. What
+// can't be read is not shown at all.
+func hide(field string, completed, written []byte) []byte {
+	if completed == nil {
+		completed = written
+	}
+	hidden, err := sjson.DeleteBytes(bytes.Clone(completed), field)
+	if err != nil {
+		return []byte("{}")
+	}
+	return hidden
 }

@@ -206,6 +206,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
 		f.Traced = true // the list shows what was made right before the agent was killed
 	}
+	unsettled := errors.New("the object at the location changes faster than it can be looked at")
 	for range maxSteps {
 		f.Proof = r.prove(t, f.Seen)
 		d := decide.On(f)
@@ -222,6 +223,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 			f.Looked = true
 		case target.MissingNamespace(err, t.id):
 			r.namespaces.forget(t.id.Namespace)
+			unsettled = err // it may be that nobody may create it
 		case d.Again && target.Immutable(err):
 			return r.remains(t)
 		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && target.Immutable(err) && t.mutatedBefore():
@@ -232,7 +234,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 			return r.refusals.of(t, err)
 		}
 	}
-	return r.refusals.of(t, errors.New("the object at the location changes faster than it can be looked at"))
+	return r.refusals.of(t, unsettled)
 }
 
 // step does what was decided. It returns errLook, or a failed precondition, if the
