@@ -66,9 +66,9 @@ func newDesk(t *testing.T, record enroll.Record) *desk {
 }
 
 // certificate is one of the agent of a location.
-func (d *desk) certificate(l key.Location, uid string, number uint64) *x509.Certificate {
+func (d *desk) certificate(l key.Location, uid string) *x509.Certificate {
 	d.t.Helper()
-	der, err := d.ca.Agent(enroll.Credential{Location: l, UID: uid, Number: number, Joined: 1, Key: d.of}, &d.key.PublicKey, life)
+	der, err := d.ca.Agent(enroll.Credential{Location: l, UID: uid, Number: 1, Joined: 1, Key: d.of}, &d.key.PublicKey, life)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ var issuedOnce = enroll.Record{Location: "u", Joined: 1, Issued: enroll.Mark{Num
 // that others could make of what they see.
 func TestAgentsAreKnown(t *testing.T) {
 	d := newDesk(t, issuedOnce)
-	good := d.certificate("edge", "u", 1)
+	good := d.certificate("edge", "u")
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -135,10 +135,10 @@ func TestAgentsAreKnown(t *testing.T) {
 		"another's token":                    {nil, "orr_t_1.secret", "", true, false},
 		"OIDC":                               {nil, "eyJhbGciOi.eyJpc3Mi.sig", "", true, false},
 		"a bearer of who has not the key":    {nil, d.bearer(good, other), wire.RefusedForeign, false, false},
-		"another hub's":                      {foreign.certificate("edge", "u", 1), "", wire.RefusedForeign, false, false},
-		"another hub's bearer":               {nil, d.bearer(foreign.certificate("edge", "u", 1), foreign.key), wire.RefusedForeign, false, false},
-		"of a location that was made before": {d.certificate("edge", "v", 1), "", wire.RefusedForeign, false, false},
-		"of a location that is gone":         {d.certificate("gone", "u", 1), "", wire.RefusedForeign, false, false},
+		"another hub's":                      {foreign.certificate("edge", "u"), "", wire.RefusedForeign, false, false},
+		"another hub's bearer":               {nil, d.bearer(foreign.certificate("edge", "u"), foreign.key), wire.RefusedForeign, false, false},
+		"of a location that was made before": {d.certificate("edge", "v"), "", wire.RefusedForeign, false, false},
+		"of a location that is gone":         {d.certificate("gone", "u"), "", wire.RefusedForeign, false, false},
 		"a person's that claims to be one":   {person.Leaf, "", wire.RefusedForeign, false, false},
 		"a join token":                       {nil, "orr_j_edge.secret", wire.RefusedJoin, false, false},
 		"a token of a former version":        {nil, "edge.secret", wire.RefusedJoin, false, false},
@@ -160,7 +160,7 @@ func TestAgentsAreKnown(t *testing.T) {
 // not begun.
 func TestAgentsAndClocks(t *testing.T) {
 	d := newDesk(t, issuedOnce)
-	cert, begin := d.certificate("edge", "u", 1), d.now
+	cert, begin := d.certificate("edge", "u"), d.now
 	for _, c := range []struct {
 		after       time.Duration
 		renew, good bool
@@ -179,7 +179,7 @@ func TestAgentsAndClocks(t *testing.T) {
 // TestPremisesOfAgents: what an agent asks for goes on while its credential is good.
 func TestPremisesOfAgents(t *testing.T) {
 	d := newDesk(t, issuedOnce)
-	r := requestWith(t.Context(), d.certificate("edge", "u", 1), "")
+	r := requestWith(t.Context(), d.certificate("edge", "u"), "")
 	if _, _, ok, err := d.authenticate(r); !ok || err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestSpentIsForgivenAtFirst(t *testing.T) {
 	record := issuedOnce
 	record.Issued.Number, record.Used.Number = 2, 2
 	d := newDesk(t, record)
-	r := requestWith(t.Context(), d.certificate("edge", "u", 1), "")
+	r := requestWith(t.Context(), d.certificate("edge", "u"), "")
 	if _, _, ok, err := d.authenticate(r); ok || !errors.Is(err, enroll.ErrSpent) {
 		t.Errorf("%v, %v", ok, err) // a revocation would have asked for a log
 	}

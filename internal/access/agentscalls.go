@@ -108,13 +108,13 @@ func (e *Enrolments) issue(r *http.Request, l key.Location, uid string, public *
 	step func(enroll.Record) (enroll.Credential, enroll.Record, error),
 ) (issued wire.Issued, err error) {
 	var made enroll.Credential
-	counted := false
-	if err := e.change(r.Context(), l, uid, func(now enroll.Record) (next enroll.Record, err error) {
+	counted, ctx := false, r.Context()
+	if err := e.change(ctx, l, uid, func(now enroll.Record) (next enroll.Record, err error) {
 		if made, next, err = step(now); err != nil || counted {
 			return next, err
 		}
 		counted = true // only who has shown something good is counted
-		return next, e.rates.Wait(r.Context(), string(l), 1, 0)
+		return next, e.rates.Wait(ctx, string(l), 1, 0)
 	}); err != nil {
 		return issued, err
 	}

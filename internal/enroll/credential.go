@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// Agents is the group of all agents, and UserPrefix what the name of each begins
-	// with; its location follows.
-	Agents     = "orrery:locations"
+	// Agents is the group of all agents.
+	Agents = "orrery:locations"
+	// UserPrefix is how the name of each agent begins; its location follows.
 	UserPrefix = "orrery:location:"
 )
 

@@ -220,7 +220,9 @@ func (w *world) start(dir string) {
 	w.agent, w.cancel, w.ended = a, cancel, make(chan struct{})
 	go func() {
 		defer close(w.ended)
-		a.work(ctx)
+		if err := a.work(ctx); err != nil && ctx.Err() == nil {
+			w.t.Errorf("the agent ended: %v", err)
+		}
 		<-ctx.Done()
 		if err := a.store.Close(); err != nil {
 			w.t.Error(err)

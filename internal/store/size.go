@@ -70,13 +70,10 @@ func (l *Log) settle(ctx context.Context) {
 		if lease, err := l.client.Grant(ctx, settleLease); err == nil {
 			_, _ = l.client.Revoke(ctx, lease.ID) // else it ends by itself
 		}
-		switch {
-		case l.server == nil:
-			alone++ // who reads is not known
-		default:
+		alone++ // who reads in a cluster is not known
+		if l.server != nil {
 			backend := l.server.Server.Backend()
-			backend.ForceCommit()
-			if alone++; backend.OpenReadTxN() > 1 {
+			if backend.ForceCommit(); backend.OpenReadTxN() > 1 {
 				alone = 0
 			}
 		}

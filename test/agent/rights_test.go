@@ -34,7 +34,7 @@ func TestRights(t *testing.T) {
 	w.namespace(tenants)
 	w.namespace("web")
 	w.site.config = w.restricted()
-	w.allow("a", "web", rule("", "configmaps", "get", "create", "patch", "delete"), rule("", "services", "create", "patch", "delete"))
+	w.allow("a", rule("", "configmaps", "get", "create", "patch", "delete"), rule("", "services", "create", "patch", "delete"))
 	w.start()
 
 	for _, step := range []struct {
@@ -106,8 +106,9 @@ func account(name string) []rbacv1.Subject {
 }
 
 // allow replaces what an account may do in a namespace.
-func (w *rights) allow(name, namespace string, rules ...rbacv1.PolicyRule) {
+func (w *rights) allow(name string, rules ...rbacv1.PolicyRule) {
 	w.t.Helper()
+	const namespace = "web"
 	ctx, as := w.t.Context(), metav1.ObjectMeta{Name: name, Namespace: namespace}
 	role := &rbacv1.Role{ObjectMeta: as, Rules: rules}
 	_, err := w.client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{})
@@ -206,11 +207,11 @@ func (w *rights) whatComesBack() {
 		return nil
 	})
 	configMaps := rule("", "configmaps", "get", "create", "patch", "delete")
-	w.allow("a", "web", configMaps, rule("", "services", "get", "create", "patch", "delete"))
+	w.allow("a", configMaps, rule("", "services", "get", "create", "patch", "delete"))
 	if r := w.reported(serviceKey, wire.Applied, ""); !strings.Contains(string(r.Status), "192.0.2.1") {
 		w.t.Fatalf("what the account may read is reported as %+v", r)
 	}
-	w.allow("a", "web", configMaps, rule("", "services", "create", "patch", "delete"))
+	w.allow("a", configMaps, rule("", "services", "create", "patch", "delete"))
 	setStatus("192.0.2.2")
 	silent(w.reported(serviceKey, wire.Failed, "Forbidden"))
 }
@@ -221,7 +222,7 @@ func (w *rights) another() {
 		w.t.Errorf("the message is %q", r.Message)
 	}
 	w.ok(w.has("x", "1")())
-	w.allow("b", "web", rule("", "configmaps", "get", "create", "patch"))
+	w.allow("b", rule("", "configmaps", "get", "create", "patch"))
 	w.reported(w.key("x"), wire.Applied, "")
 	m, err := w.get("x")
 	w.ok(err)
@@ -236,7 +237,7 @@ func (w *rights) removal() {
 		w.t.Errorf("the message is %q", r.Message)
 	}
 	w.ok(w.has("x", "1")())
-	w.allow("b", "web", rule("", "configmaps", "get", "create", "patch", "delete"))
+	w.allow("b", rule("", "configmaps", "get", "create", "patch", "delete"))
 	env.Eventually(w.t, patient, w.gone("x"))
 }
 

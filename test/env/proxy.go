@@ -64,12 +64,12 @@ func StartAsking(t T, host, user, password string) *Proxy {
 	dir, err := os.MkdirTemp("", "orrery-squid-")
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		err = os.Chmod(dir, 0o755) //nolint:gosec // as said
+		err = os.Chmod(dir, 0o755)
 	}
 	helper := filepath.Join(dir, "knows")
 	if err == nil {
 		script := fmt.Sprintf("while read -r given; do [ \"$given\" = %q ] && echo OK || echo ERR; done\n", user+" "+password)
-		err = os.WriteFile(helper, []byte(script), 0o644) //nolint:gosec // as said
+		err = os.WriteFile(helper, []byte(script), 0o644)
 	}
 	if err != nil {
 		t.Fatalf("start a proxy: %v", err)

@@ -161,7 +161,7 @@ func holds(e *exam) {
 	if held.Key != KeyOf("one") || held.UID == "" || held.Reason == "" || held.Error == "" {
 		e.Fatalf("the hold is %+v", held)
 	}
-	e.alsoFetched("one", func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })
+	e.alsoFetched(func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })
 }
 
 // impersonates: an agent that can is told who acts for an object, and of each change.
@@ -180,7 +180,7 @@ func impersonates(e *exam) {
 		if e.walk(); e.have.Root() != have.Root() || e.have.Root() != e.at.Root {
 			e.Fatalf("admitted for %q, a walk finds something else", account)
 		}
-		e.alsoFetched("one", func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == account })
+		e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == account })
 	}
 }
 
@@ -204,7 +204,7 @@ func impersonatesNot(e *exam) {
 	if e.have.Root() != e.at.Root {
 		e.Error("the session has not all")
 	}
-	e.alsoFetched("one", func(f wire.Frame) bool { return f.Hold != nil && held(f) })
+	e.alsoFetched(func(f wire.Frame) bool { return f.Hold != nil && held(f) })
 	e.Impersonate("")
 	putOf(e, s.follow(e.has("one", "two")), "one")
 	e.Impersonate("tenants/a")
@@ -214,7 +214,7 @@ func impersonatesNot(e *exam) {
 		e.Error("an agent that can impersonate by now is to have the same")
 	}
 	e.walk()
-	e.alsoFetched("one", func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == "tenants/a" })
+	e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == "tenants/a" })
 }
 
 // admits: what the location does not admit is not its content, and leaves it by policy.
@@ -248,13 +248,13 @@ func conflicts(e *exam) {
 	if conflict.Key != KeyOf("one") || conflict.UID == "" || conflict.Owner == "" || conflict.Owner == conflict.Key {
 		e.Fatalf("the conflict is %+v", conflict)
 	}
-	e.alsoFetched("one", func(f wire.Frame) bool { return f.Conflict != nil && *f.Conflict == *conflict })
+	e.alsoFetched(func(f wire.Frame) bool { return f.Conflict != nil && *f.Conflict == *conflict })
 }
 
-// alsoFetched sees that a fetch answers as the session did.
-func (e *exam) alsoFetched(name string, is func(wire.Frame) bool) {
+// alsoFetched sees that a fetch of the object "one" answers as the session did.
+func (e *exam) alsoFetched(is func(wire.Frame) bool) {
 	e.Helper()
-	frames, err := e.Client().Exchange(e.ctx, route.Fetch, wire.Fetch{Key: KeyOf(name)})
+	frames, err := e.Client().Exchange(e.ctx, route.Fetch, wire.Fetch{Key: KeyOf("one")})
 	e.ok(err)
 	if len(frames) != 2 || !is(frames[0]) {
 		e.Errorf("a fetch has %+v", frames)

@@ -76,7 +76,7 @@ func (e *Engine) Next(ctx context.Context) (*Item, bool) {
 	return nil, false
 }
 
-// Push queues the items for which which returns true.
+// Push queues the items that which returns true for.
 func (e *Engine) Push(which func(*Item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +88,7 @@ func (e *Engine) Push(which func(*Item) bool) {
 	e.wake.Broadcast()
 }
 
-// Those are the objects of the items for which which returns true, each with the space in
+// Those are the objects of the items that which returns true for, each with the space in
 // whose line it queues.
 func (e *Engine) Those(which func(*Item) bool) (all []key.Object) {
 	e.mu.Lock()

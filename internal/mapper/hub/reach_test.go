@@ -17,13 +17,13 @@ import (
 )
 
 // somewhere is a hub that answers whether it is ready.
-func somewhere(t *testing.T) (*httptest.Server, wire.Endpoint) {
+func somewhere(t *testing.T) wire.Endpoint {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(wire.Header, wire.ProtocolVersion)
 	}))
 	t.Cleanup(server.Close)
-	return server, wire.Endpoint{URL: server.URL, CA: pemOf(server.Certificate())}
+	return wire.Endpoint{URL: server.URL, CA: pemOf(server.Certificate())}
 }
 
 func pemOf(c *x509.Certificate) string {
@@ -49,8 +49,8 @@ func announce(t *testing.T, r *reach, all ...wire.Endpoint) {
 // TestReach: what is announced is tried, what worked before is kept until that has worked,
 // and trusted no more from then on; all of it also over a restart.
 func TestReach(t *testing.T) {
-	_, first := somewhere(t)
-	_, second := somewhere(t)
+	first := somewhere(t)
+	second := somewhere(t)
 	dir := t.TempDir()
 	again := func() *reach { return reachOf(t, dir, first) }
 	r := again()
@@ -90,7 +90,7 @@ func TestReach(t *testing.T) {
 
 // TestReachStays: a hub that does not know how it is reached says only whom to trust.
 func TestReachStays(t *testing.T) {
-	_, first := somewhere(t)
+	first := somewhere(t)
 	r := reachOf(t, t.TempDir(), first)
 	said := wire.Endpoint{CA: first.CA}
 	announce(t, r, said)
@@ -104,7 +104,7 @@ func TestReachStays(t *testing.T) {
 
 // TestReachRefuses: what makes no sense is not taken over, and neither is a damaged file.
 func TestReachRefuses(t *testing.T) {
-	_, first := somewhere(t)
+	first := somewhere(t)
 	dir := t.TempDir()
 	r := reachOf(t, dir, first)
 	many := make([]wire.Endpoint, wire.MaxEndpoints+1)
@@ -132,8 +132,8 @@ func TestReachRefuses(t *testing.T) {
 // TestMover: the mover goes on with what the hub prefers once that answers and is a hub,
 // and ends the session only for another URL.
 func TestMover(t *testing.T) {
-	_, first := somewhere(t)
-	_, preferred := somewhere(t)
+	first := somewhere(t)
+	preferred := somewhere(t)
 	stranger := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer stranger.Close()
 	client, err := New(Config{Join: wire.Join{Hub: first.URL, CA: first.CA, Location: "a", Token: "t"}, Log: quiet})
@@ -227,7 +227,7 @@ func TestProxy(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer refusing.Close()
-	_, hub := somewhere(t)
+	hub := somewhere(t)
 	try := func(proxy string) error {
 		if err := os.WriteFile(file, []byte(proxy+"\n"), 0o600); err != nil {
 			t.Fatal(err)
