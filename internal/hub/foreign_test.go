@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"orrery.dev/orrery/internal/key"
 )
 
 // TestCoreGroupHasTwoNames: by the core group's other name a Placement takes no more than
@@ -44,5 +46,39 @@ func TestTokensTellNothingOfSpaces(t *testing.T) {
 	}
 	if code, _, body := jane.mint(`{"user":"jane","space":"a"}`); code != http.StatusOK {
 		t.Errorf("where jane has a right: %d %s", code, body)
+	}
+}
+
+// TestLocationsTellNothingOfOthers: a Location is seen in each space it admits, without the
+// names of other spaces and of what these have there.
+func TestLocationsTellNothingOfOthers(t *testing.T) {
+	r := hostile(t)
+	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`)
+	root, jane := r.as("admin", masters), r.as("jane")
+	edge := orreryOf(key.Root, "locations/edge")
+	for _, c := range []struct{ path, patch string }{
+		{edge, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"SECRETIVE","x":"y"}},"spec":{"admit":[{"spaces":{"names":["secretive"]}},{"spaces":{"names":["a"]}}]}}`},
+		{edge + "/status", `{"status":{"agent":{"version":"v9","purge":{"left":1,"objects":["secretive/core/secrets/n/x"]},"prune":{"pending":1,"digest":"d","objects":["secretive/core/secrets/n/x"],
+			"spaces":[{"space":"secretive","pending":1,"digest":"d"}],"placements":[{"space":"secretive","placement":"p","pending":1,"digest":"d"}]}}}}`},
+	} {
+		if code, body := root.send("PATCH "+c.path, c.patch, contentType, mergePatch); code != http.StatusOK || !strings.Contains(strings.ToLower(body), "secretive") {
+			t.Fatalf("%d %s", code, body)
+		}
+	}
+	of := orreryOf("a", "locations")
+	const table, metadata, pb = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json", "application/yaml"
+	for _, path := range []string{of, of + "/edge", of + "/edge/status", of + "?watch=1&timeoutSeconds=1", of + "?includeObject=Object", of + "?pretty=1", of + "?fieldSelector=metadata.name=edge"} {
+		for _, form := range []string{"application/json", table, metadata, pb} {
+			code, body := jane.send("GET "+path, "", "Accept", form)
+			if strings.Contains(strings.ToLower(body), "secretive") {
+				t.Errorf("%s as %s: %d %s", path, form, code, body)
+			}
+		}
+	}
+	if code, body := jane.send("GET "+of+"/edge", ""); code != http.StatusOK || !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"x":"y"`) {
+		t.Errorf("the rest: %d %s", code, body)
+	}
+	if _, body := root.send("GET "+edge, ""); strings.Count(strings.ToLower(body), "secretive") != 6 {
+		t.Errorf("in root: %s", body)
 	}
 }

@@ -70,10 +70,10 @@ type look struct {
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
 	metadataOnly bool
-	// hidden is a field that is left out; empty: none.
-	hidden string
 	// counts adds to tables how far objects have come at their locations.
 	counts bool
+	// foreign leaves out what names objects of other spaces, see withoutOthers.
+	foreign bool
 	// shared says that several objects may have one name, so that there is no get by name.
 	shared bool
 }
@@ -143,14 +143,10 @@ func (l spaceLens) place(row *table.Row) string {
 	return rest
 }
 
-// looks leaves out what a Location admits of other spaces: who asks why learns what
-// concerns the own one.
+// looks leaves out what a Location says of other spaces: who asks why learns what concerns
+// the own one.
 func (l spaceLens) looks(_ *table.Table, k *kinds.Kind) look {
-	shown := look{counts: placement.Never(k.Resource) == ""}
-	if k.Resource == key.Locations && l.name != key.Root {
-		shown.hidden = "spec.admit"
-	}
-	return shown
+	return look{counts: placement.Never(k.Resource) == "", foreign: l.home(k.Resource) != l.name}
 }
 
 // AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.

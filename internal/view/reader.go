@@ -1,13 +1,11 @@
 package view
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/tidwall/sjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -276,24 +274,14 @@ func (r *reader) complete(row *table.Row) *table.Row {
 	if r.server.config.Complete != nil {
 		value = r.server.config.Complete(row)
 	}
-	if r.look.hidden != "" {
-		value = hide(r.look.hidden, value, row.Value)
+	if r.look.foreign {
+		if value == nil {
+			value = row.Value
+		}
+		value = withoutOthers(value)
 	}
 	if value == nil {
 		return row
 	}
 	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
-}
-
-// hide leaves a field out of a completed value, or else of the one that was written. What
-// can't be read is not shown at all.
-func hide(field string, completed, written []byte) []byte {
-	if completed == nil {
-		completed = written
-	}
-	hidden, err := sjson.DeleteBytes(bytes.Clone(completed), field)
-	if err != nil {
-		return []byte("{}")
-	}
-	return hidden
 }
