@@ -43,6 +43,22 @@ func (e *exam) kept(name string) *wire.Report {
 	return lines[0].Report
 }
 
+// isQuiet sees that to send again what is there writes nothing. A hub may write for other
+// reasons meanwhile, but not each time.
+func (e *exam) isQuiet(said wire.ReportLine) {
+	e.Helper()
+	var before int64
+	for range 50 {
+		answer, err := e.Client().Report(e.ctx, said)
+		e.ok(err)
+		if answer.Revision == before {
+			return
+		}
+		before = answer.Revision
+	}
+	e.Errorf("each time the same is reported, the log grows: it is at %d", before)
+}
+
 // takesReports: a report is kept until the next one of its key.
 func takesReports(e *exam) {
 	e.Desire("one", "1")
@@ -55,11 +71,7 @@ func takesReports(e *exam) {
 	if got := e.kept("one"); got == nil || got.Sum() != said.Sum() {
 		e.Fatalf("it is kept as %+v, was %+v", got, said)
 	}
-	again, err := e.Client().Report(e.ctx, report("one", said))
-	e.ok(err)
-	if again.Revision != first.Revision {
-		e.Errorf("the same again is of revision %d, was of %d", again.Revision, first.Revision)
-	}
+	e.isQuiet(report("one", said))
 	// Objects that are no longer desired can be reported, too, until they are gone.
 	e.Delete("one")
 	said.State = wire.Removing
