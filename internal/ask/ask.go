@@ -217,7 +217,7 @@ func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights 
 		})
 	}
 	head, err := json.Marshal(SpaceStatus{
-		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(snapshot, s), Objects: []ObjectStatus{},
+		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(snapshot, s, f), Objects: []ObjectStatus{},
 	})
 	if err != nil {
 		q.config.Logger.Error("encode the status of a space", "space", s, "error", err)

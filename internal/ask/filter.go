@@ -102,11 +102,11 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 }
 
 // leftOf counts the objects of a space that locations report though they are not
-// assigned there.
-func (q *Server) leftOf(state table.Reader, s key.Space) (n v1alpha1.LeftCounts) {
+// assigned there, of those that the reader may know of.
+func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
 	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s)) {
 		o, err := key.ParsePath(l.Path)
-		if err != nil {
+		if err != nil || !f.lists(o.Identity) {
 			continue
 		}
 		switch report := reportOf(state, o, l.Location); {

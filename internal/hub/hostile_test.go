@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // raw sends a request whose target is not touched by a client, and returns the answer. A stream is
@@ -301,6 +302,26 @@ func TestQuestionsAreNarrow(t *testing.T) {
 			if strings.Contains(body, part) {
 				t.Errorf("%s shows %s to %s: %s", c.question, part, c.who, body)
 			}
+		}
+	}
+
+	// Nor does anybody learn how many objects are left at locations that they may not list.
+	path := "a/" + secret
+	row, _ := r.Table.Get("o/" + path)
+	r.join("home").reports(wire.ReportLine{Key: path, Report: &wire.Report{UID: row.Meta.UID, State: wire.Applied}})
+	if code, body := r.as("admin", "system:masters").send("DELETE /spaces/a/apis/orrery.dev/v1alpha1/placements/p", ""); code != http.StatusOK {
+		t.Fatalf("delete the placement: %d %s", code, body)
+	}
+	const leaving = `"leaving":1`
+	r.eventually(func() string {
+		if _, body := r.as("admin", "system:masters").send("GET /ask/v1/spaces/a/status", ""); !strings.Contains(body, leaving) {
+			return body
+		}
+		return ""
+	})
+	for who, sees := range map[string]bool{"edit": true, "view": false, "maps": false, "one": false} {
+		if _, body := r.as(who).send("GET /ask/v1/spaces/a/status", ""); strings.Contains(body, leaving) != sees {
+			t.Errorf("%s is told of what leaves: %s", who, body)
 		}
 	}
 }
