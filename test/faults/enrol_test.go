@@ -263,6 +263,7 @@ func (e *edge) reused() {
 	env.Orrery(e.t, e.Root, "location", "add", "thief")
 	thief := env.StartAgent(e.t, "thief", world.Through(e.t, e.Token("thief"), e.Link), e.Cluster.AgentKubeconfig)
 	thief.Kill()
+	e.goesOn("reused") // what both take for the last word
 	e.Agent.Stop()
 	if err := os.RemoveAll(thief.Dir); err != nil {
 		e.t.Fatal(err)
@@ -270,7 +271,6 @@ func (e *edge) reused() {
 	copyDir(e.t, e.Agent.Dir, thief.Dir)
 	e.Agent.Start()
 	e.awaitRenewal()
-	e.goesOn("reused")
 	thief.Start()
 	e.enrolled(metav1.ConditionFalse, v1alpha1.ReasonCredentialReused)
 	e.lockedOut("reused", "revoked")

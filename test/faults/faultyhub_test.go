@@ -1,7 +1,7 @@
 package faults
 
 import (
-	"encoding/pem"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 // faultyHub is a broken hub.
@@ -25,26 +27,35 @@ type faultyHub struct {
 	answer atomic.Pointer[http.HandlerFunc]
 }
 
-func startFaultyHub(t *testing.T) *faultyHub {
+// startFaultyHub starts one that has a certificate of the authority in a hub's directory:
+// agents trust what their hub has announced.
+func startFaultyHub(t *testing.T, hubDir string) *faultyHub {
 	t.Helper()
+	ca, err := enroll.LoadOrCreate(hubDir, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Server([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := &faultyHub{}
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.asked.Add(1)
 		(*h.answer.Load())(w, r)
 	}))
 	h.server.EnableHTTP2 = true
+	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	h.server.StartTLS()
 	t.Cleanup(func() {
 		h.server.CloseClientConnections()
 		h.server.Close()
 	})
 	return h
-}
-
-// trusted is the join token of a location whose agent trusts the faulty hub, too.
-func (h *faultyHub) trusted(t *testing.T, token string, link *env.Link) string {
-	t.Helper()
-	return trusting(t, token, link.Address, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw}))
 }
 
 // trusting is the join token with another address of the hub, and with one certificate
@@ -125,9 +136,9 @@ func number(s string) (n int64) {
 func TestFaultyHub(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	h := startFaultyHub(t)
+	h := startFaultyHub(t, e.Hub.Dir)
 	e.Agent.Kill()
-	e.Agent.Start("--join", h.trusted(t, e.Token("edge"), e.Link))
+	e.Agent.Start("--join", world.Through(t, e.Token("edge"), e.Link))
 	uid, err := e.LocationUID("edge")
 	if err != nil {
 		t.Fatal(err)
