@@ -164,7 +164,7 @@ func (a *Agent) openCredential() (err error) {
 	if a.keeper, err = credential.Open(a.config.DataDir); err != nil {
 		return err
 	}
-	a.renewer, err = hub.NewRenewer(a.hub, a.keeper, a.config.Given, a.log)
+	a.renewer, err = hub.NewRenewer(a.link(), a.keeper, a.config.Given)
 	return err
 }
 

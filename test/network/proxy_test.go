@@ -17,7 +17,6 @@ import (
 // named by the environment, and by flags that a later start need not repeat; and clients
 // whose kubeconfig names it.
 func TestProxy(t *testing.T) {
-	t.Skip("known fault: what a proxy refuses while an agent still joins is not in its status")
 	t.Parallel()
 	n := env.StartNetwork(t)
 	s := siteOf(t, world.At(t, n.StartHub()))

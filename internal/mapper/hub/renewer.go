@@ -37,6 +37,7 @@ const (
 type Renewer struct {
 	client *Client
 	keeper *credential.Keeper
+	state  *State
 	log    *slog.Logger
 	// given says that the join token was given for this start: then one that is refused is
 	// an error even if there is a credential from before.
@@ -46,9 +47,10 @@ type Renewer struct {
 	closeOnce func()
 }
 
-// NewRenewer has a client use what a keeper has, and keep it good.
-func NewRenewer(c *Client, k *credential.Keeper, given bool, log *slog.Logger) (*Renewer, error) {
-	r := &Renewer{client: c, keeper: k, log: log, given: given, tried: make(chan struct{})}
+// NewRenewer has the client of a link use what a keeper has, and keep it good. What keeps
+// it from joining is in the link's state.
+func NewRenewer(link Link, k *credential.Keeper, given bool) (*Renewer, error) {
+	r := &Renewer{client: link.Client, keeper: k, state: link.State, log: link.Log, given: given, tried: make(chan struct{})}
 	r.closeOnce = sync.OnceFunc(func() { close(r.tried) })
 	if id := k.Current(); id != nil {
 		return r, r.use(id)
@@ -111,6 +113,7 @@ func (r *Renewer) join(ctx context.Context, token string) error {
 			r.log.Error("the join token is refused; the agent goes on with the credential from before", "error", err)
 			return nil
 		}
+		r.state.failed(err)
 		r.closeOnce()
 		r.log.Warn("the agent could not join the hub yet", "error", err, "retry", wait)
 		r.pause(ctx, wait)

@@ -61,6 +61,15 @@ func (s *State) ended(err error) {
 	}
 }
 
+// failed notes why no session can be opened, as long as none is.
+func (s *State) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open {
+		s.err = err
+	}
+}
+
 // log is the number of the open session, zero if none is open, the marker of its log, and
 // whether that log is accepted.
 func (s *State) log() (session int, marker string, accepted bool) {
@@ -102,7 +111,7 @@ type Now struct {
 	// the log's marker while a session is open.
 	Proven bool
 	Marker string
-	// Err is why the last session ended; nil while one is open.
+	// Err is why the last session ended, or why none can be opened; nil while one is open.
 	Err error
 }
 
