@@ -142,6 +142,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		r.Header.Del("Authorization")
+		r.Body = body{r.Body, ctx, g.config.Table, g.config.Now}
 		showing(ctx, func(c *Credential) { c.User = response.User })
 		ctx, cancel := lasting(ctx, r, g.config.Now())
 		defer cancel()

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -55,7 +53,7 @@ func PremisesOf(ctx context.Context) []table.Premise {
 func Confirm(ctx context.Context, t *table.Table) error {
 	for _, p := range PremisesOf(ctx) {
 		if row, _ := t.Get(p.Key); !p.Holds(row) {
-			return apierrors.NewUnauthorized("what this request was let in by has just ended")
+			return errJustEnded()
 		}
 	}
 	return nil

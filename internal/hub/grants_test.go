@@ -41,7 +41,7 @@ func (r *running) as(user string, groups ...string) client {
 	}
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2: true,
+		ForceAttemptHTTP2: true, ExpectContinueTimeout: patience,
 	}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return client{&http.Client{Transport: transport, Timeout: patience}, r}

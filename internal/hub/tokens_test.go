@@ -33,7 +33,7 @@ func (r *running) bearing(token string) client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return client{&http.Client{Transport: withToken{transport, token}, Timeout: patience}, r}
 }

@@ -71,7 +71,7 @@ func BadRequest(format string, args ...any) error {
 // BadBody is the answer when a body could not be read: it is malformed, or too large to
 // be read without a turn when none is free.
 func BadBody(err error, format string, args ...any) error {
-	if apierrors.IsTooManyRequests(err) {
+	if apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) {
 		return err
 	}
 	return BadRequest("%s: %v", fmt.Sprintf(format, args...), err)

@@ -17,7 +17,7 @@ import (
 
 // expired is the error that makes clients start over.
 func expired(err error) error {
-	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnotherLocation) {
+	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnother) {
 		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 	}
 	return apierrors.NewInternalError(err)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math"
 	"strings"
 
 	"orrery.dev/orrery/internal/key"
@@ -27,6 +28,9 @@ type Lens interface {
 	place(*table.Row) string
 	// premises are the premises of a watch of a kind that begins at a revision.
 	premises(c *Config, k *kinds.Kind, from int64) []table.Premise
+	// since is the revision from which on the view is of what it is of now: before that
+	// there was another space, or location, of the name.
+	since(*table.Table) int64
 	// looks says how the objects of a kind are shown.
 	looks(*table.Table, *kinds.Kind) look
 }
@@ -143,6 +147,22 @@ func (l spaceLens) place(row *table.Row) string {
 	return rest
 }
 
+func (l spaceLens) since(t *table.Table) int64 {
+	if l.name == key.Root {
+		return 0
+	}
+	return createdAt(t, l.name.Key())
+}
+
+// createdAt is the revision at which an object was created; one that is gone never was.
+func createdAt(t *table.Table, k string) int64 {
+	row, _ := t.Get(k)
+	if row == nil {
+		return math.MaxInt64
+	}
+	return row.CreateRev
+}
+
 // looks leaves out what a Location says of other spaces: who asks why learns what concerns
 // the own one.
 func (l spaceLens) looks(_ *table.Table, k *kinds.Kind) look {
@@ -193,6 +213,8 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 		from = key.After(key.SpacePrefix(space))
 	}
 }
+
+func (allSpacesLens) since(*table.Table) int64 { return 0 }
 
 func (allSpacesLens) holds(*table.Row) bool { return true }
 

@@ -67,6 +67,8 @@ func (l locationLens) place(row *table.Row) string {
 	return rest
 }
 
+func (l locationLens) since(t *table.Table) int64 { return createdAt(t, l.name.Key()) }
+
 func (l locationLens) looks(t *table.Table, _ *kinds.Kind) look {
 	shown := look{at: l.name, listRevision: true}
 	if row, _ := t.Get(l.name.Key()); row != nil {

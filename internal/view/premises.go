@@ -15,10 +15,10 @@ var (
 	// errStopped ends a watch without an error event: either nobody waits for events any
 	// more, or a client that begins another watch is told the reason.
 	errStopped = errors.New("watch stopped")
-	// errAnotherLocation says that the location is gone: nothing is assigned to it, but its
+	// errAnother says that the location is gone: nothing is assigned to it, but its
 	// cluster keeps what it runs. A client must not take that for deletions, so it is told
-	// to start over.
-	errAnotherLocation = errors.New("the location is gone, or another one")
+	// to start over; as is who asks for what a former space of the name had.
+	errAnother = errors.New("the space or location is gone, or another one")
 )
 
 // premises are the premises of a watch that begins at a revision: those of its view, and
@@ -31,11 +31,12 @@ func (r *reader) premises(ctx context.Context, from int64) []table.Premise {
 	return all
 }
 
-// premises are that the space exists, and that it still defines the kind the same way.
-func (l spaceLens) premises(c *Config, k *kinds.Kind, _ int64) []table.Premise {
+// premises are that the space exists, that it is the one that existed at the revision, and
+// that it still defines the kind the same way.
+func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premise {
 	var all []table.Premise
 	if l.name != key.Root {
-		all = append(all, table.Stands(l.name.Key(), c.Table.Rev(), errStopped))
+		all = append(all, table.Stands(l.name.Key(), c.Table.Rev(), errStopped), table.Stands(l.name.Key(), from, errAnother))
 	}
 	if k.Custom == nil || k.GVK.Group == v1alpha1.Group || c.Defines == nil {
 		return all
@@ -54,5 +55,5 @@ func (allSpacesLens) premises(*Config, *kinds.Kind, int64) []table.Premise { ret
 // premises are that the location is the one that existed at the revision: changes before
 // that are another location's.
 func (l locationLens) premises(_ *Config, _ *kinds.Kind, from int64) []table.Premise {
-	return []table.Premise{table.Stands(l.name.Key(), from, errAnotherLocation)}
+	return []table.Premise{table.Stands(l.name.Key(), from, errAnother)}
 }

@@ -252,8 +252,12 @@ func inconsistent(start string) error {
 	return expired
 }
 
-// at is the state of the current or a past revision; ok is false if that is gone.
+// at is the state of the current or a past revision; ok is false if that is gone, or of
+// another space or location of the name.
 func (r *reader) at(q query, rev int64) (st state, ok bool) {
+	if rev < r.lens.since(r.server.config.Table) {
+		return state{}, false
+	}
 	if st, ok := r.server.pages.get(keyOfPage(r.lens, q, rev), time.Now()); ok {
 		return st, true
 	}
