@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
 )
 
 // connecting bounds how many agents connect at once.
@@ -94,10 +95,11 @@ func (f *fleet) grow(n int) error {
 			if err != nil {
 				return err
 			}
-			agent, err := newSimulated(join, f.arrivals, f.answers)
+			client, err := protocol.NewClient(join)
 			if err != nil {
 				return err
 			}
+			agent := newSimulated(client, f.arrivals, f.answers)
 			f.agents[i] = agent
 			connected := make(chan struct{})
 			f.running.Go(func() {

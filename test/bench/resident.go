@@ -66,11 +66,11 @@ func (r *residents) join(n int, apis []wire.API) error {
 		if err != nil {
 			return err
 		}
-		agent, err := newSimulated(join, r.arrivals, r.answers)
+		client, err := protocol.NewClient(join)
 		if err != nil {
 			return err
 		}
-		k := &resident{simulated: agent, apis: apis, home: r, content: map[string]wire.Sum{}, reported: map[string]wire.Sum{}}
+		k := &resident{simulated: newSimulated(client, r.arrivals, r.answers), apis: apis, home: r, content: map[string]wire.Sum{}, reported: map[string]wire.Sum{}}
 		k.HTTP.Transport.(*http.Transport).DialContext = k.dial
 		r.all[i] = k
 		r.running.Go(func() { k.run(r.ctx) })

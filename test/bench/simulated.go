@@ -21,13 +21,9 @@ type simulated struct {
 	reports  chan wire.ReportLine
 }
 
-func newSimulated(join wire.Join, arrivals chan<- arrival, answers *answers) (*simulated, error) {
-	client, err := protocol.NewClient(join)
-	if err != nil {
-		return nil, err
-	}
+func newSimulated(client *protocol.Client, arrivals chan<- arrival, answers *answers) *simulated {
 	const maxReports = 100
-	return &simulated{Client: client, arrivals: arrivals, answers: answers, reports: make(chan wire.ReportLine, maxReports)}, nil
+	return &simulated{Client: client, arrivals: arrivals, answers: answers, reports: make(chan wire.ReportLine, maxReports)}
 }
 
 // run holds a session until ctx ends, or it fails. connected is closed when the

@@ -9,6 +9,9 @@ import (
 	"orrery.dev/orrery/test/protocol"
 )
 
+// noTarget is why what the bench counts as an agent can't do what is done at a target.
+const noTarget = "it has no target"
+
 // TestSimulatedAgent shows that what the bench counts as an agent sends what an agent
 // may, as far as it does what one does.
 func TestSimulatedAgent(t *testing.T) {
@@ -16,7 +19,7 @@ func TestSimulatedAgent(t *testing.T) {
 	lacks := protocol.Lacks{
 		"Begins": once, "Resumes": once, "KeepsWhatItHas": once, "Walks": once, "WalksInPages": once, "Compares": once,
 		"AnotherLog": once, "Refusals": once, "Silence": once, "Replaced": once, "RetryAfter": once,
-		"Halts": "it has no target to leave alone", "Announces": "it says nothing of itself",
+		"Halts": noTarget, "Impersonates": noTarget, "Announces": "it says nothing of itself",
 		"ReportsAgain": "a report that is not taken fails the bench", "ReportsRefused": "a report that is not taken fails the bench",
 		"NewerHub": "it is of the same build as its hub",
 	}
@@ -35,10 +38,11 @@ type oneSession struct {
 
 func (o *oneSession) Start() {
 	arrivals := make(chan arrival, 100)
-	agent, err := newSimulated(o.hub.Start(o.t), arrivals, &answers{keys: map[int64]int{}})
+	client, err := protocol.TokenClient(o.hub.Start(o.t))
 	if err != nil {
 		o.t.Fatal(err)
 	}
+	agent := newSimulated(client, arrivals, &answers{keys: map[int64]int{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	connected, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- agent.run(ctx, connected) }()
@@ -63,7 +67,7 @@ func TestResidentAgent(t *testing.T) {
 		"Refusals": "a hub that says what none does fails the bench", "Silence": "no hub of the bench is silent", "Replaced": "it has no rival",
 		"RetryAfter": "it waits as long as an agent does that was told nothing", "ReportsRefused": "a report that is refused is not sent again",
 		"ReportsAgain": "it takes each answer for one",
-		"Halts":        "it has no target to leave alone", "Announces": "it says that it is simulated, once a session",
+		"Halts":        noTarget, "Impersonates": noTarget, "Announces": "it says that it is simulated, once a session",
 		"NewerHub": "it is of the same build as its hub",
 	}
 	protocol.TestAgent(t, lacks, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {

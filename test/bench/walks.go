@@ -150,10 +150,11 @@ func (w *walks) startPlain() *httptest.Server {
 func (w *walks) learn(plain *httptest.Server) error {
 	return share(w.ctx, make([]struct{}, connecting), len(w.walkers), func(ctx context.Context, _ struct{}, i int) error {
 		k := w.walkers[i]
-		var err error
-		if k.hub, err = newSimulated(k.join, nil, nil); err != nil {
+		agent, err := protocol.NewClient(k.join)
+		if err != nil {
 			return err
 		}
+		k.hub = newSimulated(agent, nil, nil)
 		leaves, err := k.walk(ctx)
 		if err != nil {
 			return err

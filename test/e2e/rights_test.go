@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -192,7 +193,7 @@ func (w *tenancy) says(space, what, namespace string, parts ...string) {
 		out, err := env.Command{Binary: "orrery", Args: args, Kubeconfig: w.spaces[space]}.Try(w.t)
 		for _, part := range parts {
 			if !strings.Contains(out, part) {
-				return fmt.Errorf("%s in %s: no %q in %s%v", what, space, part, out, err)
+				return errors.Join(fmt.Errorf("%s in %s: no %q in %s", what, space, part, out), err)
 			}
 		}
 		return nil
