@@ -1,11 +1,14 @@
 package access
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
@@ -13,11 +16,28 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// ServeEnrol gives whoever shows a join token a credential, for the key of the request
-// in the body. Nobody is known by the token otherwise.
-func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
+// receiveTimeout bounds how long a client may take to send what it asks for.
+const receiveTimeout = 15 * time.Second
+
+// Receive reads what a request for a credential says, so that who is slow to send it holds
+// up nobody: until it is there nobody knows who they are.
+func (e *Enrolments) Receive(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	issued, err := e.enrol(w, r)
+	// A writer without deadlines, as in tests, goes without.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(receiveTimeout))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxEnrol))
+	if err != nil {
+		return r, respond.BadBody(err, "read the body")
+	}
+	received := r.WithContext(r.Context())
+	received.Body = io.NopCloser(bytes.NewReader(body))
+	return received, nil
+}
+
+// ServeEnrol gives whoever shows a join token a credential, for the key of the request
+// in the body, which was received. Nobody is known by the token otherwise.
+func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
+	issued, err := e.enrol(r)
 	if err != nil {
 		e.refuse(w, r, err)
 		return
@@ -27,8 +47,7 @@ func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
 
 // ServeRenew gives who has the key of a credential of the location the one that follows.
 func (e *Enrolments) ServeRenew(w http.ResponseWriter, r *http.Request, l key.Location) {
-	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	issued, err := e.renew(w, r, l)
+	issued, err := e.renew(r, l)
 	if err != nil {
 		e.refuse(w, r, err)
 		return
@@ -48,9 +67,9 @@ func (e *Enrolments) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	respond.Error(w, r, err)
 }
 
-func (e *Enrolments) enrol(w http.ResponseWriter, r *http.Request) (issued wire.Issued, err error) {
+func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 	var asked wire.Enrol
-	if err := decode(w, r, &asked); err != nil {
+	if err := decode(r, &asked); err != nil {
 		return issued, err
 	}
 	token := bearerOf(r)
@@ -71,9 +90,9 @@ func (e *Enrolments) enrol(w http.ResponseWriter, r *http.Request) (issued wire.
 	})
 }
 
-func (e *Enrolments) renew(w http.ResponseWriter, r *http.Request, l key.Location) (issued wire.Issued, err error) {
+func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued, err error) {
 	var asked wire.Renewal
-	if err := decode(w, r, &asked); err != nil {
+	if err := decode(r, &asked); err != nil {
 		return issued, err
 	}
 	cert, err := asked.Verify()
@@ -126,12 +145,12 @@ func (e *Enrolments) issue(r *http.Request, l key.Location, uid string, public *
 	return issued, nil
 }
 
-// decode reads a small body.
-func decode(w http.ResponseWriter, r *http.Request, into any) error {
+// decode decodes a body that was received.
+func decode(r *http.Request, into any) error {
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		return respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion)
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, wire.MaxEnrol)).Decode(into); err != nil {
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return respond.BadBody(err, "decode the body")
 	}
 	return nil

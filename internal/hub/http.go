@@ -67,6 +67,11 @@ func (h *Hub) enrolling(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		r, err := h.enrolments.Receive(w, r)
+		if err != nil {
+			respond.Error(w, r, err)
+			return
+		}
 		// All share one queue: until they are judged nobody knows who they are.
 		h.writes.Serve(route.Root{API: route.Agents}, w, r, func(w http.ResponseWriter, r *http.Request) {
 			if enrol {
