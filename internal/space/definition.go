@@ -61,6 +61,9 @@ func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 }
 
 func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	if problems := validateWeight(obj); len(problems) > 0 {
+		return problems
+	}
 	crd, problem := internalCRD(obj)
 	if problem != nil {
 		return field.ErrorList{problem}
@@ -91,6 +94,11 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 		return field.ErrorList{problem}
 	}
 	crd.Status.AcceptedNames, crd.Status.Conditions = was.Status.AcceptedNames, was.Status.Conditions
+	if crd.Generation != was.Generation { // what is there stays, and its status and labels can change
+		if problems := validateWeight(obj); len(problems) > 0 {
+			return problems
+		}
+	}
 	problems := d.rules.ValidateUpdate(ctx, crd, was)
 	if len(problems) > 0 || crd.Generation == was.Generation {
 		return problems

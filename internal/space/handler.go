@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/respond"
 )
 
 // Handler handles one request for a kind in a space: create, update, patch,
@@ -38,6 +39,10 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 		return nil, err
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
+		if err := shallowBody(req, r.scopes[""].MaxRequestBodyBytes); err != nil {
+			respond.Error(w, req, err)
+			return
+		}
 		handle(w, req.WithContext(WithSpace(req.Context(), space)))
 	}, nil
 }

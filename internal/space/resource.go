@@ -81,6 +81,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 			scope.Serializer = foldingSerializer{scope.Serializer}
 			scope.Defaulter = foldingDefaulter{}
 		}
+		scope.Serializer = shallowSerializer{scope.Serializer}
 		r.scopes[sub] = scope
 	}
 	scope := r.scopes[""]

@@ -114,6 +114,7 @@ func New(config Config) (*Server, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	boundCopies()
 	s := &Server{
 		config:      config,
 		builtins:    map[*kinds.Kind]*resource{},
