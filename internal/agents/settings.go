@@ -21,12 +21,30 @@ import (
 // locations whose spec leaves prune out.
 const defaultPruneMaxPercent = 30
 
+// find is the row of a location that is not being deleted.
+func (a *Server) find(l key.Location) (*table.Row, error) {
+	row, _ := a.config.Table.Get(l.Key())
+	if row == nil || row.Meta.Deleting {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l))
+	}
+	return row, nil
+}
+
+// UID is the UID of a location that is not being deleted.
+func (a *Server) UID(l key.Location) (string, error) {
+	row, err := a.find(l)
+	if err != nil {
+		return "", err
+	}
+	return row.Meta.UID, nil
+}
+
 // Settings returns a location's UID and its settings for the agent. It fails with
 // NotFound if the location is gone or being deleted.
 func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err error) {
-	row, _ := a.config.Table.Get(l.Key())
-	if row == nil || row.Meta.Deleting {
-		return "", s, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l))
+	row, err := a.find(l)
+	if err != nil {
+		return "", s, err
 	}
 	var location v1alpha1.Location
 	if err := json.Unmarshal(row.Value, &location); err != nil {

@@ -1,9 +1,10 @@
-// Package credentials is the API by which people and programs get tokens and short
-// certificates, see them and revoke them: /admin/v1/tokens.
+// Package credentials is the APIs that hand out credentials. By /admin/v1/tokens people and
+// programs get tokens and short certificates, see them and revoke them; by a subresource of
+// its Location an agent's operator gets its join token.
 //
-// Every request that is authenticated gets here; whose tokens somebody may make, see and
-// revoke is decided here, token by token, with the hub's authorizer. The package must never
-// keep a secret, nor show it but to whoever made it.
+// Every request about tokens that is authenticated gets here; whose tokens somebody may
+// make, see and revoke is decided here, token by token, with the hub's authorizer. The
+// package must never keep a secret, nor show it but to whoever made it.
 package credentials
 
 import (

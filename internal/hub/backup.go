@@ -2,13 +2,17 @@ package hub
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
 )
 
 const (
@@ -22,26 +26,35 @@ const (
 // not accept trailers the connection breaks off instead.
 const BackupError = "Orrery-Backup-Error"
 
-// serveBackup sends a snapshot of the log, to one client at a time. It ends with a
+// backups serves copies of the log.
+type backups struct {
+	log    *store.Log
+	table  *table.Table
+	logger *slog.Logger
+	// one is held while a copy is made.
+	one sync.Mutex
+}
+
+// ServeHTTP sends a snapshot of the log, to one client at a time. It ends with a
 // checksum, so one that breaks off is recognized.
-func (h *Hub) serveBackup(w http.ResponseWriter, r *http.Request) {
+func (b *backups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
 		return
 	}
-	if !h.copying.TryLock() {
+	if !b.one.TryLock() {
 		respond.Error(w, r, apierrors.NewTooManyRequests("another backup is being made", 10))
 		return
 	}
-	defer h.copying.Unlock()
+	defer b.one.Unlock()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	ctx := r.Context()
 	out := &patientWriter{
 		w: w, control: http.NewResponseController(w), end: time.Now().Add(backupTimeout),
-		allowed: func() error { return access.Confirm(ctx, h.table) },
+		allowed: func() error { return access.Confirm(ctx, b.table) },
 	}
-	if err := h.log.Backup(ctx, out); err != nil {
-		h.config.Logger.Warn("backup ended", "error", err)
+	if err := b.log.Backup(ctx, out); err != nil {
+		b.logger.Warn("backup ended", "error", err)
 		if !out.begun {
 			respond.Error(w, r, err)
 			return

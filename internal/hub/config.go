@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/audit"
+	"orrery.dev/orrery/internal/contact"
 	"orrery.dev/orrery/internal/store"
 )
 
@@ -112,7 +113,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("listen address %q: %w", c.Listen, err)
 	}
 	if len(c.Advertise)+len(c.AdvertiseCA) > 0 {
-		if _, err := c.endpoints(c.Advertise, nil); err != nil {
+		if err := contact.Check(c.Advertise, c.AdvertiseCA); err != nil {
 			return err
 		}
 	}

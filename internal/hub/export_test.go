@@ -43,7 +43,7 @@ func (c *Config) Made(see func(Parts)) {
 		see(Parts{
 			Log: h.log, Table: h.table, Engine: h.engine, Usage: h.usage, Sessions: h.sessions, Renderer: h.renderer,
 			Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing,
-			Admitted: h.named(http.HandlerFunc(h.route)), WaitCommitted: h.waitCommitted,
+			Admitted: h.front.named(http.HandlerFunc(h.front.route)), WaitCommitted: h.gate.Committed,
 		})
 	}
 }

@@ -7,34 +7,60 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/fair"
+	"orrery.dev/orrery/internal/issuers"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
 )
 
-// newMetrics serves the hub's metrics. Their labels have no values that users choose, so
-// the number of series is bounded.
-func (h *Hub) newMetrics() http.Handler {
+// measured is what is measured of a hub.
+type measured struct {
+	table      *table.Table
+	log        *store.Log
+	keys       *keys
+	sessions   *agents.Sessions
+	agents     *agents.Server
+	enrolments *access.Enrolments
+	issuers    *issuers.Issuers
+	views      *view.Server
+	// spaceWrites bounds what is written into spaces, queues the requests of each class.
+	spaceWrites *fair.Rates
+	queues      map[string]*fair.Queue
+}
+
+// handler serves the metrics. Their labels have no values that users choose, so the number
+// of series is bounded.
+func (m *measured) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_log_revision", Help: "Revision that the table has reached.",
-		}, func() float64 { return float64(h.table.Rev()) }),
+		}, func() float64 { return float64(m.table.Rev()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_agent_sessions", Help: "Locations with an agent connected.",
-		}, func() float64 { return float64(h.sessions.Count()) }),
+		}, func() float64 { return float64(m.sessions.Count()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_enrolments_reused_total", Help: "Enrolments revoked since an agent's spent credential was shown again.",
-		}, func() float64 { return float64(h.enrolments.Reused()) }),
+		}, func() float64 { return float64(m.enrolments.Reused()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
-		}, func() float64 { return float64(h.views.Fallbacks()) }),
+		}, func() float64 { return float64(m.views.Fallbacks()) }),
 	)
-	h.registerLog(registry)
-	h.registerKeys(registry)
-	h.registerIssuers(registry)
-	calls, reports := h.agents.Queues()
-	for class, t := range map[string]*fair.Queue{"read": h.reads.Queue, "write": h.writes.Queue, "agent": calls, "report": reports, "large": h.bodies.Queue} {
+	registerLog(registry, m.log)
+	registerKeys(registry, m.log, m.keys)
+	registerIssuers(registry, m.issuers)
+	const rateRefused = "Requests refused because their space or location writes or reports too much."
+	for of, refusals := range map[string]func() int{"space": m.spaceWrites.Refusals, "location": m.agents.Refusals} {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_rate_refused_total", Help: rateRefused, ConstLabels: prometheus.Labels{"of": of},
+		}, func() float64 { return float64(refusals()) }))
+	}
+	for class, t := range m.queues {
 		labels := prometheus.Labels{"class": class}
 		registry.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

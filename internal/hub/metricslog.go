@@ -1,18 +1,20 @@
 package hub
 
 import (
+	"context"
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/store"
 )
 
-// registerLog registers the metrics of the log, and of writes and reports that are too
-// many for it.
-func (h *Hub) registerLog(registry *prometheus.Registry) {
-	const rateRefused = "Requests refused because their space or location writes or reports too much."
+// registerLog registers the metrics of the log.
+func registerLog(registry *prometheus.Registry, log *store.Log) {
 	gauge := func(name, help string, value func(store.Usage) float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return value(h.log.Usage()) }))
+			func() float64 { return value(log.Usage()) }))
 	}
 	counter := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
@@ -27,17 +29,53 @@ func (h *Hub) registerLog(registry *prometheus.Registry) {
 		}
 		return 0
 	})
-	counter("orrery_log_writes_refused_total", "Writes for which the log had no room.", func() float64 { return float64(h.log.Usage().Refused) })
-	counter("orrery_log_defragmentations_total", "Times that the log was defragmented.", func() float64 { return float64(h.log.Usage().Defragmentations) })
-	counter("orrery_log_defragmentation_seconds_total", "Time that defragmentations of the log took.", func() float64 { return h.log.Usage().Defragmenting.Seconds() })
+	counter("orrery_log_writes_refused_total", "Writes for which the log had no room.", func() float64 { return float64(log.Usage().Refused) })
+	counter("orrery_log_defragmentations_total", "Times that the log was defragmented.", func() float64 { return float64(log.Usage().Defragmentations) })
+	counter("orrery_log_defragmentation_seconds_total", "Time that defragmentations of the log took.", func() float64 { return log.Usage().Defragmenting.Seconds() })
+}
+
+// registerKeys registers what is measured of how values are kept.
+func registerKeys(registry *prometheus.Registry, log *store.Log, keys *keys) {
 	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be encrypted again by the first key.",
+		}, func() float64 { return float64(log.Resealed().Pending) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "orrery_rate_refused_total", Help: rateRefused,
-			ConstLabels: prometheus.Labels{"of": "space"},
-		}, func() float64 { return float64(h.spaceWrites.Refusals()) }),
+			Name: "orrery_log_resealed_total", Help: "Values of the log that were encrypted again by the first key.",
+		}, func() float64 { return float64(log.Resealed().Written) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "orrery_rate_refused_total", Help: rateRefused,
-			ConstLabels: prometheus.Labels{"of": "location"},
-		}, func() float64 { return float64(h.agents.Refusals()) }),
+			Name: "orrery_log_reseal_failures_total", Help: "Times that encrypting values again failed and was retried.",
+		}, func() float64 { return float64(log.Resealed().Failures) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_encryption_config_changes_total", Help: "Times that a changed encryption configuration was taken over.",
+		}, func() float64 { return float64(keys.Adopted()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_encryption_config_refused", Help: "1 while the encryption configuration has changed and can't be used.",
+		}, func() float64 {
+			if err := keys.Refused(); err != nil && !errors.Is(err, context.Canceled) {
+				return 1
+			}
+			return 0
+		}),
+	)
+}
+
+// registerIssuers registers what is measured of the file of issuers, if there is one.
+func registerIssuers(registry *prometheus.Registry, issuers *issuers.Issuers) {
+	if issuers == nil {
+		return
+	}
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_authentication_config_refused", Help: "1 while the authentication configuration has changed and can't be used.",
+		}, func() float64 {
+			if refused, _ := issuers.Refused(); refused {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "orrery_authentication_config_failures_total", Help: "Times that the authentication configuration had changed and could not be used.",
+		}, func() float64 { _, failures := issuers.Refused(); return float64(failures) }),
 	)
 }

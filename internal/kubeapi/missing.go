@@ -1,8 +1,7 @@
-package hub
+package kubeapi
 
 import (
 	"net/http"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -15,7 +14,7 @@ import (
 // refuseResource answers a request for a resource that is not served, as a kube-apiserver
 // does: its router answers with a Status for built-in groups, and with plain text for
 // others. Views have no groups but those of the objects in them.
-func (h *Hub) refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
+func refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
 	_, ofSpace := space.SpaceFrom(r.Context())
 	if !ofSpace {
 		respond.Error(w, r, respond.Unrouted(http.StatusNotFound))
@@ -41,17 +40,4 @@ func asRouted(kind *kinds.Kind, err error) error {
 		return respond.Unrouted(http.StatusNotFound)
 	}
 	return err
-}
-
-// lenient resolves a RequestInfo as Kubernetes does. For a path that can't be resolved,
-// for which Kubernetes answers with an internal error, it gives one without a resource.
-type lenient struct{ request.RequestInfoResolver }
-
-// NewRequestInfo implements request.RequestInfoResolver.
-func (l lenient) NewRequestInfo(r *http.Request) (*request.RequestInfo, error) {
-	info, err := l.RequestInfoResolver.NewRequestInfo(r)
-	if err != nil {
-		return &request.RequestInfo{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}, nil //nolint:nilerr // the handlers answer such a path
-	}
-	return info, nil
 }

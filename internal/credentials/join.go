@@ -1,4 +1,4 @@
-package hub
+package credentials
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
 )
@@ -25,19 +26,27 @@ const (
 	// maxJoinLife for how long at most.
 	joinLife    = 24 * time.Hour
 	maxJoinLife = 365 * 24 * time.Hour
-	// maxTokenBody bounds what is read of a request for a token.
-	maxTokenBody = 64 << 10
 )
 
-// tokenHandler makes a join token for a location, which replaces the one before, or
+// Joins serves the join tokens of locations, a subresource of Locations.
+type Joins struct {
+	// Enrolments keep what a token is good for.
+	Enrolments *access.Enrolments
+	// UID is that of a location; it fails if there is none.
+	UID func(key.Location) (string, error)
+	// Text is a token with where it is to be used.
+	Text func(l key.Location, token string) (string, error)
+}
+
+// Handler makes a join token for a location, which replaces the one before, or
 // revokes all that its agent was given.
-func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error) {
-	uid, _, err := h.agents.Settings(l)
+func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
+	uid, err := j.UID(l)
 	if err != nil {
 		return nil, err
 	}
 	serve := map[string]func(http.ResponseWriter, *http.Request, key.Location, string) (any, error){
-		"create": h.createToken, "delete": h.revokeTokens,
+		"create": j.create, "delete": j.revoke,
 	}[verb]
 	if serve == nil {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
@@ -52,15 +61,15 @@ func (h *Hub) tokenHandler(l key.Location, verb string) (http.HandlerFunc, error
 	}, nil
 }
 
-// createToken makes a join token. A dry run makes none: one that is not stored is not
+// create makes a join token. A dry run makes none: one that is not stored is not
 // valid.
-func (h *Hub) createToken(w http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
 	}
 	var asked v1alpha1.LocationToken
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxTokenBody)).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
 		return nil, respond.BadBody(err, "decode the LocationToken")
 	}
 	made := v1alpha1.LocationToken{
@@ -79,19 +88,19 @@ func (h *Hub) createToken(w http.ResponseWriter, r *http.Request, l key.Location
 	if len(options.DryRun) > 0 {
 		return made, nil
 	}
-	token, expires, err := h.enrolments.NewToken(r.Context(), l, uid, valid)
+	token, expires, err := j.Enrolments.NewToken(r.Context(), l, uid, valid)
 	if err != nil {
 		return nil, err
 	}
-	if made.Status.Token, err = h.joinOf(l, token); err != nil {
+	if made.Status.Token, err = j.Text(l, token); err != nil {
 		return nil, err
 	}
 	made.Status.ExpirationTimestamp = metav1.NewTime(expires)
 	return made, nil
 }
 
-// revokeTokens ends that anything is good that the agent of a location was given.
-func (h *Hub) revokeTokens(_ http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+// revoke ends that anything is good that the agent of a location was given.
+func (j Joins) revoke(_ http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.DeleteOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateDeleteOptions(&options); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("DeleteOptions").GroupKind(), "", problems)
@@ -107,5 +116,5 @@ func (h *Hub) revokeTokens(_ http.ResponseWriter, r *http.Request, l key.Locatio
 	if u, ok := request.UserFrom(r.Context()); ok {
 		who = u.GetName()
 	}
-	return status, h.enrolments.Revoke(r.Context(), l, uid, cmp.Or(who, "nobody known"))
+	return status, j.Enrolments.Revoke(r.Context(), l, uid, cmp.Or(who, "nobody known"))
 }

@@ -1,14 +1,33 @@
-package hub
+package contact
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	"orrery.dev/orrery/internal/enroll"
 )
+
+// Serve has a server show the certificate, and know its clients by theirs. They are told
+// which authorities theirs may be of, which changes when the hub's own is replaced.
+func (c *Contact) Serve(s *http.Server) {
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: c.cert.get,
+		ClientCAs:      c.config.Authority.Pool(),
+		ClientAuth:     tls.RequestClientCert,
+		NextProtos:     []string{"h2", "http/1.1"},
+	}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := config.Clone()
+		now.ClientCAs = c.config.Authority.Pool()
+		return now, nil
+	}
+	s.TLSConfig, s.ConnState = config, c.clients.note
+}
 
 // serverCertificate is the hub's own certificate. It is renewed well before it expires, if
 // the clock was set back to before it was made, and when another authority is to sign. It is safe for concurrent use.

@@ -1,7 +1,8 @@
-package hub
+package kubeapi
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"runtime"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
-// serveVersion says which version of the Kubernetes API spaces serve.
-func (h *Hub) serveVersion(w http.ResponseWriter, _ *http.Request) {
+// ServeVersion says which version of the Kubernetes API spaces serve.
+func ServeVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	major, rest, _ := strings.Cut(strings.TrimPrefix(openapi.Kubernetes, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -23,4 +24,9 @@ func (h *Hub) serveVersion(w http.ResponseWriter, _ *http.Request) {
 		Major: major, Minor: minor, GitVersion: openapi.Kubernetes + "+orrery",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	})
+}
+
+// ServeHealth says that the hub is healthy, and so are the spaces in it.
+func ServeHealth(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "ok") // a client that is gone needs no answer
 }

@@ -1,0 +1,195 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"orrery.dev/orrery/internal/controllers"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+)
+
+const (
+	// shutdownTimeout bounds how long requests may take to end when the hub stops.
+	shutdownTimeout = 5 * time.Second
+	// idleTimeout bounds how long a connection may be kept without a request.
+	idleTimeout = 3 * time.Minute
+	// readHeaderTimeout bounds how long a client may take to send a request's headers.
+	readHeaderTimeout = 20 * time.Second
+	// minPing and maxPing bound how long a client may take to answer a ping of HTTP/2.
+	minPing = 2 * time.Second
+	maxPing = 15 * time.Second
+	// retryLoop is how long the hub waits before it runs a loop again that has failed.
+	retryLoop = time.Second
+)
+
+// Ready tells the caller of Run that the hub serves.
+type Ready struct {
+	// URL is where it serves; Kubeconfig is the file of an operator's kubeconfig.
+	URL, Kubeconfig string
+}
+
+// Run runs a hub until the context ends, and then stops it: first requests, then the
+// loops, then the log. ready is called once, when the hub serves.
+func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	lock, err := store.LockDir(config.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %q: %w", config.Listen, err)
+	}
+	defer func() { _ = listener.Close() }() // usually the server has closed it
+
+	h, err := newHub(ctx, config, listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	if config.made != nil {
+		config.made(h)
+	}
+	kubeconfig, err := h.contact.WriteKubeconfig()
+	if err != nil {
+		return err
+	}
+	return h.run(ctx, listener, func() { ready(Ready{URL: h.contact.URL(), Kubeconfig: kubeconfig}) })
+}
+
+// run serves and runs the loops until the context ends or one of them fails.
+func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) error {
+	server := h.newServer(ctx)
+	// The tail must outlive the server and the loops, which wait for revisions.
+	tailCtx, stopTail := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopTail()
+	tailed := make(chan struct{})
+	unreadable := make(chan error, 1)
+	go func() {
+		defer close(tailed)
+		if err := h.log.Tail(tailCtx, h.writer, h.gate.Hooks()); errors.Is(err, store.ErrSealed) {
+			unreadable <- err
+		}
+	}()
+	defer func() { stopTail(); <-tailed }()
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.keys.need(ctx, unreadable) })
+	group.Go(func() error {
+		err := server.ServeTLS(listener, "", "")
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("serve: %w", err)
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if err := server.Shutdown(stop); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	group.Go(func() error { return h.work(ctx, ready) })
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// newServer makes the HTTPS server. Requests end with the context: open
+// watches and sessions do not hold up a stop.
+func (h *Hub) newServer(ctx context.Context) *http.Server {
+	server := &http.Server{
+		Handler:           h.front.handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		// Pings detect clients that have vanished: the network's buffers would take what
+		// is sent to them for a long time.
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: h.config.Heartbeat, PingTimeout: min(max(h.config.Heartbeat, minPing), maxPing),
+		},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		// What net/http says of single connections.
+		ErrorLog: slog.NewLogLogger(h.config.Logger.Handler(), slog.LevelDebug),
+	}
+	h.contact.Serve(server)
+	return server
+}
+
+// work waits for the table, calls ready once requests are served, and runs the loops.
+func (h *Hub) work(ctx context.Context, ready func()) error {
+	prepare := func(ctx context.Context) error { return h.spaces.EnsureNamespace(ctx, key.Root, "default") }
+	if err := h.gate.Open(ctx, prepare); err != nil {
+		return err
+	}
+	ready()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for { // the table was lost and loaded again
+			if err := h.gate.Open(ctx, prepare); err != nil {
+				return err
+			}
+		}
+	})
+	for _, loop := range h.loops() {
+		group.Go(func() error { return h.goOn(ctx, loop) })
+	}
+	return group.Wait()
+}
+
+// loops are what the hub does by itself while it runs. If several hubs share a log, only
+// one of them may run the controllers.
+func (h *Hub) loops() []func(context.Context) error {
+	own := controllers.New(controllers.Config{
+		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
+		Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed,
+		Sessions: h.sessions, Connections: h.connections,
+		Answers: h.gate.Answers, Committed: h.gate.Committed,
+		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
+	})
+	followKeys := func(ctx context.Context) error { return h.keys.follow(ctx, h.log) }
+	return append([]func(context.Context) error{h.agents.Run, h.compact, h.contact.Follow, h.log.Reseal, h.issuers.Follow, followKeys}, own.Loops()...)
+}
+
+// compact compacts history that nobody can resume from any more.
+func (h *Hub) compact(ctx context.Context) error {
+	return h.log.Keep(ctx, store.Keeping{
+		Every: h.config.CompactEvery,
+		Floor: func() int64 {
+			// What was kept by an older key is not to stay in the history either.
+			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealed().Floor)
+		},
+		Reached: h.table.Rev,
+		Before:  h.gate.LeaveTrace,
+		Quiet:   h.config.Quiet,
+	})
+}
+
+// goOn runs a loop until the context ends, and runs it again if it fails.
+func (h *Hub) goOn(ctx context.Context, loop func(context.Context) error) error {
+	for {
+		err := loop(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		h.config.Logger.Error("a loop of the hub has ended, starting it again", "error", err)
+		select {
+		case <-time.After(retryLoop):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

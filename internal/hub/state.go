@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"fmt"
+
+	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/controllers"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds/registry"
+	"orrery.dev/orrery/internal/leftout"
+	"orrery.dev/orrery/internal/limits"
+	"orrery.dev/orrery/internal/lineage"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/render"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+)
+
+// state is the table, and what is computed of its rows as they change.
+type state struct {
+	// writer changes the table; only the tail uses it.
+	writer   *table.Writer
+	table    *table.Table
+	registry *registry.Registry
+	engine   *placement.Engine
+	renderer *render.Renderer
+	tally    *tally.Tally
+	lineage  *lineage.Lineage
+	usage    *limits.Usage
+	limits   *limits.Limits
+	grants   *access.Grants
+	// pruned adds up the removals that wait, and what owners have confirmed.
+	pruned *prune.Index
+	// releases has the Helm releases that Placements match in part.
+	releases *release.Index
+	// leftOut has the returned statuses that do not fit.
+	leftOut *leftout.Index
+	// changed wakes the controller that writes counts.
+	changed controllers.Signal
+}
+
+// newState makes an empty table. poke is called for a location whose removals were
+// confirmed.
+func newState(config *Config, poke func(key.Location)) (*state, error) {
+	kinds, err := registry.New()
+	if err != nil {
+		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
+	}
+	s := &state{
+		registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
+		usage: limits.NewUsage(), grants: access.NewGrants(), pruned: prune.New(poke), releases: release.New(), changed: controllers.NewSignal(),
+	}
+	s.leftOut = leftout.New(s.changed.Raise)
+	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
+	s.writer = table.New(table.Config{
+		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.changed},
+		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
+	})
+	s.table = s.writer.Table
+	s.limits = limits.New(s.table, s.usage)
+	return s, nil
+}
+
+// observers shows changes to several observers, in order.
+type observers []table.Observer
+
+func (o observers) Reset() {
+	for _, one := range o {
+		one.Reset()
+	}
+}
+
+func (o observers) Observe(rev int64, changes []table.Change) {
+	for _, one := range o {
+		one.Observe(rev, changes)
+	}
+}

@@ -1,0 +1,79 @@
+package kubeapi
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/registry"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/view"
+)
+
+// Catalogs have the kinds of spaces and locations, as their CRDs in the table are now.
+type Catalogs struct {
+	Kinds *registry.Registry
+	Table *table.Table
+}
+
+// Of has the kinds of a space as it is now.
+func (c Catalogs) Of(s key.Space) *kinds.Catalog {
+	// An error concerns a CRD; what it defines is not found then.
+	catalog, _ := c.Kinds.Catalog(s, c.Table.Snapshot())
+	return catalog
+}
+
+// Defines says whether a space still defines a kind with the same definition.
+func (c Catalogs) Defines(s key.Space, kind *kinds.Kind) bool {
+	// An error concerns a CRD; what it defines is not found below then.
+	catalog, _ := c.Kinds.Catalog(s, c.Table.Snapshot())
+	now, ok := catalog.Lookup(kind.GVR)
+	return ok && now.Custom != nil && now.Custom.Hash() == kind.Custom.Hash()
+}
+
+// anywhere finds a kind that some space's CRD defines, for reads across
+// all spaces, which show metadata only.
+func (c Catalogs) anywhere(gvr schema.GroupVersionResource) (*kinds.Kind, bool) {
+	snapshot := c.Table.Snapshot()
+	definition := key.Identity{Resource: key.CRDs, Name: gvr.Resource + "." + gvr.Group}
+	for _, s := range space.All(snapshot) {
+		if snapshot.Get(key.Object{Space: s, Identity: definition}.Key()) == nil {
+			continue
+		}
+		// An error concerns a CRD; what it defines is not found below then.
+		catalog, _ := c.Kinds.Catalog(s, snapshot)
+		if kind, ok := catalog.Lookup(gvr); ok {
+			return kind, true
+		}
+	}
+	return nil, false
+}
+
+// ofLocation has exactly the kinds of the objects in a location's view.
+func (c Catalogs) ofLocation(l key.Location) *kinds.Catalog {
+	var places []key.Object
+	c.Table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
+		o, err := key.ParseObject(row.Key)
+		if err != nil || !view.Holds(row, l) {
+			return "", true
+		}
+		places = append(places, o)
+		return key.After(key.ResourcePrefix(o.Space, o.Resource)), true
+	})
+	snapshot := c.Table.Snapshot()
+	seen := map[key.Resource]bool{}
+	var all []*kinds.Kind
+	for _, o := range places {
+		if seen[o.Resource] {
+			continue
+		}
+		seen[o.Resource] = true
+		// An error concerns a CRD; what it serves is not found below then.
+		catalog, _ := c.Kinds.Catalog(o.Space, snapshot)
+		if kind, ok := catalog.ForStorage(o.Resource); ok {
+			all = append(all, kind)
+		}
+	}
+	return kinds.NewCatalog(all, func(*kinds.Kind) kinds.Access { return kinds.ReadOnly })
+}

@@ -1,0 +1,190 @@
+// Package kubeapi serves the Kubernetes APIs of a hub: of each space, of all of them
+// together, and of each location. It finds the kind that a request is about, and who serves
+// its verb: reads come from the table, writes go through the space's registries.
+//
+// It must never decide who may send a request, nor what an object means.
+package kubeapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/discovery"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/view"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	// Catalogs have the kinds, and Documents describe them.
+	Catalogs  Catalogs
+	Documents *discovery.Server
+	// Views read, and Spaces write.
+	Views  *view.Server
+	Spaces *space.Server
+	// Reviews answers what clients ask about their access.
+	Reviews func(*kinds.Catalog, *kinds.Kind) http.HandlerFunc
+	// Tokens serves a verb of the tokens of a location.
+	Tokens func(l key.Location, verb string) (http.HandlerFunc, error)
+	// UID is that of a location; it fails if there is none.
+	UID func(key.Location) (string, error)
+	// Reads and Writes share turns between spaces and locations.
+	Reads, Writes respond.Turns
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
+	// RequestInfo is for messages about requests that panic.
+	RequestInfo request.RequestInfoResolver
+	// Logger gets what is wrong with CRDs.
+	Logger *slog.Logger
+}
+
+// Server serves Kubernetes APIs. It is safe for concurrent use.
+type Server struct {
+	config   Config
+	catalogs Catalogs
+}
+
+// New makes a Server.
+func New(config Config) *Server { return &Server{config, config.Catalogs} }
+
+// ServeSpace serves the API of a space, or the one over all of them. The context of the
+// request must have its RequestInfo.
+func (v *Server) ServeSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
+	v.filtered(w, r, root, v.serveSpace)
+}
+
+// ServeView serves the API of a location, as ServeSpace does.
+func (v *Server) ServeView(w http.ResponseWriter, r *http.Request, root route.Root) {
+	v.filtered(w, r, root, v.serveView)
+}
+
+// serveSpace serves one space, or the wildcard over all of them.
+func (v *Server) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
+	s := key.Space(root.Name)
+	if err := v.config.Committed(r.Context()); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	if s == key.AllSpaces {
+		v.serveAPI(w, r, root, view.AllSpaces(), v.catalogs.Kinds.Builtin(key.Root))
+		return
+	}
+	if !space.Exists(v.catalogs.Table, s) {
+		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
+		return
+	}
+	catalog, err := v.catalogs.Kinds.Catalog(s, v.catalogs.Table.Snapshot())
+	if err != nil { // a CRD that can't be compiled; the rest is served
+		v.config.Logger.Warn("catalog of a space", "space", s, "error", err)
+	}
+	v.serveAPI(w, r.WithContext(space.WithSpace(r.Context(), s)), root, view.Space(s), catalog)
+}
+
+// serveView serves the view of one location.
+func (v *Server) serveView(w http.ResponseWriter, r *http.Request, root route.Root) {
+	l := key.Location(root.Name)
+	if err := v.config.Committed(r.Context()); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	if _, err := v.config.UID(l); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	v.serveAPI(w, r, root, view.Location(l), v.catalogs.ofLocation(l))
+}
+
+// serveAPI serves one API root: its documents, reads through a lens, and, if
+// the lens is of a single space, writes.
+func (v *Server) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens view.Lens, catalog *kinds.Catalog) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok {
+		respond.Error(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
+		return
+	}
+	if !info.IsResourceRequest {
+		v.serveDocument(w, r, v.config.Documents.Handler(catalog))
+		return
+	}
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	kind, ok := catalog.Lookup(gvr)
+	if !ok && root.Name == string(key.AllSpaces) {
+		kind, ok = v.catalogs.anywhere(gvr)
+	}
+	if !ok {
+		refuseResource(w, r, catalog, info)
+		return
+	}
+	if r.Method == http.MethodHead && kind.Custom == nil {
+		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
+		return
+	}
+	if err := needsCluster(kind, info); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	if catalog.Access(kind) == kinds.Review && info.Verb == "create" {
+		v.config.Reviews(catalog, kind)(w, r)
+		return
+	}
+	handler, err := v.handlerFor(r.Context(), lens, catalog, kind, info)
+	if err != nil {
+		respond.Error(w, r, asRouted(kind, err))
+		return
+	}
+	handler(w, r)
+}
+
+// handlerFor chooses who serves a verb: reads come from the table, writes go
+// through the space's registries.
+func (v *Server) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
+	s, writable := space.SpaceFrom(ctx)
+	if kind.Custom != nil {
+		for _, message := range kind.Custom.Warnings() {
+			warning.AddWarning(ctx, "", message)
+		}
+	}
+	read := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	// If the kind's CRD is being deleted, the space's own handler refuses what it must.
+	access := catalog.Access(kind)
+	if !access.Allows(info.Verb) && access != kinds.Terminating || !read && !writable {
+		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
+	}
+	if s == key.Root && kind.Resource == key.Locations && info.Subresource == kinds.TokenSubresource {
+		return v.config.Tokens(key.Location(info.Name), info.Verb)
+	}
+	if read && info.Subresource != kinds.ScaleSubresource {
+		return v.config.Views.Handler(lens, kind, info)
+	}
+	if !writable {
+		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
+	}
+	return v.config.Spaces.Handler(kind, s, info)
+}
+
+func (v *Server) serveDocument(w http.ResponseWriter, r *http.Request, discovery http.Handler) {
+	switch {
+	case r.Method != http.MethodGet:
+		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
+		return
+	case r.URL.Path == route.Version:
+		ServeVersion(w, r)
+		return
+	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as healthy as its hub
+		ServeHealth(w, r)
+		return
+	}
+	discovery.ServeHTTP(w, r)
+}

@@ -1,0 +1,96 @@
+package readiness
+
+import (
+	"sync"
+	"time"
+)
+
+// phase says whether requests are served: not before the table is loaded and the hub's
+// marker is in the log or found to have no room, and not while the table is lost. It is
+// safe for concurrent use.
+type phase struct {
+	// wake receives when the table is loaded.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// epoch counts how often the table was lost or loaded.
+	epoch         int
+	loaded, ready bool
+	// marked says that the marker of this epoch is in the log.
+	marked bool
+}
+
+func newPhase() *phase { return &phase{wake: make(chan struct{}, 1)} }
+
+// lose notes that the table is lost: no requests are served.
+func (p *phase) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch++
+	p.loaded, p.ready, p.marked = false, false, false
+}
+
+func (p *phase) load() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch++
+	p.loaded, p.ready, p.marked = true, false, false
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// now is the current epoch. todo says that its marker has yet to be written; again, that
+// requests are served already and only the marker is missing.
+func (p *phase) now() (epoch int, todo, again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch, p.loaded && !p.marked, p.ready
+}
+
+// serve begins to serve requests, unless the epoch has passed. It says whether requests
+// are served.
+func (p *phase) serve(epoch int, marked bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if epoch == p.epoch {
+		p.ready, p.marked = true, marked
+	}
+	return p.ready
+}
+
+func (p *phase) serves() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+// answering notes since when the log answers, by the requests to it. It is safe for
+// concurrent use.
+type answering struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	since time.Time
+	fails bool
+}
+
+func newAnswering(now func() time.Time) *answering { return &answering{now: now} }
+
+// note notes the outcome of a request to the log.
+func (a *answering) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && a.fails {
+		a.since = a.now()
+	}
+	a.fails = err != nil
+}
+
+// state is since when the log answers, zero if it always did, and whether it does.
+func (a *answering) state() (since time.Time, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since, !a.fails
+}
