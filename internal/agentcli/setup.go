@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"orrery.dev/orrery/internal/mapper/credential"
+	"orrery.dev/orrery/internal/durable"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -115,7 +115,10 @@ func (s setup) save(dataDir string) error {
 	if err != nil {
 		return fmt.Errorf("encode setup: %w", err)
 	}
-	if err := credential.WriteFile(filepath.Join(dataDir, setupFile), b); err != nil {
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return fmt.Errorf("keep setup: %w", err)
+	}
+	if err := durable.WriteFile(filepath.Join(dataDir, setupFile), b, 0o600); err != nil {
 		return fmt.Errorf("keep setup: %w", err)
 	}
 	return nil

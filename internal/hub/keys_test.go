@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -28,6 +27,7 @@ import (
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
 )
 
 var secretsGVR = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -40,24 +40,6 @@ func encoded() string { return base64.StdEncoding.EncodeToString([]byte(password
 func (r *running) addSecret(name string, labels map[string]string) {
 	r.t.Helper()
 	r.create("s", secretsGVR, object("v1", "Secret", "default", name, labels, map[string]any{"data": map[string]any{"password": encoded()}}))
-}
-
-// holds are the files below a directory that hold some text.
-func holds(t *testing.T, dir, text string) (in []string) {
-	t.Helper()
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if bytes.Contains(content, []byte(text)) {
-			in = append(in, path)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return in
 }
 
 // TestSecretsAtRest shows that a hub that nobody told anything keeps no Secret in a form
@@ -114,14 +96,14 @@ func TestSecretsAtRest(t *testing.T) {
 	}
 	r.stop()
 	for _, text := range []string{password, encoded()} {
-		if in := holds(t, dir, text); len(in) > 0 {
+		if in := env.FilesWith(t, text, dir); len(in) > 0 {
 			t.Errorf("%q is in %q", text, in)
 		}
 		if strings.Contains(said.String(), text) {
 			t.Errorf("%q is in the log of the hub", text)
 		}
 	}
-	if in := holds(t, dir, "cGxhaW4-always-there"); len(in) == 0 {
+	if in := env.FilesWith(t, "cGxhaW4-always-there", dir); len(in) == 0 {
 		t.Error("what is no secret is not found either")
 	}
 	if info, err := os.Stat(filepath.Join(dir, seal.FileName)); err != nil || info.Mode().Perm() != 0o600 {

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/internal/key"
@@ -55,15 +54,7 @@ func TestAllSpaces(t *testing.T) {
 	r.addSpace("s")
 	r.addConfigMap("one", nil, "1")
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	r.create("s", crds, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "widgets.example.org"},
-		"spec": map[string]any{
-			"group": "example.org", "scope": "Namespaced", "names": map[string]any{"plural": "widgets", "kind": "Widget"},
-			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{
-				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
-		},
-	}})
+	r.create("s", crds, widgetDefinition())
 	widgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "widgets"}
 	r.create("s", widgets, object("example.org/v1", "Widget", "default", "w", nil, map[string]any{"spec": map[string]any{"size": int64(1)}}))
 	list, err := r.space(key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{})

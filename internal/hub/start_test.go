@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	// settle is how soon the hub writes counts.
 	settle = 20 * time.Millisecond
 )

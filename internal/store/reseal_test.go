@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/test/env"
 )
 
 func putOptions() kubernetes.PutOptions { return kubernetes.PutOptions{GetOnFailure: true} }
@@ -238,7 +239,7 @@ func TestRemainsAreGone(t *testing.T) {
 	}
 	r.stop()
 	end()
-	if in := found(t, dir, secret); len(in) == 0 {
+	if in := env.FilesWith(t, secret, dir); len(in) == 0 {
 		t.Error("nothing has remained: the test shows nothing")
 	}
 	if err := Restore(file, restored, slog.New(slog.DiscardHandler)); err != nil {
@@ -253,7 +254,7 @@ func TestRemainsAreGone(t *testing.T) {
 	}
 	r.stop()
 	end()
-	if in := found(t, restored, secret); len(in) > 0 {
+	if in := env.FilesWith(t, secret, restored); len(in) > 0 {
 		t.Errorf("it has remained in %q", in)
 	}
 }

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/seal"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/test/env"
 )
 
 // Keys of configurations, and rules of them.
@@ -90,24 +89,6 @@ func atRest(t *testing.T, l *Log, k string) *mvccpb.KeyValue {
 		t.Fatalf("%d values of %q, %v", len(r.Kvs), k, err)
 	}
 	return r.Kvs[0]
-}
-
-// found are the files below a directory that have some bytes.
-func found(t *testing.T, dir, what string) (in []string) {
-	t.Helper()
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if bytes.Contains(content, []byte(what)) {
-			in = append(in, path)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return in
 }
 
 // tailing is a Tail that runs.
@@ -197,10 +178,10 @@ func TestNothingOfSecretsIsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if in := found(t, dir, secret); len(in) > 0 {
+	if in := env.FilesWith(t, secret, dir); len(in) > 0 {
 		t.Errorf("the secret is in %q", in)
 	}
-	if in := found(t, dir, other); len(in) < 3 { // else the search finds nothing
+	if in := env.FilesWith(t, other, dir); len(in) < 3 { // else the search finds nothing
 		t.Errorf("what is no secret is only in %q", in)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,26 +37,6 @@ resources:
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// below lists the files below directories that have some text.
-func below(t *testing.T, text string, dirs ...string) (in []string) {
-	t.Helper()
-	for _, dir := range dirs {
-		if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			content, err := os.ReadFile(path)
-			if bytes.Contains(content, []byte(text)) {
-				in = append(in, path)
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return in
 }
 
 // TestSecretsOfAWholeRun takes Secrets from a space to a cluster, with the log in an etcd of
@@ -137,7 +116,7 @@ func TestSecretsOfAWholeRun(t *testing.T) {
 	etcd.Kill()
 	for _, password := range passwords {
 		for _, text := range []string{password, base64.StdEncoding.EncodeToString([]byte(password))} {
-			if in := below(t, text, filepath.Dir(s.Hub.Dir), filepath.Dir(other.Dir), filepath.Dir(s.Agent.Dir), etcd.Dir()); len(in) > 0 {
+			if in := env.FilesWith(t, text, filepath.Dir(s.Hub.Dir), filepath.Dir(other.Dir), filepath.Dir(s.Agent.Dir), etcd.Dir()); len(in) > 0 {
 				t.Errorf("%q is in %q", text, in)
 			}
 			if strings.Contains(out, text) {
@@ -145,7 +124,7 @@ func TestSecretsOfAWholeRun(t *testing.T) {
 			}
 		}
 	}
-	if in := below(t, siteName, s.Hub.Dir, etcd.Dir()); len(in) == 0 {
+	if in := env.FilesWith(t, siteName, s.Hub.Dir, etcd.Dir()); len(in) == 0 {
 		t.Error("what is no secret is not found either")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"orrery.dev/orrery/internal/durable"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -173,36 +174,14 @@ func (k *Keeper) save(next kept) error {
 	if err != nil {
 		return fmt.Errorf("encode the agent's credential: %w", err)
 	}
-	if err := WriteFile(filepath.Join(k.dir, file), b); err != nil {
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return fmt.Errorf("keep the agent's credential: %w", err)
+	}
+	if err := durable.WriteFile(filepath.Join(k.dir, file), b, 0o600); err != nil {
 		return fmt.Errorf("keep the agent's credential: %w", err)
 	}
 	k.now = next
 	return nil
-}
-
-// WriteFile writes a file for its owner only, which has the old content or the new one,
-// and the new one once it returns, also after a power cut.
-func WriteFile(name string, data []byte) error {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // TLS is the credential for a connection.

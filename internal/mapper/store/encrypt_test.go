@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/env"
 )
 
 var (
@@ -83,24 +84,6 @@ func contentOf(t testing.TB, s *Store) map[string]string {
 	return all
 }
 
-func diskHas(t testing.TB, dir, text string) (in []string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Contains(b, []byte(text)) {
-			in = append(in, file)
-		}
-	}
-	return in
-}
-
 // TestEncryptedStore shows that nothing of what the store holds can be read on the disk,
 // that all of it can with the key, and that a store that was there is encrypted whole.
 func TestEncryptedStore(t *testing.T) {
@@ -115,7 +98,7 @@ func TestEncryptedStore(t *testing.T) {
 				t.Fatalf("%d values", len(want))
 			}
 			mustClose(t, s)
-			if got := diskHas(t, dir, password); (before == nil) != (len(got) > 0) {
+			if got := env.FilesWith(t, password, dir); (before == nil) != (len(got) > 0) {
 				t.Errorf("with key %q the secret is in %q", before, got)
 			}
 			s = mustOpen(t, dir, secret)
@@ -132,7 +115,7 @@ func TestEncryptedStore(t *testing.T) {
 			if len(got) != len(want) || now.Root != meta.Root || now.Unsent != meta.Unsent || now.Count != meta.Count {
 				t.Errorf("%d values of %d; %+v, before %+v", len(got), len(want), now, meta)
 			}
-			if in := diskHas(t, dir, password); len(in) > 0 { // while it is used
+			if in := env.FilesWith(t, password, dir); len(in) > 0 { // while it is used
 				t.Errorf("the secret is in %q", in)
 			}
 			// It goes on: a sequence that began anew would take a new report for an old one.
@@ -148,7 +131,7 @@ func TestEncryptedStore(t *testing.T) {
 				t.Error(err)
 			}
 			mustClose(t, s)
-			if in := diskHas(t, dir, password); len(in) > 0 {
+			if in := env.FilesWith(t, password, dir); len(in) > 0 {
 				t.Errorf("the secret is in %q", in)
 			}
 			if aside := asides(t, dir); len(aside) > 0 {

@@ -1,0 +1,55 @@
+package env
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Goroutines ends a process of ours, and says what its goroutines were doing: how many of
+// them there were of each kind, by who had started them and where they waited.
+func (p *Process) Goroutines() string {
+	p.t.Helper()
+	before := len(p.Stderr())
+	p.Signal(syscall.SIGQUIT)
+	if _, ended := p.Wait(20 * time.Second); !ended {
+		return p.name + " does not end"
+	}
+	return summary(p.Stderr()[before:])
+}
+
+// summary counts the stacks that the runtime has printed.
+func summary(stacks string) string {
+	counts := map[string]int{}
+	for stack := range strings.SplitSeq(stacks, "\n\n") {
+		head, frames, ok := strings.Cut(strings.TrimSpace(stack), "\n")
+		if !ok || !strings.HasPrefix(head, "goroutine ") {
+			continue
+		}
+		var calls []string
+		for frame := range strings.SplitSeq(frames, "\n") {
+			if call, _, _ := strings.Cut(frame, " in goroutine "); !strings.HasPrefix(frame, "\t") {
+				calls = append(calls, withoutArguments(call))
+			}
+		}
+		_, state, _ := strings.Cut(head, "[")
+		state, _, _ = strings.Cut(strings.TrimSuffix(state, "]:"), ",")
+		counts[fmt.Sprintf("%s in %s, %s", state, calls[0], calls[len(calls)-1])]++
+	}
+	var lines []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%4d %s", counts[kind], kind))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// withoutArguments is a call in a stack without the values of its arguments.
+func withoutArguments(call string) string {
+	if i := strings.LastIndex(call, "("); i > 0 && !strings.HasPrefix(call, "created by") {
+		return call[:i]
+	}
+	return call
+}
