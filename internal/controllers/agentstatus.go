@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"regexp"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,9 @@ const (
 	// maxName is how long an object's name may be.
 	maxName = 253
 )
+
+// isDigest matches what names removals that wait. It is shown as part of a command.
+var isDigest = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
 
 // agentStatus is what a location's status shows of its agent's status. has says whether
 // the location reports objects of a space.
@@ -52,17 +56,20 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		}
 		return known[name]
 	}
-	out := &v1alpha1.PendingPrune{Pending: int64(p.Pending), Digest: clip(p.Digest), Objects: first(p.Objects)}
+	out := &v1alpha1.PendingPrune{Pending: int64(max(0, p.Pending)), Objects: first(p.Objects)}
+	if isDigest.MatchString(p.Digest) {
+		out.Digest = p.Digest
+	}
 	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
-		if !knows(one.Space) {
+		if !knows(one.Space) || !isDigest.MatchString(one.Digest) {
 			continue
 		}
 		out.Spaces = append(out.Spaces, v1alpha1.SpacePrune{
-			Space: clip(one.Space), Pending: int64(one.Pending), Digest: clip(one.Digest),
+			Space: one.Space, Pending: int64(max(0, one.Pending)), Digest: one.Digest,
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
-		if !knows(one.Space) || len(one.Placement) > maxName || len(one.Digest) > maxName {
+		if !knows(one.Space) || len(one.Placement) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
 			continue // no proper agent sends this
 		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{

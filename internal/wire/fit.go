@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -22,8 +24,8 @@ const (
 // both apply it, and a report that fits is unchanged, so both keep the same bytes.
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
-	r.Since, r.Completed = clip(r.Since), clip(r.Completed)
-	const texts = 5 * maxReportText * escaped
+	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
+	const texts = 6 * maxReportText * escaped
 	if len(r.Status)*escaped+texts <= MaxReport {
 		return r
 	}
@@ -44,11 +46,34 @@ func clip(s string) string { return Clip(s, maxReportText) }
 // Brief shortens an error's text to what a report quotes of it.
 func Brief(s string) string { return Clip(s, maxBrief) }
 
-// Clip shortens a text to at most limit bytes of valid UTF-8.
+// Clip is a text as it may be shown to people: one line of printable characters in valid
+// UTF-8, of at most limit bytes. What is from a cluster may hold what tells a terminal to
+// show something else than what is there.
 func Clip(s string, limit int) string {
+	s = printable(s)
 	if len(s) <= limit {
 		return s
 	}
 	const more = "..."
 	return strings.ToValidUTF8(s[:limit-len(more)], "") + more
+}
+
+// printable replaces what does not show as a character of its own.
+func printable(s string) string {
+	plain := true
+	for i := range len(s) {
+		plain = plain && s[i] >= ' ' && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\r', r == '\t', r == '\u2028', r == '\u2029':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == utf8.RuneError:
+			return '?'
+		}
+		return r
+	}, s)
 }

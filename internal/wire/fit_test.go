@@ -42,3 +42,28 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// TestClip: texts are one line of characters that show, within their limit, and stay as they are
+// the next time.
+func TestClip(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                           "",
+		"as it is: ü, 語, 👍":          "as it is: ü, 語, 👍",
+		"\x1b[2J\x1b]0;title\a":      "?[2J?]0;title?",
+		"two\nlines\r\n\tand a tab":  "two lines   and a tab",
+		"\u009b31m and \u202egnirts": "?31m and ?gnirts",
+		"bad \xff\xfe bytes":         "bad ?? bytes",
+		strings.Repeat("\x1b", 100):  strings.Repeat("?", 61) + "...",
+		strings.Repeat("ü", 100):     strings.Repeat("ü", 30) + "...",
+	} {
+		got := Clip(text, 64)
+		if got != want || Clip(got, 64) != got {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	escape := "\x1b[2J"
+	r := Report{State: State(escape), Reason: escape, Message: escape, Since: escape, Completed: escape, UID: escape}.Fit()
+	if b, err := json.Marshal(r); err != nil || strings.Contains(string(b), "u001b") {
+		t.Errorf("a report keeps what terminals take for commands: %s %v", b, err)
+	}
+}
