@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -26,7 +27,8 @@ type front struct {
 	next     http.Handler
 }
 
-func startFront(t env.T, to string, transport http.RoundTripper, room int) (*front, error) {
+// startFront starts one that shows a certificate, or one of its own where it has none.
+func startFront(t env.T, to string, transport http.RoundTripper, room int, shown ...tls.Certificate) (*front, error) {
 	target, err := url.Parse(to)
 	if err != nil {
 		return nil, fmt.Errorf("start a front: %w", err)
@@ -41,6 +43,9 @@ func startFront(t env.T, to string, transport http.RoundTripper, room int) (*fro
 	}
 	f.server = httptest.NewUnstartedServer(f)
 	f.server.EnableHTTP2 = true
+	if len(shown) > 0 {
+		f.server.TLS = &tls.Config{Certificates: shown}
+	}
 	f.server.StartTLS()
 	t.Cleanup(func() {
 		f.server.CloseClientConnections()

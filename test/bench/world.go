@@ -86,7 +86,6 @@ func (b *bench) start() error {
 		return err
 	}
 	join.Hub = "https://" + b.link.Address
-	join.CA += string(b.front.certificate())
 	b.agent = env.StartAgent(b.t, site, join.Encode(), b.cluster.AgentKubeconfig)
 	b.fleet = newFleet(b)
 	if err := b.startCalm(); err != nil {
@@ -192,7 +191,7 @@ func (b *bench) startLink(ca string) error {
 	if err != nil {
 		return err
 	}
-	b.front, err = startFront(b.t, b.hub.URL, transport, 0)
+	b.front, err = startFront(b.t, b.hub.URL, transport, 0, b.hub.Certificate())
 	b.link = env.StartLink(b.t, b.hub.URL)
 	return err
 }

@@ -1,12 +1,15 @@
 package env
 
 import (
+	"crypto/tls"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"orrery.dev/orrery/internal/admin"
+	"orrery.dev/orrery/internal/enroll"
 )
 
 // Hub is a hub process. Process.Kill and Process.Stop end it; it can then be
@@ -83,6 +86,25 @@ func (h *Hub) Admin() admin.Hub {
 		h.t.Fatalf("%v", err)
 	}
 	return a
+}
+
+// Certificate is another of the hub's own authority for 127.0.0.1, for what stands before
+// the hub, or in its place: agents trust what their hub has announced.
+func (h *Hub) Certificate() tls.Certificate {
+	h.t.Helper()
+	ca, err := enroll.LoadOrCreate(h.Dir, time.Now)
+	if err != nil {
+		h.t.Fatalf("read the hub's authority: %v", err)
+	}
+	pair, err := ca.Server([]string{"127.0.0.1"})
+	if err != nil {
+		h.t.Fatalf("make a certificate: %v", err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		h.t.Fatalf("make a certificate: %v", err)
+	}
+	return certificate
 }
 
 // PathConfig returns the operator's configuration for a path of the hub, such as

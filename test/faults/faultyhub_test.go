@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -27,29 +26,16 @@ type faultyHub struct {
 	answer atomic.Pointer[http.HandlerFunc]
 }
 
-// startFaultyHub starts one that has a certificate of the authority in a hub's directory:
-// agents trust what their hub has announced.
-func startFaultyHub(t *testing.T, hubDir string) *faultyHub {
+// startFaultyHub starts one in the place of a hub.
+func startFaultyHub(t *testing.T, of *env.Hub) *faultyHub {
 	t.Helper()
-	ca, err := enroll.LoadOrCreate(hubDir, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.Server([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &faultyHub{}
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.asked.Add(1)
 		(*h.answer.Load())(w, r)
 	}))
 	h.server.EnableHTTP2 = true
-	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{of.Certificate()}}
 	h.server.StartTLS()
 	t.Cleanup(func() {
 		h.server.CloseClientConnections()
@@ -136,7 +122,7 @@ func number(s string) (n int64) {
 func TestFaultyHub(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	h := startFaultyHub(t, e.Hub.Dir)
+	h := startFaultyHub(t, e.Hub)
 	e.Agent.Kill()
 	e.Agent.Start("--join", world.Through(t, e.Token("edge"), e.Link))
 	uid, err := e.LocationUID("edge")
