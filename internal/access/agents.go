@@ -82,7 +82,7 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 	}
 	record, _, ok := e.record(l)
 	if !ok {
-		return nil, false, refusalOf(enroll.ErrOther)
+		return nil, false, refusalOf(enroll.ErrUnknownJoin)
 	}
 	if err := record.JudgeLasting(token); err != nil {
 		return nil, false, refusalOf(err)

@@ -1,12 +1,14 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -29,6 +32,10 @@ type desk struct {
 	ca  *enroll.Authority
 	key *ecdsa.PrivateKey
 	of  string
+	// writer changes the table, as another hub would, and committed is called when it is
+	// waited for what others have written.
+	writer    *table.Writer
+	committed func()
 }
 
 const life = time.Hour
@@ -54,13 +61,16 @@ func newDesk(t *testing.T, record enroll.Record) *desk {
 	if record.Issued.Number > 0 {
 		record.Issued.Key, record.Used.Key = d.of, d.of
 	}
-	tbl := table.New(table.Config{})
+	moves := NewMoves()
+	tbl := table.New(table.Config{Observer: moves})
+	d.writer, d.committed = tbl, func() {}
 	tbl.Reset(7, []table.Update{
 		{Key: key.Location("edge").Key(), Value: []byte(`{"metadata":{"name":"edge","uid":"u"}}`), CreateRev: 3, ModRev: 3},
 		{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: 5},
 	})
 	d.Enrolments = NewEnrolments(EnrolmentsConfig{
-		Authority: d.ca, Table: tbl.Table, Life: life, Late: 10 * life, Logger: slog.New(slog.DiscardHandler), Now: clock,
+		Authority: d.ca, Table: tbl.Table, Moves: moves, Life: life, Late: 10 * life, Logger: slog.New(slog.DiscardHandler), Now: clock,
+		Committed: func(context.Context) error { d.committed(); return nil },
 	})
 	return d
 }
@@ -219,6 +229,86 @@ func TestPremisesOfAgents(t *testing.T) {
 	}
 	if holds := at[key.Location("edge").Key()].Holds; !holds(location("u")) || holds(location("v")) || holds(nil) {
 		t.Error("it does not rest on its location")
+	}
+}
+
+// says has the table show another record of the location.
+func (d *desk) says(rev int64, record enroll.Record) {
+	d.t.Helper()
+	d.writer.Apply(rev, []table.Update{{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: rev}})
+}
+
+// TestSpentAtAnotherHub: what was sent before a credential was spent may arrive at another
+// hub than the one by which it was.
+func TestSpentAtAnotherHub(t *testing.T) {
+	d := newDesk(t, issuedOnce)
+	d.config.Moves.started = time.Now().Add(-2 * life) // it runs for long
+	first := requestWith(t.Context(), d.certificate("edge", "u"), "")
+	if _, _, ok, err := d.authenticate(first); !ok || err != nil {
+		t.Fatal(err)
+	}
+	used := issuedOnce
+	used.Issued, used.Used = enroll.Mark{Number: 2, Key: "k2"}, enroll.Mark{Number: 2, Key: "k2"}
+	d.says(8, used)
+	if _, _, ok, err := d.authenticate(first); ok || !errors.Is(err, enroll.ErrSpent) {
+		t.Errorf("%v, %v", ok, err) // a revocation would have asked for a log
+	}
+}
+
+// TestJoinAtAnotherHub: a join token that one hub has made is good at all, also at one that
+// has not heard of it yet; and what strangers are told is the same for each location.
+func TestJoinAtAnotherHub(t *testing.T) {
+	d := newDesk(t, enroll.Record{Location: "u"})
+	token, record := enroll.Record{Location: "u"}.WithJoin("edge", d.now.Add(time.Hour))
+	_, record, err := record.Trade("edge", token, d.of, d.now) // by who did not get the answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, d.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(token string, request []byte) *httptest.ResponseRecorder {
+		t.Helper()
+		body, err := json.Marshal(wire.Enrol{Request: request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, route.Enrol, bytes.NewReader(body))
+		r.Header.Set(wire.Header, wire.ProtocolVersion)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		d.ServeEnrol(w, r)
+		return w
+	}
+	for what, request := range map[string][]byte{"good": request, "bad": []byte("x")} {
+		here, nowhere := ask("orr_j_edge.guess", request), ask("orr_j_none.guess", request)
+		if here.Code == http.StatusOK || here.Code != nowhere.Code || here.Body.String() != nowhere.Body.String() {
+			t.Errorf("a %s request: %d %s where there is a location, %d %s where there is none", what, here.Code, here.Body, nowhere.Code, nowhere.Body)
+		}
+	}
+	d.committed = func() { d.says(8, record) }
+	if w := ask(token, request); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestStrangersLearnNothing: who shows a token of a former version that is none is told the
+// same of each location, of those that are not there and of those that were revoked.
+func TestStrangersLearnNothing(t *testing.T) {
+	said := map[string]bool{}
+	for _, record := range []enroll.Record{issuedOnce, {Location: "u"}, issuedOnce.Revoke(enroll.Revocation{Message: "x"}), {Location: "u", Hash: "0"}} {
+		d := newDesk(t, record)
+		for _, token := range []string{"edge.guess", "none.guess", "edge."} {
+			_, _, ok, err := d.authenticate(requestWith(t.Context(), nil, token))
+			if ok || err == nil {
+				t.Fatalf("%s: %v", token, err)
+			}
+			said[err.Error()+string(refusalOf(err).cause)] = true
+		}
+	}
+	if len(said) != 1 {
+		t.Errorf("they are told %v", said)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ecdsa"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,7 +73,23 @@ func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 	if err := decode(r, &asked); err != nil {
 		return issued, err
 	}
+	public, of, err := enroll.KeyOf(asked.Request)
+	if err != nil {
+		return issued, respond.BadRequest("%v", err)
+	}
 	token := bearerOf(r)
+	issued, err = e.trade(r, token, public, of)
+	if errors.Is(err, enroll.ErrUnknownJoin) { // it may have been made just now, by another hub
+		if err := e.fresh.wait(r.Context()); err != nil {
+			return issued, err
+		}
+		issued, err = e.trade(r, token, public, of)
+	}
+	return issued, err
+}
+
+// trade trades a join token for a credential of a key, by what the table has.
+func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKey, of string) (issued wire.Issued, err error) {
 	l, ok := enroll.TokenLocation(token)
 	if !ok {
 		return issued, enroll.ErrUnknownJoin
@@ -80,10 +97,6 @@ func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 	record, _, ok := e.record(l)
 	if !ok {
 		return issued, enroll.ErrUnknownJoin
-	}
-	public, of, err := enroll.KeyOf(asked.Request)
-	if err != nil {
-		return issued, respond.BadRequest("%v", err)
 	}
 	return e.issue(r, l, record.Location, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
 		return now.Trade(l, token, of, e.config.Now())
@@ -117,7 +130,11 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 		return issued, respond.BadRequest("%v", err)
 	}
 	return e.issue(r, l, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
-		return now.Renew(c, of)
+		next, now, err := now.Renew(c, of)
+		// A clock that is behind for a while must not make a credential that has ended, perhaps
+		// for too long to be renewed, once the clock is right.
+		next.NotAfter = c.NotAfter
+		return next, now, err
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +23,6 @@ import (
 const (
 	// enrolRate and enrolBurst bound how often one location gets a credential.
 	enrolRate, enrolBurst = 2, 20
-	// reuseGrace bounds for how long a credential that has just been renewed is refused
-	// and no more: requests that were sent before may still arrive.
-	reuseGrace = 30 * time.Second
 	// changeTries and changeTimeout bound a write that others may be faster with.
 	changeTries   = 8
 	changeTimeout = 10 * time.Second
@@ -39,6 +35,10 @@ type EnrolmentsConfig struct {
 	// Table and Log have the records of enrolments.
 	Table *table.Table
 	Log   *store.Log
+	// Moves observes the table.
+	Moves *Moves
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
 	// Life is how long a credential is good, and Late for how long after that it can
 	// be renewed; 0: not at all.
 	Life, Late time.Duration
@@ -53,20 +53,15 @@ type Enrolments struct {
 	config EnrolmentsConfig
 	// known has what was found in certificates and bearers that were verified.
 	known  *utilcache.LRUExpireCache
+	fresh  *fresh
 	rates  *fair.Rates
 	reused atomic.Int64
-
-	mu sync.Mutex
-	// moved is when a location began to use a new credential; started when there were none.
-	moved   map[key.Location]time.Time
-	started time.Time
 }
 
 // NewEnrolments makes Enrolments.
 func NewEnrolments(config EnrolmentsConfig) *Enrolments {
 	return &Enrolments{
-		config: config, known: utilcache.NewLRUExpireCache(maxKnown), rates: fair.NewRates(enrolRate, enrolBurst),
-		moved: map[key.Location]time.Time{}, started: time.Now(),
+		config: config, known: utilcache.NewLRUExpireCache(maxKnown), fresh: newFresh(config.Committed), rates: fair.NewRates(enrolRate, enrolBurst),
 	}
 }
 
@@ -142,9 +137,6 @@ func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, ste
 		if err != nil {
 			return err
 		}
-		if done && before.Used != after.Used {
-			e.noteMove(l)
-		}
 		if err := e.config.Table.WaitFor(ctx, rev); err != nil || done {
 			return err
 		}
@@ -152,43 +144,17 @@ func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, ste
 	return errBusy
 }
 
-func (e *Enrolments) noteMove(l key.Location) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	const sweep = 1024
-	if len(e.moved) >= sweep {
-		for l, at := range e.moved {
-			if time.Since(at) > e.grace() {
-				delete(e.moved, l)
-			}
-		}
-	}
-	e.moved[l] = time.Now()
-}
-
-// grace is for how long what was sent with the credential before may arrive.
-func (e *Enrolments) grace() time.Duration { return min(reuseGrace, e.config.Life/4) }
-
-// justMoved says whether a location may have begun to use a new credential just now. It
-// goes by how much time has passed, not by any clock that can be set.
-func (e *Enrolments) justMoved(l key.Location) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	since := e.started
-	if at, ok := e.moved[l]; ok {
-		since = at
-	}
-	return time.Since(since) < e.grace()
-}
-
 // judge says what is wrong with a credential; nil: it is good. The first use of one is
 // noted, and that of one that is spent revokes the enrolment.
 func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
-	record, _, ok := e.record(c.Location)
-	if !ok {
-		return enroll.ErrOther
+	news, err := e.look(c)
+	if errors.Is(err, enroll.ErrOther) || errors.Is(err, enroll.ErrRevoked) {
+		// The location may have been added, or joined, just now, by another hub.
+		if err := e.fresh.wait(r.Context()); err != nil {
+			return err
+		}
+		news, err = e.look(c)
 	}
-	news, err := record.Judge(c)
 	switch {
 	case errors.Is(err, enroll.ErrSpent):
 		return e.spent(r, c)
@@ -209,10 +175,19 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 	return err
 }
 
+// look judges a credential by what the table has.
+func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
+	record, _, ok := e.record(c.Location)
+	if !ok {
+		return false, enroll.ErrOther
+	}
+	return record.Judge(c)
+}
+
 // spent is what is said to somebody with a spent credential. If it can't be from before
 // it was spent, there are two who have it, and none of them is believed any more.
 func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
-	if e.justMoved(c.Location) {
+	if e.config.Moves.just(c.Location, e.config.Life/4) {
 		return enroll.ErrSpent
 	}
 	revoked := false

@@ -120,7 +120,7 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("make a key: %w", err)
 	}
-	der, err := a.sign(template, key.Public(), certificateLife)
+	der, err := a.sign(template, key.Public(), a.now().Add(certificateLife))
 	if err != nil {
 		return Pair{}, err
 	}
@@ -133,13 +133,13 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 
 // sign signs a certificate, backdated so that those of a hub whose clock is ahead are valid
 // for peers whose clocks are right; but not to before the authority's own.
-func (a *Authority) sign(template *x509.Certificate, public any, life time.Duration) ([]byte, error) {
+func (a *Authority) sign(template *x509.Certificate, public any, until time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
 	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), a.now().Add(life)
+	template.NotBefore, template.NotAfter = a.now().Add(-clockAhead), until
 	signer := a.held.Load()
 	if first := signer.certs[0].NotBefore; template.NotBefore.Before(first) {
 		template.NotBefore = first

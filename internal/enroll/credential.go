@@ -66,15 +66,19 @@ func digestOf(subjectPublicKeyInfo []byte) string {
 }
 
 // Agent issues the certificate of a credential, DER, for the public key that it names,
-// valid from now on for a life.
+// valid from now on for a life, and not for less than until its NotAfter.
 func (a *Authority) Agent(c Credential, public *ecdsa.PublicKey, life time.Duration) ([]byte, error) {
+	until := a.now().Add(life)
+	if until.Before(c.NotAfter) {
+		until = c.NotAfter
+	}
 	return a.sign(&x509.Certificate{
 		Subject: pkix.Name{
 			CommonName: UserPrefix + string(c.Location), Organization: []string{Agents},
 			SerialNumber: fmt.Sprintf("%s/%d/%d", c.UID, c.Number, c.Joined),
 		},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, public, life)
+	}, public, until)
 }
 
 // IsAgent says whether a certificate claims to be an agent's, which are those of the

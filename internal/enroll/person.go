@@ -34,7 +34,7 @@ func (a *Authority) Person(request []byte, user string, groups []string, scope *
 	if scope != nil {
 		template.URIs = []*url.URL{{Scheme: scopeScheme, Host: string(scope.Space), Path: "/" + scope.UID}}
 	}
-	der, err := a.sign(template, public, life)
+	der, err := a.sign(template, public, a.now().Add(life))
 	if err != nil {
 		return nil, err
 	}

@@ -141,11 +141,12 @@ func (r Record) Trade(l key.Location, token, of string, now time.Time) (Credenti
 	case !now.Before(r.Join.Expires):
 		return Credential{}, r, ErrJoinExpired
 	}
-	// What was good before is superseded at once.
+	// What was good before is superseded at once. The time is in the number, so that this
+	// is also true of what a log has forgotten that is a copy.
 	join := *r.Join
 	join.Key = of
 	r.Join, r.Hash, r.Created, r.Revoked = &join, "", "", nil
-	r.Joined = max(r.Issued.Number, r.Used.Number) + 1
+	r.Joined = max(r.Issued.Number+1, r.Used.Number+1, uint64(max(0, now.Unix()))) //nolint:gosec // it is not negative
 	r.Issued = Mark{r.Joined, of}
 	r.Used = r.Issued
 	return r.credential(l), r, nil
@@ -164,10 +165,10 @@ func (r Record) tradeLasting(l key.Location, token, of string) (Credential, Reco
 func (r Record) JudgeLasting(token string) error {
 	_, secret, ok := strings.Cut(token, ".")
 	switch {
+	case !ok || r.Hash == "" || !same(secret, r.Hash): // strangers are told nothing else
+		return ErrUnknownJoin
 	case r.Revoked != nil:
 		return ErrRevoked
-	case !ok || r.Hash == "" || !same(secret, r.Hash):
-		return ErrUnknownJoin
 	}
 	return nil
 }
@@ -238,6 +239,15 @@ func (r Record) Revoke(why Revocation) Record {
 		r.Revoked = &why
 	}
 	return r
+}
+
+// UsedOf is the newest credential that was used, by a record as the log keeps it.
+func UsedOf(value []byte) Mark {
+	var r Record
+	if json.Unmarshal(value, &r) != nil {
+		return Mark{}
+	}
+	return r.Used
 }
 
 // Enrolled says that an agent has shown what it was given.

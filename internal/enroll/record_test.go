@@ -21,8 +21,13 @@ var noon = time.Unix(1_900_000_000, 0)
 // joined is a record after a join by a key, the token, and what it was traded for.
 func joined(t *testing.T, r Record, of string) (Record, string, Credential) {
 	t.Helper()
-	token, r := r.WithJoin(edge, noon.Add(time.Hour))
-	c, r, err := r.Trade(edge, token, of, noon)
+	return joinedAt(t, noon, r, of)
+}
+
+func joinedAt(t *testing.T, at time.Time, r Record, of string) (Record, string, Credential) {
+	t.Helper()
+	token, r := r.WithJoin(edge, at.Add(time.Hour))
+	c, r, err := r.Trade(edge, token, of, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +73,7 @@ func TestJoinTokens(t *testing.T) {
 		"used and revoked":     {used.Revoke(Revocation{}), token, "k1", noon, ErrUnknownJoin},
 		"an unreadable record": {ParseRecord([]byte("garbage"), uid), token, "k1", noon, ErrUnknownJoin},
 	} {
-		if got, _, err := c.r.Trade(edge, c.token, c.of, c.at); !errors.Is(err, c.want) || err == nil && (got.Number != 1 || got.Joined != 1 || got.Key != "k1" || got.UID != uid) {
+		if got, _, err := c.r.Trade(edge, c.token, c.of, c.at); !errors.Is(err, c.want) || err == nil && (got.Number != uint64(c.at.Unix()) && !strings.HasPrefix(what, "its answer") || got.Joined != got.Number || got.Key != "k1" || got.UID != uid) {
 			t.Errorf("%s: %+v, %v; want %v", what, got, err, c.want)
 		}
 	}
@@ -85,7 +90,7 @@ func TestJudge(t *testing.T) {
 	}
 	says("joined", r, first, false, nil)
 	second, r, err := r.Renew(first, "k2")
-	if err != nil || second.Number != 2 || second.Joined != 1 {
+	if err != nil || second.Number != first.Number+1 || second.Joined != first.Joined {
 		t.Fatalf("renewed: %+v, %v", second, err)
 	}
 	says("former", r, first, false, nil)
@@ -93,7 +98,7 @@ func TestJudge(t *testing.T) {
 	if again, same, err := r.Renew(first, "k2"); err != nil || again != second || same.Issued != r.Issued {
 		t.Errorf("asked again: %+v, %v", again, err)
 	}
-	says("of another key", r, Credential{UID: uid, Number: 2, Joined: 1, Key: "kx"}, false, ErrSpent)
+	says("of another key", r, Credential{UID: uid, Number: second.Number, Joined: second.Joined, Key: "kx"}, false, ErrSpent)
 	before := r
 	r = r.Use(second)
 	says("former, after the new was used", r, first, false, ErrSpent)
@@ -118,6 +123,31 @@ func TestJudge(t *testing.T) {
 	says("superseded, not spent", again, first, false, ErrSuperseded)
 	says("joined anew, at a copy of the log from before", r, anew, true, nil)
 	says("superseded, at that copy", r.Use(anew), second, false, ErrSuperseded)
+}
+
+// TestJoinsAfterARestore: whoever joins at a copy of the log is the agent from then on, and
+// not who had joined, or was given credentials, since the copy was made.
+func TestJoinsAfterARestore(t *testing.T) {
+	older, _, _ := joinedAt(t, noon, Record{Location: uid}, "k1")
+	lost, _, stolen := joinedAt(t, noon.Add(time.Hour), older, "k2")
+	for i := range 5 {
+		next, r, err := lost.Renew(stolen, fmt.Sprint("stolen", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost, stolen = r, next
+	}
+	restored, _, legitimate := joinedAt(t, noon.Add(2*time.Hour), older.Revoke(Revocation{At: noon}), "k3")
+	if _, err := restored.Judge(stolen); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("who was revoked gets in again: %v", err)
+	}
+	if _, err := restored.Judge(legitimate); err != nil {
+		t.Errorf("who joined does not: %v", err)
+	}
+	// Without a join the copy knows what was issued since.
+	if news, err := older.Judge(stolen); !news || err != nil {
+		t.Errorf("after the restore: %v", err)
+	}
 }
 
 // TestLastingTokens: a token of a former version is traded, and is spent when what it

@@ -89,6 +89,10 @@ func TestCredentialsAndTheHubsClock(t *testing.T) {
 			if got := opens(t, client, err); got != "" {
 				t.Errorf("%+v: what was renewed is refused with %q", c, got)
 			}
+			ahead.Store(0) // somebody sets the clock right
+			if got := opens(t, client, nil); got != "" {
+				t.Errorf("%+v: what was renewed by a wrong clock is refused by the right one with %q", c, got)
+			}
 		}
 		r.stop()
 	}

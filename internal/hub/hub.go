@@ -112,8 +112,8 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 		Confirm: func(ctx context.Context) error { return access.Confirm(ctx, h.table) },
 	})
 	h.enrolments = access.NewEnrolments(access.EnrolmentsConfig{
-		Authority: h.authority, Table: h.table, Log: h.log, Life: h.config.CredentialLife, Late: h.config.CredentialLate,
-		Logger: h.config.Logger, Now: h.config.Now,
+		Authority: h.authority, Table: h.table, Log: h.log, Moves: h.moves, Committed: h.gate.Committed,
+		Life: h.config.CredentialLife, Late: h.config.CredentialLate, Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.access = access.New(access.Config{
 		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Catalog: h.catalogs().Of, Committed: h.gate.Committed,

@@ -31,6 +31,7 @@ type state struct {
 	usage    *limits.Usage
 	limits   *limits.Limits
 	grants   *access.Grants
+	moves    *access.Moves
 	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
@@ -50,12 +51,13 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	}
 	s := &state{
 		registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
-		usage: limits.NewUsage(), grants: access.NewGrants(), pruned: prune.New(poke), releases: release.New(), changed: controllers.NewSignal(),
+		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
+		changed: controllers.NewSignal(),
 	}
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.changed},
+		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.moves, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

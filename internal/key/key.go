@@ -253,11 +253,17 @@ func OfPath(path string) string { return string(Objects) + "/" + path }
 
 // LocationOf is the location that a key of a Location or of an enrolment is about.
 func LocationOf(k string) (Location, bool) {
-	if l, ok := strings.CutPrefix(k, string(Enrolments)+"/"); ok {
-		return Location(l), true
+	if l, ok := EnrolmentOf(k); ok {
+		return l, true
 	}
 	s, r, name, ok := Split(k)
 	return Location(name), ok && s == Root && r == Locations
+}
+
+// EnrolmentOf is the location that a key of an enrolment is about.
+func EnrolmentOf(k string) (Location, bool) {
+	l, ok := strings.CutPrefix(k, string(Enrolments)+"/")
+	return Location(l), ok
 }
 
 // MarkerOf is the marker that a key is about.
