@@ -104,8 +104,9 @@ func (g *grant) roles(s key.Space) []role {
 	return roles
 }
 
-// holder is a subject of Grants that are about a space; of those that may be about any
-// space by a selector, the space is AllSpaces.
+// holder is a subject of Grants that are about a space; of those that reach others by names
+// or by a selector, the space is AllSpaces: one for each name would make of a Grant of a
+// few kilobytes, whose subjects may be many, too, an index of megabytes.
 type holder struct {
 	space key.Space
 	kind  v1alpha1.GrantSubjectKind
@@ -114,20 +115,14 @@ type holder struct {
 
 // holders are those under whom the Grant is found.
 func (g *grant) holders() []holder {
-	spaces := []key.Space{g.space}
+	s := g.space
 	if !g.own() {
-		spaces = nil
-		for _, name := range g.spec.Spaces.Names {
-			spaces = append(spaces, key.Space(name))
-		}
-		if len(spaces) == 0 {
-			spaces = []key.Space{key.AllSpaces}
-		}
+		s = key.AllSpaces
 	}
-	var all []holder
-	for _, s := range spaces {
-		for _, subject := range g.spec.Subjects {
-			all = append(all, holder{s, subject.Kind, subject.Name})
+	all := make([]holder, 0, len(g.spec.Subjects))
+	for _, subject := range g.spec.Subjects {
+		if h := (holder{s, subject.Kind, subject.Name}); !slices.Contains(all, h) { // one may be named twice
+			all = append(all, h)
 		}
 	}
 	return all
@@ -138,7 +133,7 @@ func (g *grant) holders() []holder {
 type Grants struct {
 	mu  sync.RWMutex
 	all map[string]*grant
-	// by has slices that are replaced and never changed.
+	// by has slices that may be added to behind their end, and are never changed.
 	by map[holder][]*grant
 }
 
@@ -192,9 +187,7 @@ func (g *Grants) replace(k string, row *table.Row) {
 	}
 	g.all[k] = now
 	for _, h := range now.holders() {
-		if list := g.by[h]; !slices.Contains(list, now) { // a subject may be named twice
-			g.by[h] = append(slices.Clip(list), now)
-		}
+		g.by[h] = append(g.by[h], now)
 	}
 }
 

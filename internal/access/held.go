@@ -7,7 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -27,10 +26,35 @@ type held struct {
 	steps int
 }
 
-// heldRule is a rule and the namespaces that it is limited to, if any.
+// heldRule is a rule and the namespaces that it is limited to, if any. Names of objects and
+// namespaces, of which there may be many, are in order.
 type heldRule struct {
 	rbacv1.PolicyRule
 	namespaces []string
+}
+
+func newHeldRule(r rbacv1.PolicyRule, namespaces []string) heldRule {
+	r.ResourceNames = slices.Sorted(slices.Values(r.ResourceNames))
+	return heldRule{r, slices.Sorted(slices.Values(namespaces))}
+}
+
+// covers says whether the rule allows what a part of another does, as RBAC would say, but
+// for the names of objects.
+func (r *heldRule) covers(part *rbacv1.PolicyRule, namespace string) bool {
+	if len(r.namespaces) > 0 {
+		if _, in := slices.BinarySearch(r.namespaces, namespace); namespace == "" || !in {
+			return false
+		}
+	}
+	if !has(r.Verbs, part.Verbs[0]) {
+		return false
+	}
+	if len(part.NonResourceURLs) > 0 {
+		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, part.NonResourceURLs[0]) })
+	}
+	resource, sub, _ := strings.Cut(part.Resources[0], "/")
+	q := about(part.Verbs[0], part.APIGroups[0], resource, sub, namespace, "")
+	return has(r.APIGroups, q.group) && slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, &q) })
 }
 
 // heldIn is what somebody holds in a space; in AllSpaces, what they hold in all that there
@@ -47,7 +71,7 @@ func (z *Authorizer) heldIn(s key.Space, who user.Info) *held {
 		for i := range g.spec.Rules {
 			r := &g.spec.Rules[i]
 			if len(r.NonResourceURLs) == 0 || s == key.Root && g.own() {
-				h.rules = append(h.rules, heldRule{policyRule(r), r.Namespaces})
+				h.rules = append(h.rules, newHeldRule(policyRule(r), r.Namespaces))
 			}
 		}
 	}
@@ -105,31 +129,49 @@ func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
 }
 
 // has says whether a part of a rule is held in a namespace, or, if it is "", in the whole
-// of the space.
+// of the space. Different rules may have different names of objects.
 func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
 	h.steps += len(h.roles) + len(h.rules)
 	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&part, namespace, h.namespaced) }) {
 		return true
 	}
-	var owner []rbacv1.PolicyRule
-	for _, r := range h.rules {
-		if within(r.namespaces, namespace) {
-			owner = append(owner, r.PolicyRule)
-		}
-	}
-	if len(part.ResourceNames) > 0 {
-		all := part
-		all.ResourceNames = nil
-		if covered, _ := validation.Covers(owner, []rbacv1.PolicyRule{all}); covered {
+	var named []*heldRule
+	for i := range h.rules {
+		switch r := &h.rules[i]; {
+		case !r.covers(&part, namespace):
+		case len(r.ResourceNames) == 0:
 			return true
+		default:
+			named = append(named, r)
 		}
-		h.steps += len(owner) * len(part.ResourceNames)
 	}
-	if h.steps > maxSteps {
+	if len(part.ResourceNames) == 0 || len(named) == 0 {
 		return false
 	}
-	covered, _ := validation.Covers(owner, []rbacv1.PolicyRule{part})
-	return covered
+	h.steps += len(named) * len(part.ResourceNames)
+	return h.steps <= maxSteps && !slices.ContainsFunc(part.ResourceNames, func(name string) bool {
+		return !slices.ContainsFunc(named, func(r *heldRule) bool { _, in := slices.BinarySearch(r.ResourceNames, name); return in })
+	})
+}
+
+// within is what of a part of a rule is held in the whole of the space: all, some of its
+// names, or nothing.
+func (h *held) within(part rbacv1.PolicyRule) rbacv1.PolicyRule {
+	if h.has(part, "") {
+		return part
+	}
+	names := part.ResourceNames
+	part.ResourceNames = nil
+	for _, name := range names {
+		one := part
+		if one.ResourceNames = []string{name}; h.steps <= maxSteps && h.has(one, "") {
+			part.ResourceNames = append(part.ResourceNames, name)
+		}
+	}
+	if len(part.ResourceNames) == 0 {
+		return rbacv1.PolicyRule{}
+	}
+	return part
 }
 
 // holds says whether a role, or more, is held in a namespace or in the whole of the space.

@@ -62,7 +62,7 @@ func TestHeldEqualsRBAC(t *testing.T) {
 		owner, wants := rapid.SliceOfN(rule, 0, 4).Draw(t, "holds"), rule.Draw(t, "wants")
 		h := &held{z: &Authorizer{}, space: "a"}
 		for _, r := range owner {
-			h.rules = append(h.rules, heldRule{PolicyRule: r})
+			h.rules = append(h.rules, newHeldRule(r, nil))
 		}
 		var lacking lacks
 		h.lacking(wants, nil, &lacking)

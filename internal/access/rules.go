@@ -7,7 +7,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -34,39 +33,77 @@ func (z *Authorizer) rulesFor(root route.Root, catalog *kinds.Catalog, who user.
 	}
 	rules := z.rulesIn(key.Space(root.Name), catalog, who, namespace)
 	if isAll { // what is held in root and everywhere else
+		var complete bool
 		status.Incomplete = true
-		rules = common(z.rulesIn(key.Root, catalog, who, namespace), rules)
-	}
-	for _, r := range rules {
-		if len(r.NonResourceURLs) > 0 {
-			status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
-			continue
+		if rules, complete = common(z.rulesIn(key.Root, catalog, who, namespace), rules); !complete {
+			status.EvaluationError = errTooMuch
 		}
-		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
-			Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
-		})
+	}
+	size := 0
+	for i := range rules {
+		if size += sizeOf(&rules[i]); size > maxReviewed {
+			status.Incomplete, status.EvaluationError = true, errTooMuch
+			break
+		}
+		addTo(&status, &rules[i])
 	}
 	return status
+}
+
+const (
+	// maxReviewed bounds, in bytes, the rules that a review lists: a Grant has no more
+	// than its share of a space's limits, but somebody may have all of them.
+	maxReviewed = 1 << 20
+	errTooMuch  = "there are more rules than are listed at once; ask about single things"
+)
+
+// sizeOf is about how large a rule is in an answer.
+func sizeOf(r *rbacv1.PolicyRule) int {
+	const quotes = 3
+	size := 0
+	for _, list := range [][]string{r.Verbs, r.APIGroups, r.Resources, r.ResourceNames, r.NonResourceURLs} {
+		size += quotes
+		for _, s := range list {
+			size += len(s) + quotes
+		}
+	}
+	return size
+}
+
+func addTo(status *authorizationv1.SubjectRulesReviewStatus, r *rbacv1.PolicyRule) {
+	if len(r.NonResourceURLs) > 0 {
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
+		return
+	}
+	status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+		Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
+	})
 }
 
 // rulesIn are the rules of somebody in one space, or in all that there may be.
 func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info, namespace string) []rbacv1.PolicyRule {
 	h := z.heldIn(s, who)
 	var rules []rbacv1.PolicyRule
-	for _, r := range h.rules {
-		if within(r.namespaces, namespace) {
-			rules = append(rules, r.PolicyRule)
-		}
-	}
-	for _, r := range h.roles {
-		if within(r.namespaces, namespace) {
-			rules = append(rules, r.over(catalog, namespace)...)
-		}
-	}
 	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
 	asking := asking{question: &locations, space: s, isNamespaced: never}
 	if len(h.roles) > 0 || slices.ContainsFunc(slices.Collect(z.about(s, who)), asking.by) {
 		rules = append(rules, basics()...)
+	}
+	type kind struct { // of roles that are one and the same here
+		name    v1alpha1.RoleName
+		isLocal bool
+	}
+	listed := map[kind]bool{}
+	for _, r := range h.roles {
+		if k := (kind{r.name, len(r.namespaces) > 0}); within(r.namespaces, namespace) && !listed[k] {
+			listed[k] = true
+			rules = append(rules, r.over(catalog, namespace)...)
+		}
+	}
+	for i := range h.rules {
+		if r := &h.rules[i]; within(r.namespaces, namespace) {
+			rules = append(rules, r.PolicyRule)
+		}
 	}
 	return rules
 }
@@ -131,24 +168,32 @@ func addRule(rules []rbacv1.PolicyRule, verbs []string, group, resource string) 
 	return append(rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group}, Resources: []string{resource}})
 }
 
-// common are the parts of rules that others cover, and that read or are basic.
-func common(others, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	var parts []rbacv1.PolicyRule
+// common are the parts of rules that others cover, and that read or are basic. It is not
+// complete if there is more than somebody would look at.
+func common(others, rules []rbacv1.PolicyRule) (both []rbacv1.PolicyRule, complete bool) {
+	h := &held{}
+	for _, r := range others {
+		h.rules = append(h.rules, newHeldRule(r, nil))
+	}
+	size := 0
 	for _, r := range rules {
-		for _, part := range validation.BreakdownRule(r) {
-			if part.Verbs[0] == all {
-				for _, verb := range reads {
-					part.Verbs = []string{verb}
-					parts = append(parts, part)
-				}
+		r.Verbs = slices.DeleteFunc(slices.Concat(reads, []string{"create"}), func(verb string) bool { return !has(r.Verbs, verb) })
+		for part := range parts(r) {
+			if h.steps++; h.steps > maxSteps || size > maxReviewed {
+				return both, false
+			}
+			if part.Verbs[0] == "create" && !isReview(&part) {
 				continue
 			}
-			parts = append(parts, part)
+			if part = h.within(part); len(part.Verbs) > 0 {
+				size += sizeOf(&part)
+				both = append(both, part)
+			}
 		}
 	}
-	return slices.DeleteFunc(parts, func(part rbacv1.PolicyRule) bool {
-		covered, _ := validation.Covers(others, []rbacv1.PolicyRule{part})
-		isReview := slices.Contains([]string{"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}, strings.Join(part.Resources, ""))
-		return !covered || !slices.Contains(reads, part.Verbs[0]) && !isReview
-	})
+	return both, true
+}
+
+func isReview(part *rbacv1.PolicyRule) bool {
+	return slices.Contains([]string{"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}, strings.Join(part.Resources, ""))
 }

@@ -30,6 +30,9 @@ const (
 	maxName        = 512
 	maxGroups      = 64
 	maxDescription = 1024
+	// maxNames bounds all names of a token, in bytes: those that somebody has from an
+	// issuer may be many, and are kept with each token.
+	maxNames = 32 << 10
 )
 
 // order is what is to be made for a request, if its caller may have it.
@@ -52,7 +55,14 @@ func (s *Server) order(ctx context.Context, c *caller, id string, spec *v1alpha1
 		record.Groups = slices.Clone(c.GetGroups())
 	}
 	record.Groups = slices.DeleteFunc(record.Groups, func(g string) bool { return g == user.AllAuthenticated }) // everybody is in it
+	if n := len(strings.Join(slices.Concat(record.Groups, []string{record.User}), "")); n > maxNames {
+		return record, respond.BadRequest("the token would name %d groups of user %q with %d bytes, want no more than %d; say in spec.groups which it is to have",
+			len(record.Groups), record.User, n, maxNames)
+	}
 	record.Expires = now.Add(c.life(spec, &record, now))
+	// The space is looked up before the rights: when it is created again in between, what
+	// is made is of no use there. Whether it is there is told behind them.
+	scope, missing := s.scope(key.Space(spec.Space))
 	if err := c.mayMake(ctx, spec, &record); err != nil {
 		return record, err
 	}
@@ -67,10 +77,8 @@ func (s *Server) order(ctx context.Context, c *caller, id string, spec *v1alpha1
 	}
 	slices.Sort(record.Groups)
 	record.Groups = slices.Compact(record.Groups)
-	if spec.Space != "" {
-		record.Scope, err = s.scope(key.Space(spec.Space))
-	}
-	return record, err
+	record.Scope = scope
+	return record, missing
 }
 
 func validate(spec *v1alpha1.TokenSpec) error {
@@ -123,9 +131,12 @@ func (s *Server) canFollow(from string) error {
 	return nil
 }
 
-// scope is that of a space as it is now.
+// scope is that of a space as it is now; nil: of none.
 func (s *Server) scope(name key.Space) (*bearer.Scope, error) {
-	if name == key.Root {
+	switch name {
+	case "":
+		return nil, nil //nolint:nilnil // a token need not have one
+	case key.Root:
 		return &bearer.Scope{Space: name}, nil
 	}
 	row, _ := s.config.Table.Get(name.Key())
@@ -140,6 +151,10 @@ type caller struct {
 	user.Info
 	credential access.Credential
 	authorizer *access.Authorizer
+	// scope is that of a space as it is now, and hands says in which ones the caller hands
+	// out rights, as far as it is known.
+	scope func(key.Space) (*bearer.Scope, error)
+	hands map[bearer.Scope]bool
 }
 
 // life is how long a token lives: what is asked for or the default, and by default no longer
@@ -232,8 +247,22 @@ func (c *caller) reaches(r *bearer.Record, all bool) bool {
 	if scope := c.credential.Scope; scope != nil && (r.Scope == nil || *r.Scope != *scope) {
 		return false
 	}
-	return all || r.User == c.GetName() || r.By == c.GetName() ||
-		r.Scope != nil && c.authorizer.MayHandOut(c, r.Scope.Space, v1alpha1.RoleAdmin)
+	return all || r.User == c.GetName() || r.By == c.GetName() || r.Scope != nil && c.handsOut(*r.Scope)
+}
+
+// handsOut says whether the caller may give others all rights in a space, if it still is
+// the one that is meant. It is asked once for each space.
+func (c *caller) handsOut(scope bearer.Scope) bool {
+	if may, known := c.hands[scope]; known {
+		return may
+	}
+	now, err := c.scope(scope.Space)
+	may := err == nil && *now == scope && c.authorizer.MayHandOut(c, scope.Space, v1alpha1.RoleAdmin)
+	if c.hands == nil {
+		c.hands = map[bearer.Scope]bool{}
+	}
+	c.hands[scope] = may
+	return may
 }
 
 // mayPath says whether the caller may send a request to a path of the hub.

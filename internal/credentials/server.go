@@ -82,7 +82,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string) (any,
 	if err := s.config.Committed(r.Context()); err != nil {
 		return nil, err
 	}
-	c := caller{Info: who, credential: access.CredentialOf(r.Context()), authorizer: s.config.Authorizer}
+	c := caller{Info: who, credential: access.CredentialOf(r.Context()), authorizer: s.config.Authorizer, scope: s.scope}
 	switch {
 	case r.Method == http.MethodPost && id == "":
 		return s.create(w, r, &c)
@@ -160,6 +160,8 @@ const (
 	// that one user without all rights has made.
 	maxTokens = 10000
 	maxEach   = 500
+	// forAll of them are left to who has all rights, when others have used up the rest.
+	forAll = 500
 )
 
 // hasRoom refuses a token when there are too many. Those that have expired count until they
@@ -176,7 +178,7 @@ func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
 		}
 	})
 	switch {
-	case all >= maxTokens:
+	case all >= maxTokens, all >= maxTokens-forAll && !c.authorizer.MayAll(c):
 		return tooMany("the hub has %d tokens", all)
 	case ofSpace >= maxEach:
 		return tooMany("space %q has %d tokens", record.Scope.Space, ofSpace)
