@@ -1,26 +1,20 @@
 package hub_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
@@ -349,201 +343,4 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-// TestRestartDeclaresNobodyLost shows that a hub that starts gives locations time to
-// reconnect, writes nothing about those that do, and then declares the others lost.
-func TestRestartDeclaresNobodyLost(t *testing.T) {
-	t.Parallel() // it waits much of the time
-	const patiently = 2 * time.Second
-	quick := func(c *hub.Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
-	dir := t.TempDir()
-	r := start(t, dir, quick)
-	r.addSpace("s")
-	for _, name := range []string{"a", "b"} {
-		r.addLocation(key.Location(name), map[string]string{"where": name})
-		r.addPlacement("s", "at-"+name, name, name, nil)
-		r.addConfigMap(name, map[string]string{"what": name}, "1")
-	}
-	agents := []*agent{r.join("a"), r.join("b")}
-	for _, a := range agents {
-		a.open(0, "").next()
-		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
-		r.eventually(func() string { return r.staleness(string(a.location), false) })
-	}
-	before := map[string]string{"a": r.location("a").ResourceVersion, "b": r.location("b").ResourceVersion}
-	r.stop()
-
-	r = start(t, dir, quick)
-	begun := time.Now()
-	same := func(names ...string) func() string {
-		return func() string {
-			for _, name := range names {
-				if now := r.location(name); now.ResourceVersion != before[name] {
-					return fmt.Sprintf("%s was at revision %s, is at %s: %+v", name, before[name], now.ResourceVersion, now.Status)
-				}
-				if wrong := r.staleness(name, false); wrong != "" {
-					return wrong
-				}
-			}
-			return ""
-		}
-	}
-	r.throughout(patiently/4, same("a", "b"))
-	agents[0].r = r
-	agents[0].open(0, "").next()
-	r.throughout(patiently/4, same("a", "b"))
-	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if waited := time.Since(begun); waited < patiently {
-		t.Errorf("declared lost after %s", waited)
-	}
-	r.throughout(patiently/4, same("a"))
-	r.eventually(func() string { return r.staleness("b", true) })
-	agents[1].r = r
-	agents[1].open(0, "").next()
-	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
-	r.eventually(func() string { return r.staleness("b", false) })
-
-	// Who is lost stays lost for a hub that begins anew.
-	r.stop()
-	r = start(t, dir, quick)
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	r.stop()
-	r = start(t, dir, func(c *hub.Config) { c.Disconnected = time.Hour })
-	r.eventually(func() string { return r.staleness("a", true) })
-}
-
-// staleness compares everything that shows whether a location is stale: the counts of the
-// location and of its Placement, the row of its object, the conditions.
-func (r *running) staleness(name string, want bool) string {
-	r.t.Helper()
-	l := r.location(name)
-	p, err := r.space("s").Resource(placementsGVR).Get(r.t.Context(), "at-"+name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	placed, _, err := unstructured.NestedInt64(p.Object, "status", "stale")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var status ask.SpaceStatus
-	r.question(&status, route.Status, "object", "core/configmaps/default/"+name)
-	row := status.Objects[0].Places[0].Stale
-	connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)
-	unknown := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced).Reason == "Disconnected"
-	if l.Status.Stale == 1 != want || placed == 1 != want || row != want || connected == want || unknown != want {
-		return fmt.Sprintf("%s, stale is to be %v: the location counts %d, its Placement %d, the row says %v, Connected is %v, Synced Disconnected %v",
-			name, want, l.Status.Stale, placed, row, connected, unknown)
-	}
-	return ""
-}
-
-// relay passes connections on until it is silenced; then it discards what it receives and
-// sends nothing, as a network that has lost a machine.
-type relay struct {
-	address string
-	silent  atomic.Bool
-}
-
-func newRelay(t *testing.T, to string) *relay {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{address: listener.Addr().String()}
-	var parts sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	parts.Go(func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			into, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			mu.Lock()
-			open = append(open, from, into)
-			mu.Unlock()
-			parts.Go(func() { r.pass(from, into) })
-			parts.Go(func() { r.pass(into, from) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		mu.Lock()
-		for _, c := range open {
-			_ = c.Close()
-		}
-		mu.Unlock()
-		parts.Wait()
-	})
-	return r
-}
-
-func (r *relay) pass(from io.Reader, to io.WriteCloser) {
-	piece := make([]byte, 4096)
-	for {
-		n, err := from.Read(piece)
-		if err != nil {
-			if !r.silent.Load() {
-				_ = to.Close()
-			}
-			return
-		}
-		if r.silent.Load() {
-			continue
-		}
-		if _, err := to.Write(piece[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// TestWalkingIsNotLost has an agent compare its content for longer than the hub waits
-// for one whose session has ended: it does not read that meanwhile, so it may be cut.
-func TestWalkingIsNotLost(t *testing.T) {
-	const patience = 500 * time.Millisecond
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = patience, patience })
-	r.addLocation("a", nil)
-	a := r.join("a")
-	s := a.open(0, "")
-	s.next()
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
-	s.close()
-	r.throughout(6*patience, func() string {
-		a.walk(holding{})
-		if l := r.location("a"); !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected) {
-			return "it is declared lost: " + text(l.Status)
-		}
-		return ""
-	})
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-}
-
-// TestVanishedAgent shows that the hub notices an agent that is gone without a word,
-// though the network accepts whatever is sent to it.
-func TestVanishedAgent(t *testing.T) {
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
-	r.addLocation("a", nil)
-	way := newRelay(t, strings.TrimPrefix(r.URL, "https://"))
-	a := r.join("a")
-	a.HTTP.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, way.address)
-	}
-	a.open(0, "").next()
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
-	way.silent.Store(true)
-	silenced := time.Now()
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if took := time.Since(silenced); took > 4*hub.MinPing {
-		t.Errorf("noticed after %s", took)
-	}
-	if n := r.Sessions.Count(); n != 0 {
-		t.Errorf("%d sessions are open", n)
-	}
 }

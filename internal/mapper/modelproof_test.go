@@ -264,7 +264,7 @@ func TestModelAcceptedAndLost(t *testing.T) {
 				<-time.After(5 * time.Minute)
 				p.has("started anew", all)
 				if n := p.cluster.writes - before; n > 0 {
-					t.Errorf("%d writes by a start with nothing to do", n)
+					t.Errorf("%d writes by a start with nothing to do; all there were: %q", n, p.cluster.wrote)
 				}
 			})
 		})
