@@ -207,7 +207,7 @@ func (q *Server) waiting(rights *rights) []prune.Waiting {
 func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights *rights, f statusFilter) {
 	s := rights.space
 	snapshot := q.config.Table.Snapshot()
-	totals := slices.DeleteFunc(q.placementTotals(snapshot, s), func(p PlacementTotal) bool {
+	totals := slices.DeleteFunc(q.placementTotals(snapshot, rights, s), func(p PlacementTotal) bool {
 		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(placementIn(s, p.Name).Identity)
 	})
 	for i := range totals {
@@ -291,8 +291,12 @@ func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter)
 
 // placementTotals sums up the Placements of a space. Counts may be behind by at most a
 // settling time.
-func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTotal {
+func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space) []PlacementTotal {
 	all := []PlacementTotal{}
+	unknown := func(object string) bool { // which may be a whole kind
+		id, err := key.ParseIdentity(object)
+		return err == nil && !rights.lists(id)
+	}
 	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
 		o, err := key.ParseObject(row.Key)
 		if err != nil {
@@ -305,12 +309,14 @@ func (q *Server) placementTotals(state table.Reader, s key.Space) []PlacementTot
 		counts := q.config.Tally.Placement(tally.Placement{Space: s, Name: o.Name})
 		var parts []string
 		for _, p := range q.config.Releases.Parts(release.Placement{Space: s, Name: o.Name}) {
+			p.Missing = slices.DeleteFunc(p.Missing, unknown)
 			parts = append(parts, p.String())
 		}
 		all = append(all, PlacementTotal{
-			PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).String(),
+			PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).Without(unknown).String(),
 			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
-			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts, Errors: counts.Errors,
+			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
+			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return unknown(e.Object) }),
 		})
 		return true
 	})

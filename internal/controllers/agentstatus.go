@@ -38,7 +38,7 @@ func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentS
 	}
 	a.Prune = pendingPrune(s.Prune, has)
 	if p := s.Purge; p != nil {
-		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: first(p.Objects)}
+		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: named(p.Objects)}
 	}
 	return a
 }
@@ -56,7 +56,7 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		}
 		return known[name]
 	}
-	out := &v1alpha1.PendingPrune{Pending: int64(max(0, p.Pending)), Objects: first(p.Objects)}
+	out := &v1alpha1.PendingPrune{Pending: int64(max(0, p.Pending)), Objects: named(p.Objects)}
 	if isDigest.MatchString(p.Digest) {
 		out.Digest = p.Digest
 	}
@@ -93,6 +93,18 @@ func first(all []string) []string {
 	var some []string
 	for _, s := range all[:min(maxShown, len(all))] {
 		some = append(some, clip(s))
+	}
+	return some
+}
+
+// named are the first of an agent's objects, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME. They are
+// shown to all who may read Locations in root.
+func named(all []string) []string {
+	some := first(all)
+	for i, path := range some {
+		if o, err := key.ParsePath(path); err == nil && o.Concealed() {
+			some[i] = string(o.Space) + "/" + o.Resource.String()
+		}
 	}
 	return some
 }

@@ -325,3 +325,57 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		}
 	}
 }
+
+// TestPoliciesTellNoSecrets: who may read Placements, and Locations in root, learns of what
+// fails there, but no names of Secrets; answers to questions name what the reader may list.
+func TestPoliciesTellNoSecrets(t *testing.T) {
+	r := hostile(t)
+	r.addLocation("home", map[string]string{"where": "x"})
+	for name, what := range map[string]string{"matched": "x", "missed": "y"} {
+		for _, kind := range []string{"Secret", "ConfigMap"} {
+			o := object("v1", kind, "default", strings.ToLower(kind)+"-"+name, map[string]string{"what": what, "app.kubernetes.io/managed-by": "Helm"}, nil)
+			o.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "app", "meta.helm.sh/release-namespace": "default"})
+			r.create("a", schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(kind) + "s"}, o)
+		}
+	}
+	r.addPlacement("a", "p", "x", "x", nil)
+	for name, what := range map[string]string{
+		"view": `"roles":[{"name":"view"}]`, "edit": `"roles":[{"name":"edit"}]`,
+		"placements": `"rules":[{"apiGroups":["orrery.dev"],"resources":["placements"],"verbs":["get","list"]}]`,
+	} {
+		r.grant("a", name, `{"subjects":[{"kind":"User","name":"`+name+`"}],`+what+`}`)
+	}
+	r.grant(key.Root, "ops", `{"subjects":[{"kind":"User","name":"ops"}],"roles":[{"name":"view"}]}`)
+	agent := r.join("home")
+	for _, path := range []string{"a/core/secrets/default/secret-matched", "a/core/configmaps/default/configmap-matched"} {
+		row, _ := r.Table.Get("o/" + path)
+		agent.reports(wire.ReportLine{Key: path, Report: &wire.Report{UID: row.Meta.UID, State: wire.Failed, Reason: "Forbidden", Message: path + " is forbidden"}})
+	}
+	agent.tell(wire.AgentStatus{Prune: &wire.PruneStatus{Pending: 2, Digest: "d", Objects: []string{"a/core/secrets/default/secret-matched", "a/core/configmaps/default/configmap-matched"}}})
+	for _, c := range []struct {
+		who, request string
+		shows, hides []string
+	}{
+		{"view", "/spaces/a/apis/orrery.dev/v1alpha1/placements/p", []string{`"object":"core/secrets"`, `"failed":2`, "configmap-matched is forbidden", "configmap-missed and 1 more"}, []string{"secret-"}},
+		{"view", "/ask/v1/spaces/a/status", []string{"configmap-matched is forbidden", "configmap-missed and 1 more"}, []string{"secret-"}},
+		{"edit", "/ask/v1/spaces/a/status", []string{"secret-matched is forbidden"}, nil},
+		{"placements", "/ask/v1/spaces/a/status", []string{`"failed":2`, "matches 2 of the 4 objects"}, []string{"secret", "configmap-"}},
+		{"ops", "/spaces/root/apis/orrery.dev/v1alpha1/locations/home", []string{`"a/core/secrets"`, "configmap-matched"}, []string{"secret-"}},
+	} {
+		var last string
+		r.eventually(func() string {
+			_, last = r.as(c.who).send("GET "+c.request, "")
+			for _, part := range c.shows {
+				if !strings.Contains(last, part) {
+					return fmt.Sprintf("%s does not show %s to %s: %s", c.request, part, c.who, last)
+				}
+			}
+			return ""
+		})
+		for _, part := range c.hides {
+			if strings.Contains(last, part) {
+				t.Errorf("%s shows %s to %s: %s", c.request, part, c.who, last)
+			}
+		}
+	}
+}

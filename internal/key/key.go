@@ -120,6 +120,11 @@ func (r Resource) APIGroup() string {
 // String is GROUP/RESOURCE.
 func (r Resource) String() string { return r.Group + "/" + r.Resource }
 
+// Concealed says that not everybody who may read a space may know which objects of the
+// resource there are: the role view leaves them out. What is told to all who read a policy
+// or a Location, as its status is, has none of their names.
+func (r Resource) Concealed() bool { return r == Secrets }
+
 // SplitVersion takes apart GROUP/VERSION, or VERSION in the core group.
 func SplitVersion(groupVersion string) (group, version string) {
 	group, version, ok := strings.Cut(groupVersion, "/")
@@ -372,4 +377,5 @@ var (
 	Grants      = Resource{"orrery.dev", "grants"}
 	Namespaces  = Resource{CoreGroup, "namespaces"}
 	CRDs        = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
+	Secrets     = Resource{CoreGroup, "secrets"}
 )

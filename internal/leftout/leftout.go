@@ -141,7 +141,23 @@ type Missed struct {
 	Count  int
 	limits []string
 	// examples are the first of them.
-	examples []string
+	examples []example
+}
+
+// example is an object, as GROUP/RESOURCE/[NAMESPACE/]NAME, and the location from which its
+// status is.
+type example struct {
+	object   string
+	location key.Location
+}
+
+// String says it to people.
+func (e example) String() string { return e.object + " from " + string(e.location) }
+
+// Without is the same without naming objects that somebody may not know.
+func (m Missed) Without(unknown func(object string) bool) Missed {
+	m.examples = slices.DeleteFunc(slices.Clone(m.examples), func(e example) bool { return unknown(e.object) })
+	return m
 }
 
 // Of sums up what is left out for a Placement.
@@ -165,7 +181,7 @@ func (l *Index) Of(p tally.Placement) (m Missed) {
 	slices.Sort(m.limits)
 	slices.Sort(first)
 	for _, k := range first {
-		m.examples = append(m.examples, strings.TrimPrefix(k, key.SpacePrefix(p.Space))+" from "+string(l.all[k].Location))
+		m.examples = append(m.examples, example{strings.TrimPrefix(k, key.SpacePrefix(p.Space)), l.all[k].Location})
 	}
 	return m
 }
@@ -175,11 +191,17 @@ func (m Missed) String() string {
 	if m.Count == 0 {
 		return ""
 	}
-	more := ""
-	if n := m.Count - len(m.examples); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
+	text := fmt.Sprintf("statuses that do not fit are left out (%s)", strings.Join(m.limits, ", "))
+	if len(m.examples) == 0 {
+		return fmt.Sprintf("%s: %d", text, m.Count)
 	}
-	return fmt.Sprintf("statuses that do not fit are left out (%s): %s%s; orrery why says more", strings.Join(m.limits, ", "), strings.Join(m.examples, ", "), more)
+	for i, e := range m.examples {
+		text += []string{": ", ", "}[min(i, 1)] + e.String()
+	}
+	if n := m.Count - len(m.examples); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text + "; orrery why says more"
 }
 
 // Condition is the condition of a Placement for which statuses are left out.

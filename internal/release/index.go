@@ -46,17 +46,21 @@ type Part struct {
 	Release string
 	// Matched is how many of its Objects are matched.
 	Matched, Objects int
-	// Missing are the first objects that are not, as GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Missing are the first objects that are not, as GROUP/RESOURCE/[NAMESPACE/]NAME, of
+	// those that all may know who read Placements.
 	Missing []string
 }
 
 // String says it to people.
 func (p Part) String() string {
-	more := ""
-	if n := p.Objects - p.Matched - len(p.Missing); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
+	text := fmt.Sprintf("matches %d of the %d objects of Helm release %s", p.Matched, p.Objects, p.Release)
+	if len(p.Missing) == 0 {
+		return text
 	}
-	return fmt.Sprintf("matches %d of the %d objects of Helm release %s, not %s%s", p.Matched, p.Objects, p.Release, strings.Join(p.Missing, ", "), more)
+	if text += ", not " + strings.Join(p.Missing, ", "); p.Objects-p.Matched > len(p.Missing) {
+		text += fmt.Sprintf(" and %d more", p.Objects-p.Matched-len(p.Missing))
+	}
+	return text
 }
 
 // of is what is known of one release.
@@ -212,6 +216,9 @@ func (r *of) missing(p Placement) []string {
 	var first []string
 	for k, m := range r.objects {
 		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p.Name }) {
+			continue
+		}
+		if o, err := key.ParseObject(k); err != nil || o.Concealed() {
 			continue
 		}
 		if i, _ := slices.BinarySearch(first, k); i < maxExamples {

@@ -147,7 +147,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 }
 
 var (
-	secretResource    = key.Resource{Group: key.CoreGroup, Resource: "secrets"}
+	secretResource    = key.Secrets
 	configMapResource = key.Resource{Group: key.CoreGroup, Resource: "configmaps"}
 	eventResource     = key.Resource{Group: key.CoreGroup, Resource: "events"}
 )

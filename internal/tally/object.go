@@ -207,15 +207,23 @@ func (o *object) state(config Config, location key.Location) state {
 	return waiting
 }
 
+// concealed is the message about objects whose names are for who may list them. That of
+// the cluster has their names, too.
+const concealed = "of objects of this kind only who may list them is told more, by orrery status"
+
 // describe is the entry of a failing pair in a Placement's status.
 func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
 	v := judge.Refused()
 	if !o.as.RefusedBy(location) {
 		v = o.judge(config, location)
 	}
-	return v1alpha1.PlacementError{
+	e := v1alpha1.PlacementError{
 		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
 	}
+	if o.id.Concealed() {
+		e.Object, e.Message = o.id.Resource.String(), concealed
+	}
+	return e
 }
 
 // judge is the verdict about the object at one of its locations, as if that were connected.

@@ -25,6 +25,9 @@ import (
 // maxErrors is how many failing pairs a Placement shows.
 const maxErrors = 10
 
+// maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
+const maxLooks = 1000
+
 // Config is what a Tally needs.
 type Config struct {
 	// Digest gives the digests of rendered objects. It is called when changes are counted.
@@ -146,9 +149,14 @@ func (t *Tally) Placement(p Placement) PlacementCounts {
 		return PlacementCounts{}
 	}
 	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
+	looks := 0
 	sum.failing.Scan(func(at pair) bool {
-		counts.Errors = append(counts.Errors, t.objects[at.path].describe(t.config, at.location))
-		return len(counts.Errors) < maxErrors
+		e := t.objects[at.path].describe(t.config, at.location)
+		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
+			counts.Errors = append(counts.Errors, e)
+		}
+		looks++
+		return len(counts.Errors) < maxErrors && looks < maxLooks
 	})
 	return counts
 }
