@@ -1,18 +1,21 @@
 // Package audit writes who asked the hub for what, and what came of it, in the format of
 // Kubernetes and by a policy file of Kubernetes. Every event names its space or location.
 //
-// It must never write a credential, whatever the policy says, and never keep a request
-// from being served.
+// It must never write a credential or what is in a Secret, whatever the policy says, and
+// never keep a request from being served.
 package audit
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"gopkg.in/natefinch/lumberjack.v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
@@ -58,12 +61,14 @@ func (c Config) Validate() error {
 // Log writes the audit log. It is safe for concurrent use.
 type Log struct {
 	file   *lumberjack.Logger
+	writer *patient
 	sink   audit.Sink
 	policy audit.PolicyRuleEvaluator
 }
 
-// Open opens the log; nil: there is none. The caller must Close it.
-func Open(config Config) (*Log, error) {
+// Open opens the log; nil: there is none. The logger is told of events that can't be
+// written. The caller must Close it.
+func Open(config Config, logger *slog.Logger) (*Log, error) {
 	if config.PolicyFile == "" {
 		return nil, nil //nolint:nilnil // there is no log
 	}
@@ -75,8 +80,9 @@ func Open(config Config) (*Log, error) {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
 	file := &lumberjack.Logger{Filename: config.Path, MaxSize: config.MaxSize, MaxBackups: config.MaxBackups, MaxAge: config.MaxAge}
+	writer := &patient{to: file, logger: logger}
 	return &Log{
-		file: file, sink: patient{log.NewBackend(file, log.FormatJson, auditv1.SchemeGroupVersion)},
+		file: file, writer: writer, sink: log.NewBackend(writer, log.FormatJson, auditv1.SchemeGroupVersion),
 		policy: withoutSecrets{policy.NewPolicyRuleEvaluator(rules)},
 	}, nil
 }
@@ -101,6 +107,9 @@ func (l *Log) Close() error {
 	}
 	return l.file.Close()
 }
+
+// Lost is how many events could not be written.
+func (l *Log) Lost() int64 { return l.writer.count() }
 
 // Admitted logs requests of users who are known, if there is a log.
 func (l *Log) Admitted(next http.Handler) http.Handler {
@@ -140,32 +149,29 @@ func lasts(r *http.Request, info *request.RequestInfo) bool {
 	return access.RootOf(r.Context()).API == route.Agents && strings.HasSuffix(r.URL.Path, "/"+route.Desired)
 }
 
-// patient says of each event that it was written: one that was not is measured and logged
-// by the library, and the request is served all the same.
-type patient struct{ audit.Sink }
-
-// ProcessEvents implements audit.Sink.
-func (p patient) ProcessEvents(events ...*auditinternal.Event) bool {
-	p.Sink.ProcessEvents(events...)
-	return true
-}
-
-// withoutSecrets keeps the bodies of what credentials are made by out of the log.
+// withoutSecrets keeps the bodies of Secrets, and of what credentials are made by, out of
+// the log.
 type withoutSecrets struct{ policy audit.PolicyRuleEvaluator }
 
 // EvaluatePolicyRule implements audit.PolicyRuleEvaluator.
 func (p withoutSecrets) EvaluatePolicyRule(a authorizer.Attributes) audit.RequestAuditConfig {
 	config := p.policy.EvaluatePolicyRule(a)
-	if makesCredentials(a) && auditinternal.LevelMetadata.Less(config.Level) {
+	if hasSecrets(a) && auditinternal.LevelMetadata.Less(config.Level) {
 		config.Level = auditinternal.LevelMetadata
 	}
 	return config
 }
 
-// makesCredentials says of a request that its body or its answer has a credential.
-func makesCredentials(a authorizer.Attributes) bool {
+// hasSecrets says of a request that its body or its answer has a Secret or a credential.
+func hasSecrets(a authorizer.Attributes) bool {
 	if !a.IsResourceRequest() {
 		return true // tokens, enrolments, the log itself: none of these is an object
 	}
-	return a.GetAPIGroup() == key.Locations.Group && a.GetResource() == key.Locations.Resource && a.GetSubresource() == kinds.TokenSubresource
+	switch (schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}) {
+	case corev1.Resource("secrets"):
+		return true
+	case schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}:
+		return a.GetSubresource() == kinds.TokenSubresource
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -194,5 +195,82 @@ func TestBadAudit(t *testing.T) {
 		if err := hub.Run(t.Context(), config, func(hub.Ready) { t.Error("it runs") }); err == nil || !strings.Contains(err.Error(), "audit") {
 			t.Errorf("with %+v: %v", c, err)
 		}
+	}
+}
+
+const everything = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n"
+
+// TestAuditHasNoSecrets, whatever the policy asks for, of what is read, written and refused.
+func TestAuditHasNoSecrets(t *testing.T) {
+	r, log := startAudited(t, everything)
+	r.addSpace("a")
+	r.addLocation("l", nil)
+	op := r.as("op", masters)
+	const plain, encoded, all = "open-sesame", "b3Blbi1zZXNhbWU=", "/spaces/a/api/v1/namespaces/default/secrets"
+	named := func(name string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"` + name + `"},"data":{"k":"` + encoded + `"},"stringData":{"s":"` + plain + `"}}`
+	}
+	for _, c := range []struct{ request, body, sent string }{
+		{"POST " + all, named("s"), "application/json"},
+		{"POST " + all + "?dryRun=All", named("dry"), "application/json"},
+		{"POST " + all, named("s"), "application/json"}, // is there
+		{"POST " + all, named("NOT A NAME"), "application/json"},
+		{"POST " + all + "?fieldValidation=Strict", strings.Replace(named("t"), `"data"`, `"datum":"`+plain+`","data"`, 1), "application/json"},
+		{"POST " + all, strings.Replace(named("t"), encoded, plain+"!", 1), "application/json"},
+		{"PUT " + all + "/s", named("s"), "application/json"},
+		{"PATCH " + all + "/s", `{"stringData":{"more":"` + plain + `"}}`, mergePatch},
+		{"PATCH " + all + "/s", `[{"op":"test","path":"/data/k","value":"` + plain + `"}]`, jsonPatch},
+		{"PATCH " + all + "/s", `{"data":{"k":"` + encoded + `"}}`, "application/strategic-merge-patch+json"},
+		{"PATCH " + all + "/s?fieldManager=m", named("s"), applyYAML},
+		{"PATCH " + all + "/s?fieldManager=n", strings.Replace(named("s"), encoded, "b3Blbi1zZXNhbWU9", 1), applyYAML}, // a conflict
+		{"GET " + all + "/s", "", "application/json"}, {"GET " + all, "", "application/json"}, {"GET /spaces/*/api/v1/secrets", "", "application/json"},
+		{"GET " + all + "?watch=1&timeoutSeconds=1", "", "application/json"},
+		{"DELETE " + all + "?dryRun=All", "", "application/json"},
+		{"DELETE " + all + "/s", `{"propagationPolicy":"Orphan"}`, "application/json"},
+	} {
+		op.send(c.request, c.body, contentType, c.sent)
+	}
+	made, joined := r.token(`{"user":"jane"}`), ""
+	if _, body := op.send("POST "+orreryOf(key.Root, "locations/l/token"), `{}`); true {
+		joined = body[strings.Index(body, `"token":"`)+9:][:40]
+	}
+	op.send("POST /spaces/a/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"last"},"data":{"said":"loud"}}`)
+	r.eventually(func() string {
+		if text, err := os.ReadFile(log); err != nil || !bytes.Contains(text, []byte("loud")) {
+			return "the last request is not in the log"
+		}
+		return ""
+	})
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		for _, word := range []string{plain, strings.TrimRight(encoded, "="), made.Status.Token, joined} {
+			if bytes.Contains(line, []byte(word)) {
+				t.Errorf("%s is in the log: %.600s", word, line)
+			}
+		}
+	}
+}
+
+// TestAuditOnAFullDisk: what can't be written is served all the same.
+func TestAuditOnAFullDisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(everything), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Audit.PolicyFile, c.Audit.Path = file, "/dev/full" })
+	r.addSpace("a")
+	for i := range 20 {
+		if code, body := r.as("op", masters).send("POST /spaces/a/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d"}}`, i)); code != http.StatusCreated {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	if code, body := r.as("op", masters).send("GET "+route.Metrics, ""); code != http.StatusOK || !regexp.MustCompile(`(?m)^orrery_audit_events_lost_total [1-9]`).MatchString(body) {
+		t.Errorf("what is lost is not counted: %d", code)
 	}
 }

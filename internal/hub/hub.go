@@ -104,7 +104,7 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 	if h.issuers, err = issuers.Open(ctx, h.config.AuthenticationConfig, h.config.Logger); err != nil {
 		return err
 	}
-	if h.audit, err = audit.Open(h.config.Audit); err != nil {
+	if h.audit, err = audit.Open(h.config.Audit, h.config.Logger); err != nil {
 		return err
 	}
 	h.gate = readiness.New(readiness.Config{
@@ -164,7 +164,7 @@ func (h *Hub) answer() (err error) {
 	calls, reports := h.agents.Queues()
 	h.front.metrics = (&measured{
 		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, agents: h.agents, enrolments: h.enrolments,
-		issuers: h.issuers, views: h.views, spaceWrites: h.spaceWrites,
+		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites,
 		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "agent": calls, "report": reports, "large": bodies.Queue},
 	}).handler()
 	return nil

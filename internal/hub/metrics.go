@@ -9,6 +9,7 @@ import (
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/store"
@@ -25,6 +26,7 @@ type measured struct {
 	agents     *agents.Server
 	enrolments *access.Enrolments
 	issuers    *issuers.Issuers
+	audit      *audit.Log
 	views      *view.Server
 	// spaceWrites bounds what is written into spaces, queues the requests of each class.
 	spaceWrites *fair.Rates
@@ -54,6 +56,7 @@ func (m *measured) handler() http.Handler {
 	registerLog(registry, m.log)
 	registerKeys(registry, m.log, m.keys)
 	registerIssuers(registry, m.issuers)
+	registerAudit(registry, m.audit)
 	const rateRefused = "Requests refused because their space or location writes or reports too much."
 	for of, refusals := range map[string]func() int{"space": m.spaceWrites.Refusals, "location": m.agents.Refusals} {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

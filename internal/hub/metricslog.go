@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/store"
 )
@@ -78,4 +79,14 @@ func registerIssuers(registry *prometheus.Registry, issuers *issuers.Issuers) {
 			Name: "orrery_authentication_config_failures_total", Help: "Times that the authentication configuration had changed and could not be used.",
 		}, func() float64 { _, failures := issuers.Refused(); return float64(failures) }),
 	)
+}
+
+// registerAudit registers what is measured of the audit log, if there is one.
+func registerAudit(registry *prometheus.Registry, log *audit.Log) {
+	if log == nil {
+		return
+	}
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "orrery_audit_events_lost_total", Help: "Events that could not be written to the audit log.",
+	}, func() float64 { return float64(log.Lost()) }))
 }
