@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Location is a cluster that runs workloads. Placements select locations by
 // their labels. Locations are created in the space root and can be read in
@@ -47,6 +50,17 @@ type LocationSpec struct {
 	// +optional
 	// +kubebuilder:default=Active
 	Mapping Mapping `json:"mapping,omitempty"`
+	// Properties are what Customizers may use of the location: any JSON by name.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=256
+	Properties map[string]apiextensionsv1.JSON `json:"properties,omitempty"`
+	// Taints keep objects away whose Placement does not tolerate them.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MaxItems=64
+	Taints []Taint `json:"taints,omitempty"`
 	// Prune bounds the deletions that may follow from a change of policy.
 	// +optional
 	Prune Prune `json:"prune,omitempty,omitzero"`
@@ -59,6 +73,35 @@ type LocationSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	Admit []Admit `json:"admit,omitzero"`
 }
+
+// Taint keeps objects away from a location unless their Placement tolerates it.
+type Taint struct {
+	// Key of the taint, as that of a label.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Key string `json:"key"`
+	// Value of the taint, as that of a label.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// Effect is NoPlace, or Evict.
+	Effect TaintEffect `json:"effect"`
+}
+
+// TaintEffect is what a taint does to objects that do not tolerate it: NoPlace has no
+// more of them come, but keeps those that the location had when it was tainted; Evict
+// removes these, too. An object's annotation of direct assignment is stronger than
+// NoPlace, not than Evict.
+//
+// +kubebuilder:validation:Enum=NoPlace;Evict
+type TaintEffect string
+
+const (
+	// TaintNoPlace has no more objects come.
+	TaintNoPlace TaintEffect = "NoPlace"
+	// TaintEvict removes objects, too.
+	TaintEvict TaintEffect = "Evict"
+)
 
 // Admit matches objects that may be placed at a location: all fields that are given
 // must match. An entry without any matches everything. One that can't be used, for an
@@ -140,8 +183,22 @@ type LocationStatus struct {
 	// Agent is what the agent last said of itself.
 	// +optional
 	Agent      *AgentStatus `json:"agent,omitempty"`
+	// Taints says when each taint came: objects that the location had then stay.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	Taints     []TaintStatus `json:"taints,omitempty"`
 	Counts     `json:",inline"`
 	LeftCounts `json:",inline"`
+}
+
+// TaintStatus says when a taint came.
+type TaintStatus struct {
+	Key    string      `json:"key"`
+	Effect TaintEffect `json:"effect"`
+	// ResourceVersion is the state of the hub when the taint came.
+	ResourceVersion string `json:"resourceVersion"`
 }
 
 // LeftCounts counts the objects that are not assigned to a location but still there.

@@ -38,6 +38,14 @@ type PlacementSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Locations []LocationSelector `json:"locations,omitempty"`
+	// Pick takes some of them only; all when absent.
+	// +optional
+	Pick *Pick `json:"pick,omitempty"`
+	// Tolerations let objects go to locations in spite of taints there.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []Toleration `json:"tolerations,omitempty"`
 	// Downsync selects the objects of the space that go there: those that any entry
 	// matches.
 	// +optional
@@ -74,6 +82,61 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:default=Repair
 	OnDrift OnDrift `json:"onDrift,omitempty"`
+}
+
+// Pick takes some of the locations that a Placement selects. Which, depends on nothing but
+// the identities of the Placement and of the locations: a change of what is selected moves
+// no more than it must, and a connection that is lost moves nothing.
+type Pick struct {
+	// Count is how many locations are taken, if there are as many.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Count int32 `json:"count"`
+	// SpreadBy is the key of a label of locations: as many are taken of each of its values
+	// as of the others, as far as there are. Locations without the label count as one value.
+	// +optional
+	// +kubebuilder:validation:MaxLength=316
+	SpreadBy string `json:"spreadBy,omitempty"`
+}
+
+// Toleration matches taints, as a Pod's toleration does.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",message="value must be empty when operator is Exists"
+// +kubebuilder:validation:XValidation:rule="has(self.key) && self.key != '' || has(self.operator) && self.operator == 'Exists'",message="operator must be Exists when key is empty"
+type Toleration struct {
+	// Key of the taints; empty with operator Exists: all.
+	// +optional
+	// +kubebuilder:validation:MaxLength=316
+	Key string `json:"key,omitempty"`
+	// Operator is Equal, also when absent: the value is that of the taint; or Exists: any
+	// value is.
+	// +optional
+	Operator TolerationOperator `json:"operator,omitempty"`
+	// Value of the taints.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// Effect of the taints; any when absent.
+	// +optional
+	Effect TaintEffect `json:"effect,omitempty"`
+}
+
+// TolerationOperator relates the value of a toleration to that of a taint.
+//
+// +kubebuilder:validation:Enum=Equal;Exists
+type TolerationOperator string
+
+const (
+	// TolerationEqual wants the same value.
+	TolerationEqual TolerationOperator = "Equal"
+	// TolerationExists takes any value.
+	TolerationExists TolerationOperator = "Exists"
+)
+
+// Tolerates says whether it matches a taint.
+func (t Toleration) Tolerates(of Taint) bool {
+	return (t.Effect == "" || t.Effect == of.Effect) && (t.Key == "" || t.Key == of.Key) &&
+		(t.Operator == TolerationExists || t.Value == of.Value)
 }
 
 // OnConflict is a policy for objects that Orrery did not create.
@@ -144,7 +207,7 @@ type LocationSelector struct {
 // of its entries. A cluster-scoped object never matches a test that names
 // namespaces.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources) || has(self.namespaces) || has(self.namespaceSelectors) || has(self.names) || has(self.labelSelectors)",message="an object test needs at least one of apiGroup, resources, namespaces, namespaceSelectors, names, labelSelectors"
+// +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources) || has(self.namespaces) || has(self.namespaceSelectors) || has(self.names) || has(self.labelSelectors) || has(self.helmReleases)",message="an object test needs at least one of apiGroup, resources, namespaces, namespaceSelectors, names, labelSelectors, helmReleases"
 type ObjectTest struct {
 	// APIGroup of the object: "" is the core group, "*" any; any when absent.
 	// +optional
@@ -179,6 +242,26 @@ type ObjectTest struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	LabelSelectors []metav1.LabelSelector `json:"labelSelectors,omitempty"`
+	// HelmReleases match what these releases of Helm made of their charts' templates, by
+	// the annotations that Helm gives to it. The releases' own Secrets, CRDs of a chart's
+	// crds/ and hooks have none, and are not matched.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	HelmReleases []HelmRelease `json:"helmReleases,omitempty"`
+}
+
+// HelmRelease is a release of Helm.
+type HelmRelease struct {
+	// Namespace that it was installed in.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the release.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=53
+	Name string `json:"name"`
 }
 
 // Downsync matches objects and says how they are treated.

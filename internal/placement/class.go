@@ -9,7 +9,6 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/table"
 )
 
 // Class is what the rendering of an object depends on besides the object: locations of
@@ -46,7 +45,7 @@ type Rules struct {
 	Text string
 	// Needs gives the values of a location that the rules need; nil if they need none. It
 	// must be a function of its arguments.
-	Needs func(location key.Location, l table.Labels) string
+	Needs func(at Site) string
 }
 
 // RulesOf gives the rules of a Customizer's spec that change renderings. It must be a

@@ -24,8 +24,8 @@ type Engine struct {
 
 	placements  map[key.Space]policies[*placement]
 	customizers map[key.Space]policies[*customizer]
-	// locations has the labels of the locations that exist.
-	locations map[key.Location]table.Labels
+	// locations are those that exist.
+	locations map[key.Location]*site
 	// going are the spaces that are being deleted: none of their objects is placed any
 	// more, so that the deletion of the objects themselves is no change for locations.
 	going map[key.Space]struct{}
@@ -53,7 +53,7 @@ func (e *Engine) Reset() {
 		Rules:       e.Rules,
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
-		locations:   map[key.Location]table.Labels{},
+		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
 		direct:      map[key.Location]map[string]struct{}{},
 		claims:      claims{},
@@ -79,6 +79,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 	clear(e.gates.asked)
 	s.sort(changes)
 	s.updatePolicies()
+	s.noteKept()
 	s.evaluateChanged()
 	s.evaluateReached()
 	s.noteReports()
@@ -95,7 +96,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 	if d := directOf(s.row); d.given {
 		var there []key.Location
 		for _, l := range d.locations {
-			if _, ok := e.locations[l]; ok {
+			if e.locations[l].open() {
 				there = append(there, l)
 			}
 		}
@@ -105,7 +106,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 	}
 	for _, p := range e.placements[s.Space] {
 		if matched, policy := p.matches(s); matched {
-			sources = append(sources, Source{p.name, policy, p.suspended, p.set})
+			sources = append(sources, Source{p.name, policy, p.suspended, p.seats(s, e.locations, &e.sets)})
 		}
 	}
 	if len(sources) == 0 {

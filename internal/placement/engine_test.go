@@ -183,7 +183,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
 		e := Explain(state, o, l)
-		byPolicy := e.Annotation != nil && e.Annotation.Names && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits)
+		byPolicy := e.Annotation != nil && e.Annotation.Names && e.Annotation.Taint == "" && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits)
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
 		}
@@ -205,8 +205,8 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 			continue
 		}
 		spec, readable := p.spec.(v1alpha1.PlacementSpec)
-		if !slices.Equal(status.Locations, w.naiveSeen(space, spec.Locations)) || !readable && len(status.Problems) == 0 {
-			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSeen(space, spec.Locations))
+		if !slices.Equal(status.Locations, w.naiveSeats(space, p.uid, spec, nil)) || !readable && len(status.Problems) == 0 {
+			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSeats(space, p.uid, spec, nil))
 		}
 	}
 	for _, l := range worldLocations {

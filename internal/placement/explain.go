@@ -53,8 +53,10 @@ type AdmissionExplanation struct {
 
 // AnnotationExplanation says what the annotation of direct assignment does.
 type AnnotationExplanation struct {
-	// Names says that it names the location.
+	// Names says that it names the location; Taint is the taint there, if any, that keeps
+	// it away all the same.
 	Names   bool   `json:"names"`
+	Taint   string `json:"taint,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -62,9 +64,12 @@ type AnnotationExplanation struct {
 type PlacementExplanation struct {
 	Name string `json:"name"`
 	// Places says that it assigns the object to the location: it selects the
-	// location and one of its tests matches the object.
+	// location, which is seated, and one of its tests matches the object.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
+	// Unseated says why the object does not get the location though it is selected: a
+	// taint that is not tolerated, or others are picked.
+	Unseated *Finding `json:"unseated,omitempty"`
 	Fit
 	// Policy is how it treats the object, if a test matched.
 	Policy wire.Policy `json:"policy,omitzero"`
@@ -123,17 +128,20 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	if d := directOf(row); d.given {
 		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, location), Problem: d.problem}
 	}
+	at := siteOf(locationRow)
+	if e.Annotation != nil && at != nil && !at.open() {
+		e.Annotation.Taint = at.evicting().String()
+	}
 	e.Admission = explainAdmission(state, object, locationRow)
-	labels, _ := locationLabels(locationRow)
 	s := subject{object, row, state}
 	for name, row := range policyRows(state, object.Space, key.Placements) {
 		if p := compile(name, row); p != nil {
-			e.Placements = append(e.Placements, p.explain(s, location, labels))
+			e.Placements = append(e.Placements, p.explain(s, at))
 		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(name, row, nil); c != nil {
-			e.Customizers = append(e.Customizers, c.explain(s, location, labels))
+			e.Customizers = append(e.Customizers, c.explain(s, at))
 		}
 	}
 	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits {
@@ -206,21 +214,24 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 	}
 	if locationRow == nil {
 		all = append(all, fmt.Sprintf("location %q does not exist", location))
-	} else if _, ok := locationLabels(locationRow); !ok {
+	} else if locationRow.Meta.Deleting {
 		all = append(all, fmt.Sprintf("location %q is being deleted", location))
 	}
 	return all
 }
 
-func (p *placement) explain(s subject, location key.Location, l table.Labels) PlacementExplanation {
-	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Fit: p.fit(s, location, l)}
+func (p *placement) explain(s subject, at *site) PlacementExplanation {
+	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Fit: p.fit(s, at)}
 	_, e.Policy = p.matches(s)
-	e.Places = e.Selects && e.Matched >= 0
+	if e.Selects {
+		e.Unseated = p.unseated(s, at)
+	}
+	e.Places = e.Selects && e.Unseated == nil && e.Matched >= 0
 	return e
 }
 
-func (c *customizer) explain(s subject, location key.Location, l table.Labels) CustomizerExplanation {
-	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, location, l), Problems: c.problems}
+func (c *customizer) explain(s subject, at *site) CustomizerExplanation {
+	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, at), Problems: c.problems}
 	if c.releases.text != "" {
 		e.Releases = strings.Split(c.releases.text, "\n")
 	}
@@ -228,11 +239,12 @@ func (c *customizer) explain(s subject, location key.Location, l table.Labels) C
 	return e
 }
 
-func (p *scope) fit(s subject, location key.Location, l table.Labels) Fit {
-	e := Fit{Matched: -1, Selects: p.selects(location, l)}
-	if !e.Selects {
+// fit is how a policy fits an object and a location, nil for one that is not there.
+func (p *scope) fit(s subject, at *site) Fit {
+	e := Fit{Matched: -1, Selects: at != nil && p.selects(at)}
+	if !e.Selects && at != nil {
 		for i := range p.locations {
-			f, _ := p.locations[i].find(site{location, l})
+			f, _ := p.locations[i].find(at)
 			e.Locations = append(e.Locations, f)
 		}
 	}
@@ -292,6 +304,8 @@ func (e Explanation) String() string {
 		switch {
 		case a.Problem != "":
 			line("  %s", a.Problem)
+		case a.Names && a.Taint != "":
+			line("  annotation %s names the location, which has taint %s", v1alpha1.AssignedLocationsAnnotation, a.Taint)
 		case a.Names:
 			line("  annotation %s names the location", v1alpha1.AssignedLocationsAnnotation)
 		default:
@@ -328,6 +342,9 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 		}
 	}
 	p.describeLocation(line)
+	if p.Unseated != nil {
+		line("    %s", p.Unseated)
+	}
 }
 
 func (c CustomizerExplanation) describe(line func(string, ...any)) {

@@ -11,7 +11,6 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/table"
 )
 
 // locationSet is an interned set of locations. It is immutable.
@@ -133,15 +132,9 @@ func union(of []*locationSet) []key.Location {
 	return all
 }
 
-// site is a location as tests see it.
-type site struct {
-	name   key.Location
-	labels table.Labels
-}
-
 // locationTest is one compiled entry of a policy's locations.
 type locationTest struct {
-	criteria[site]
+	criteria[*site]
 	// named says that it gives names.
 	named bool
 }
@@ -164,11 +157,11 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
 			}
 		}
-		t.add("names", names != nil, func(s site) bool { return names.Has(string(s.name)) },
-			func(s site) string { return fmt.Sprintf("location %q is not among the names", s.name) })
-		t.add("selector", entry.Selector != nil, func(s site) bool { return selector.Matches(s.labels) },
-			func(s site) string {
-				return fmt.Sprintf("%s does not match the location's labels %s", selector, format(s.labels))
+		t.add("names", names != nil, func(at *site) bool { return names.Has(string(at.Name)) },
+			func(at *site) string { return fmt.Sprintf("location %q is not among the names", at.Name) })
+		t.add("selector", entry.Selector != nil, func(at *site) bool { return selector.Matches(at.Labels) },
+			func(at *site) string {
+				return fmt.Sprintf("%s does not match the location's labels %s", selector, format(at.Labels))
 			})
 	}
 	return tests

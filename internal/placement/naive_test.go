@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -213,7 +214,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 	}
 	var names []key.Location
 	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
-		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) })
+		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) })
 		if len(names) > 0 {
 			sources = append(sources, naiveSource{
 				locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton",
@@ -230,7 +231,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		if !ok {
 			continue
 		}
-		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSeen(o.Space, spec.Locations)}
+		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSeats(o.Space, p.uid, spec, &o)}
 		matched := false
 		for _, d := range spec.Downsync {
 			if w.naiveMatches(d.ObjectTest, o, x) {
@@ -291,6 +292,9 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 			}
 			if in.Rules += r.Path + ";"; r.Path == worldNeeds {
 				in.Needs = w[locationAt(location).Key()].labels["k"]
+				if spec, ok := w[locationAt(location).Key()].spec.(v1alpha1.LocationSpec); ok && spec.Properties != nil {
+					in.Needs += string(mustJSON(spec.Properties))
+				}
 			}
 		}
 		if in.Rules != "" {
@@ -350,6 +354,84 @@ func (w world) naiveSeen(s key.Space, entries []v1alpha1.LocationSelector) []key
 	})
 }
 
+// naiveSeats are those of the selected locations that an object gets by a Placement with a
+// UID; nil: one that is nowhere.
+func (w world) naiveSeats(s key.Space, uid string, spec v1alpha1.PlacementSpec, o *key.Object) []key.Location {
+	open := slices.DeleteFunc(w.naiveSeen(s, spec.Locations), func(l key.Location) bool { return w.naiveTainted(l, spec.Tolerations, &o) })
+	if spec.Pick == nil {
+		return open
+	}
+	var picked []key.Location
+	for len(picked) < int(spec.Pick.Count) && len(open) > 0 {
+		best := slices.MaxFunc(open, func(a, b key.Location) int {
+			rank := func(l key.Location) (behind int, group, own uint64) {
+				x := w[locationAt(l).Key()]
+				if by := spec.Pick.SpreadBy; by != "" {
+					for _, p := range picked {
+						if w[locationAt(p).Key()].labels[by] == x.labels[by] {
+							behind--
+						}
+					}
+					group = score(uid, "="+x.labels[by])
+				}
+				return behind, group, score(uid, x.uid)
+			}
+			behindA, groupA, ownA := rank(a)
+			behindB, groupB, ownB := rank(b)
+			return cmp.Or(cmp.Compare(behindA, behindB), cmp.Compare(groupA, groupB), cmp.Compare(ownA, ownB), -strings.Compare(string(a), string(b)))
+		})
+		picked = append(picked, best)
+		open = slices.DeleteFunc(open, func(l key.Location) bool { return l == best })
+	}
+	slices.Sort(picked)
+	return picked
+}
+
+// naiveTainted says whether taints keep an object from a location: any of those that evict
+// or, unless of is nil, that have no more come. Then *of is an object, or nil for one that
+// is nowhere.
+func (w world) naiveTainted(l key.Location, tolerations []v1alpha1.Toleration, of **key.Object) bool {
+	x := w[locationAt(l).Key()]
+	spec, _ := x.spec.(v1alpha1.LocationSpec)
+	status, _ := x.status.(v1alpha1.LocationStatus)
+	for _, t := range spec.Taints {
+		tolerated := false
+		for _, by := range tolerations {
+			key, effect := by.Key == "" || by.Key == t.Key, by.Effect == "" || by.Effect == t.Effect
+			tolerated = tolerated || key && effect && (by.Operator == "Exists" || by.Value == t.Value)
+		}
+		switch {
+		case tolerated:
+		case t.Effect == "Evict":
+			return true
+		case of == nil: // assigned directly
+		case *of == nil:
+			return true
+		default:
+			report := w[key.Report{Location: l, Origin: key.Placed, Object: **of}.Key()]
+			if report == nil {
+				return true
+			}
+			for _, came := range status.Taints {
+				if came.Key == t.Key && came.Effect == t.Effect {
+					if rev := naiveNumber(came.ResourceVersion); report.createRev > rev {
+						return true
+					}
+					break
+				}
+			}
+		}
+	}
+	return false
+}
+
+func naiveNumber(text string) (n int64) {
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		panic(err)
+	}
+	return n
+}
+
 func (w world) naiveSelected(entries []v1alpha1.LocationSelector) (names []key.Location) {
 	for _, l := range worldLocations {
 		if !w.naiveLocationIsThere(l) {
@@ -387,7 +469,7 @@ func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool 
 			return err != nil
 		})
 	}
-	if d.APIGroup == nil && d.Resources == nil && d.Namespaces == nil && d.NamespaceSelectors == nil && d.Names == nil && d.LabelSelectors == nil ||
+	if d.APIGroup == nil && d.Resources == nil && d.Namespaces == nil && d.NamespaceSelectors == nil && d.Names == nil && d.LabelSelectors == nil && d.HelmReleases == nil ||
 		bad(d.NamespaceSelectors) || bad(d.LabelSelectors) {
 		return false
 	}
@@ -412,7 +494,11 @@ func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool 
 	if d.Names != nil && !slices.Contains(d.Names, o.Name) {
 		return false
 	}
-	return d.LabelSelectors == nil || naiveAny(d.LabelSelectors, x.labels)
+	helm := d.HelmReleases == nil
+	for _, r := range d.HelmReleases {
+		helm = helm || x.labels["app.kubernetes.io/managed-by"] == "Helm" && x.notes["meta.helm.sh/release-name"] == r.Name && x.notes["meta.helm.sh/release-namespace"] == r.Namespace
+	}
+	return helm && (d.LabelSelectors == nil || naiveAny(d.LabelSelectors, x.labels))
 }
 
 func (w world) naiveLocationsOf(o key.Object) []key.Location {

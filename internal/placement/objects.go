@@ -107,6 +107,16 @@ func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 		func(s subject) string {
 			return fmt.Sprintf("none matches the object's labels %s", format(s.row.Meta.Labels))
 		})
+	releases := test.HelmReleases
+	t.add("helmReleases", releases != nil, func(s subject) bool {
+		r, ok := HelmRelease(s.row)
+		return ok && slices.Contains(releases, r)
+	}, func(s subject) string {
+		if r, ok := HelmRelease(s.row); ok {
+			return notAmong(r.Namespace + "/" + r.Name)
+		}
+		return "Helm does not say that it made the object of a release's templates"
+	})
 	t.group, t.resources, t.namespaces, t.byNamespace = group, resources, namespaces, namespaceSelectors != nil
 	return t
 }

@@ -21,7 +21,7 @@ func compile(name string, row *table.Row) *placement {
 	if row == nil || row.Meta.Deleting {
 		return nil
 	}
-	p := &placement{scope: scope{name: name, spec: specOf(row), admitted: true}}
+	p := &placement{scope: scope{name: name, spec: specOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {
@@ -30,6 +30,7 @@ func compile(name string, row *table.Row) *placement {
 		}
 	}
 	p.suspended, p.treatment = spec.Suspend, treatment(&spec)
+	p.seating.tolerations, p.seating.pick = spec.Tolerations, spec.Pick
 	p.locations = compileLocations("locations", spec.Locations)
 	p.tests = compileDownsync(spec.Downsync)
 	p.note()

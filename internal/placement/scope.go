@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -27,9 +28,11 @@ type scope struct {
 	problems []string
 	// needs is what the policy needs of a location, for objects to be rendered; nil:
 	// nothing of any.
-	needs func(location key.Location, l table.Labels) string
+	needs func(at Site) string
 	// set is what the location tests select; nil is everywhere, without needs.
 	set *locationSet
+	// seating says which of them an object gets; nil: all.
+	seating *seating
 }
 
 func (p *scope) base() *scope { return p }
@@ -52,21 +55,30 @@ func (p *scope) note() {
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 
 // selects says whether a location is one of the policy's.
-func (p *scope) selects(name key.Location, l table.Labels) bool {
+func (p *scope) selects(at *site) bool {
 	for i := range p.locations {
-		if p.locations[i].fit(site{name, l}) {
+		if p.locations[i].fit(at) {
 			return true
 		}
 	}
 	return p.everywhere
 }
 
+// takes says whether a location is one that objects can get by the policy, and whether it
+// is barred to those that it does not have.
+func (p *scope) takes(at *site, a *admit, t tenant) (in, barred bool) {
+	if !p.selects(at) || !p.sees(at, a, t) || len(p.seating.against(at, v1alpha1.TaintEvict)) > 0 {
+		return false, false
+	}
+	return true, len(p.seating.against(at, v1alpha1.TaintNoPlace)) > 0
+}
+
 // sees says whether a location that the policy selects exists for its space, as far as the
 // location's spec.admit goes: one that admits nothing of a space does not, unless it is
 // named. Labels thereby select among what the space can use, and a name that was given on
 // purpose is answered with a refusal.
-func (p *scope) sees(name key.Location, l table.Labels, a *admit, t tenant) bool {
-	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(of locationTest) bool { return of.named && of.fit(site{name, l}) })
+func (p *scope) sees(at *site, a *admit, t tenant) bool {
+	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(of locationTest) bool { return of.named && of.fit(at) })
 }
 
 // reach calls fn for the parts of a space that hold all objects the policy may
@@ -122,13 +134,4 @@ func labelsOf(row *table.Row) table.Labels {
 		return nil
 	}
 	return row.Meta.Labels
-}
-
-// locationLabels are the labels of a location's row; ok is false if it is gone or being
-// deleted.
-func locationLabels(row *table.Row) (l table.Labels, ok bool) {
-	if row == nil || row.Meta.Deleting {
-		return nil, false
-	}
-	return row.Meta.Labels, true
 }

@@ -1,15 +1,14 @@
 package placement
 
 import (
-	"slices"
-
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
 
 // Status is what one Placement's spec selects in a state.
 type Status struct {
-	// Locations are the names of the locations that it selects, in order.
+	// Locations are the names of the locations, in order, that an object gets which is at
+	// none of them.
 	Locations []key.Location
 	// Problems are the entries of its spec that can't be used, and why; they
 	// select and match nothing.
@@ -25,20 +24,8 @@ func StatusOf(state table.Reader, space key.Space, name string) (status Status, 
 	if p == nil {
 		return Status{}, false
 	}
-	status.Problems = p.problems
-	admits, t := compiledAdmits(), tenantOf(state, space)
-	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
-		location, ok := key.LocationOf(row.Key)
-		if !ok {
-			return true
-		}
-		if l, there := locationLabels(row); there && p.selects(location, l) && p.sees(location, l, admits(row), t) {
-			status.Locations = append(status.Locations, location)
-		}
-		return true
-	})
-	slices.Sort(status.Locations)
-	return status, true
+	sites := p.resolve(state, tenantOf(state, space))
+	return Status{Locations: p.choose(nil, sites), Problems: p.problems}, true
 }
 
 // compiledAdmits gives the spec.admit of Locations, each text compiled once.

@@ -136,7 +136,7 @@ func (s *step) admitSpace(space key.Space, c change) {
 		return
 	}
 	for _, p := range s.placements[space] {
-		p.set = s.selected(space, &p.scope)
+		s.selectLocations(space, &p.scope)
 	}
 	s.reaches(reach{prefix: key.SpacePrefix(space)})
 }
@@ -159,8 +159,7 @@ func (s *step) updateLocations() []key.Location {
 	var moved []key.Location
 	for _, c := range s.located {
 		l := key.Location(c.Name)
-		was, there := s.locations[l]
-		now, there2 := locationLabels(c.Cur)
+		was, now := s.locations[l], siteOf(c.Cur)
 		admits := ""
 		if c.Cur != nil {
 			admits = admitTextOf(c.Cur)
@@ -168,16 +167,16 @@ func (s *step) updateLocations() []key.Location {
 		if s.gates.set(s.state, l, admits) {
 			s.readmitted[l] = true
 		}
-		if there == there2 && slices.Equal(was, now) && !s.readmitted[l] {
+		if was.same(now) && !s.readmitted[l] {
 			continue
 		}
 		moved = append(moved, l)
-		if there2 {
+		if now != nil {
 			s.locations[l] = now
 		} else {
 			delete(s.locations, l)
 		}
-		if there != there2 || s.readmitted[l] {
+		if was.open() != now.open() || s.readmitted[l] {
 			for k := range s.direct[l] {
 				s.reaches(reach{prefix: k})
 			}
@@ -192,7 +191,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		all := of[c.Space]
 		if i, ok := all.find(c.Name); ok {
 			was := all[i].base()
-			if c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) {
+			if c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
 				continue
 			}
 			was.reach(c.Space, s.reaches)
@@ -202,7 +201,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		if now != none {
 			p := now.base()
 			if !p.everywhere || p.needs != nil {
-				p.set = s.selected(c.Space, p)
+				s.selectLocations(c.Space, p)
 			}
 			p.reach(c.Space, s.reaches)
 			compiled[p] = true
@@ -215,38 +214,50 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 	}
 }
 
-// selected are the locations that a policy of a space selects, with its needs.
-func (s *step) selected(space key.Space, p *scope) *locationSet {
-	e, t := s.Engine, tenantOf(s.state, space)
-	var names []key.Location
-	for name, l := range e.locations {
-		if p.selects(name, l) && p.sees(name, l, e.gates.admit(name), t) {
+// selectLocations gives a policy of a space its set, with its needs.
+func (s *step) selectLocations(space key.Space, p *scope) {
+	t := tenantOf(s.state, space)
+	var names, barred []key.Location
+	for name, at := range s.locations {
+		if in, bars := p.takes(at, s.gates.admit(name), t); in {
 			names = append(names, name)
+			if bars {
+				barred = append(barred, name)
+			}
 		}
 	}
 	slices.Sort(names)
+	slices.Sort(barred)
 	var needs []string
 	if p.needs != nil {
 		for _, name := range names {
-			needs = append(needs, p.needs(name, e.locations[name]))
+			needs = append(needs, p.needs(s.locations[name].Site))
 		}
 	}
-	return e.sets.of(names, needs)
+	p.set = s.sets.of(names, needs)
+	if p.seating != nil {
+		p.seating.barred, p.seating.known = s.sets.of(barred, nil), nil
+	}
 }
 
 // moveLocations updates a policy's set for locations that have changed.
 func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
 	was, again, t := p.set, false, tenantOf(s.state, space)
 	for _, name := range moved {
-		l, there := s.locations[name]
-		if !there || !p.selects(name, l) || !p.sees(name, l, s.gates.admit(name), t) {
+		at, in, barred := s.locations[name], false, false
+		if at != nil {
+			in, barred = p.takes(at, s.gates.admit(name), t)
+		}
+		again = again || p.seating.concerns(name, in, barred)
+		p.seating.move(&s.sets, name, barred)
+		if !in {
 			p.set = s.sets.without(p.set, name)
 			continue
 		}
 		again = again || s.readmitted[name]
 		needs := ""
 		if p.needs != nil {
-			needs = p.needs(name, l)
+			needs = p.needs(at.Site)
 		}
 		p.set = s.sets.with(p.set, name, needs)
 	}
@@ -332,6 +343,23 @@ func (s *step) claim(o key.Object, as *Membership) {
 	}
 	s.unsettled[o] = struct{}{}
 	s.claims.set(o, as, func(location key.Location) { s.disputed[spot{o.Identity, location}] = struct{}{} })
+}
+
+// noteKept has objects evaluated again that a location with taints begins or ceases to
+// report: it may keep what it has.
+func (s *step) noteKept() {
+	for _, c := range s.reports {
+		if c.Prev != nil && c.Cur != nil && c.Prev.CreateRev == c.Cur.CreateRev {
+			continue
+		}
+		r, err := key.ParseReport(c.Row().Key)
+		if err != nil || r.Origin != key.Placed {
+			continue
+		}
+		if at := s.locations[r.Location]; at != nil && len(at.taints) > 0 {
+			s.reaches(reach{prefix: r.Object.Key()})
+		}
+	}
 }
 
 // noteReports marks the contested spots that reports are about as disputed.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -24,6 +25,7 @@ type thing struct {
 	labels    map[string]string
 	notes     map[string]string // annotations
 	spec      any
+	status    any
 	report    *wire.Report
 }
 
@@ -44,6 +46,9 @@ func (x *thing) value() []byte {
 	object := map[string]any{"metadata": metadata}
 	if x.spec != nil {
 		object["spec"] = x.spec
+	}
+	if x.status != nil {
+		object["status"] = x.status
 	}
 	return mustJSON(object)
 }
@@ -97,7 +102,7 @@ func worldRules(spec *v1alpha1.CustomizerSpec) (rules Rules) {
 			continue
 		}
 		if rules.Text += r.Path + ";"; r.Path == worldNeeds {
-			rules.Needs = func(_ key.Location, l table.Labels) string { return l.Get("k") }
+			rules.Needs = func(at Site) string { return at.Labels.Get("k") + at.Properties }
 		}
 	}
 	return rules
@@ -190,6 +195,16 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan"}).Draw(t, "onRemove")
 	spec.OnDrift = rapid.SampledFrom([]v1alpha1.OnDrift{"", "Repair", "Report"}).Draw(t, "onDrift")
 	spec.Locations = drawLocations(t)
+	if rapid.IntRange(0, 2).Draw(t, "picks") == 0 {
+		spec.Pick = &v1alpha1.Pick{Count: rapid.Int32Range(1, 3).Draw(t, "count"), SpreadBy: rapid.SampledFrom([]string{"", "k"}).Draw(t, "spreadBy")}
+	}
+	for range max(0, rapid.IntRange(0, 3).Draw(t, "tolerations")-1) {
+		spec.Tolerations = append(spec.Tolerations, v1alpha1.Toleration{
+			Key:      rapid.SampledFrom([]string{"", "t", "u"}).Draw(t, "tolerated"),
+			Operator: rapid.SampledFrom([]v1alpha1.TolerationOperator{"", "Equal", "Exists"}).Draw(t, "operator"),
+			Value:    rapid.SampledFrom([]string{"", "1"}).Draw(t, "tolerated value"), Effect: rapid.SampledFrom([]v1alpha1.TaintEffect{"", "NoPlace", "Evict"}).Draw(t, "tolerated effect"),
+		})
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
 		d := v1alpha1.Downsync{ObjectTest: drawTest(t)}
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
@@ -220,11 +235,35 @@ func drawTest(t *rapid.T) (test v1alpha1.ObjectTest) {
 	test.Names = drawSome(t, "names", "x", "n1")
 	test.NamespaceSelectors = drawSelectors(t, "namespaceSelectors")
 	test.LabelSelectors = drawSelectors(t, "labelSelectors")
+	if rapid.IntRange(0, 7).Draw(t, "of releases") == 0 {
+		test.HelmReleases = []v1alpha1.HelmRelease{{Namespace: "n1", Name: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "release")}}
+	}
 	return test
 }
 
-func drawAdmit(t *rapid.T) (spec v1alpha1.LocationSpec) {
-	spec.Admit = []v1alpha1.Admit{}
+// drawLocation draws the spec of a location, and when its taints came as its status says.
+func drawLocation(t *rapid.T, rev int64) (spec v1alpha1.LocationSpec, status v1alpha1.LocationStatus) {
+	if rapid.IntRange(0, 2).Draw(t, "admits") == 0 {
+		spec.Admit = drawAdmit(t)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "has properties") == 0 {
+		spec.Properties = map[string]apiextensionsv1.JSON{"p": {Raw: []byte(rapid.SampledFrom([]string{"1", `"x"`}).Draw(t, "property"))}}
+	}
+	for range max(0, rapid.IntRange(0, 3).Draw(t, "taints")-1) {
+		taint := v1alpha1.Taint{
+			Key: rapid.SampledFrom([]string{"t", "u"}).Draw(t, "taint"), Value: rapid.SampledFrom([]string{"", "1"}).Draw(t, "value"),
+			Effect: rapid.SampledFrom([]v1alpha1.TaintEffect{"NoPlace", "NoPlace", "Evict"}).Draw(t, "effect"),
+		}
+		spec.Taints = append(spec.Taints, taint)
+		if since := rapid.Int64Range(0, rev).Draw(t, "since"); since > 0 {
+			status.Taints = append(status.Taints, v1alpha1.TaintStatus{Key: taint.Key, Effect: taint.Effect, ResourceVersion: fmt.Sprint(since)})
+		}
+	}
+	return spec, status
+}
+
+func drawAdmit(t *rapid.T) []v1alpha1.Admit {
+	all := []v1alpha1.Admit{}
 	for range rapid.IntRange(0, 3).Draw(t, "admit entries") {
 		var e v1alpha1.Admit
 		if rapid.IntRange(0, 2).Draw(t, "of spaces") > 0 {
@@ -242,9 +281,9 @@ func drawAdmit(t *rapid.T) (spec v1alpha1.LocationSpec) {
 		if account := rapid.SampledFrom([]string{"", "", "ns/a", "ns/b"}).Draw(t, "account"); account != "" {
 			e.Impersonate = &v1alpha1.Impersonate{ServiceAccount: account}
 		}
-		spec.Admit = append(spec.Admit, e)
+		all = append(all, e)
 	}
-	return spec
+	return all
 }
 
 func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
@@ -284,9 +323,7 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	case locating:
 		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
 		next.labels = drawLabels(t)
-		if rapid.IntRange(0, 2).Draw(t, "admits") == 0 {
-			next.spec = drawAdmit(t)
-		}
+		next.spec, next.status = drawLocation(t, rev)
 		if rapid.IntRange(0, 19).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"admit": "everything"}
 		}
@@ -311,6 +348,10 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	case writing:
 		k = rapid.SampledFrom(f.objects).Draw(t, "object").Key()
 		next.labels, next.notes = drawLabels(t), f.drawNotes(t)
+		if release := rapid.SampledFrom([]string{"", "", "r1", "r2"}).Draw(t, "release"); release != "" {
+			next.labels["app.kubernetes.io/managed-by"] = rapid.SampledFrom([]string{"Helm", "other"}).Draw(t, "manager")
+			next.notes["meta.helm.sh/release-name"], next.notes["meta.helm.sh/release-namespace"] = release, "n1"
+		}
 		next.spec = rev
 	}
 	was := w[k]

@@ -22,13 +22,6 @@ import (
 )
 
 const (
-	managedByLabel      = "app.kubernetes.io/managed-by"
-	helm                = "Helm"
-	nameAnnotation      = "meta.helm.sh/release-name"
-	namespaceAnnotation = "meta.helm.sh/release-namespace"
-)
-
-const (
 	// maxParts and maxExamples bound how many releases, and objects of each, are named.
 	maxParts    = 5
 	maxExamples = 3
@@ -117,14 +110,14 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 // nameOf is the release of an object, as NAMESPACE/NAME; empty if it is of none or is
 // being deleted.
 func nameOf(row *table.Row) string {
-	if row == nil || row.Meta.Deleting || row.Meta.Labels.Get(managedByLabel) != helm {
+	if row == nil || row.Meta.Deleting {
 		return ""
 	}
-	name := row.Annotation(nameAnnotation)
-	if name == "" {
+	r, ok := placement.HelmRelease(row)
+	if !ok {
 		return ""
 	}
-	return row.Annotation(namespaceAnnotation) + "/" + name
+	return r.Namespace + "/" + r.Name
 }
 
 func (x *Index) add(s key.Space, name string, row *table.Row) {

@@ -37,8 +37,8 @@ type thing struct {
 
 func (x thing) value() []byte {
 	metadata := map[string]any{
-		"labels":      map[string]string{managedByLabel: x.manager, "is": x.is},
-		"annotations": map[string]string{nameAnnotation: x.release, namespaceAnnotation: "n"},
+		"labels":      map[string]string{"app.kubernetes.io/managed-by": x.manager, "is": x.is},
+		"annotations": map[string]string{"meta.helm.sh/release-name": x.release, "meta.helm.sh/release-namespace": "n"},
 	}
 	if x.deleting {
 		metadata["deletionTimestamp"] = "2030-01-01T00:00:00Z"

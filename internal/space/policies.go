@@ -46,7 +46,7 @@ func validatePlacement(_ key.Space, object map[string]any) (errs field.ErrorList
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
 		return nil
 	}
-	errs = validateWhere(p.Spec.Locations)
+	errs = append(validateWhere(p.Spec.Locations), validateSeats(&p.Spec)...)
 	for i, d := range p.Spec.Downsync {
 		errs = append(errs, validateTest(d.ObjectTest, field.NewPath("spec", "downsync").Index(i))...)
 	}

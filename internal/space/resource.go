@@ -268,6 +268,9 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		switch kind.Resource {
 		case key.Spaces, key.Locations:
 			main = named{main, kind.Resource == key.Spaces}
+			if kind.Resource == key.Locations {
+				main = validated{tainted{main, s.config.Table.Rev}, validateLocation}
+			}
 		case key.Placements:
 			main = validated{main, validatePlacement}
 		case key.Customizers:
