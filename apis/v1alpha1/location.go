@@ -88,6 +88,14 @@ type Taint struct {
 	Effect TaintEffect `json:"effect"`
 }
 
+// String is the taint as kubectl writes it.
+func (t Taint) String() string {
+	if t.Value == "" {
+		return t.Key + ":" + string(t.Effect)
+	}
+	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+}
+
 // TaintEffect is what a taint does to objects that do not tolerate it: NoPlace has no
 // more of them come, but keeps those that the location had when it was tainted; Evict
 // removes these, too. An object's annotation of direct assignment is stronger than
@@ -182,7 +190,7 @@ type LocationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Agent is what the agent last said of itself.
 	// +optional
-	Agent      *AgentStatus `json:"agent,omitempty"`
+	Agent *AgentStatus `json:"agent,omitempty"`
 	// Taints says when each taint came: objects that the location had then stay.
 	// +optional
 	// +listType=map

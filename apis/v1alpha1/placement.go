@@ -101,8 +101,8 @@ type Pick struct {
 
 // Toleration matches taints, as a Pod's toleration does.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",message="value must be empty when operator is Exists"
-// +kubebuilder:validation:XValidation:rule="has(self.key) && self.key != '' || has(self.operator) && self.operator == 'Exists'",message="operator must be Exists when key is empty"
+// +kubebuilder:validation:XValidation:rule="!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value.size() == 0",message="value must be empty when operator is Exists"
+// +kubebuilder:validation:XValidation:rule="has(self.key) && self.key.size() > 0 || has(self.operator) && self.operator == 'Exists'",message="operator must be Exists when key is empty"
 type Toleration struct {
 	// Key of the taints; empty with operator Exists: all.
 	// +optional

@@ -58,6 +58,8 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	line := func(name string, value any) { printf("%s:\t%v\n", name, value) }
 	line("Name", l.Name)
 	line("Labels", formatLabels(l.Labels))
+	line("Properties", formatProperties(l.Spec.Properties))
+	line("Taints", formatTaints(l.Spec.Taints))
 	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
 	line("Mapping", cmp.Or(l.Spec.Mapping, v1alpha1.MappingActive))
 	if why := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionEnrolled); why != nil && why.Status == metav1.ConditionFalse {

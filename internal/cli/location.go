@@ -37,7 +37,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
-	var labels []string
+	var labels, properties []string
 	var at string
 	var j joinOutput
 	cmd := &cobra.Command{
@@ -56,6 +56,10 @@ trades it for a credential that it renews by itself.
 			if err != nil {
 				return badUsage(cmd, "%v", err)
 			}
+			known, err := parseProperties(properties)
+			if err != nil {
+				return badUsage(cmd, "%v", err)
+			}
 			if err := j.check(cmd); err != nil {
 				return err
 			}
@@ -68,6 +72,7 @@ trades it for a credential that it renews by itself.
 				return err
 			}
 			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed, Annotations: annotations}}
+			location.Spec.Properties = known
 			if err := h.create(cmd.Context(), location, nil, rootPath(key.Locations)...); err != nil {
 				return err
 			}
@@ -75,6 +80,7 @@ trades it for a credential that it renews by itself.
 		},
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
+	cmd.Flags().StringArrayVar(&properties, "property", nil, "property NAME=VALUE, which Customizers may use; JSON, or else a string; may be repeated")
 	cmd.Flags().StringVar(&at, "url", "", "name or URL under which the agent is to reach the hub, one of those that the hub advertises (default the first of them)")
 	j.addFlags(cmd)
 	return cmd

@@ -20,7 +20,6 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -32,7 +31,7 @@ func followSites(h hub.Parts) {
 		for _, r := range spec.Rules {
 			paths = append(paths, r.Path)
 		}
-		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(_ key.Location, l table.Labels) string { return l.Get("where") }}
+		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(at placement.Site) string { return at.Labels.Get("where") }}
 	}
 	h.Renderer.Follow = func(value []byte, inputs []placement.Input) ([]byte, error) {
 		var object map[string]any

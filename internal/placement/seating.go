@@ -192,7 +192,7 @@ func (p *placement) unseated(of subject, at *site) *Finding {
 	if !p.set.has(at.Name) || p.seats(of, sites, &locationSets{}).has(at.Name) {
 		return nil // or it admits nothing of the space, which is told elsewhere
 	}
-	return &Finding{"pick", fmt.Sprintf("%d of %d locations are picked, this one is not", p.seating.pick.Count, len(p.set.names))}
+	return &Finding{"pick", fmt.Sprintf("%d locations are picked, this one is not among them", p.seating.pick.Count)}
 }
 
 // resolve has the placement select locations of a state, which it returns.

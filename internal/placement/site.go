@@ -99,11 +99,3 @@ func (at *site) same(as *site) bool {
 func (at *site) open() bool {
 	return at != nil && at.evicting() == (taint{})
 }
-
-// String is the taint as kubectl has it.
-func (t taint) String() string {
-	if t.Value == "" {
-		return t.Key + ":" + string(t.Effect)
-	}
-	return t.Key + "=" + t.Value + ":" + string(t.Effect)
-}

@@ -40,6 +40,14 @@ func TestRefused(t *testing.T) {
 	customizer := func(spec string) string {
 		return `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"x"},"spec":` + spec + `}`
 	}
+	placement := func(spec string) string {
+		return `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"x"},"spec":{` + spec + `}}`
+	}
+	tainted := func(taints ...any) object {
+		l := named("orrery.dev/v1alpha1", "Location", "l")
+		l["spec"] = object{"taints": taints}
+		return l
+	}
 	const strict = "?fieldValidation=Strict"
 	merge := []string{"Content-Type", "application/merge-patch+json"}
 	for _, test := range []struct {
@@ -103,6 +111,16 @@ func TestRefused(t *testing.T) {
 		{"all spaces", "POST", "*", configMaps, configMap("x", nil), nil, 400, metav1.StatusReasonBadRequest, "space"},
 		{"a location outside of root", "POST", "a", locations, named("orrery.dev/v1alpha1", "Location", "l"), nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"location names", "POST", "root", locations, named("orrery.dev/v1alpha1", "Location", "a--b"), nil, 422, metav1.StatusReasonInvalid, "metadata.name"},
+		{"a taint's key", "POST", "root", locations, tainted(object{"key": "a b", "effect": "NoPlace"}), nil, 422, metav1.StatusReasonInvalid, "spec.taints[0].key"},
+		{"a taint's value", "POST", "root", locations, tainted(object{"key": "a", "value": "b c", "effect": "NoPlace"}), nil, 422, metav1.StatusReasonInvalid, "spec.taints[0].value"},
+		{"a taint's effect", "POST", "root", locations, tainted(object{"key": "a", "effect": "NoSchedule"}), nil, 422, metav1.StatusReasonInvalid, "spec.taints[0].effect"},
+		{"a taint twice", "POST", "root", locations, tainted(object{"key": "a", "effect": "Evict"}, object{"key": "a", "value": "b", "effect": "Evict"}), nil, 422, metav1.StatusReasonInvalid, "spec.taints[1]"},
+		{"no seats", "POST", "a", placements, placement(`"pick":{"count":0}`), nil, 422, metav1.StatusReasonInvalid, "spec.pick.count"},
+		{"spread by no label", "POST", "a", placements, placement(`"pick":{"count":1,"spreadBy":"a b"}`), nil, 422, metav1.StatusReasonInvalid, "spec.pick.spreadBy"},
+		{"a toleration's key", "POST", "a", placements, placement(`"tolerations":[{"key":"a b"}]`), nil, 422, metav1.StatusReasonInvalid, "spec.tolerations[0].key"},
+		{"a toleration of any key", "POST", "a", placements, placement(`"tolerations":[{"value":"a"}]`), nil, 422, metav1.StatusReasonInvalid, "operator must be Exists when key is empty"},
+		{"a toleration of any value", "POST", "a", placements, placement(`"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`), nil, 422, metav1.StatusReasonInvalid, "value must be empty when operator is Exists"},
+		{"a release without a name", "POST", "a", placements, placement(`"downsync":[{"helmReleases":[{"namespace":"n"}]}]`), nil, 422, metav1.StatusReasonInvalid, "spec.downsync[0].helmReleases[0].name"},
 		{"space names", "POST", "root", spaces, named("orrery.dev/v1alpha1", "Space", "a.b"), nil, 422, metav1.StatusReasonInvalid, "metadata.name"},
 		{"delete root", "DELETE", "root", spaces + "/root", nil, nil, 403, metav1.StatusReasonForbidden, "root"},
 		{"delete all spaces", "DELETE", "root", spaces, nil, nil, 405, metav1.StatusReasonMethodNotAllowed, ""},

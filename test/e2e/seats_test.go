@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,15 +14,23 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-const seatsYAML = `
-apiVersion: orrery.dev/v1alpha1
-kind: Placement
-metadata: {name: two}
-spec:
-  locations: [{selector: {}}]
-  pick: {count: 2, spreadBy: region}
-  downsync: [{resources: [configmaps], names: [old, new]}]
-`
+// placementDoc explains what TestSeats shows.
+const placementDoc = "../../docs/placement.md"
+
+// firstYAML is the first YAML in a document.
+func firstYAML(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatalf("%s has no YAML", file)
+	}
+	return block
+}
 
 // seats is a space of which a Placement picks two of three sites.
 type seats struct {
@@ -88,9 +98,17 @@ func TestSeats(t *testing.T) {
 		env.Kubectl(t, s.Root, "label", "location", site, "region="+regions[site])
 	}
 	s.space = s.AddSpace("web")
-	env.KubectlIn(t, s.space, seatsYAML, "apply", "-f", "-")
+	env.KubectlIn(t, s.space, firstYAML(t, placementDoc), "apply", "-f", "-")
 	env.Kubectl(t, s.space, "create", "configmap", "old")
 	var first map[string]string
+	env.Orrery(t, s.Root, "location", "add", "plant7", "--label", "region=eu", "--property", "cameras=4")
+	s.taint("plant7", `[{"key":"full","effect":"NoPlace"}]`)
+	out := env.Orrery(t, s.Root, "location", "describe", "plant7")
+	for _, line := range []string{`Properties:\s+cameras=4\n`, `Taints:\s+full:NoPlace\n`} {
+		if !regexp.MustCompile(line).MatchString(out) {
+			t.Errorf("described as\n%s", out)
+		}
+	}
 	s.Eventually("two sites have it, one of each region", func() (err error) {
 		if first, err = s.has("old"); err == nil && (len(first) != 2 || first["c"] == "") {
 			err = fmt.Errorf("it is at %v", first)
@@ -113,7 +131,7 @@ func TestSeats(t *testing.T) {
 	env.Kubectl(t, s.space, "create", "configmap", "new")
 	s.becomes("another object goes where there is no taint", "new", y, "c")
 	s.why("new", x, "taints: full:NoPlace is not tolerated")
-	s.why("old", y, "pick: 2 of 3 locations are picked")
+	s.why("old", y, "pick: 2 locations are picked")
 	s.Hub.Restart()
 	env.Kubectl(t, s.space, "label", "configmap", "old", "new", "touched=yes")
 	s.becomes("after a restart", "new", y, "c")
