@@ -107,13 +107,17 @@ func (z *Authorizer) MayHandOut(who user.Info, s key.Space, r v1alpha1.RoleName)
 		(w.may("escalate", key.Grants.Resource, "") || w.may("bind", rolesResource, string(r)) || z.heldIn(s, who).holds(r, ""))
 }
 
-// MayEnter says whether somebody has any right in a space, of which they otherwise are not
-// told whether it is there.
-func (z *Authorizer) MayEnter(who user.Info, s key.Space) bool {
+// MayKnow says whether somebody may know whether a space is there: they have any right in
+// it, or may get it in root.
+func (z *Authorizer) MayKnow(who user.Info, s key.Space) bool {
 	if z.mayAll(who) {
 		return true
 	}
 	_, ok := z.enters(s, who)
+	if !ok {
+		get := about("get", key.Spaces.Group, key.Spaces.Resource, "", "", string(s))
+		_, ok = z.inSpace(key.Root, who, &get)
+	}
 	return ok
 }
 

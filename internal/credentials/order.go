@@ -206,6 +206,9 @@ func (c *caller) mayMakeFor(ctx context.Context, spec *v1alpha1.TokenSpec, recor
 	if !c.mayPath(ctx, "post", route.Tokens) {
 		return forbidden("user %q may not make tokens: that is post on the path %s", c.GetName(), route.Tokens)
 	}
+	if spec.Space != "" && !c.authorizer.MayKnow(c, key.Space(spec.Space)) {
+		return forbidden("user %q may neither do anything in space %q nor get it in root", c.GetName(), spec.Space)
+	}
 	isOwn := spec.User == "" && spec.Space != ""
 	for _, one := range append([]string{record.User}, record.Groups...) {
 		if access.IsReserved(one) && !(isOwn && one == record.User) {
@@ -233,7 +236,7 @@ func (c *caller) isSelf(spec *v1alpha1.TokenSpec, record *bearer.Record) bool {
 	if until := c.credential.Until; !until.IsZero() && record.Expires.After(until) {
 		return false
 	}
-	if spec.Space != "" && !c.authorizer.MayEnter(c, key.Space(spec.Space)) {
+	if spec.Space != "" && !c.authorizer.MayKnow(c, key.Space(spec.Space)) {
 		return false // nor are they told whether there is such a space
 	}
 	return !slices.ContainsFunc(record.Groups, func(g string) bool {

@@ -44,6 +44,23 @@ func TestTokensTellNothingOfSpaces(t *testing.T) {
 			t.Errorf("%s: %d %s, and where there is none: %d %s", spec, code, body, other, text)
 		}
 	}
+	// Nor is who makes tokens for others.
+	const maker = `"rules":[{"nonResourceURLs":["/admin/v1/tokens"],"verbs":["post"]},{"apiGroups":[""],"resources":["users"],"verbs":["impersonate"]}]`
+	r.grant(key.Root, "maker", `{"subjects":[{"kind":"User","name":"maker"}],`+maker+`}`)
+	r.grant("a", "maker", `{"subjects":[{"kind":"User","name":"maker"}],"roles":[{"name":"view"}]}`)
+	for s, want := range map[string]int{"a": http.StatusOK, "b": http.StatusForbidden, "none": http.StatusForbidden} {
+		for _, spec := range []string{`{"user":"jane","space":"S"}`, `{"space":"S"}`} {
+			if code, _, body := r.as("maker").mint(strings.ReplaceAll(spec, `"S"`, `"`+s+`"`)); code != want {
+				t.Errorf("%s in %s: %d %s", spec, s, code, body)
+			}
+		}
+	}
+	r.grant(key.Root, "knower", `{"subjects":[{"kind":"User","name":"knower"}],"roles":[{"name":"view"}],`+maker+`}`)
+	for s, want := range map[string]int{"b": http.StatusOK, "none": http.StatusNotFound} {
+		if code, _, body := r.as("knower").mint(`{"user":"jane","space":"` + s + `"}`); code != want {
+			t.Errorf("who may get it, in %s: %d %s", s, code, body)
+		}
+	}
 	if code, _, body := jane.mint(`{"user":"jane","space":"a"}`); code != http.StatusOK {
 		t.Errorf("where jane has a right: %d %s", code, body)
 	}

@@ -215,6 +215,7 @@ func TestWhoMakesTokens(t *testing.T) {
 	r.grant(key.Root, "minter", `{"subjects":[{"kind":"User","name":"minter"}],"rules":[
 		{"nonResourceURLs":["/admin/v1/tokens","/admin/v1/tokens/*"],"verbs":["get","post","delete"]},
 		{"apiGroups":[""],"resources":["users"],"resourceNames":["jane"],"verbs":["impersonate"]},
+		{"apiGroups":["orrery.dev"],"resources":["spaces"],"verbs":["get"]},
 		{"apiGroups":[""],"resources":["groups"],"resourceNames":["dev"],"verbs":["impersonate"]}]}`)
 	const ok, no = http.StatusOK, http.StatusForbidden
 	for _, c := range []struct {
