@@ -36,9 +36,12 @@ type measured struct {
 // handler serves the metrics. Their labels have no values that users choose, so the number
 // of series is bounded.
 func (m *measured) handler() http.Handler {
+	// The runtime's are gathered by themselves: to gather takes goroutines, by chance more or
+	// fewer, which are not to count.
+	ofRuntime := prometheus.NewRegistry()
+	ofRuntime.MustRegister(collectors.NewGoCollector())
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_log_revision", Help: "Revision that the table has reached.",
@@ -77,5 +80,5 @@ func (m *measured) handler() http.Handler {
 			}, func() float64 { _, _, refused := t.Load(); return float64(refused) }),
 		)
 	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(prometheus.Gatherers{ofRuntime, registry}, promhttp.HandlerOpts{})
 }

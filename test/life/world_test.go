@@ -42,6 +42,8 @@ type api struct {
 	host string // https://HOST:PORT
 	root string // the path of the API
 	http *http.Client
+	// idle closes connections that are not used now.
+	idle func()
 }
 
 // newAPI makes a client with connections of its own; dial is nil for the usual.
@@ -61,7 +63,7 @@ func newAPI(t *testing.T, c *rest.Config, http2 bool, dial func(context.Context,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &api{t: t, host: "https://" + u.Host, root: strings.TrimRight(u.Path, "/"), http: &http.Client{
+	return &api{t: t, host: "https://" + u.Host, root: strings.TrimRight(u.Path, "/"), idle: transport.CloseIdleConnections, http: &http.Client{
 		Transport:     wrapped,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -214,7 +216,7 @@ func (h *hub) space(name string) *api {
 
 // in is a client of a space.
 func (h *hub) in(name string) *api {
-	return &api{t: h.t, host: h.host, root: "/spaces/" + name, http: h.http}
+	return &api{t: h.t, host: h.host, root: "/spaces/" + name, http: h.http, idle: h.idle}
 }
 
 // keys are the keys of the log that have a segment.
