@@ -161,3 +161,48 @@ func TestReasonsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestDependenciesAreExplained shows that ARCHITECTURE.md says of each module that go.mod
+// requires directly what it is for, and of no other.
+func TestDependenciesAreExplained(t *testing.T) {
+	architecture, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(architecture), "\n## Dependencies\n")
+	explained := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`[^|]*"+`) \|`).FindAllStringSubmatch(table, -1) {
+		for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
+			for _, module := range expanded(name[1]) {
+				explained[module] = true
+			}
+		}
+	}
+	for _, line := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(mod), -1) {
+		if !explained[line[1]] {
+			t.Errorf("ARCHITECTURE.md does not say what %s is for", line[1])
+		}
+		delete(explained, line[1])
+	}
+	for module := range explained {
+		t.Errorf("ARCHITECTURE.md explains %s, which go.mod does not require directly", module)
+	}
+}
+
+// expanded are the names that a name with {a,b} stands for.
+func expanded(name string) []string {
+	before, rest, ok := strings.Cut(name, "{")
+	if !ok {
+		return []string{name}
+	}
+	choice, after, _ := strings.Cut(rest, "}")
+	var all []string
+	for one := range strings.SplitSeq(choice, ",") {
+		all = append(all, before+one+after)
+	}
+	return all
+}

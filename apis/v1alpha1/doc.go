@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the kinds that users of Orrery write: descriptions of
-// spaces, locations, placements and customizers. It is vocabulary only: no
-// behaviour beyond deep copies lives here.
+// spaces, locations, placements, customizers and grants, and requests for tokens.
+// It is vocabulary only: no behaviour beyond deep copies lives here.
 //
 // +kubebuilder:object:generate=true
 // +groupName=orrery.dev
