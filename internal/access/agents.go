@@ -51,6 +51,7 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 		return err == nil
 	}})
 	restOn(r.Context(), isLocation(c.Location, c.UID))
+	showing(r.Context(), func(shown *Credential) { shown.Until = c.NotAfter })
 	renew = c.Former || now.After(c.NotAfter.Add(-e.config.Life/3))
 	return agent(c.Location), renew, true, nil
 }
