@@ -363,6 +363,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionAccepted says that a Placement's or Customizer's spec can be used.
 	ConditionAccepted = "Accepted"
+	// ConditionLocationsKnown is False, with ReasonNoSuchLocation, while a Placement names
+	// locations that do not exist; others do not have it.
+	ConditionLocationsKnown = "LocationsKnown"
 	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
 	// matches some objects of a Helm release but not all; otherwise it is absent.
 	ConditionWholeReleases = "WholeReleases"

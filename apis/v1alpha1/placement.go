@@ -298,8 +298,8 @@ type PlacementStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions has Accepted: the selectors are valid; Synced: every pair is applied,
-	// and no removal waits; and, only while False, WholeReleases: a Helm release is
-	// matched in part; StatusReturned: statuses are too large and left out.
+	// and no removal waits; and, only while False, LocationsKnown: it names locations that do
+	// not exist; WholeReleases: a Helm release is matched in part; StatusReturned: statuses are too large and left out.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -29,6 +29,12 @@ const (
 	// ReasonNotAdmitted, of Failed: the location does not admit the object, as its
 	// spec.admit says; nothing is sent to it.
 	ReasonNotAdmitted = "NotAdmitted"
+	// ReasonNoSuchLocation, of Failed: the object's annotation names a location that does
+	// not exist; of LocationsKnown: a Placement does.
+	ReasonNoSuchLocation = "NoSuchLocation"
+	// ReasonTainted, of Failed: the object's annotation names a location that has a taint
+	// which evicts.
+	ReasonTainted = "Tainted"
 	// ReasonRefused, of Failed: the target refuses it without a reason of its own.
 	ReasonRefused = "Refused"
 

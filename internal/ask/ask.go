@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ type PlacementTotal struct {
 	Suspended bool   `json:"suspended,omitempty"`
 	// Problems say why parts of its spec can't be used.
 	Problems []string `json:"problems,omitempty"`
+	// Unknown are the locations that it names and that do not exist.
+	Unknown []string `json:"unknown,omitempty"`
 	// PartOf says which Helm releases it matches only in part.
 	PartOf []string `json:"partOf,omitempty"`
 	// StatusLeftOut says which statuses that it asks for are not returned.
@@ -252,26 +255,12 @@ func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter)
 		more := true
 		state.Ascend(key.SpacePrefix(s)+f.object, func(row *table.Row) bool {
 			o, err := key.ParseObject(row.Key)
-			if err != nil || row.In == nil || !f.wants(o.Identity) {
+			if err != nil || !f.wants(o.Identity) {
 				return true
 			}
-			m, ok := row.In.(*placement.Membership)
-			if !ok {
+			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, away)}
+			if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
 				return true
-			}
-			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation}
-			for _, p := range m.Places() {
-				if !f.placed(m, p.Location) {
-					continue
-				}
-				if ps := q.placeStatus(state, o, row, p, away(p.Location)); f.shows(&ps) {
-					status.Places = append(status.Places, ps)
-				}
-			}
-			for _, l := range m.Refused() {
-				if ps := placeStatusOf(l, judge.Refused()); f.placed(m, l) && f.shows(&ps) {
-					status.Places = append(status.Places, ps)
-				}
 			}
 			status.Places = append(status.Places, left[o.Path()]...)
 			delete(left, o.Path())
@@ -287,6 +276,35 @@ func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter)
 			}
 		}
 	}
+}
+
+// places are what is asked for of the locations that an object is assigned to, those that
+// refuse it included.
+func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool) (all []PlaceStatus) {
+	add := func(ps PlaceStatus) {
+		if f.shows(&ps) {
+			all = append(all, ps)
+		}
+	}
+	if m, ok := row.In.(*placement.Membership); ok {
+		for _, p := range m.Places() {
+			if f.placed(m, p.Location) {
+				add(q.placeStatus(state, o, row, p, away(p.Location)))
+			}
+		}
+		for _, l := range m.Refused() {
+			if f.placed(m, l) {
+				add(placeStatusOf(l, judge.Refused()))
+			}
+		}
+	}
+	if f.placement == "" { // by no Placement
+		astray := placement.Astray(state, o, row)
+		for _, l := range slices.Sorted(maps.Keys(astray)) {
+			add(placeStatusOf(l, judge.Astray(astray[l])))
+		}
+	}
+	return all
 }
 
 // placementTotals sums up the Placements of a space. Counts may be behind by at most a
@@ -313,7 +331,7 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 			parts = append(parts, p.String())
 		}
 		all = append(all, PlacementTotal{
-			PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).Without(unknown).String(),
+			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).Without(unknown).String(),
 			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
 			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return unknown(e.Object) }),

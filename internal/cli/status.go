@@ -180,11 +180,15 @@ func placementsTable(all []ask.PlacementTotal) *metav1.Table {
 	return t
 }
 
-// printProblems prints which parts of Placements are invalid, which Helm releases they
+// printProblems prints which parts of Placements are invalid, which locations they name do
+// not exist, which Helm releases they
 // match in part, and which statuses are not returned.
 func printProblems(w io.Writer, all []ask.PlacementTotal) error {
 	for _, p := range all {
 		problems := slices.Concat(p.Problems, p.PartOf)
+		if len(p.Unknown) > 0 {
+			problems = append(problems, "no location has the name "+strings.Join(p.Unknown, ", "))
+		}
 		if p.StatusLeftOut != "" {
 			problems = append(problems, p.StatusLeftOut)
 		}

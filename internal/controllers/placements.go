@@ -126,6 +126,14 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		c.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = c.config.Pruned.Status(prune.Placement(p), row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
 		c.condition(&st.Conditions, row, waiting(p.Name, st.Prune, judge.SyncedPlacement(counts.Counts)))
+		if len(resolved.Unknown) > 0 {
+			c.condition(&st.Conditions, row, metav1.Condition{
+				Type: v1alpha1.ConditionLocationsKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoSuchLocation,
+				Message: "no location has the name " + strings.Join(resolved.Unknown, ", "),
+			})
+		} else {
+			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)
+		}
 		if len(parts) > 0 {
 			c.condition(&st.Conditions, row, partOf(parts))
 		} else {

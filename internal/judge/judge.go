@@ -102,6 +102,16 @@ func Refused() Verdict {
 	return Verdict{State: wire.Failed, Reason: v1alpha1.ReasonNotAdmitted, Message: "the location does not admit it; orrery why says by which part of its spec.admit"}
 }
 
+// Astray is the verdict about an object whose own annotation names a location that it does
+// not get, with the reason in one word.
+func Astray(reason string) Verdict {
+	message := "no location has this name"
+	if reason == v1alpha1.ReasonTainted {
+		message = "the location has a taint that evicts, see orrery location describe"
+	}
+	return Verdict{State: wire.Failed, Reason: reason, Message: message}
+}
+
 // Left is the verdict about an object that a location reports though it is not
 // assigned to it.
 func Left(report []byte, away bool) Verdict {

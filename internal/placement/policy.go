@@ -3,6 +3,7 @@ package placement
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/table"
@@ -14,6 +15,8 @@ type placement struct {
 	scope
 	suspended bool
 	treatment wire.Policy
+	// names are those of its locations that are named, in order.
+	names []string
 }
 
 // compile compiles the row of the Placement name; nil if it is gone or being deleted.
@@ -31,6 +34,11 @@ func compile(name string, row *table.Row) *placement {
 	}
 	p.suspended, p.treatment = spec.Suspend, treatment(&spec)
 	p.seating.tolerations, p.seating.pick = spec.Tolerations, spec.Pick
+	for _, l := range spec.Locations {
+		p.names = append(p.names, l.Names...)
+	}
+	slices.Sort(p.names)
+	p.names = slices.Compact(p.names)
 	p.locations = compileLocations("locations", spec.Locations)
 	p.tests = compileDownsync(spec.Downsync)
 	p.note()

@@ -236,6 +236,9 @@ func (s *scenario) status(space key.Space, name string) string {
 		return "gone\n"
 	}
 	text := fmt.Sprintf("%v\n", status.Locations)
+	if len(status.Unknown) > 0 {
+		text += fmt.Sprintf("unknown: %v\n", status.Unknown)
+	}
 	for _, p := range status.Problems {
 		text += p + "\n"
 	}

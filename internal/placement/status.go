@@ -10,6 +10,8 @@ type Status struct {
 	// Locations are the names of the locations, in order, that an object gets which is at
 	// none of them.
 	Locations []key.Location
+	// Unknown are the names in its locations of which there is none.
+	Unknown []string
 	// Problems are the entries of its spec that can't be used, and why; they
 	// select and match nothing.
 	Problems []string
@@ -25,7 +27,13 @@ func StatusOf(state table.Reader, space key.Space, name string) (status Status, 
 		return Status{}, false
 	}
 	sites := p.resolve(state, tenantOf(state, space))
-	return Status{Locations: p.choose(nil, sites), Problems: p.problems}, true
+	status = Status{Locations: p.choose(nil, sites), Problems: p.problems}
+	for _, name := range p.names {
+		if sites[key.Location(name)] == nil {
+			status.Unknown = append(status.Unknown, name)
+		}
+	}
+	return status, true
 }
 
 // compiledAdmits gives the spec.admit of Locations, each text compiled once.

@@ -43,6 +43,30 @@ type direct struct {
 	problem string
 }
 
+// Astray are the locations that the annotation of a row's object names and that it does
+// not get, with the reason in one word: there is no such location, or it has a taint that
+// evicts. It is empty for objects that are never placed.
+func Astray(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
+	if row.Meta.InsertAnnotation == 0 || stays(o, row) != "" {
+		return nil
+	}
+	var astray map[key.Location]string
+	note := func(l key.Location, reason string) {
+		if astray == nil {
+			astray = map[key.Location]string{}
+		}
+		astray[l] = reason
+	}
+	for _, l := range directOf(row).locations {
+		if at := siteOf(state.Get(l.Key())); at == nil {
+			note(l, v1alpha1.ReasonNoSuchLocation)
+		} else if !at.open() {
+			note(l, v1alpha1.ReasonTainted)
+		}
+	}
+	return astray
+}
+
 func directOf(row *table.Row) direct {
 	var d direct
 	value := row.Annotation(v1alpha1.AssignedLocationsAnnotation)

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,6 +24,13 @@ func TestDirectAssignment(t *testing.T) {
 		row := strings.Fields(w.kubectl("get", "configmap", "direct", "--no-headers"))
 		if counts := strings.Join(row[len(row)-3:], " "); counts != "1 1 0" {
 			return fmt.Errorf("placed, applied and failed are %s", counts)
+		}
+		return nil
+	})
+	w.Eventually("what it names and is not there is shown", func() error {
+		status, err := env.Command{Binary: "orrery", Args: []string{"status", "configmap/direct"}, Kubeconfig: w.space}.Try(t)
+		if !regexp.MustCompile(`nowhere\s+Failed\s.*no location has this name`).MatchString(status) {
+			return errors.Join(fmt.Errorf("orrery status printed:\n%s", status), err)
 		}
 		return nil
 	})
