@@ -130,8 +130,8 @@ type Admit struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1024
-	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespaces []string `json:"namespaces,omitzero"`
 	// Impersonate names who acts for what it matches; the agent itself when absent.
 	// +optional
@@ -142,7 +142,7 @@ type Admit struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources)",message="give apiGroup, resources, or both"
 type KindTest struct {
-	// APIGroup of the kind: "" is the core group, "*" any; any when absent.
+	// APIGroup of the kind: "" or core is the core group, "*" any; any when absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup *string `json:"apiGroup,omitempty"`
@@ -153,6 +153,7 @@ type KindTest struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^(\*|[a-z]([-a-z0-9]*[a-z0-9])?)$`
 	Resources []string `json:"resources,omitzero"`
 }
 

@@ -311,7 +311,8 @@ type PlacementStatus struct {
 	// +optional
 	Objects int64 `json:"objects"`
 	Counts  `json:",inline"`
-	// Errors shows up to ten pairs that failed.
+	// Errors shows up to ten pairs that failed. Of Secrets it has no names, since all see it
+	// who may read the Placement.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -83,6 +83,26 @@ func TestLocationsTellNothingOfOthers(t *testing.T) {
 		}
 	}
 	of := orreryOf("a", "locations")
+	// What another space has there is counted in root alone.
+	for _, o := range []string{"b/api/v1/namespaces/default/configmaps/b-x", "b/api/v1/namespaces/default/secrets/b-y"} {
+		if code, body := root.send("PATCH /spaces/"+o, `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"[\"edge\"]"}}}`, contentType, mergePatch); code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+	}
+	r.grant(key.Root, "ops", `{"subjects":[{"kind":"User","name":"ops"}],"roles":[{"name":"view"}]}`)
+	counted := func(c client, path string) bool {
+		_, body := c.send("GET "+path, "")
+		return strings.Contains(body, `"assigned"`) || strings.Contains(body, "Synced")
+	}
+	if !counted(r.as("ops"), edge) {
+		t.Errorf("in root nothing is counted")
+	}
+	for _, path := range []string{of, of + "/edge", of + "/edge/status", of + "?watch=1&timeoutSeconds=1"} {
+		if counted(jane, path) {
+			_, body := jane.send("GET "+path, "")
+			t.Errorf("%s counts what others have: %s", path, body)
+		}
+	}
 	const table, metadata, pb = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json", "application/yaml"
 	for _, path := range []string{of, of + "/edge", of + "/edge/status", of + "?watch=1&timeoutSeconds=1", of + "?includeObject=Object", of + "?pretty=1", of + "?fieldSelector=metadata.name=edge"} {
 		for _, form := range []string{"application/json", table, metadata, pb} {

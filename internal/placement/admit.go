@@ -3,11 +3,13 @@ package placement
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -25,6 +27,10 @@ type admit struct {
 	// everySpace says that some objects of every space are admitted.
 	everySpace bool
 }
+
+// isResource matches what may be the name of a resource. Another would match nothing, and
+// leave what it was meant for to the entries behind it.
+var isResource = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 // admitEntry is one compiled entry. One with a problem matches nothing, and ends the list:
 // what it may have been about must not fall to an entry with more rights.
@@ -107,6 +113,18 @@ func compileAdmitEntry(field string, of *v1alpha1.Admit) (e admitEntry) {
 			}
 			return notAmong(p.namespace)
 		})
+	for _, test := range of.Kinds {
+		for _, r := range test.Resources {
+			if r != wildcard && !isResource.MatchString(r) {
+				e.objects.problem = fmt.Sprintf("%s.kinds: %q is no resource: want a lower-case plural, without a subresource", field, r)
+			}
+		}
+	}
+	for _, n := range of.Namespaces {
+		if len(validation.IsDNS1123Label(n)) > 0 {
+			e.objects.problem = fmt.Sprintf("%s.namespaces: no namespace is called %q", field, n)
+		}
+	}
 	if of.Impersonate != nil {
 		if e.account = of.Impersonate.ServiceAccount; e.account == "" {
 			e.objects.problem = field + ".impersonate: no serviceAccount is given"
@@ -135,7 +153,7 @@ func compileSpaces(field string, of *v1alpha1.SpaceSelector) (c criteria[tenant]
 
 // isOf says whether a test matches the kind.
 func (p petition) isOf(test v1alpha1.KindTest) bool {
-	if g := test.APIGroup; g != nil && *g != wildcard && *g != p.resource.APIGroup() {
+	if g := test.APIGroup; g != nil && *g != wildcard && key.NewResource(*g, "").Group != p.resource.Group {
 		return false
 	}
 	return test.Resources == nil || slices.Contains(test.Resources, wildcard) || slices.Contains(test.Resources, p.resource.Resource)

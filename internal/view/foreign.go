@@ -1,12 +1,20 @@
 package view
 
-import "github.com/tidwall/sjson"
+import (
+	"fmt"
 
-// others are the fields of a Location that name spaces, and objects of spaces: which spaces
-// it admits, and what its agent says of single objects. The annotation has what kubectl
-// applied.
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// others are the fields of a Location that name spaces, and objects of spaces, or count
+// those of all spaces: which spaces it admits, what its agent says of single objects, how
+// many there are and how they do. The annotation has what kubectl applied.
 var others = []string{
-	"spec.admit", "status.agent.prune", "status.agent.purge.objects",
+	"spec.admit", "status.agent.prune", "status.agent.purge", "status.agent.deferred",
+	"status.assigned", "status.applied", "status.mutated", "status.failed", "status.held", "status.stale", "status.leaving", "status.leftovers",
 	`metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration`,
 }
 
@@ -18,6 +26,16 @@ func withoutOthers(value []byte) []byte {
 		if value, err = sjson.DeleteBytes(value, field); err != nil {
 			return []byte("{}")
 		}
+	}
+	for i, c := range gjson.GetBytes(value, "status.conditions").Array() {
+		if c.Get("type").String() != v1alpha1.ConditionSynced {
+			continue
+		}
+		without, err := sjson.DeleteBytes(value, fmt.Sprintf("status.conditions.%d", i))
+		if err != nil {
+			return []byte("{}")
+		}
+		return without
 	}
 	return value
 }
