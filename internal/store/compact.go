@@ -135,14 +135,14 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	}
 	k.room.begin(making)
 	exact := k.compact(ctx, min(floor, reached), physical)
-	size, err := k.log.measure(ctx)
+	size, err := k.log.meter.measure(ctx)
 	if err != nil {
 		k.warn(ctx, "measure the log", err)
 		size, _, _ = k.room.state()
 	}
 	exact = making && exact && err == nil
 	if exact && !size.takes(Growth, 0, largestWrite) {
-		k.log.settle(ctx)
+		k.log.meter.settle(ctx)
 		size = k.measuredAgain(ctx, size)
 	}
 	switch done, later := k.defragmented(ctx, size, exact, now); {
@@ -165,7 +165,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 
 // measuredAgain is the log's size now, or before if it can't be measured.
 func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
-	size, err := k.log.measure(ctx)
+	size, err := k.log.meter.measure(ctx)
 	if err != nil {
 		return before
 	}
@@ -241,7 +241,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 
 // disarmed ends etcd's alarm if there is room, and says whether it did.
 func (k *keeper) disarmed(ctx context.Context, size Size) bool {
-	done, err := k.log.disarm(ctx, size)
+	done, err := k.log.meter.disarm(ctx, size)
 	if err != nil {
 		k.warn(ctx, "end etcd's alarm", err)
 	}

@@ -60,17 +60,15 @@ const (
 type Log struct {
 	client *kubernetes.Client
 	// sealer says how values are kept; raw reads them as they are kept.
-	sealer Sealer
-	raw    clientv3.KV
-	stale  staleness
-	server *embed.Etcd
-	logger *slog.Logger
-	// quota is the configured one; hardQuota is the one that an embedded etcd enforces.
-	quota, hardQuota int64
-	members          members
-	room             *room
-	history          *history
-	reach            *reach
+	sealer  Sealer
+	raw     clientv3.KV
+	stale   staleness
+	server  *embed.Etcd
+	logger  *slog.Logger
+	meter   *meter
+	room    *room
+	history *history
+	reach   *reach
 	// copying is read-locked while the log is copied, and locked while it is defragmented.
 	copying          sync.RWMutex
 	copies           copies
@@ -80,20 +78,21 @@ type Log struct {
 // Open opens the log. etcd is ready when it returns: it starts an embedded one, and waits
 // for an external one until the context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
-	l := &Log{logger: config.Logger, sealer: config.Sealer, quota: config.Quota, history: newHistory(), reach: newReach(), stale: newStaleness()}
+	l := &Log{logger: config.Logger, sealer: config.Sealer, history: newHistory(), reach: newReach(), stale: newStaleness()}
 	if l.sealer == nil {
 		l.sealer = plain{}
 	}
 	if len(config.Servers) > 0 {
-		return l, l.connect(ctx, config.Servers)
+		return l, l.connect(ctx, config.Servers, config.Quota)
 	}
-	l.quota = cmp.Or(l.quota, DefaultQuota)
-	l.hardQuota = hardQuota(config.DataDir, l.quota)
-	server, client, err := startEmbedded(ctx, config, l.hardQuota)
+	quota := cmp.Or(config.Quota, DefaultQuota)
+	hard := hardQuota(config.DataDir, quota)
+	server, client, err := startEmbedded(ctx, config, hard)
 	if err != nil {
 		return nil, err
 	}
 	l.server, l.client = server, wrap(client)
+	l.meter = &meter{client: client, server: server, quota: quota, hardQuota: hard, logger: config.Logger}
 	l.raw = sealClient(client, adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), l.sealer)
 	if err := l.openRoom(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -102,7 +101,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 }
 
 // connect connects to an external etcd, and waits for it: it may be starting, too.
-func (l *Log) connect(ctx context.Context, servers []string) error {
+func (l *Log) connect(ctx context.Context, servers []string, quota int64) error {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: servers, Context: ctx, DialTimeout: dialTimeout,
 		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTimeout,
@@ -113,6 +112,7 @@ func (l *Log) connect(ctx context.Context, servers []string) error {
 		return fmt.Errorf("connect to etcd at %q: %w", servers, err)
 	}
 	l.client = wrap(c)
+	l.meter = &meter{client: c, quota: quota, logger: l.logger}
 	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
 	for said := false; ; said = true {
 		err := l.tryRoom(ctx)
@@ -147,11 +147,11 @@ func (l *Log) tryRoom(ctx context.Context) error {
 // openRoom measures how much room there is, and ends an alarm from before if there is some,
 // so that what a start writes is not refused.
 func (l *Log) openRoom(ctx context.Context) error {
-	size, err := l.measure(ctx)
+	size, err := l.meter.measure(ctx)
 	if err != nil {
 		return err
 	}
-	if done, err := l.disarm(ctx, size); err != nil {
+	if done, err := l.meter.disarm(ctx, size); err != nil {
 		return err
 	} else if done {
 		size.Alarm = false
