@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
@@ -36,11 +37,15 @@ type Keys struct {
 
 // load reads a configuration. What follows KMS plugins runs until close is called.
 func load(ctx context.Context, file string) (*Keys, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load the encryption configuration: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	config, err := encryptionconfig.LoadEncryptionConfig(ctx, file, true, hubID)
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("load the encryption configuration: %w", redacted(err, file))
+		return nil, fmt.Errorf("load the encryption configuration: %w", redacted(err, file, text))
 	}
 	return &Keys{hash: config.EncryptionFileContentHash, transformers: config.Transformers, close: cancel}, nil
 }

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"strings"
@@ -8,20 +9,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// redacted is an error without the keys of the file that it is about: the validation of
-// k8s.io/apiserver shows the whole of a provider that it refuses.
-func redacted(err error, file string) error {
-	text := err.Error()
-	data, failed := os.ReadFile(file)
-	if failed != nil {
-		return err
+// errChanging stands for what is wrong with a file that is being written.
+var errChanging = errors.New("the file has changed while it was read")
+
+// redacted is an error without the keys of the file that it is about, which had a content
+// before it was read: the validation of k8s.io/apiserver shows the whole of a provider that
+// it refuses.
+func redacted(err error, file string, before []byte) error {
+	now, failed := os.ReadFile(file)
+	if failed != nil || !bytes.Equal(before, now) { // nobody knows what keys it had in between
+		return errors.Join(errChanging, failed)
 	}
 	var content any
-	if yaml.Unmarshal(data, &content) != nil { // then nothing of it was looked at
+	if yaml.Unmarshal(now, &content) != nil { // then nothing of it was looked at
 		return err
 	}
+	text := err.Error()
 	for _, secret := range secretsIn(content) {
-		text = strings.ReplaceAll(text, secret, "REDACTED")
+		for _, part := range append(strings.Fields(secret), secret) { // ends of lines are shown in another way
+			text = strings.ReplaceAll(text, part, "REDACTED")
+		}
 	}
 	return errors.New(text)
 }
