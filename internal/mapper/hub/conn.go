@@ -44,13 +44,18 @@ func (k *connection) Close() error {
 	return k.Conn.Close()
 }
 
-// drop closes all connections; requests over them fail.
+// drop closes all connections; requests over them fail. What they have not sent yet is
+// forgotten: the network would go on trying for a long time, and it would arrive after
+// what is sent over others, perhaps with a credential that is spent by then.
 func (c *connections) drop() {
 	c.mu.Lock()
 	open := c.open
 	c.open = map[*connection]struct{}{}
 	c.mu.Unlock()
 	for k := range open {
+		if tcp, ok := k.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // it is closed in any case
+		}
 		_ = k.Conn.Close() // it is not used any more in any case
 	}
 }

@@ -57,7 +57,7 @@ func (p *pulse) ended(silent, heartbeat time.Duration, err error) (news bool) {
 
 // broken says that neither hub nor agent has ended a session.
 func broken(err error) bool {
-	for _, not := range []error{errWalked, errReplaced, errBye, errMoved, errAccepted, context.Canceled} {
+	for _, not := range []error{errWalked, errReplaced, errBye, errMoved, errAccepted, errRenewed, context.Canceled} {
 		if errors.Is(err, not) {
 			return false
 		}

@@ -185,6 +185,7 @@ func TestPulse(t *testing.T) {
 		"cut differently": {[]end{{5 * time.Second, cut}, {14 * time.Second, cut}}, 0},
 		"cut while busy":  {[]end{{20 * time.Millisecond, cut}, {20 * time.Millisecond, cut}}, 0},
 		"ended":           {[]end{{5 * time.Second, errBye}, {5 * time.Second, errMoved}, {5 * time.Second, nil}}, 0},
+		"renewed":         {[]end{{5 * time.Second, errRenewed}, {5 * time.Second, errRenewed}}, 0},
 		"interrupted":     {[]end{{5 * time.Second, cut}, {5 * time.Second, errBye}, {5 * time.Second, cut}}, 0},
 		"swallowed":       {[]end{{3 * beat, errSilent}, {3 * beat, errSilent}}, 15},
 		"very short":      {[]end{{time.Second, cut}, {time.Second, cut}}, 1},

@@ -27,6 +27,9 @@ const (
 	// that after the hub has said no for good: somebody may change its mind.
 	renewRetry   = time.Minute
 	refusedRetry = 10 * time.Minute
+	// renewPause is how long a credential is kept at least if the hub at once wants another:
+	// hubs whose clocks or authorities differ would otherwise have one after the other.
+	renewPause = time.Minute
 	// oneTime begins join tokens that work once. Others are of a former version: they last,
 	// and are traded where the hub does so.
 	oneTime = "orr_j_"
@@ -43,7 +46,9 @@ type Renewer struct {
 	// an error even if there is a credential from before.
 	given bool
 	// tried is closed when the hub has been asked once to join, or need not be.
-	tried     chan struct{}
+	tried chan struct{}
+	// taken is when a credential was, in this process.
+	taken     time.Time
 	closeOnce func()
 }
 
@@ -155,6 +160,9 @@ func (r *Renewer) pause(ctx context.Context, wait time.Duration) {
 // await waits until a credential is to be renewed: when the hub says so, or when as much
 // time has passed as the hub has said. It returns false when ctx has ended.
 func (r *Renewer) await(ctx context.Context, id *credential.Identity) bool {
+	if !r.taken.IsZero() {
+		retry.Pause(ctx, min(renewPause, id.RenewAfter/4)-time.Since(r.taken))
+	}
 	const jitter = 10
 	wait := id.Due(time.Now())
 	// Those who joined together do not renew together.
@@ -223,6 +231,7 @@ func (r *Renewer) ask(ctx context.Context, path, token string, compose func(requ
 	if err != nil {
 		return err
 	}
+	r.taken = time.Now()
 	if err := r.use(id); err != nil {
 		return err
 	}
