@@ -51,7 +51,8 @@ only --data-dir.
 
 When it enforces what it knows it prints one line to standard output. Its log goes
 to standard error.`,
-		Example: `  orrery-agent --join TOKEN --kubeconfig berlin.kubeconfig
+		Example: `  orrery-agent --join-file join --kubeconfig berlin.kubeconfig
+  echo TOKEN | orrery-agent --join - --kubeconfig berlin.kubeconfig
   orrery-agent --data-dir /var/lib/orrery-agent
   orrery-agent status`,
 		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -59,8 +60,8 @@ to standard error.`,
 	}
 	c.PersistentFlags().StringVar(&f.dataDir, "data-dir", defaultDataDir, "directory in which the agent keeps its state")
 	flags := c.Flags()
-	flags.StringVar(&f.join, "join", "", "the join token of the location; -: read it from standard input")
-	flags.StringVar(&f.joinFile, "join-file", "", "a file with the join token, which other users of the machine do not see as they see arguments")
+	flags.StringVar(&f.join, "join", "", "the join token of the location; -: read it from standard input, since all users of a machine see arguments")
+	flags.StringVar(&f.joinFile, "join-file", "", "a file with the join token")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
 	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store is encrypted (default: it is not)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "the proxy by which the hub is reached, http://HOST:PORT or socks5://HOST:PORT; none: as HTTPS_PROXY and NO_PROXY say (default: the last one given)")

@@ -165,7 +165,7 @@ func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericioop
 		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
 	}
 	token := made.Status.Token
-	run := "orrery-agent --join " + token + " --kubeconfig FILE"
+	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // arguments are seen by all users of a machine
 	switch {
 	case j.tokenOnly:
 		_, err := fmt.Fprintln(streams.Out, token)

@@ -76,12 +76,11 @@ type balanced struct {
 	urls map[string]string
 }
 
-// behind starts a hub that advertises all ways, and the balancer.
-func behind(t *testing.T, ways []way) *balanced {
+// behind starts a hub that advertises all ways, with further flags, and the balancer.
+func behind(t *testing.T, ways []way, args ...string) *balanced {
 	t.Helper()
 	cert := newCertificate(t, "localhost")
 	b := &balanced{urls: map[string]string{}}
-	var args []string
 	sections, first := "", ""
 	binds := map[string]string{}
 	for _, w := range ways {
