@@ -45,6 +45,9 @@ var handWritten = map[key.Space][]string{
 		`{subjects: [{kind: User, name: pat}], rules: [{nonResourceURLs: [/metrics, "/admin/*"], verbs: [get]}]}`,
 		`{subjects: [{kind: User, name: vic}], rules: [{apiGroups: [orrery.dev], resources: [locations/content], resourceNames: [edge], verbs: [get, list]}]}`,
 		`{subjects: [{kind: User, name: imp}], rules: [{apiGroups: [""], resources: [users, groups], resourceNames: [carol, dave, devs], verbs: [impersonate]}]}`,
+		`{subjects: [{kind: User, name: uid}], rules: [{apiGroups: [""], resources: [users], verbs: [impersonate]}, {apiGroups: [authentication.k8s.io], resources: [uids, userextras/team], resourceNames: [u1, x], verbs: [impersonate]}]}`,
+		`{subjects: [{kind: User, name: limited}], rules: [{apiGroups: [authentication.k8s.io], resources: [users], resourceNames: [carol], verbs: ["impersonate:user-info"]}, {apiGroups: [""], resources: [pods], verbs: ["impersonate-on:user-info:list"]}]}`,
+		`{subjects: [{kind: User, name: joiner}], rules: [{apiGroups: [orrery.dev], resources: [locations/token], verbs: [create]}]}`,
 	},
 }
 
@@ -90,7 +93,7 @@ func TestMatrix(t *testing.T) {
 		{name: "alice"}, {name: "bob"}, {name: "carol"}, {name: "dave"}, {name: "dave", groups: []string{"devs"}}, {name: "erin"}, {name: "frank"}, {name: "rita"},
 		{name: "olga"}, {name: "op", groups: []string{"ops"}}, {name: "tom"}, {name: "tina"}, {name: "pat"}, {name: "vic"}, {name: "nobody"},
 		{name: "minted", groups: []string{"orrery:space:a:edit", "orrery:space:b:view"}}, {name: "orrery:location:edge", groups: []string{"orrery:locations"}},
-		{name: "orrery:location:edge"}, {name: "r1"}, {name: "r2", groups: []string{"rg"}}, {name: "admin", groups: []string{"system:masters"}},
+		{name: "orrery:location:edge"}, {name: "joiner"}, {name: "limited"}, {name: "r1"}, {name: "r2", groups: []string{"rg"}}, {name: "admin", groups: []string{"system:masters"}},
 	}
 	var work errgroup.Group
 	work.SetLimit(8)
@@ -104,22 +107,114 @@ func TestMatrix(t *testing.T) {
 			work.Go(func() error { return c.ask(p, w, want) })
 		}
 	}
-	imp := person{name: "imp", groups: []string{"system:authenticated"}}
-	c := r.as("imp")
-	for _, p := range people {
-		header := []string{"Impersonate-User", p.name}
-		for _, group := range p.groups {
+	for _, a := range []actor{
+		{"imp", nil, true}, {"uid", []string{"Impersonate-Uid", "u1", "Impersonate-Extra-Team", "x"}, true}, {"uid", []string{"Impersonate-Uid", "u2"}, false},
+		{"imp", []string{"Impersonate-Uid", "u1"}, false}, {"uid", []string{"Impersonate-Extra-Team", "y"}, false},
+	} {
+		c, by, before := r.as(a.name), person{name: a.name, groups: []string{"system:authenticated"}}, asked[true]
+		for _, p := range people {
+			header := p.acted(a.header)
+			p.groups = append(p.groups, "system:authenticated")
+			for _, w := range requests(random)[:40] {
+				want := a.acts && truth.mayActAs(by, p) && truth.allows(p, w)
+				asked[want]++
+				work.Go(func() error { return c.ask(p, w, want, header...) })
+			}
+		}
+		if a.acts != (asked[true] > before) {
+			t.Errorf("%s with %q: %d requests were to be allowed", a.name, a.header, asked[true]-before)
+		}
+	}
+	// Who may list Pods as carol, and nothing else as her.
+	carol, limited := person{name: "carol", groups: []string{"system:authenticated"}}, r.as("limited")
+	listed := 0
+	for _, w := range requests(random) {
+		want := w.path == "" && w.thing.resource == "pods" && w.sub == "" && w.verb == "list" && truth.allows(carol, w)
+		if asked[want]++; want {
+			listed++
+		}
+		work.Go(func() error { return limited.ask(carol, w, want, carol.acted(nil)...) })
+	}
+	_ = work.Wait() // they say themselves what is wrong
+	if listed == 0 {
+		t.Error("nobody lists Pods as carol")
+	}
+	t.Logf("asked %d that is allowed, %d that is not", asked[true], asked[false])
+	r.reviews(truth, random, people)
+}
+
+// actor acts as others, with further headers, if that is granted.
+type actor struct {
+	name   string
+	header []string
+	acts   bool
+}
+
+// acted are the headers of who acts as a person.
+func (p person) acted(header []string) []string {
+	header = append([]string{"Impersonate-User", p.name}, header...)
+	for _, group := range p.groups {
+		if group != "system:authenticated" {
 			header = append(header, "Impersonate-Group", group)
 		}
+	}
+	return header
+}
+
+// reviews asks for reviews of all that can be asked, as oneself and as somebody else: they
+// say what the Grants do.
+func (r *running) reviews(truth oracle, random *rand.Rand, people []person) {
+	var work errgroup.Group
+	work.SetLimit(8)
+	answers := map[bool]int{}
+	imp := r.as("imp")
+	for _, p := range people {
+		var header []string
+		c := r.as(p.name, p.groups...)
+		if truth.mayActAs(person{name: "imp", groups: []string{"system:authenticated"}}, p) {
+			c, header = imp, p.acted(nil)
+		}
 		p.groups = append(p.groups, "system:authenticated")
-		for _, w := range requests(random)[:40] {
-			want := truth.mayActAs(imp, p) && truth.allows(p, w)
-			asked[want]++
-			work.Go(func() error { return c.ask(p, w, want, header...) })
+		for _, w := range requests(random) {
+			if w.api != "spaces" || w.name == "none" {
+				continue
+			}
+			path := w
+			path.path, path.verb = "/version", "get"
+			may := truth.allows(p, path) // who has any right may ask
+			writes := !slices.Contains(readVerbs, w.verb) && w.path == ""
+			want := truth.allows(p, w) && !(writes && (w.name == "*" || w.thing.resource == "locations" && w.name != "root"))
+			answers[want]++
+			work.Go(func() error { return c.review(p, w, may, want, header...) })
 		}
 	}
 	_ = work.Wait() // they say themselves what is wrong
-	t.Logf("asked %d that is allowed, %d that is not", asked[true], asked[false])
+	r.t.Logf("reviewed %d that is allowed, %d that is not", answers[true], answers[false])
+}
+
+// review asks whether somebody may send a request.
+func (c client) review(p person, w wanted, may, want bool, header ...string) error {
+	spec := map[string]any{"resourceAttributes": map[string]any{
+		"verb": w.verb, "group": w.thing.group, "version": w.thing.version, "resource": w.thing.resource, "subresource": w.sub, "namespace": w.namespace, "name": w.object,
+	}}
+	if w.path != "" {
+		spec = map[string]any{"nonResourceAttributes": map[string]any{"verb": w.verb, "path": w.path}}
+	}
+	asks, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
+	if err != nil {
+		return err
+	}
+	code, body := c.send("POST /spaces/"+w.name+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", string(asks), header...)
+	if !may {
+		if code != http.StatusForbidden {
+			c.r.t.Errorf("%s %v asks in %s: %d %s", p.name, p.groups, w.name, code, body)
+		}
+		return nil
+	}
+	if code != http.StatusCreated || strings.Contains(body, `"allowed":true`) != want {
+		c.r.t.Errorf("%s as %s %v %q: %d %s, want allowed: %v", asks, p.name, p.groups, header, code, body, want)
+	}
+	return nil
 }
 
 var crdsGVR = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -184,29 +279,38 @@ func requests(random *rand.Rand) (all []wanted) {
 				if random.IntN(3) == 0 {
 					w.sub = pick(random, []string{"status", "scale", "log"})
 				}
+				if t.resource == "locations" && random.IntN(2) == 0 {
+					w.sub, w.object = pick(random, []string{"token", "content"}), pick(random, []string{"edge", "x"})
+				}
 				all = append(all, w.possible())
 			}
 		}
-		for _, path := range []string{"/api", "/api/v1", "/apis/apps/v1", "/version", "/metrics", "/admin/v1/backup", "/nothing"} {
+		for _, path := range []string{"/api", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/openapi/v2", "/version", "/healthz", "/metrics", "/admin/v1/backup", "/admin/v1/tokens", "/nothing"} {
 			w := root
 			w.path, w.verb = path, pick(random, []string{"get", "get", "get", "post"})
 			all = append(all, w)
 		}
 	}
-	for _, s := range spaceNames {
-		all = append(all, wanted{api: "ask", name: s, verb: "get", path: "status"}, wanted{api: "ask", name: s, verb: "post", path: "status"})
+	for _, s := range append(slices.Clone(spaceNames), "*") {
+		for _, question := range []string{"status", "why", "waiting", "endpoints", "nothing"} {
+			all = append(all, wanted{api: "ask", name: s, verb: pick(random, []string{"get", "get", "post", "delete"}), path: question})
+		}
 	}
-	for _, path := range []string{"/metrics", "/admin/v1/nothing", "/nothing"} {
+	for _, path := range []string{"/metrics", "/admin/v1/nothing", "/admin/v1/tokens", "/admin/v1/tokens/x", "/admin/v1/tokens/x/y", "/version", "/nothing", "/spaces", "/views/locations"} {
 		all = append(all, wanted{api: "hub", verb: "get", path: path}, wanted{api: "hub", verb: "post", path: path})
 	}
-	all = append(all, wanted{api: "agent", name: "edge", verb: "get", path: "nothing"}, wanted{api: "agent", name: "other", verb: "get", path: "nothing"})
+	for _, l := range []string{"edge", "other", "*"} {
+		for _, call := range []string{"desired", "walk", "fetch", "lineage", "status", "reports", "reports/walk", "reports/fetch", "nothing"} {
+			all = append(all, wanted{api: "agent", name: l, verb: pick(random, []string{"get", "post"}), path: call})
+		}
+	}
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
 
 // possible is the request as it can be sent: what is listed has no name, say.
 func (w wanted) possible() wanted {
-	if slices.Contains([]string{"list", "watch", "create", "deletecollection"}, w.verb) {
+	if slices.Contains([]string{"list", "watch", "create", "deletecollection"}, w.verb) && !(w.verb == "create" && w.sub == "token") {
 		w.object, w.sub = "", ""
 	}
 	if !w.thing.namespaced {

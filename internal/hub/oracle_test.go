@@ -46,7 +46,7 @@ var (
 	readVerbs  = []string{"get", "list", "watch"}
 	writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 	spaceNames = []string{"root", "a", "b", "none"}
-	discovered = []string{"/api", "/api/v1", "/apis", "/apis/apps/v1", "/openapi/v2", "/version"}
+	discovered = []string{"/api", "/api/v1", "/apis", "/apis/apps/v1", "/openapi/v2", "/openapi/v3", "/version", "/healthz"}
 )
 
 // oracle says who may do what by looking at every Grant, slowly, and in other words than
@@ -211,6 +211,11 @@ func (o oracle) allows(p person, w wanted) bool {
 			content := wanted{verb: verb, thing: thing{group: "orrery.dev", resource: "locations"}, sub: "content", object: w.name}
 			return o.holds(p, "root", false, content)
 		})
+	case "hub":
+		// Whose tokens somebody sees is for the answer to say.
+		if w.path == "/admin/v1/tokens" || w.path == "/admin/v1/tokens/x" {
+			return true
+		}
 	case "ask":
 		return o.holds(p, w.name, false, wanted{verb: "get", path: "/version"}) && w.verb == "get"
 	case "agent":
@@ -223,6 +228,9 @@ func (o oracle) allows(p person, w wanted) bool {
 func (o oracle) mayActAs(p, other person) bool {
 	if slices.Contains(p.groups, "system:masters") {
 		return true
+	}
+	if slices.Contains(other.groups, "orrery:locations") {
+		return false // nobody here may act as this group
 	}
 	names := map[string]string{other.name: "users"}
 	for _, group := range other.groups {
