@@ -43,3 +43,9 @@ const (
 	// SpaceAnnotation names the space of an object read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"
 )
+
+// IsForBelow says that an object of Orrery with labels is for a lower hub: this one does
+// not act on it.
+func IsForBelow(labels interface{ Get(name string) string }) bool {
+	return labels.Get(ForLabel) == ForBelow
+}

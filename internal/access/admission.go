@@ -7,7 +7,9 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -34,7 +36,13 @@ func (admitter) Handles(o admission.Operation) bool {
 // Validate implements admission.ValidationInterface.
 func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	who, root := a.GetUserInfo(), RootOf(ctx)
-	if a.GetSubresource() != "" || m.authorizer.mayAll(who) {
+	if m.authorizer.mayAll(who) {
+		return nil
+	}
+	if assigns(a) && !m.gets(root, a) {
+		return admission.NewForbidden(a, fmt.Errorf("annotation %s takes the right to get the object, which others can read where it goes", v1alpha1.AssignedLocationsAnnotation))
+	}
+	if a.GetSubresource() != "" {
 		return nil
 	}
 	var check func(w writer, l *lacks) (*held, error)
@@ -68,11 +76,34 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 	return nil
 }
 
-// isSameSpec says that an update leaves the spec of an object as it is.
+// assigns says that an update assigns an object to locations by its own annotation. Who
+// creates one knows what is in it.
+func assigns(a admission.Attributes) bool {
+	if a.GetOperation() != admission.Update || a.GetOldObject() == nil {
+		return false
+	}
+	now, err := meta.Accessor(a.GetObject())
+	was, err2 := meta.Accessor(a.GetOldObject())
+	if err != nil || err2 != nil {
+		return false
+	}
+	value := now.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
+	return value != "" && value != was.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
+}
+
+// gets says that who writes an object may get it.
+func (m admitter) gets(root route.Root, a admission.Attributes) bool {
+	q := about("get", a.GetResource().Group, a.GetResource().Resource, "", a.GetNamespace(), a.GetName())
+	_, ok := m.authorizer.inSpace(key.Space(root.Name), a.GetUserInfo(), &q)
+	return ok && root.API == route.Spaces
+}
+
+// isSameSpec says that an update leaves the spec of an object as it is, and whether it acts.
 func isSameSpec(now, was runtime.Object) bool {
 	a, ok := now.(*unstructured.Unstructured)
 	b, ok2 := was.(*unstructured.Unstructured)
-	return ok && ok2 && b != nil && apiequality.Semantic.DeepEqual(a.Object["spec"], b.Object["spec"])
+	return ok && ok2 && b != nil && v1alpha1.IsForBelow(labels.Set(a.GetLabels())) == v1alpha1.IsForBelow(labels.Set(b.GetLabels())) &&
+		apiequality.Semantic.DeepEqual(a.Object["spec"], b.Object["spec"])
 }
 
 // writer is somebody who writes an object into a space.

@@ -28,10 +28,11 @@ type grant struct {
 	isRight bool
 }
 
-// compile makes a grant of its row; nil: it is none, or being deleted.
+// compile makes a grant of its row; nil: it is none, is being deleted, or is
+// for a lower hub.
 func compile(row *table.Row) *grant {
 	s, resource, _, ok := key.Split(row.Key)
-	if !ok || resource != key.Grants || row.Meta.Deleting {
+	if !ok || resource != key.Grants || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
 		return nil
 	}
 	var object v1alpha1.Grant

@@ -21,10 +21,10 @@ type customizer struct {
 	releases, rules effect
 }
 
-// compileCustomizer compiles the row of the Customizer name; nil if it is gone or being
-// deleted. rules may be nil.
+// compileCustomizer compiles the row of the Customizer name; nil if it does not
+// act. rules may be nil.
 func compileCustomizer(name string, row *table.Row, rules RulesOf) *customizer {
-	if row == nil || row.Meta.Deleting {
+	if !acts(row) {
 		return nil
 	}
 	c := &customizer{scope: scope{name: name, spec: specOf(row)}}

@@ -19,9 +19,9 @@ type placement struct {
 	names []string
 }
 
-// compile compiles the row of the Placement name; nil if it is gone or being deleted.
+// compile compiles the row of the Placement name; nil if it does not act.
 func compile(name string, row *table.Row) *placement {
-	if row == nil || row.Meta.Deleting {
+	if !acts(row) {
 		return nil
 	}
 	p := &placement{scope: scope{name: name, spec: specOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}

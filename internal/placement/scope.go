@@ -51,6 +51,11 @@ func (p *scope) note() {
 	}
 }
 
+// acts says that there is a policy, that is not being deleted, nor for a lower hub.
+func acts(row *table.Row) bool {
+	return row != nil && !row.Meta.Deleting && !v1alpha1.IsForBelow(row.Meta.Labels)
+}
+
 // specOf is a copy of a row's spec, which does not keep the row's value alive.
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 

@@ -191,7 +191,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		all := of[c.Space]
 		if i, ok := all.find(c.Name); ok {
 			was := all[i].base()
-			if c.Cur != nil && !c.Cur.Meta.Deleting && was.spec == specOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
+			if acts(c.Cur) && was.spec == specOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
 				continue
 			}
 			was.reach(c.Space, s.reaches)

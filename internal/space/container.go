@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -18,6 +19,7 @@ import (
 	storageerrors "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -225,5 +227,23 @@ func (n named) Validate(ctx context.Context, obj runtime.Object) field.ErrorList
 	if n.isSpace && name == string(key.Root) {
 		problems = append(problems, field.Forbidden(field.NewPath("metadata", "name"), "the space root is always there"))
 	}
-	return problems
+	return append(problems, notForBelow(obj)...)
+}
+
+func (n named) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	problems := n.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)
+	if len(notForBelow(old)) > 0 { // it can be changed, and put right
+		return problems
+	}
+	return append(problems, notForBelow(obj)...)
+}
+
+// notForBelow refuses a Space or Location that is to be a lower hub's: here it would no
+// longer act, and what it holds would go.
+func notForBelow(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil || !v1alpha1.IsForBelow(labels.Set(m.GetLabels())) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels").Key(v1alpha1.ForLabel), "Spaces and Locations act where they are written")}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/respond"
@@ -34,7 +33,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	handle, err := r.handler(info, s.admission(kind))
+	handle, err := r.handler(info, s.admission())
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +69,9 @@ func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) 
 	return nil
 }
 
-// admission is what the library's handlers ask about objects of a kind: nothing, unless
-// it is one of those that act.
-func (s *Server) admission(kind *kinds.Kind) admission.Interface {
-	if s.config.Admission == nil || kind.GVR.Group != v1alpha1.Group {
+// admission is what the library's handlers ask about objects.
+func (s *Server) admission() admission.Interface {
+	if s.config.Admission == nil {
 		return nil // and no nil in an interface
 	}
 	return s.config.Admission
