@@ -47,6 +47,71 @@ func TestAuthoritySurvivesRestart(t *testing.T) {
 	}
 }
 
+// TestLostFiles: without its certificate an authority is what it was, by its key, and
+// agents and clients believe what it issues; its key is never made anew beside what it has
+// signed, nor replaced.
+func TestLostFiles(t *testing.T) {
+	dir := t.TempDir()
+	before, err := LoadOrCreate(dir, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(name string) string {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	lose := func(name string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := text(keyFile)
+	lose(certFile)
+	after, err := LoadOrCreate(dir, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := after.Server([]string{"hub.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: before.Pool(), DNSName: "hub.example"}); err != nil || text(keyFile) != key {
+		t.Errorf("it is another authority: %v", err)
+	}
+	if _, err := Rotate(dir, Announce, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	key = text(keyFile)
+	lose(certFile)
+	if _, err := LoadOrCreate(dir, time.Now); err == nil || text(keyFile) != key {
+		t.Errorf("of two keys nobody knows which was trusted: %v", err)
+	}
+	for _, damaged := range []string{"", key[:len(key)/4]} {
+		if err := os.WriteFile(filepath.Join(dir, keyFile), []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadOrCreate(dir, time.Now); err == nil || text(keyFile) != damaged {
+			t.Errorf("what is left of a key is replaced: %v", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, certFile), before.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lose(keyFile)
+	if _, err := LoadOrCreate(dir, time.Now); err == nil {
+		t.Error("it signs without a key")
+	}
+}
+
 // TestIssuedByAClockAhead shows that what is issued while the clock is a year ahead
 // is valid today, too.
 func TestIssuedByAClockAhead(t *testing.T) {

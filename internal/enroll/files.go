@@ -40,24 +40,57 @@ type held struct {
 }
 
 // create makes the files of a new authority. The key goes first, so that a directory with
-// a certificate always has its key.
+// a certificate always has its key. One that is there already stays: a crash has left it, or
+// the certificate was lost, and whoever trusts that believes what the key signs.
 func create(dir string, now time.Time) error {
-	key, cert, err := newPair(now, now.Add(-clockSkew))
+	key, err := keyWithout(dir)
 	if err != nil {
 		return err
 	}
-	if err := writeKeys(dir, key); err != nil {
+	if key == nil {
+		if key, err = newKey(); err != nil {
+			return err
+		}
+		if err := writeKeys(dir, key); err != nil {
+			return err
+		}
+	}
+	cert, err := certOf(key, now, now.Add(-clockSkew))
+	if err != nil {
 		return err
 	}
 	return writeCerts(dir, cert)
 }
 
-// newPair makes a key and a certificate of it, which it has signed itself.
-func newPair(now, notBefore time.Time) (*ecdsa.PrivateKey, *x509.Certificate, error) {
+// keyWithout is the key of a directory without a certificate; nil: there is none.
+func keyWithout(dir string) (*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(filepath.Join(dir, keyFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil //nolint:nilnil // it is to be made
+	}
+	var keys []*ecdsa.PrivateKey
+	if err == nil {
+		keys, err = parseKeys(text)
+	}
+	if err == nil && len(keys) != 1 {
+		err = fmt.Errorf("%d keys, want 1", len(keys))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is missing, and there is no making it from %s: %w; restore both, or remove what is left for a new authority that no agent knows", certFile, keyFile, err)
+	}
+	return keys[0], nil
+}
+
+func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the certificate authority's key: %w", err)
+		return nil, fmt.Errorf("make the certificate authority's key: %w", err)
 	}
+	return key, nil
+}
+
+// certOf makes a certificate of a key, which it has signed itself.
+func certOf(key *ecdsa.PrivateKey, now, notBefore time.Time) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(now.UnixNano()),
 		Subject:               pkix.Name{CommonName: "orrery-ca"},
@@ -69,13 +102,13 @@ func newPair(now, notBefore time.Time) (*ecdsa.PrivateKey, *x509.Certificate, er
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sign the certificate authority: %w", err)
+		return nil, fmt.Errorf("sign the certificate authority: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse the certificate authority: %w", err)
+		return nil, fmt.Errorf("parse the certificate authority: %w", err)
 	}
-	return key, cert, nil
+	return cert, nil
 }
 
 func writeKeys(dir string, keys ...*ecdsa.PrivateKey) error {

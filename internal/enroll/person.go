@@ -1,6 +1,7 @@
 package enroll
 
 import (
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -18,6 +19,9 @@ import (
 // scopeScheme is that of the URI by which a certificate is limited to one space:
 // orrery-space://NAME/UID.
 const scopeScheme = "orrery-space"
+
+// maxRSA bounds keys of RSA, in bits, as TLS does: to use a large one takes long.
+const maxRSA = 8192
 
 // Person issues the certificate of a user in groups for the key of a signing request, and
 // returns it as PEM. Nothing else of the request counts. With a scope it is good for one space
@@ -49,6 +53,9 @@ func publicKeyOf(request []byte) (any, error) {
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parse the certificate request: %w", err)
+	}
+	if k, ok := csr.PublicKey.(*rsa.PublicKey); ok && k.N.BitLen() > maxRSA {
+		return nil, fmt.Errorf("the key of the certificate request has %d bits: want at most %d", k.N.BitLen(), maxRSA)
 	}
 	if err := csr.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("check the certificate request: %w", err)

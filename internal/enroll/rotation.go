@@ -105,7 +105,11 @@ func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
 // certificate, which a crash has left, go. It is valid from when the one before was, so
 // that those whose clocks are behind this one accept it, too.
 func (h *held) announce(dir string, now time.Time) error {
-	key, cert, err := newPair(now, h.certs[0].NotBefore)
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	cert, err := certOf(key, now, h.certs[0].NotBefore)
 	if err != nil {
 		return err
 	}
