@@ -237,6 +237,10 @@ type AgentStatus struct {
 	// +optional
 	// +listType=atomic
 	Trusts []string `json:"trusts,omitempty"`
+	// SignedBy is the hub's certificate authority that has signed the certificate which the
+	// agent last showed, as in Trusts; empty if it has none.
+	// +optional
+	SignedBy string `json:"signedBy,omitempty"`
 	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is
 	// kept elsewhere.
 	// +optional

@@ -51,17 +51,47 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 		return err == nil
 	}})
 	restOn(r.Context(), isLocation(c.Location, c.UID))
-	showing(r.Context(), func(shown *Credential) { shown.Until = c.NotAfter })
-	renew = c.Former || now.After(c.NotAfter.Add(-e.config.Life/3))
-	return agent(c.Location), renew, true, nil
+	showing(r.Context(), func(shown *Credential) { shown.Until, shown.agent = c.NotAfter, &c })
+	return agent(c.Location), e.due(&c), true, nil
+}
+
+// due says whether a credential is to be renewed now.
+func (e *Enrolments) due(c *enroll.Credential) bool {
+	return !e.config.Authority.Signer().Equal(c.Signer) || e.config.Now().After(c.NotAfter.Add(-e.config.Life/3))
+}
+
+// Due says whether the agent that has sent the request of a context is to renew its
+// credential now. It fails if that is good no more since its authority was replaced.
+func (e *Enrolments) Due(ctx context.Context) (bool, error) {
+	c := CredentialOf(ctx).agent
+	switch {
+	case c == nil:
+		return false, nil
+	case !e.config.Authority.Trusts(c.Signer):
+		return true, errReplaced
+	}
+	return e.due(c), nil
+}
+
+// SignedBy names the authority that has signed the credential of the agent that has sent
+// the request of a context; empty: none has.
+func SignedBy(ctx context.Context) string {
+	c := CredentialOf(ctx).agent
+	if c == nil {
+		return ""
+	}
+	return wire.Fingerprint(c.Signer.Raw)
 }
 
 // read reads the credential that a client shows, which is verified once in a while. The
 // handshake, or what the client has signed, has proved that it holds the key.
 func (e *Enrolments) read(shown []byte, parse func() (*x509.Certificate, error)) (enroll.Credential, error) {
 	sum := sha256.Sum256(shown)
-	if c, ok := e.known.Get(sum); ok {
-		return c.(enroll.Credential), nil //nolint:forcetypeassert // nothing else is in there
+	if known, ok := e.known.Get(sum); ok {
+		c := known.(enroll.Credential) //nolint:forcetypeassert // nothing else is in there
+		if e.config.Authority.Trusts(c.Signer) {
+			return c, nil
+		}
 	}
 	cert, err := parse()
 	if err != nil {
@@ -69,10 +99,23 @@ func (e *Enrolments) read(shown []byte, parse func() (*x509.Certificate, error))
 	}
 	c, err := e.config.Authority.Credential(cert)
 	if err != nil {
+		if _, former := e.former(cert); former == nil {
+			return c, errReplaced
+		}
 		return c, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 	}
 	e.known.Add(sum, c, knownFor)
 	return c, nil
+}
+
+// former reads a credential of an authority that was replaced, if such can still be
+// renewed: that ends with the authority for all of them at once, whatever they say.
+func (e *Enrolments) former(cert *x509.Certificate) (enroll.Credential, error) {
+	c, dropped, err := e.config.Authority.FormerCredential(cert)
+	if err == nil && !e.config.Now().Before(dropped.Add(e.config.Late)) {
+		err = errTooLate
+	}
+	return c, err
 }
 
 // authenticateLasting knows agents of the version before by tokens that last.

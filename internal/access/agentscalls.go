@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,9 +113,9 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 	if err != nil {
 		return issued, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 	}
-	c, err := e.config.Authority.Credential(cert)
+	c, former, err := e.renewable(cert)
 	if err != nil {
-		return issued, fmt.Errorf("%w: %w", enroll.ErrOther, err)
+		return issued, err
 	}
 	if c.Location != l {
 		return issued, enroll.ErrOther
@@ -122,20 +123,41 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 	if now := e.config.Now(); !now.Before(c.NotAfter.Add(e.config.Late)) {
 		return issued, errTooLate
 	}
-	if err := e.judge(r, c); err != nil {
-		return issued, err
+	if !former {
+		if err := e.judge(r, c); err != nil {
+			return issued, err
+		}
 	}
 	public, of, err := enroll.KeyOf(asked.Request)
 	if err != nil {
 		return issued, respond.BadRequest("%v", err)
 	}
 	return e.issue(r, l, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
+		if former { // of which the end is not believed either
+			if err := now.JudgeFormer(c); err != nil {
+				return enroll.Credential{}, now, err
+			}
+			return now.Renew(c, of)
+		}
 		next, now, err := now.Renew(c, of)
 		// A clock that is behind for a while must not make a credential that has ended, perhaps
 		// for too long to be renewed, once the clock is right.
 		next.NotAfter = c.NotAfter
 		return next, now, err
 	})
+}
+
+// renewable reads a certificate that is to be renewed. former says that its authority was
+// replaced.
+func (e *Enrolments) renewable(cert *x509.Certificate) (c enroll.Credential, former bool, err error) {
+	c, err = e.config.Authority.Credential(cert)
+	if err == nil {
+		return c, false, nil
+	}
+	if c, err := e.former(cert); err == nil || errors.Is(err, errTooLate) {
+		return c, true, err
+	}
+	return c, false, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 }
 
 // issue writes what a step makes of a location's record, and signs the credential that it

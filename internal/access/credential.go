@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/bearer"
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
@@ -26,6 +27,8 @@ type Credential struct {
 	Until time.Time
 	// Scope is what it is limited to; nil: nothing.
 	Scope *bearer.Scope
+	// agent is that of an agent; nil: it is something else, or lasts.
+	agent *enroll.Credential
 }
 
 // CredentialOf is what the request of a context was sent with.

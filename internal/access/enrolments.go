@@ -231,8 +231,10 @@ func (r refusedError) Status() metav1.Status {
 
 var (
 	errExpired = errors.New("the credential has expired")
-	errTooLate = errors.New("the credential has expired for longer than it can be renewed")
-	errNothing = errors.New("no credential arrived")
+	// To the agent this is the same: it has to renew what it has.
+	errReplaced = fmt.Errorf("%w: the certificate authority that has signed it was replaced", errExpired)
+	errTooLate  = errors.New("the credential has expired for longer than it can be renewed")
+	errNothing  = errors.New("no credential arrived")
 )
 
 // refusals are how what is wrong is told to agents.

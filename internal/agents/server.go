@@ -42,6 +42,11 @@ type Config struct {
 	// Premises, if set, are the premises of a request's access. Sessions end when one of
 	// them no longer holds; its End is not used.
 	Premises func(context.Context) []table.Premise
+	// Due, if set, says whether the credential that a request was sent with is to be renewed
+	// now, and fails if it is good no more; SignedBy, if set, names the authority that has
+	// signed it.
+	Due      func(context.Context) (bool, error)
+	SignedBy func(context.Context) string
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
 	// Endpoints are the URLs under which a location's agent is to reach the hub.

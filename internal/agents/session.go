@@ -40,6 +40,8 @@ type session struct {
 	// the agent has; empty: it does not ask for them.
 	heartbeat time.Duration
 	known     string
+	// renews says that the agent was asked to renew its credential.
+	renews bool
 }
 
 // serveDesired streams to an agent what is desired at its location, until the agent
@@ -77,6 +79,8 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		bye.Reason = wire.ByeRemoved
 	case a.sessions.replaced(mine):
 		bye.Reason = wire.ByeReplaced
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		bye = wire.Bye{Reason: wire.ByeExpired, Message: "the credential has expired"}
 	case r.Context().Err() != nil:
 		return
 	}
@@ -164,17 +168,45 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 				return err
 			}
 		case <-s.poke:
+			if _, err := s.due(ctx); err != nil {
+				return err
+			}
 			if err := s.locationChanged(); err != nil {
 				return err
 			}
 		case <-ping.C:
-			if err := s.out.send(wire.Frame{Ping: &wire.Ping{}}); err != nil {
+			if err := s.ping(ctx); err != nil {
 				return err
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// due says whether the agent is to renew its credential. It fails if that is good no more.
+func (s *session) due(ctx context.Context) (bool, error) {
+	if s.server.config.Due == nil {
+		return false, nil
+	}
+	due, err := s.server.config.Due(ctx)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errTokenReplaced, err)
+	}
+	return due, nil
+}
+
+// ping sends a ping, which also asks the agent, once in a session, to renew its credential:
+// so those for whom it is time together, since the authority was replaced, do not all do
+// that at once.
+func (s *session) ping(ctx context.Context) error {
+	due, err := s.due(ctx)
+	if err != nil {
+		return err
+	}
+	ask := due && !s.renews
+	s.renews = s.renews || due
+	return s.out.send(wire.Frame{Ping: &wire.Ping{Renew: ask}})
 }
 
 // poll sends the available changes and, once the agent has all of them, a mark.

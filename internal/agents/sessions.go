@@ -42,6 +42,9 @@ type LastSeen struct {
 	Ended  time.Time
 	// Status is what the agent last said of itself; nil: nothing yet.
 	Status *wire.AgentStatus
+	// SignedBy names the authority that had signed the credential which that was sent with;
+	// empty: none.
+	SignedBy string
 	// Refused is the protocol version for which an agent was refused; empty if none was,
 	// or one has connected since.
 	Refused string
@@ -141,14 +144,14 @@ func (s *Sessions) PokeAll() {
 
 // tell keeps what an agent says of itself. sendAPIs says that the hub does not have the
 // list of APIs that goes with its digest.
-func (s *Sessions) tell(l key.Location, status wire.AgentStatus) (sendAPIs bool) {
+func (s *Sessions) tell(l key.Location, status wire.AgentStatus, signedBy string) (sendAPIs bool) {
 	s.mu.Lock()
 	seen := s.seen[l]
 	if status.APIs != nil {
 		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
 	}
 	status.APIs = nil // not to be kept twice
-	seen.Status = &status
+	seen.Status, seen.SignedBy = &status, signedBy
 	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)

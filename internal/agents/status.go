@@ -25,5 +25,9 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.
 		respond.Error(w, r, respond.BadRequest("status: %v", err))
 		return
 	}
-	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(l, status)})
+	signedBy := ""
+	if a.config.SignedBy != nil {
+		signedBy = a.config.SignedBy(r.Context())
+	}
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(l, status, signedBy)})
 }

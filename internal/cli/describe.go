@@ -68,6 +68,7 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 		line("Agent", a.Version)
 		line("Kubernetes", a.KubernetesVersion)
 		line("Hub", fmt.Sprintf("%s, trusting %s", cmp.Or(a.Hub, "-"), strings.Join(a.Trusts, ", ")))
+		line("Credential", map[bool]string{true: "signed by " + a.SignedBy, false: "without a certificate"}[a.SignedBy != ""])
 		line("Store", map[bool]string{true: "encrypted", false: "not encrypted"}[a.StoreEncrypted])
 		line("APIs", cmp.Or(a.APIsDigest, "not known yet"))
 		if a.Deferred > 0 {

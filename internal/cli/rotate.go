@@ -23,58 +23,119 @@ When nobody uses what that has signed any more: orrery hub rotate-ca finish`,
 }
 
 func newHubRotateCA() *cobra.Command {
-	dir := ""
+	var r rotation
 	cmd := &cobra.Command{
 		Use:   "rotate-ca [start|switch|finish|undo]",
 		Short: "Replace the hub's certificate authority, one step at a time",
-		Long: `Replace the hub's certificate authority, one step at a time, while the hub runs or
-not. Without a step it shows how far that is.
+		Long: `Replace the hub's certificate authority, one step at a time, while the hub runs.
+Without a step it shows how far that is, and for whom the next step waits.
 
   start   makes the next authority; agents, kubeconfigs and join tokens are told
           to trust both
-  switch  has the next one sign, certificates of the server included
+  switch  has the next one sign, certificates of the server included; agents renew
+          theirs at once
   finish  ends the trust in the one before, and what goes on by it
   undo    takes back start, or switch
 
-A hub that runs takes over each step within seconds; sessions and watches go on.
+A hub that runs takes over each step within seconds; sessions and watches go on. A
+step is refused while an agent is known that it would lock out, and if the hub does
+not answer, which knows them; --wait waits for them, --force takes it nevertheless.
 ` + exitCodes,
 		Example: `  orrery hub rotate-ca start --data-dir /var/lib/orrery
-  kubectl get locations -o custom-columns=NAME:.metadata.name,TRUSTS:.status.agent.trusts
-  orrery hub rotate-ca switch --data-dir /var/lib/orrery
-  orrery hub rotate-ca finish --data-dir /var/lib/orrery`,
+  orrery hub rotate-ca --data-dir /var/lib/orrery
+  orrery hub rotate-ca switch --data-dir /var/lib/orrery --wait 10m
+  orrery hub rotate-ca finish --data-dir /var/lib/orrery --wait 10m`,
 		Args: want(0, 1, "STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if dir == "" {
+			if r.dir == "" {
 				return badUsage(cmd, "no --data-dir given")
 			}
-			is, err := enroll.RotationOf(dir)
-			if err == nil && len(args) > 0 {
-				is, err = rotate(cmd, dir, enroll.Step(args[0]))
+			if len(args) == 0 {
+				return r.show(cmd)
 			}
-			if err != nil {
-				return err
-			}
-			certs, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
-			if err != nil {
-				return fmt.Errorf("read the certificate authority: %w", err)
-			}
-			cmd.Printf("%s: %s\ntrusted, the one that signs first: %s\n", is, nextStep[is], strings.Join(wire.Fingerprints(certs), ", "))
-			return nil
+			return r.take(cmd, enroll.Step(args[0]))
 		},
 	}
-	cmd.Flags().StringVar(&dir, "data-dir", "", "data directory of the hub")
+	cmd.Flags().StringVar(&r.dir, "data-dir", "", "data directory of the hub")
+	cmd.Flags().StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig by which the hub is asked for its agents (default admin.kubeconfig in the data directory)")
+	cmd.Flags().DurationVar(&r.wait, "wait", 0, "for how long to wait for agents that the step would lock out")
+	cmd.Flags().BoolVar(&r.force, "force", false, "take the step also if it locks out agents, or if nobody can say so")
 	return cmd
 }
 
-func rotate(cmd *cobra.Command, dir string, step enroll.Step) (enroll.Rotation, error) {
+// rotation is that of the authority in a directory.
+type rotation struct {
+	dir, kubeconfig string
+	force           bool
+	// wait is how long to wait for agents that a step would lock out.
+	wait time.Duration
+}
+
+// trusted names the authorities that are trusted, the one that signs first.
+func (r rotation) trusted() ([]string, error) {
+	certs, err := os.ReadFile(filepath.Join(r.dir, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authority: %w", err)
+	}
+	return wire.Fingerprints(certs), nil
+}
+
+// take takes a step, if it locks nobody out.
+func (r rotation) take(cmd *cobra.Command, step enroll.Step) error {
 	switch step {
 	case enroll.Announce, enroll.Switch, enroll.Finish, enroll.Undo:
 	default:
-		return "", badUsage(cmd, "step %q: want start, switch, finish or undo", step)
+		return badUsage(cmd, "step %q: want start, switch, finish or undo", step)
 	}
-	is, err := enroll.Rotate(dir, step, time.Now())
+	is, err := enroll.RotationOf(r.dir)
 	if err != nil {
-		return "", fmt.Errorf("rotate the certificate authority: %w", err)
+		return err
 	}
-	return is, nil
+	if needs, ok := r.needs(is, step); ok && !r.force {
+		lost, err := r.await(cmd.Context(), needs)
+		if err != nil {
+			return fmt.Errorf("the hub can't be asked whom the step would lock out (--force takes it nevertheless): %w", err)
+		}
+		if len(lost) > 0 {
+			return fmt.Errorf("the step would lock out agents (--force takes it nevertheless):\n%s", strings.Join(lost, "\n"))
+		}
+	}
+	if is, err = enroll.Rotate(r.dir, step, time.Now()); err != nil {
+		return fmt.Errorf("rotate the certificate authority: %w", err)
+	}
+	return r.print(cmd, is)
+}
+
+func (r rotation) print(cmd *cobra.Command, is enroll.Rotation) error {
+	trusted, err := r.trusted()
+	if err == nil {
+		cmd.Printf("%s: %s\ntrusted, the one that signs first: %s\n", is, nextStep[is], strings.Join(trusted, ", "))
+	}
+	return err
+}
+
+// show shows how far the rotation is, and for whom the next step waits.
+func (r rotation) show(cmd *cobra.Command) error {
+	is, err := enroll.RotationOf(r.dir)
+	if err != nil {
+		return err
+	}
+	if err := r.print(cmd, is); err != nil {
+		return err
+	}
+	next := map[enroll.Rotation]enroll.Step{enroll.Announced: enroll.Switch, enroll.Switched: enroll.Finish}[is]
+	needs, ok := r.needs(is, next)
+	if !ok {
+		return nil
+	}
+	lost, err := r.lost(cmd.Context(), needs)
+	switch {
+	case err != nil:
+		cmd.Printf("for whom the next step waits is not known: %v\n", err)
+	case len(lost) == 0:
+		cmd.Printf("all agents are ready for the next step\n")
+	default:
+		cmd.Printf("the next step waits for:\n%s\n", strings.Join(lost, "\n"))
+	}
+	return nil
 }

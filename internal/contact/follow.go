@@ -2,6 +2,7 @@ package contact
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -12,7 +13,7 @@ const reloadEvery = time.Second
 // Follow takes over what changes in the files of authorities, and has agents and the
 // operator's kubeconfig told of it, until the context ends.
 func (c *Contact) Follow(ctx context.Context) error {
-	said := ""
+	said, stale := "", false
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	for {
@@ -21,7 +22,7 @@ func (c *Contact) Follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		changed, err := c.reload()
+		changed, err := c.reload(&stale)
 		switch {
 		case err != nil && err.Error() != said:
 			said = err.Error()
@@ -35,21 +36,24 @@ func (c *Contact) Follow(ctx context.Context) error {
 	}
 }
 
-// reload says whether anything has changed.
-func (c *Contact) reload() (changed bool, err error) {
+// reload says whether anything has changed. stale says that the operator's kubeconfig could
+// not be written yet.
+func (c *Contact) reload(stale *bool) (changed bool, err error) {
 	authority, err := c.config.Authority.Reload()
 	if err != nil {
 		return false, err
 	}
-	if authority {
-		if _, err := c.WriteKubeconfig(); err != nil {
-			return false, err
-		}
-		c.clients.closeUntrusted(c.config.Authority.Pool())
-	}
 	trusted, err := c.urls.Reload()
 	if authority || trusted {
 		c.config.Changed()
+	}
+	if authority {
+		c.clients.closeUntrusted(c.config.Authority.Pool())
+		*stale = true
+	}
+	if *stale {
+		_, failed := c.WriteKubeconfig()
+		*stale, err = failed != nil, errors.Join(err, failed)
 	}
 	return authority || trusted, err
 }

@@ -106,6 +106,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		st := &location.Status
 		if seen.Status != nil {
 			st.Agent = agentStatus(seen.Status, func(s key.Space) bool { return c.hasOf(l, s) })
+			st.Agent.SignedBy = seen.SignedBy
 		}
 		c.enrolled(&st.Conditions, row, l, seen.Opened)
 		switch {

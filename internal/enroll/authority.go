@@ -20,6 +20,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,11 @@ func (a *Authority) Reload() (changed bool, err error) {
 
 // Signer is the certificate whose key signs.
 func (a *Authority) Signer() *x509.Certificate { return a.held.Load().certs[0] }
+
+// Trusts says whether what a certificate of the authority has signed is good.
+func (a *Authority) Trusts(signer *x509.Certificate) bool {
+	return slices.ContainsFunc(a.held.Load().certs, signer.Equal)
+}
 
 // PEM are the certificates that clients trust.
 func (a *Authority) PEM() []byte { return a.held.Load().pem }

@@ -36,8 +36,8 @@ type Credential struct {
 	Key string
 	// NotAfter is when it ends, by the clock of the hub.
 	NotAfter time.Time
-	// Former says that another certificate of the authority signs now.
-	Former bool
+	// Signer is the certificate of the authority that has signed it.
+	Signer *x509.Certificate
 }
 
 // mark is the credential's place in the record of its location.
@@ -93,15 +93,41 @@ var errForeign = errors.New("the certificate is not one of an agent of this hub"
 // it ends is for the caller to judge, and when it begins for nobody: a hub whose clock
 // was set back is to believe what it has issued.
 func (a *Authority) Credential(cert *x509.Certificate) (Credential, error) {
+	c, err := credentialOf(cert)
+	if err != nil {
+		return c, err
+	}
+	for _, c.Signer = range a.held.Load().certs {
+		if cert.CheckSignatureFrom(c.Signer) == nil {
+			return c, nil
+		}
+	}
+	return Credential{}, fmt.Errorf("%w: its authority has not signed it", errForeign)
+}
+
+// FormerCredential reads a certificate that an authority has signed which was replaced,
+// and says when that was dropped. Whoever has the key of that authority can have made it,
+// so nothing in it is to be believed that is not known from elsewhere.
+func (a *Authority) FormerCredential(cert *x509.Certificate) (c Credential, dropped time.Time, err error) {
+	if c, err = credentialOf(cert); err != nil {
+		return c, dropped, err
+	}
+	for _, one := range a.held.Load().former {
+		if cert.CheckSignatureFrom(one.cert) == nil {
+			c.Signer = one.cert
+			return c, one.dropped, nil
+		}
+	}
+	return Credential{}, dropped, fmt.Errorf("%w: its authority has not signed it", errForeign)
+}
+
+// credentialOf reads an agent's certificate, whoever has signed it.
+func credentialOf(cert *x509.Certificate) (Credential, error) {
 	l, ok := strings.CutPrefix(cert.Subject.CommonName, UserPrefix)
 	if !ok || !slices.Equal(cert.Subject.Organization, []string{Agents}) || !slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		return Credential{}, errForeign
 	}
-	signer := slices.IndexFunc(a.held.Load().certs, func(by *x509.Certificate) bool { return cert.CheckSignatureFrom(by) == nil })
-	if signer < 0 {
-		return Credential{}, fmt.Errorf("%w: its authority has not signed it", errForeign)
-	}
-	c := Credential{Former: signer > 0, Location: key.Location(l), Key: digestOf(cert.RawSubjectPublicKeyInfo), NotAfter: cert.NotAfter}
+	c := Credential{Location: key.Location(l), Key: digestOf(cert.RawSubjectPublicKeyInfo), NotAfter: cert.NotAfter}
 	parts := strings.Split(cert.Subject.SerialNumber, "/")
 	const uid, number, joined, all = 0, 1, 2, 3
 	if len(parts) != all || parts[uid] == "" || key.ValidateName(l) != nil {

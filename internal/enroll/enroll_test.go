@@ -183,7 +183,7 @@ func TestAgentCertificates(t *testing.T) {
 		return cert
 	}
 	cert := parse(a, said, public)
-	said.NotAfter = now.Add(time.Hour).UTC().Truncate(time.Second)
+	said.NotAfter, said.Signer = now.Add(time.Hour).UTC().Truncate(time.Second), a.Signer()
 	for _, years := range []int{0, 3, -6} {
 		now = now.AddDate(years, 0, 0)
 		if got, err := a.Credential(cert); err != nil || got != said {

@@ -37,6 +37,8 @@ type held struct {
 	keys []*ecdsa.PrivateKey
 	pem  []byte
 	pool *x509.CertPool
+	// former were trusted before, the one that was dropped last first.
+	former []former
 }
 
 // create makes the files of a new authority. The key goes first, so that a directory with
@@ -156,6 +158,9 @@ func read(dir string) (*held, error) {
 	}
 	for _, cert := range h.certs {
 		h.pool.AddCert(cert)
+	}
+	if h.former, err = readFormer(dir); err != nil {
+		return nil, err
 	}
 	if h.key = h.keyOf(h.certs[0]); h.key == nil {
 		return nil, errors.New("the certificate authority that is to sign has no key in ca.key")

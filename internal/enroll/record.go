@@ -193,6 +193,23 @@ func (r Record) Judge(c Credential) (news bool, err error) {
 	return false, ErrSpent
 }
 
+// JudgeFormer says what is wrong with a credential of an authority that was replaced. Only
+// what the record itself names is good: who has the key of that authority can make others,
+// by which nothing is spent, and nobody is found out.
+func (r Record) JudgeFormer(c Credential) error {
+	switch {
+	case c.UID != r.Location:
+		return ErrOther
+	case r.Revoked != nil:
+		return ErrRevoked
+	case c.Joined != r.Joined:
+		return ErrSuperseded
+	case c.mark() != r.Used && c.mark() != r.Issued:
+		return ErrSpent
+	}
+	return nil
+}
+
 // Use is the record after a good credential was used. It is the newest from then on, also
 // if the log is a copy from before it was issued.
 func (r Record) Use(c Credential) Record {

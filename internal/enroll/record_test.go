@@ -338,3 +338,27 @@ func (w *enrolling) thief(t *testing.T, seed uint64, agent *keeper) {
 	}
 	t.Fatalf("seed %d: nobody noticed\n%s", seed, strings.Join(w.log, "\n"))
 }
+
+// TestJudgeFormer: of a former authority nothing is good but what the record names.
+func TestJudgeFormer(t *testing.T) {
+	r := Record{Location: "u", Joined: 3, Issued: Mark{5, "new"}, Used: Mark{4, "old"}}
+	for what, c := range map[string]struct {
+		credential Credential
+		want       error
+	}{
+		"used":             {Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}, nil},
+		"issued":           {Credential{UID: "u", Number: 5, Joined: 3, Key: "new"}, nil},
+		"another key":      {Credential{UID: "u", Number: 5, Joined: 3, Key: "made"}, ErrSpent},
+		"newer":            {Credential{UID: "u", Number: 6, Joined: 3, Key: "made"}, ErrSpent},
+		"spent":            {Credential{UID: "u", Number: 3, Joined: 3, Key: "older"}, ErrSpent},
+		"of a later join":  {Credential{UID: "u", Number: 5, Joined: 4, Key: "new"}, ErrSuperseded},
+		"another location": {Credential{UID: "v", Number: 4, Joined: 3, Key: "old"}, ErrOther},
+	} {
+		if err := r.JudgeFormer(c.credential); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	if err := r.Revoke(Revocation{}).JudgeFormer(Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}); !errors.Is(err, ErrRevoked) {
+		t.Errorf("revoked: %v", err)
+	}
+}

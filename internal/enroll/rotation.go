@@ -91,7 +91,7 @@ func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
 	case step == Switch && is == Announced, step == Undo && is == Switched:
 		err = h.swap(dir)
 	case step == Finish && is == Switched, step == Undo && is == Announced:
-		err = h.settle(dir)
+		err = h.settle(dir, now)
 	default:
 		err = fmt.Errorf("the certificate authority is %s: %q is not the next step", is, step)
 	}
@@ -127,8 +127,12 @@ func (h *held) swap(dir string) error {
 	return writeCerts(dir, h.certs[1], h.certs[0])
 }
 
-// settle leaves the authority that signs alone.
-func (h *held) settle(dir string) error {
+// settle leaves the authority that signs alone. What the other has signed is known to be
+// of a former one before it is trusted no more.
+func (h *held) settle(dir string, now time.Time) error {
+	if err := h.writeFormer(dir, h.certs[1], now); err != nil {
+		return err
+	}
 	if err := writeCerts(dir, h.certs[0]); err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package enroll
 
 import (
+	"bytes"
+	"crypto/elliptic"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
@@ -68,8 +70,76 @@ func TestRotation(t *testing.T) {
 	if b, err := LoadOrCreate(dir, time.Now); err != nil || !b.Signer().Equal(a.Signer()) {
 		t.Fatalf("a restart has another authority: %v", err)
 	}
+	if left, err := os.ReadFile(filepath.Join(dir, formerFile)); err != nil || bytes.Contains(left, []byte("PRIVATE")) {
+		t.Fatalf("what is kept of former authorities: %v", err)
+	}
 	if info, err := os.Stat(filepath.Join(dir, keyFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the key's file: %v, %v", info, err)
+	}
+}
+
+// TestFormerAuthorities: the last few that were dropped are known, also after a crash
+// between the steps, and what one of them has signed is not taken for what is trusted.
+func TestFormerAuthorities(t *testing.T) {
+	dir, now := t.TempDir(), time.Now().Truncate(time.Second)
+	a, err := LoadOrCreate(dir, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, public, digest := requestOf(t, elliptic.P256())
+	var certs []*x509.Certificate
+	for i := range maxFormer + 2 {
+		der, err := a.Agent(Credential{Location: "edge1", UID: "u", Number: 1, Joined: 1, Key: digest}, public, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certs = append(certs, cert)
+		for _, step := range []Step{Announce, Switch} {
+			if _, err := Rotate(dir, step, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%2 == 0 { // a crash before the certificates are written
+			h, err := read(dir)
+			if err == nil {
+				err = h.writeFormer(dir, h.certs[1], now)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		now = now.Add(time.Hour)
+		if _, err := Rotate(dir, Finish, now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, cert := range certs {
+		if _, err := a.Credential(cert); err == nil {
+			t.Errorf("what authority %d has signed is trusted", i)
+		}
+		c, dropped, err := a.FormerCredential(cert)
+		if i < 2 {
+			if err == nil {
+				t.Errorf("authority %d is still known", i)
+			}
+			continue
+		}
+		if want := now.Add(-time.Duration(len(certs)-1-i) * time.Hour); err != nil || !dropped.Equal(want) || c.Location != "edge1" || a.Trusts(c.Signer) {
+			t.Errorf("authority %d was dropped at %s, want %s: %+v, %v", i, dropped, want, c, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, formerFile), []byte("-----BEGIN CERTIFICATE-----\nZ2FyYmFnZQ==\n-----END CERTIFICATE-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOrCreate(dir, time.Now); err == nil {
+		t.Error("garbage is read")
 	}
 }
 

@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -144,32 +143,5 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 		if err := agent.Stop(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestSessionsEndWithTheCredential: who does not renew a certificate does not go on by
-// what was opened with it.
-func TestSessionsEndWithTheCredential(t *testing.T) {
-	const life = 3 * time.Second
-	r := start(t, t.TempDir(), func(config *hub.Config) { config.CredentialLife = life })
-	r.addLocation("a", nil)
-	a := r.join("a")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	session, err := a.Open(ctx, 0, "")
-	if err != nil {
-		t.Skipf("the certificate has expired before it was used: %v", err)
-	}
-	defer session.Close()
-	begun := time.Now()
-	for err == nil {
-		_, err = session.Next()
-	}
-	if ctx.Err() != nil {
-		t.Fatalf("the session goes on: %v", err)
-	}
-	t.Logf("ended after %s: %v", time.Since(begun), err)
-	if got := opens(t, a.Client, nil); got != wire.RefusedExpired {
-		t.Errorf("another one is refused with %q", got)
 	}
 }

@@ -142,6 +142,7 @@ func (h *Hub) answer() (err error) {
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: access.PremisesOf, Committed: h.gate.Committed,
+		Due: h.enrolments.Due, SignedBy: access.SignedBy,
 		Requests: h.config.MaxReads, Bodies: bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
 	})
 	h.front = &front{

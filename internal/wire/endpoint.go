@@ -74,10 +74,15 @@ func (e Endpoint) Fingerprints() []string {
 // Fingerprints are the first digits of the SHA-256 fingerprints of certificates in PEM.
 func Fingerprints(text []byte) (all []string) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		sum := sha256.Sum256(block.Bytes)
-		all = append(all, hex.EncodeToString(sum[:])[:fingerprint])
+		all = append(all, Fingerprint(block.Bytes))
 	}
 	return all
+}
+
+// Fingerprint is that of a certificate, DER.
+func Fingerprint(certificate []byte) string {
+	sum := sha256.Sum256(certificate)
+	return hex.EncodeToString(sum[:])[:fingerprint]
 }
 
 // fingerprint is how many digits of a fingerprint are shown.

@@ -208,7 +208,10 @@ type Mark struct {
 }
 
 // Ping keeps a quiet stream alive.
-type Ping struct{}
+type Ping struct {
+	// Renew asks the agent to renew its credential now, as RenewHeader does in answers.
+	Renew bool `json:"renew,omitempty"`
+}
 
 // Bye says why the hub ends a session.
 type Bye struct {

@@ -159,7 +159,7 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 		if cause := context.Cause(ctx); errors.Is(cause, errRenewed) {
 			return nil, cause
 		}
-		return nil, err
+		return nil, asUntrusted(e.Endpoint, err)
 	}
 	if resp.Header.Get(wire.RenewHeader) != "" {
 		h.renew.Raise()

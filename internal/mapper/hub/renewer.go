@@ -30,6 +30,10 @@ const (
 	// renewPause is how long a credential is kept at least if the hub at once wants another:
 	// hubs whose clocks or authorities differ would otherwise have one after the other.
 	renewPause = time.Minute
+	// askedSpread, or that part of the time between two renewals if it is less, is over how
+	// long renewals are spread for which the hub asks all agents at once.
+	askedSpread = 10 * time.Second
+	askedPart   = 100
 	// oneTime begins join tokens that work once. Others are of a former version: they last,
 	// and are traded where the hub does so.
 	oneTime = "orr_j_"
@@ -146,15 +150,17 @@ func (r *Renewer) lasting(token string) {
 	r.client.lines.replace(l)
 }
 
-// pause waits, or until the hub says that it is time.
-func (r *Renewer) pause(ctx context.Context, wait time.Duration) {
+// pause waits, or until the hub says that it is time, which it returns.
+func (r *Renewer) pause(ctx context.Context, wait time.Duration) (asked bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-r.client.renew:
+		return true
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // await waits until a credential is to be renewed: when the hub says so, or when as much
@@ -165,8 +171,10 @@ func (r *Renewer) await(ctx context.Context, id *credential.Identity) bool {
 	}
 	const jitter = 10
 	wait := id.Due(time.Now())
-	// Those who joined together do not renew together.
-	r.pause(ctx, wait-time.Duration(rand.Int64N(int64(wait)/jitter+1)))
+	// Those who joined together do not renew together, nor do those who are asked together.
+	if r.pause(ctx, wait-rand.N(wait/jitter+1)) {
+		retry.Pause(ctx, rand.N(min(askedSpread, id.RenewAfter/askedPart)+1))
+	}
 	return ctx.Err() == nil
 }
 

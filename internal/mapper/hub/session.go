@@ -84,7 +84,7 @@ func (s *Session) Run(ctx context.Context) {
 			wait = retry.Backoff(retry.MaxFailures, retry.First, replacedRetry)
 		}
 		level := slog.LevelInfo
-		if locksOut(err) {
+		if _, untrusted := errors.AsType[*untrustedError](err); untrusted || locksOut(err) {
 			level = slog.LevelError // nothing changes that by itself
 		}
 		s.Log.Log(ctx, level, "the session with the hub ended", "error", err, "retry", wait)
@@ -293,12 +293,15 @@ func (st *stream) batch(ctx context.Context) error {
 		if f.Bye != nil {
 			return errors.Join(byeError(f.Bye), st.take(ctx, frames))
 		}
-		if f.Endpoints != nil {
+		switch {
+		case f.Endpoints != nil:
 			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
 				st.Log.Warn("where the hub says that it is can't be taken over", "error", err)
 			}
-		} else if f.Ping == nil {
+		case f.Ping == nil:
 			frames = append(frames, f)
+		case f.Ping.Renew:
+			st.Client.renew.Raise()
 		}
 		if f.Put != nil {
 			size += len(f.Put.Object)

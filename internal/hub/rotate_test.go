@@ -1,0 +1,252 @@
+package hub_test
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
+)
+
+// rotate takes steps with the hub's authority, and waits until the hub has taken them over.
+func (r *running) rotate(steps ...enroll.Step) {
+	r.t.Helper()
+	for _, step := range steps {
+		if _, err := enroll.Rotate(r.dir, step, time.Now()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.eventually(func() string {
+		config, err := os.ReadFile(filepath.Join(r.dir, "admin.kubeconfig"))
+		if err != nil || !strings.Contains(string(config), base64.StdEncoding.EncodeToString(r.authority())) {
+			return "the operator's kubeconfig is of another authority"
+		}
+		return ""
+	})
+}
+
+// authority is what clients of the hub trust.
+func (r *running) authority() []byte {
+	r.t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.dir, "ca.crt"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// signedBy waits until location a says by whom the certificate of its agent is signed.
+func (r *running) signedBy(want string) {
+	r.t.Helper()
+	r.eventually(func() string {
+		var l v1alpha1.Location
+		row, _ := r.Table.Get(key.Location("a").Key())
+		if err := json.Unmarshal(row.Value, &l); err != nil {
+			return err.Error()
+		}
+		if l.Status.Agent == nil || l.Status.Agent.SignedBy != want {
+			return fmt.Sprintf("%+v", l.Status.Agent)
+		}
+		return ""
+	})
+}
+
+// ends reads a session to its end, and says whether the agent was asked to renew, and why
+// it ended.
+func (s *stream) ends() (asked bool, bye wire.Bye) {
+	s.t.Helper()
+	late := time.AfterFunc(patience, s.Close)
+	defer func() {
+		if !late.Stop() {
+			s.t.Fatal("the session goes on")
+		}
+	}()
+	for {
+		f, err := s.Next()
+		if err != nil {
+			return asked, bye
+		}
+		if f.Bye != nil {
+			bye = *f.Bye
+		}
+		asked = asked || f.Ping != nil && f.Ping.Renew
+	}
+}
+
+// TestReplacedAuthority: an agent is asked in its session to renew what a former authority
+// has signed; when that is dropped, what goes on by it ends, however it is shown, and it is
+// good for a renewal alone, of exactly what the hub has issued, and for a while.
+func TestReplacedAuthority(t *testing.T) {
+	const life, late = 10 * time.Hour, time.Hour
+	var ahead atomic.Int64
+	r := start(t, t.TempDir(), func(c *hub.Config) {
+		c.CredentialLife, c.CredentialLate, c.Heartbeat = life, late, 50*time.Millisecond
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	r.addLocation("a", nil)
+	a := r.join("a")
+	uid, stolen := string(r.location("a").UID), t.TempDir()
+	if err := os.CopyFS(stolen, os.DirFS(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	thief, err := enroll.LoadOrCreate(stolen, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := wire.Fingerprint(thief.Signer().Raw)
+	bearer, err := a.Identity.BearerClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := (&agent{Client: bearer, r: r, location: "a"}).open(0, "")
+	a.tell(wire.AgentStatus{})
+	r.signedBy(old)
+	r.rotate(enroll.Announce, enroll.Switch)
+	for f, err := s.Next(); f.Ping == nil || !f.Ping.Renew; f, err = s.Next() {
+		if err != nil {
+			t.Fatalf("before the agent was asked to renew: %v", err)
+		}
+	}
+	r.rotate(enroll.Finish)
+	if again, bye := s.ends(); again || bye.Reason != wire.ByeRevoked {
+		t.Errorf("it was asked again: %v; the session ended with %+v", again, bye)
+	}
+
+	id := *a.Identity
+	id.Join.CA = string(r.authority())
+	client, err := id.Client()
+	if got := opens(t, client, err); got != wire.RefusedExpired {
+		t.Errorf("what a former authority has signed is refused with %q", got)
+	}
+	forged := func(number, joined uint64) *protocol.Identity {
+		t.Helper()
+		k, request, err := protocol.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, of, err := enroll.KeyOf(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := thief.Agent(enroll.Credential{Location: "a", UID: uid, Number: number, Joined: joined, Key: of}, &k.PublicKey, life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &protocol.Identity{Join: id.Join, Certificate: der, Key: k}
+	}
+	for number := range uint64(3) {
+		for joined := range number + 1 {
+			_, err := forged(number+1, joined+1).Renew(t.Context())
+			if got := refusal(t, err); got != wire.RefusedSpent && got != wire.RefusedSuperseded {
+				t.Errorf("one who has the authority's key has number %d of join %d renewed: %q", number+1, joined+1, got)
+			}
+		}
+	}
+	ahead.Store(int64(late + time.Minute))
+	_, err = id.Renew(t.Context())
+	if got := refusal(t, err); got != wire.RefusedTooLate {
+		t.Errorf("after %s a renewal is answered with %q", late, got)
+	}
+	ahead.Store(0)
+	next, err := id.Renew(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err = next.Client()
+	if got := opens(t, client, err); got != "" {
+		t.Errorf("what was renewed is refused with %q", got)
+	}
+	if _, err := client.Tell(t.Context(), wire.AgentStatus{}); err != nil {
+		t.Fatal(err)
+	}
+	r.signedBy(wire.Fingerprints(r.authority())[0])
+	if _, err := id.Renew(t.Context()); refusal(t, err) != wire.RefusedSpent {
+		t.Errorf("what was renewed and used is renewed again: %v", err)
+	}
+	row, _ := r.Table.Get(key.Enrolment("a"))
+	if record := enroll.ParseRecord(row.Value, uid); record.Revoked != nil {
+		t.Errorf("who has the key of a former authority has the agent locked out: %s", record.Revoked)
+	}
+}
+
+// TestSessionsEndWithTheirCertificate: an agent is asked to renew in time; one that does not
+// is cut off when its certificate ends, and let in again once it has renewed.
+func TestSessionsEndWithTheirCertificate(t *testing.T) {
+	var ahead atomic.Int64
+	r := start(t, t.TempDir(), func(c *hub.Config) {
+		c.Heartbeat, c.Now = 50*time.Millisecond, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	r.addLocation("a", nil)
+	a := r.join("a")
+	cert, err := x509.ParseCertificate(a.Identity.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *protocol.Stream
+	for left := 2 * time.Second; s == nil; left *= 2 { // it may be over before the session is open
+		ahead.Store(int64(time.Until(cert.NotAfter) - left))
+		if s, err = a.Open(t.Context(), 0, ""); refusal(t, err) != "" {
+			s = nil
+		}
+	}
+	asked, bye := (&stream{Stream: s, t: t}).ends()
+	if !asked || bye.Reason != wire.ByeExpired || !strings.Contains(bye.Message, "credential") {
+		t.Errorf("asked to renew: %v; ended with %+v", asked, bye)
+	}
+	if early := time.Until(cert.NotAfter) - time.Duration(ahead.Load()); early > 0 {
+		t.Errorf("the session ended %s before the certificate", early)
+	}
+	if got := opens(t, a.Client, nil); got != wire.RefusedExpired {
+		t.Errorf("another session is refused with %q", got)
+	}
+	next, err := a.Identity.Renew(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := next.Client()
+	if got := opens(t, client, err); got != "" {
+		t.Errorf("what was renewed is refused with %q", got)
+	}
+}
+
+// TestKubeconfigThatCantBeWritten: a rotation is in force also if the operator's kubeconfig
+// can't be written, which is made good.
+func TestKubeconfigThatCantBeWritten(t *testing.T) {
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat = time.Minute; c.Disconnected = 2 * time.Minute })
+	r.addLocation("a", nil)
+	a := r.join("a")
+	r.rotate(enroll.Announce, enroll.Switch)
+	id := *a.Identity
+	id.Join.CA = string(r.authority())
+	bearer, err := id.BearerClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := (&agent{Client: bearer, r: r, location: "a"}).open(0, "")
+	inTheWay := filepath.Join(r.dir, "admin.kubeconfig.new")
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enroll.Rotate(r.dir, enroll.Finish, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, bye := s.ends(); bye.Reason != wire.ByeRevoked {
+		t.Errorf("the session ended with %+v", bye)
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	r.rotate()
+}
