@@ -63,7 +63,7 @@ to standard error.`,
 	flags.StringVar(&f.join, "join", "", "the join token of the location; -: read it from standard input, since all users of a machine see arguments")
 	flags.StringVar(&f.joinFile, "join-file", "", "a file with the join token")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file of the target cluster (default: the cluster the agent runs in)")
-	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store is encrypted (default: it is not)")
+	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store and the agent's credential are encrypted (default: they are not)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "the proxy by which the hub is reached, http://HOST:PORT or socks5://HOST:PORT; none: as HTTPS_PROXY and NO_PROXY say (default: the last one given)")
 	flags.StringVar(&f.proxyFile, "proxy-file", "", "a file with such a URL, which may have a user and a password, http://USER:PASSWORD@HOST:PORT")
 	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")

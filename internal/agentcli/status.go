@@ -61,7 +61,11 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	row("Agent", "%s, %s, as of %s", running(s), orDash(s.Version), s.Updated.Format(time.RFC3339))
 	row("Hub", "%s, %s since %s", s.Hub, connected(s), s.Since.Format(time.RFC3339))
 	if !s.CredentialEnds.IsZero() {
-		row("Credential", "until %s", s.CredentialEnds.Format(time.RFC3339))
+		sealed := "not encrypted"
+		if s.StoreEncrypted {
+			sealed = "encrypted"
+		}
+		row("Credential", "until %s, %s", s.CredentialEnds.Format(time.RFC3339), sealed)
 	}
 	if s.LastError != "" {
 		row("Last error", "%s", s.LastError)
@@ -86,7 +90,7 @@ func printStatus(out io.Writer, s mapper.Status) error {
 	case s.StoreEncrypted:
 		row("Store", "encrypted")
 	default:
-		row("Store", "not encrypted: its volume has what the cluster is to have, Secrets included; see --store-key-file")
+		row("Store", "not encrypted: its volume has what the cluster is to have, Secrets included, and the agent's credential; see --store-key-file")
 	}
 	for _, state := range slices.Sorted(maps.Keys(s.States)) {
 		row("  "+string(state), "%d", s.States[state])

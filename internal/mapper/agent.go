@@ -42,8 +42,8 @@ type Config struct {
 	Target *rest.Config
 	// DataDir holds the store. It is created readable by its owner only.
 	DataDir string
-	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted.
-	// Nil: it is not.
+	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted,
+	// and the agent's credential. Nil: they are not.
 	StoreKey []byte
 	// Version is the agent's own version, as the hub is told.
 	Version string
@@ -161,7 +161,7 @@ func (a *Agent) openCredential() (err error) {
 	if !a.hub.Shows() {
 		return nil
 	}
-	if a.keeper, err = credential.Open(a.config.DataDir); err != nil {
+	if a.keeper, err = credential.Open(a.config.DataDir, a.config.StoreKey); err != nil {
 		return err
 	}
 	a.renewer, err = hub.NewRenewer(a.link(), a.keeper, a.config.Given)

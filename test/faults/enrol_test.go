@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func TestEnrolment(t *testing.T) {
 		name string
 		run  func(*edge)
 	}{
-		{"renewed", (*edge).renewed}, {"tokens", (*edge).joinTokens}, {"hub away", (*edge).hubAway}, {"agent away", (*edge).agentAway},
+		{"renewed", (*edge).renewed}, {"killed", (*edge).killed}, {"tokens", (*edge).joinTokens}, {"hub away", (*edge).hubAway}, {"agent away", (*edge).agentAway},
 		{"restored", (*edge).restoredEnrolment}, {"reused", (*edge).reused}, {"revoked", (*edge).revokedAndBack},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -103,6 +104,54 @@ func (e *edge) renewed() {
 	if strings.Contains(e.Agent.Stderr(), "level=ERROR") {
 		e.t.Error("the agent says that something is wrong")
 	}
+}
+
+// killed: an agent that is killed at whatever step of a renewal comes back by itself, and is
+// not taken for two.
+func (e *edge) killed() {
+	file := filepath.Join(e.Agent.Dir, "credential.json")
+	type kept struct{ Certificate, Next string }
+	read := func() (now kept) {
+		b, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(b, &now)
+		}
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		return now
+	}
+	for round := range 3 {
+		for _, step := range []struct {
+			name string
+			at   func(before, now kept) bool
+		}{
+			{"a file is being written", func(before, now kept) bool { // or was, if that was too short to see
+				_, err := os.Stat(file + ".new")
+				return err == nil || now.Certificate != before.Certificate
+			}},
+			{"the next one is asked for", func(_, now kept) bool { return now.Next != "" }},
+			{"the next one is there", func(before, now kept) bool { return now.Certificate != before.Certificate }},
+			{"a while after that", nil},
+		} {
+			before, at := read(), step.at
+			if at == nil {
+				after := time.Now().Add(time.Duration(rand.Int64N(int64(certificateLife))))
+				at = func(kept, kept) bool { return time.Now().After(after) }
+			}
+			poll := time.NewTicker(200 * time.Microsecond)
+			for end := time.Now().Add(soon); !at(before, read()); <-poll.C {
+				if time.Now().After(end) {
+					e.t.Fatalf("%s: that did not happen", step.name)
+				}
+			}
+			poll.Stop()
+			e.Agent.Kill()
+			e.Agent.Start()
+			e.goesOn(fmt.Sprintf("killed-%d-%s", round, step.name))
+		}
+	}
+	e.enrolled(metav1.ConditionTrue, v1alpha1.ReasonJoined)
 }
 
 // joinTokens: those that are no good are refused in words, and the agent ends.

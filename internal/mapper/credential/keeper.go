@@ -25,6 +25,7 @@ import (
 
 	"orrery.dev/orrery/internal/durable"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/sealing"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -34,6 +35,8 @@ const file = "credential.json"
 // use; one process at a time may have a directory open.
 type Keeper struct {
 	dir string
+	// seal encrypts the file; nil: nothing does.
+	seal *sealing.Key
 
 	mu  sync.Mutex
 	now kept
@@ -64,23 +67,41 @@ type Identity struct {
 	RenewAfter time.Duration
 }
 
-// Open reads what a data directory has.
-func Open(dir string) (*Keeper, error) {
+// Open reads what a data directory has. With a secret that is encrypted, also what was
+// there before; Open fails with ErrKey if it was encrypted with another one.
+func Open(dir string, secret []byte) (*Keeper, error) {
 	k := &Keeper{dir: dir}
 	b, err := os.ReadFile(filepath.Join(dir, file))
-	if errors.Is(err, fs.ErrNotExist) {
+	found := !errors.Is(err, fs.ErrNotExist)
+	if found {
+		if err == nil {
+			err = k.read(b, secret)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the agent's credential in %q: %w", dir, err)
+		}
+	}
+	if k.seal != nil || len(secret) == 0 {
 		return k, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &k.now)
+	if k.seal, err = sealing.New(secret, sealUse); err != nil {
+		return nil, fmt.Errorf("the key of the agent's credential: %w", err)
 	}
-	if err == nil {
-		k.current, err = k.now.identity()
+	if !found {
+		return k, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the agent's credential in %q: %w", dir, err)
+	return k, k.save(k.now)
+}
+
+func (k *Keeper) read(b, secret []byte) (err error) {
+	if b, k.seal, err = unsealFile(b, secret); err != nil {
+		return err
 	}
-	return k, nil
+	if err := json.Unmarshal(b, &k.now); err != nil {
+		return err
+	}
+	k.current, err = k.now.identity()
+	return err
 }
 
 func (k kept) identity() (*Identity, error) {
@@ -171,6 +192,9 @@ func (k *Keeper) Take(issued wire.Issued, token string, now time.Time) (*Identit
 
 func (k *Keeper) save(next kept) error {
 	b, err := json.Marshal(next)
+	if err == nil {
+		b, err = sealFile(k.seal, b)
+	}
 	if err != nil {
 		return fmt.Errorf("encode the agent's credential: %w", err)
 	}

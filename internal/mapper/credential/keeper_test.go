@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -49,7 +51,7 @@ func (i *issuer) issue(request []byte) wire.Issued {
 
 func open(t *testing.T, dir string) *Keeper {
 	t.Helper()
-	k, err := Open(dir)
+	k, err := Open(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func TestKeeper(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, file), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir); err == nil {
+	if _, err := Open(dir, nil); err == nil {
 		t.Error("garbage is read")
 	}
 }
@@ -156,5 +158,60 @@ func TestDiskFull(t *testing.T) {
 	}
 	if again := request(t, k); !bytes.Equal(keyOf(t, again), keyOf(t, asked)) {
 		t.Error("after that another key is asked for")
+	}
+}
+
+// TestSealed: with a secret nothing of a credential can be read, also of one that was there
+// before, and without that secret it is not used.
+func TestSealed(t *testing.T) {
+	secret, other := []byte("a secret from elsewhere"), []byte("another secret from elsewhere")
+	dir, by := t.TempDir(), newIssuer(t)
+	plain := open(t, dir)
+	id, err := plain.Take(by.issue(request(t, plain)), "token", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalECPrivateKey(id.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() []byte {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	encoded := []byte(base64.StdEncoding.EncodeToString(key))
+	if !bytes.Contains(read(), encoded) {
+		t.Fatal("without a secret the key is not in the file: the test looks for the wrong thing")
+	}
+	for range 2 { // what was there before, and what a restart finds
+		k, err := Open(dir, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := k.Current(); !bytes.Equal(now.cert.Raw, id.cert.Raw) || !k.JoinedBy("token") {
+			t.Fatal("it is another credential")
+		}
+		if b := read(); bytes.Contains(b, encoded) || bytes.Contains(b, []byte("certificate")) {
+			t.Fatalf("%s", b)
+		}
+		if id, err = k.Take(by.issue(request(t, k)), "", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, wrong := range [][]byte{nil, other} {
+		if _, err := Open(dir, wrong); !errors.Is(err, ErrKey) {
+			t.Errorf("with %q: %v", wrong, err)
+		}
+	}
+	damaged := bytes.Replace(read(), []byte(`"sealed":"`), []byte(`"sealed":"AAAA`), 1)
+	if err := os.WriteFile(filepath.Join(dir, file), damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, secret); err == nil || errors.Is(err, ErrKey) {
+		t.Errorf("damaged: %v", err)
 	}
 }

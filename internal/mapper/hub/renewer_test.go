@@ -55,7 +55,7 @@ func TestRenewalsAreSpaced(t *testing.T) {
 	}))
 	defer server.Close()
 
-	keeper, err := credential.Open(t.TempDir())
+	keeper, err := credential.Open(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

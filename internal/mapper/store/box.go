@@ -2,17 +2,13 @@ package store
 
 import (
 	"bytes"
-	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
-	"golang.org/x/crypto/chacha20poly1305"
 
+	"orrery.dev/orrery/internal/mapper/sealing"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -26,10 +22,10 @@ var (
 )
 
 const (
-	saltSize  = 32
-	boxIDSize = 16
 	// MinKey is the least size of a key, in bytes.
-	MinKey = 16
+	MinKey = sealing.MinSecret
+	// boxUse is what the key of a store is derived for.
+	boxUse = "orrery-agent store"
 )
 
 // boxRecord says in the store by what it is encrypted.
@@ -39,35 +35,21 @@ type boxRecord struct {
 	ID []byte `json:"id"`
 }
 
-// box encrypts the values of a store. A nil box leaves them as they are. Nonces are random
-// and long enough for any number of writes.
+// box encrypts the values of a store. A nil box leaves them as they are.
 type box struct {
-	aead   cipher.AEAD
+	key    *sealing.Key
 	record boxRecord
 }
 
-// newBox derives the key of a store from a secret.
-func newBox(secret, salt []byte) (*box, error) {
-	sealing, err := hkdf.Key(sha256.New, secret, salt, "orrery-agent store", chacha20poly1305.KeySize)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of the store: %w", err)
-	}
-	id, err := hkdf.Key(sha256.New, secret, salt, "orrery-agent store id", boxIDSize)
-	if err != nil {
-		return nil, fmt.Errorf("derive the id of the key of the store: %w", err)
-	}
-	aead, err := chacha20poly1305.NewX(sealing)
-	if err != nil {
-		return nil, fmt.Errorf("make the cipher of the store: %w", err)
-	}
-	return &box{aead: aead, record: boxRecord{Salt: salt, ID: id}}, nil
-}
+func boxOf(key *sealing.Key) *box { return &box{key, boxRecord{Salt: key.Salt, ID: key.ID}} }
 
 // createBox derives a new key of a store from a secret.
 func createBox(secret []byte) (*box, error) {
-	salt := make([]byte, saltSize)
-	_, _ = rand.Read(salt) // it never fails
-	return newBox(secret, salt)
+	key, err := sealing.New(secret, boxUse)
+	if err != nil {
+		return nil, fmt.Errorf("the key of the store: %w", err)
+	}
+	return boxOf(key), nil
 }
 
 // put writes what the store is encrypted by.
@@ -108,14 +90,14 @@ func (r *boxRecord) open(secret []byte) (*box, error) {
 	if len(secret) == 0 {
 		return nil, fmt.Errorf("%w: none was given", ErrKey)
 	}
-	x, err := newBox(secret, r.Salt)
+	key, err := sealing.Derive(secret, r.Salt, boxUse)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the key of the store: %w", err)
 	}
-	if !bytes.Equal(x.record.ID, r.ID) {
+	if !bytes.Equal(key.ID, r.ID) {
 		return nil, ErrKey
 	}
-	return x, nil
+	return boxOf(key), nil
 }
 
 // about is what is authenticated with a value: its place, so that none can be put in the
@@ -130,10 +112,7 @@ func (x *box) seal(bucket []byte, k string, v []byte) []byte {
 	if x == nil {
 		return v
 	}
-	n := x.aead.NonceSize()
-	out := make([]byte, n, n+len(v)+x.aead.Overhead())
-	_, _ = rand.Read(out) // it never fails
-	return x.aead.Seal(out, out, v, about(bucket, k))
+	return x.key.Seal(v, about(bucket, k))
 }
 
 // open decrypts a value. One that can't be decrypted is damaged.
@@ -141,11 +120,7 @@ func (x *box) open(bucket []byte, k string, sealed []byte) ([]byte, error) {
 	if x == nil {
 		return sealed, nil
 	}
-	n := x.aead.NonceSize()
-	if len(sealed) < n {
-		return nil, fmt.Errorf("decrypt %s of %q: %d bytes", bucket, k, len(sealed))
-	}
-	v, err := x.aead.Open(nil, sealed[:n], sealed[n:], about(bucket, k))
+	v, err := x.key.Open(sealed, about(bucket, k))
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s of %q: %w", bucket, k, err)
 	}
