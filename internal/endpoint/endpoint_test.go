@@ -86,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		"none":            {nil, nil},
 		"plain":           {[]string{"http://hub"}, nil},
 		"no host":         {[]string{"https://"}, nil},
-		"a query":         {[]string{"https://hub?a=b"}, nil},
+		"a query":         {[]string{"https://hub?u:p=b"}, nil},
 		"a user":          {[]string{"https://u:p@hub"}, nil},
 		"dots":            {[]string{"https://hub/a/../b"}, nil},
 		"two names":       {[]string{"a=https://hub", "a=https://other"}, nil},

@@ -96,7 +96,8 @@ func ParseHubURL(text string) (*url.URL, error) {
 	}
 	plain := u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.RawPath == "" && u.Opaque == ""
 	if u.Scheme != "https" || u.Hostname() == "" || !plain {
-		return nil, fmt.Errorf("hub %q: want https://HOST[:PORT][/PREFIX]", u.Redacted())
+		shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // the rest may have a password
+		return nil, fmt.Errorf("hub %q: want https://HOST[:PORT][/PREFIX]", &shown)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	if u.Path != path.Clean("/"+u.Path) && u.Path != "" {

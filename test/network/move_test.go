@@ -61,6 +61,7 @@ func TestRotateCA(t *testing.T) {
 	s := siteOf(t, world.New(t))
 	a := s.join(nil)
 	s.reaches(a, s.Hub.URL)
+	joined := s.since(a)
 	watch := env.StartKubectl(t, s.kubeconfig(""), "get", "configmaps", "--watch", "-o", "name")
 	first, operator := s.kubeconfig(""), s.copied()
 	rotate := func(step, want string, args ...string) {
@@ -95,7 +96,14 @@ func TestRotateCA(t *testing.T) {
 	// The agent renews its certificate, which it is asked for in its session; until then the
 	// last step would lock it out.
 	s.ready("all agents are ready")
-	since := s.since(a)
+	var since string
+	env.Eventually(t, world.Soon, func() error { // the status is written once a second
+		s.reaches(a, s.Hub.URL)
+		if since = s.since(a); since == joined {
+			return errors.New("the session with the new certificate is not in the status yet")
+		}
+		return nil
+	})
 	rotate("finish", "settled")
 	s.trusts(1)
 	works(second, true)

@@ -28,7 +28,9 @@ const (
 	// it, in bytes.
 	maxMessage = 1024
 	maxStatus  = 8 << 10
-	jsonLines  = "application/x-ndjson"
+	// statusTimeout bounds how long that is waited for: a session's request has no end.
+	statusTimeout = 20 * time.Second
+	jsonLines     = "application/x-ndjson"
 	// connectionSilence is after how much silence a connection is pinged, and
 	// connectionAnswer how long the hub may take to answer, so that no new request waits
 	// on a dead connection. A healthy hub sends heartbeats more often.
@@ -177,8 +179,13 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 
 // hubErrorOf is what an answer with another code than 200 says.
 func hubErrorOf(resp *http.Response) *hubError {
+	late := time.AfterFunc(statusTimeout, func() { _ = resp.Body.Close() }) // it is not used any more
+	defer late.Stop()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatus)) // as much as can be read
 	e := &hubError{code: resp.StatusCode, message: strings.TrimSpace(string(b[:min(len(b), maxMessage)])), after: retryAfterOf(resp.Header)}
+	if to, err := resp.Location(); err == nil {
+		e.message = fmt.Sprintf("it leads to %s://%s, where the hub has not said that it is", to.Scheme, to.Host)
+	}
 	var status struct {
 		Kind    string `json:"kind"`
 		Message string `json:"message"`

@@ -37,10 +37,16 @@ type line struct {
 }
 
 func newLine(transport http.RoundTripper, c *connections) *line {
-	l := &line{client: &http.Client{Transport: transport}, connections: c}
+	l := &line{client: clientOver(transport), connections: c}
 	l.sessions, l.endSessions = context.WithCancelCause(context.Background())
 	l.all, l.endAll = context.WithCancelCause(context.Background())
 	return l
+}
+
+// clientOver makes a client that goes nowhere else than it is told to: where a redirection
+// leads is not what the hub has announced, and need not be encrypted.
+func clientOver(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // Shows says that the client shows credentials, and needs one.

@@ -85,7 +85,7 @@ func (m *Mover) probe(ctx context.Context, e endpoint) error {
 		return err
 	}
 	r.Header.Set("User-Agent", m.client.agent)
-	resp, err := (&http.Client{Transport: &transport{connections: conns, proxy: m.client.proxy}}).Do(r)
+	resp, err := clientOver(&transport{connections: conns, proxy: m.client.proxy}).Do(r)
 	if err != nil {
 		return err
 	}

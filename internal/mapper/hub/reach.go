@@ -186,9 +186,11 @@ func (r *reach) worked(e endpoint) {
 	defer r.mu.Unlock()
 	next := r.kept
 	next.Used = e.Endpoint
-	if slices.Contains(next.Announced, e.Endpoint) {
+	if i := slices.Index(next.Announced, e.Endpoint); i >= 0 {
 		next.Confirmed, next.Former = true, nil
-		r.failures = 0
+		if i == 0 { // those before it have not worked, also if they answer
+			r.failures = 0
+		}
 	}
 	if err := r.keep(next); err != nil {
 		r.log.Warn("which URL of the hub works can't be kept", "error", err)

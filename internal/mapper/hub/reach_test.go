@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/internal/wire"
@@ -166,6 +167,91 @@ func TestMover(t *testing.T) {
 		t.Fatalf("with another authority at %s, left %d sessions, %+v: %v", r.current().URL, left, r.kept, err)
 	}
 }
+
+// TestMoverGivesUp: an endpoint that is preferred and answers, but by which no session can be
+// opened, is tried later and later: each trial ends the session that works.
+func TestMoverGivesUp(t *testing.T) {
+	works, answers := somewhere(t), somewhere(t)
+	client, err := New(Config{Join: wire.Join{Hub: works.URL, CA: works.CA, Location: "a", Token: "t"}, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, m := client.reach, NewMover(client)
+	announce(t, r, answers, works)
+	for tried := uint8(1); tried < 5; tried++ {
+		r.worked(r.current())
+		done := r.during(func() {})
+		all, failures := r.better()
+		if failures != tried {
+			t.Fatalf("trial %d counts as number %d", tried, failures)
+		}
+		if err := m.try(t.Context(), all); err != nil || r.current().Endpoint != answers {
+			t.Fatalf("it stays at %s: %v", r.current().URL, err)
+		}
+		done()
+		r.failed(r.current())
+		if r.current().Endpoint != works {
+			t.Fatalf("it goes on with %s", r.current().URL)
+		}
+	}
+}
+
+// TestNoRedirection: what the agent sends goes where the hub is said to be, and nowhere else.
+func TestNoRedirection(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s arrives without encryption, with %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		w.Header().Set(wire.Header, wire.ProtocolVersion)
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	e := wire.Endpoint{URL: server.URL, CA: pemOf(server.Certificate())}
+	client, err := New(Config{Join: wire.Join{Hub: e.URL, CA: e.CA, Location: "a", Token: "t"}, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&Renewer{client: client}).lasting("s3cret")
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if _, err := client.do(t.Context(), method, "desired", nil, http.NoBody); err == nil || !strings.Contains(err.Error(), "leads to "+elsewhere.URL) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if err := NewMover(client).probe(t.Context(), client.reach.current()); err == nil {
+		t.Error("where the redirection leads is taken for the hub")
+	}
+}
+
+// stalled is the body of an answer that does not come.
+type stalled struct{ closed chan struct{} }
+
+func (s stalled) Read([]byte) (int, error) { <-s.closed; return 0, io.ErrClosedPipe }
+
+func (s stalled) Close() error {
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	return nil
+}
+
+// TestStalledRefusal: an agent does not wait for ever for the words of an answer that says no.
+func TestStalledRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := Over(roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{}, Body: stalled{make(chan struct{})}}, nil
+		}), wire.Join{Hub: "https://hub", Location: "a"}, "test")
+		if _, err := client.do(t.Context(), http.MethodGet, "desired", nil, http.NoBody); err == nil || !strings.Contains(err.Error(), "502") {
+			t.Error(err)
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestPulse: a shorter heartbeat is asked for when quiet sessions end alike, and for
 // nothing else.
