@@ -60,13 +60,12 @@ func (s spans) has(revision int64) bool { return wire.Among(s.all, revision) }
 // Judge says whether the hub's log has the pair that an object names. If the object has
 // to wait, its identity is queued again when the answer may have changed.
 func (p *Prover) Judge(id string, log marks.Pair, now time.Time) marks.Proof {
-	session, _, accepted := p.State.log()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn(session)
+	_, accepted := p.turn()
 	verdict := p.verdict(log, now)
 	switch {
-	case session == 0:
+	case p.session == 0:
 		verdict = marks.Unasked
 	case accepted:
 		verdict = marks.Given
@@ -77,15 +76,19 @@ func (p *Prover) Judge(id string, log marks.Pair, now time.Time) marks.Proof {
 	return verdict
 }
 
-// turn forgets the answers of earlier sessions.
-func (p *Prover) turn(session int) {
+// turn forgets the questions and answers of earlier sessions, and returns the marker of
+// the log of the open one, and whether that is accepted. It asks for the session while mu is
+// held: who went by an earlier one after others have gone on would forget what they ask.
+func (p *Prover) turn() (marker string, accepted bool) {
+	session, marker, accepted := p.State.log()
 	if p.known != nil && p.session == session {
-		return
+		return marker, accepted
 	}
 	p.session, p.known, p.ask = session, map[string]spans{}, map[string]struct{}{}
 	if p.waiting == nil {
 		p.waiting = map[string]struct{}{}
 	}
+	return marker, accepted
 }
 
 func (p *Prover) verdict(log marks.Pair, now time.Time) marks.Proof {
@@ -109,11 +112,10 @@ func (p *Prover) verdict(log marks.Pair, now time.Time) marks.Proof {
 // Lacks says that, by the hub's answer in this session, its log does not have a place. If
 // the hub has not answered, Lacks returns false and has it asked.
 func (p *Prover) Lacks(log marks.Pair, now time.Time) bool {
-	session, newest, _ := p.State.log()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn(session)
-	if session == 0 || log.IsZero() {
+	newest, _ := p.turn()
+	if p.session == 0 || log.IsZero() {
 		return false
 	}
 	_ = p.verdict(log, now)
@@ -157,9 +159,9 @@ func (p *Prover) Run(ctx context.Context) {
 // inquire asks the hub about all markers in ask.
 func (p *Prover) inquire(ctx context.Context) error {
 	for {
-		session, marker, _ := p.State.log()
 		p.mu.Lock()
-		p.turn(session)
+		marker, _ := p.turn()
+		session := p.session
 		var ask []string
 		for m := range p.ask {
 			if ask = append(ask, m); len(ask) == wire.MaxMarkers-1 {

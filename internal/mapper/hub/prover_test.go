@@ -3,6 +3,8 @@ package hub
 import (
 	"fmt"
 	"net/http"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +75,31 @@ func TestProver(t *testing.T) {
 	ask(answer{status: http.StatusNotFound})
 	if at("old", 5) != marks.Missing {
 		t.Error("a hub that is older than the question proves something")
+	}
+}
+
+// TestProverForgetsNobody begins sessions while objects are judged: whoever waits for a
+// proof after that is either given another turn, or the hub is asked.
+func TestProverForgetsNobody(t *testing.T) {
+	p := NewProver(newScripted(t).session.Link, func([]string) {})
+	for range 3000 {
+		var judging sync.WaitGroup
+		for i := range 64 {
+			judging.Go(func() {
+				p.Judge(fmt.Sprint(i), marks.NewPair("m", 5), time.Now())
+			})
+		}
+		runtime.Gosched()
+		p.State.connected(true, "m", false)
+		p.Again()
+		judging.Wait()
+		p.mu.Lock()
+		p.turn()
+		waiting, asked := len(p.waiting), len(p.ask)
+		p.mu.Unlock()
+		if waiting > 0 && asked == 0 {
+			t.Fatalf("%d wait for what nobody asks", waiting)
+		}
 	}
 }
 
