@@ -31,9 +31,13 @@ func summary(stacks string) string {
 		}
 		var calls []string
 		for frame := range strings.SplitSeq(frames, "\n") {
-			if call, _, _ := strings.Cut(frame, " in goroutine "); !strings.HasPrefix(frame, "\t") {
+			call, _, _ := strings.Cut(frame, " in goroutine ")
+			if !strings.HasPrefix(frame, "\t") && !strings.HasPrefix(call, "runtime.") {
 				calls = append(calls, withoutArguments(call))
 			}
+		}
+		if len(calls) == 0 || strings.HasPrefix(calls[0], "created by runtime.") {
+			continue // the runtime's own, which it does not count either
 		}
 		_, state, _ := strings.Cut(head, "[")
 		state, _, _ = strings.Cut(strings.TrimSuffix(state, "]:"), ",")

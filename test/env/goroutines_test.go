@@ -12,7 +12,15 @@ main.(*hub).wait(0xc000, {0x1, 0x2})
 main.main()
 	/x/main.go:2 +0x1
 
+goroutine 3 [finalizer wait]:
+runtime.gopark(0x1, 0x2)
+	/x/proc.go:1 +0x1
+created by runtime.createfing in goroutine 1
+	/x/mfinal.go:1 +0x1
+
 goroutine 7 [select]:
+runtime.gopark(0x1, 0x2)
+	/x/proc.go:1 +0x1
 net/http.(*conn).serve(0x1)
 	/x/server.go:1 +0x1
 created by net/http.(*Server).Serve in goroutine 1
