@@ -55,6 +55,51 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// Each threat of the threat model has an answer, and a test that is there shows it.
+func TestThreatsAreAnswered(t *testing.T) {
+	const page = "docs/security.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTable, threats := false, 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		switch isRow := strings.HasPrefix(line, "|"); {
+		case !isRow || strings.HasPrefix(line, "|-"):
+			inTable = inTable && isRow
+			continue
+		case strings.HasPrefix(line, "| threat |"):
+			inTable = true
+			continue
+		case !inTable:
+			continue
+		case len(cells) != 3:
+			t.Errorf("%s: want a threat, what answers it, and what shows that: %s", page, line)
+			continue
+		}
+		threats++
+		pkg, tests := "", 0
+		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			if ofFile.MatchString(match[1]) {
+				pkg = path.Join(strings.SplitN(match[1], "/", 3)[:2]...)
+			}
+			if ofTest.MatchString(match[1]) || strings.HasPrefix(pkg, "test/") {
+				tests++
+			}
+			if err := isThere(match[1], pkg); err != nil {
+				t.Errorf("%s: `%s`: %v", page, match[1], err)
+			}
+		}
+		if tests == 0 {
+			t.Errorf("%s: nothing shows that this is answered: %s", page, line)
+		}
+	}
+	if threats < 30 {
+		t.Errorf("%s has %d threats", page, threats)
+	}
+}
+
 // isThere says what of a name is missing: a file, a test of a package ("…" for all that
 // begin so), or PACKAGE.NAME.
 func isThere(name, pkg string) error {
