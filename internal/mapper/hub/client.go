@@ -161,7 +161,7 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 		if cause := context.Cause(ctx); errors.Is(cause, errRenewed) {
 			return nil, cause
 		}
-		return nil, asUntrusted(e.Endpoint, err)
+		return nil, briefError{asUntrusted(e.Endpoint, err)}
 	}
 	if resp.Header.Get(wire.RenewHeader) != "" {
 		h.renew.Raise()
@@ -172,17 +172,27 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 	}
 	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		defer resp.Body.Close()
-		return nil, fmt.Errorf("the hub speaks protocol %q, the agent %q", v, wire.ProtocolVersion)
+		return nil, fmt.Errorf("the hub speaks protocol %.100q, the agent %q", v, wire.ProtocolVersion)
 	}
 	return resp.Body, nil
 }
+
+// briefError is an error whose text is fit for a log: who is between agent and hub can have
+// an error say anything, at any length.
+type briefError struct{ error }
+
+// Error implements error.
+func (e briefError) Error() string { return wire.Brief(e.error.Error()) }
+
+// Unwrap is for errors.Is and errors.As.
+func (e briefError) Unwrap() error { return e.error }
 
 // hubErrorOf is what an answer with another code than 200 says.
 func hubErrorOf(resp *http.Response) *hubError {
 	late := time.AfterFunc(statusTimeout, func() { _ = resp.Body.Close() }) // it is not used any more
 	defer late.Stop()
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatus)) // as much as can be read
-	e := &hubError{code: resp.StatusCode, message: strings.TrimSpace(string(b[:min(len(b), maxMessage)])), after: retryAfterOf(resp.Header)}
+	e := &hubError{code: resp.StatusCode, message: wire.Clip(strings.TrimSpace(string(b)), maxMessage), after: retryAfterOf(resp.Header)}
 	if to, err := resp.Location(); err == nil {
 		e.message = fmt.Sprintf("it leads to %s://%s, where the hub has not said that it is", to.Scheme, to.Host)
 	}
@@ -196,7 +206,7 @@ func hubErrorOf(resp *http.Response) *hubError {
 		} `json:"details"`
 	}
 	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" && status.Message != "" {
-		e.message = status.Message[:min(len(status.Message), maxMessage)]
+		e.message = wire.Clip(status.Message, maxMessage)
 		if e.code == http.StatusUnauthorized && len(status.Details.Causes) > 0 {
 			e.refusal = status.Details.Causes[0].Reason
 		}

@@ -87,12 +87,12 @@ func (m *Mover) probe(ctx context.Context, e endpoint) error {
 	r.Header.Set("User-Agent", m.client.agent)
 	resp, err := clientOver(&transport{connections: conns, proxy: m.client.proxy}).Do(r)
 	if err != nil {
-		return err
+		return briefError{err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Header) != wire.ProtocolVersion {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much as can be read
-		return fmt.Errorf("%s is not a hub that is ready: %s %.100q", e.URL, resp.Status, b)
+		return fmt.Errorf("%s is not a hub that is ready: %d %.100q", e.URL, resp.StatusCode, b)
 	}
 	return nil
 }

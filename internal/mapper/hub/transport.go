@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// maxHeader bounds the headers of an answer, of a proxy's too, in bytes.
+const maxHeader = 64 << 10
+
 type endpointKey struct{}
 
 // by says which endpoint a request is sent to.
@@ -61,6 +64,7 @@ func (t *transport) trusting(e endpoint) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: connectionSilence, PingTimeout: connectionAnswer},
 		ResponseHeaderTimeout:  hubTimeout,
+		MaxResponseHeaderBytes: maxHeader,
 		TLSHandshakeTimeout:    20 * time.Second,
 		IdleConnTimeout:        2 * time.Minute,
 	}
