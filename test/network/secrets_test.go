@@ -3,10 +3,10 @@ package network
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -29,10 +29,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/orrery/internal/mapper/credential"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
+
+// storeKey encrypts what the agent keeps.
+const storeKey = "a key from outside of the volume"
 
 // secret is what nobody is to find but in some files.
 type secret struct {
@@ -114,28 +118,30 @@ func (r *run) keepJoin(token string, in ...string) {
 	r.keep("a join token", []string{token, random}, in...)
 }
 
-// keepAgentKeys keeps the keys that the agent has now, and returns its certificate.
-func (r *run) keepAgentKeys() string {
+// keepAgentKey keeps the key that the agent has now, which its store's key encrypts, and
+// returns its certificate.
+func (r *run) keepAgentKey() string {
 	r.t.Helper()
-	var kept struct{ Certificate, Key, Next []byte }
-	if err := json.Unmarshal(r.read(filepath.Join(r.agent, "credential.json")), &kept); err != nil {
+	keeper, err := credential.Open(r.agent, []byte(storeKey))
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, der := range [][]byte{kept.Key, kept.Next} {
-		if len(der) > 0 {
-			r.keep("a key of the agent", keyTexts(r.t, der), "credential.json")
-		}
+	now := keeper.Current().TLS()
+	der, err := x509.MarshalECPrivateKey(now.PrivateKey.(*ecdsa.PrivateKey))
+	if err != nil {
+		r.t.Fatal(err)
 	}
-	return string(kept.Certificate)
+	r.keep("a key of the agent", keyTexts(r.t, der))
+	return string(now.Certificate[0])
 }
 
 // renews waits until the agent has another credential, by so many renewals.
 func (r *run) renews(times int) {
 	r.t.Helper()
 	for range times {
-		before := r.keepAgentKeys()
+		before := r.keepAgentKey()
 		env.Eventually(r.t, world.Soon, func() error {
-			if r.keepAgentKeys() == before {
+			if r.keepAgentKey() == before {
 				return errors.New("the credential is as it was")
 			}
 			return nil
@@ -331,7 +337,7 @@ func TestCredentialsOfAWholeRun(t *testing.T) {
 		"--audit-policy-file", policy, "--audit-log-path", filepath.Join(r.logs, "audit.log"))
 	r.site.t = t
 	r.keepHub()
-	const password, storeKey, treasure = "pr0xys-s3cret", "a key from outside of the volume", "hunter2-the-one-and-only"
+	const password, treasure = "pr0xys-s3cret", "hunter2-the-one-and-only"
 	r.keep("the proxy's password", []string{password, base64.StdEncoding.EncodeToString([]byte("site:" + password))})
 	r.keep("the store's key", []string{storeKey})
 	r.keep("a Secret", []string{treasure, base64.StdEncoding.EncodeToString([]byte(treasure))})
@@ -363,14 +369,14 @@ func TestCredentialsOfAWholeRun(t *testing.T) {
 	env.Orrery(t, r.Root, "location", "revoke", "edge")
 	r.says(env.Command{Binary: "orrery-agent", Args: []string{"--join-file", r.file("join", token), "--data-dir", filepath.Join(r.logs, "other"), "--kubeconfig", r.cluster.AgentKubeconfig, "--log-level", "debug"}})
 	env.Eventually(t, world.Soon, func() error {
-		r.keepAgentKeys()
+		r.keepAgentKey()
 		if !strings.Contains(a.Stderr(), "was revoked") {
 			return errors.New("the agent does not say that it is revoked")
 		}
 		return nil
 	})
 	r.ask()
-	r.keepAgentKeys()
+	r.keepAgentKey()
 	a.Stop()
 	r.Hub.Stop()
 	etcd.Kill()
