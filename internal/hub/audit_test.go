@@ -260,9 +260,6 @@ func TestAuditOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(file, []byte(everything), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip(err)
-	}
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Audit.PolicyFile, c.Audit.Path = file, "/dev/full" })
 	r.addSpace("a")
 	for i := range 20 {
