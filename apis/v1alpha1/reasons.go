@@ -56,6 +56,8 @@ const (
 	ReasonTooManyRules = "TooManyRules"
 	// ReasonNotRendered, of Held: the object can't be rendered for the location.
 	ReasonNotRendered = "NotRendered"
+	// ReasonRuleFailed, of Held: a rule of a Customizer fails for the object at the location.
+	ReasonRuleFailed = "RuleFailed"
 	// ReasonCannotImpersonate, of Held: the location admits the object with the rights of a
 	// ServiceAccount, for which its agent is too old.
 	ReasonCannotImpersonate = "CannotImpersonate"

@@ -73,10 +73,10 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 	case route.Views:
 		return z.inView(root, who, &q)
 	case route.Questions:
-		if q.verb != "get" {
+		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
 		}
-		// What they are told is for the answer to say.
+		// What they are told is for the answer to say; nothing is written.
 		return z.enters(key.Space(root.Name), who)
 	case "":
 		if !q.isPath {

@@ -70,8 +70,8 @@ func (c content) entry(row *table.Row) *entry {
 		e.held, e.policy = "", wire.Policy{} // a conflict frame has none
 		e.digest = wire.SumOf([]byte("conflict:" + e.owner))
 	case e.held != "":
-		e.policy = wire.Policy{} // nor has a hold
-		e.digest = wire.SumOf([]byte("hold:" + e.held))
+		e.policy = wire.Policy{}                           // nor has a hold
+		e.digest = wire.SumOf([]byte("hold:" + e.heldFor)) // not the text, which is for people
 	}
 	return e
 }

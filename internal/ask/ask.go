@@ -27,6 +27,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/space"
@@ -108,6 +109,9 @@ type Config struct {
 	// Table has the objects and reports; Digest gives the digests of rendered objects.
 	Table  *table.Table
 	Digest judge.Digest
+	// Renderer renders objects by the rules that Rules gives.
+	Renderer *render.Renderer
+	Rules    placement.RulesOf
 	// Counts of states, removals that wait, Helm releases matched in part, and statuses
 	// that do not fit.
 	Tally    *tally.Tally
@@ -142,6 +146,8 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rights := q.rightsOf(r.Context(), s)
 	switch {
+	case question == route.Render && (r.Method == http.MethodGet || r.Method == http.MethodPost):
+		q.serveRender(w, r, rights)
 	case r.Method != http.MethodGet:
 		respond.Error(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
 	case question == route.Status:

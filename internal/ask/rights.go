@@ -55,6 +55,16 @@ func (r *rights) gets(o key.Object) error {
 		errors.New("it takes the right to get it"))
 }
 
+// writes fails if the reader may not change an object: who sends what rules are to be
+// applied to could otherwise find out what these are.
+func (r *rights) writes(o key.Object) error {
+	if r.may("patch", o) {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name,
+		errors.New("it takes the right to change it"))
+}
+
 // narrow leaves out of an explanation what the reader may not know: policies, and an
 // object of another space.
 func (r *rights) narrow(e *placement.Explanation) {

@@ -87,6 +87,7 @@ each location keeps its cluster equal to that.
 		newToken(streams),
 		newStatus(streams),
 		newWhy(streams),
+		newRender(streams),
 	)
 	group(root)
 	return root

@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/limits"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/space"
@@ -42,6 +43,8 @@ type Config struct {
 	Releases *release.Index
 	LeftOut  *leftout.Index
 	Standing *standing.Standing
+	// Rules are those of the engine that derives memberships.
+	Rules placement.RulesOf
 	// Changed is raised when any of them may have changed.
 	Changed Signal
 	// Sessions says which agents are connected; Connections collects the locations whose
@@ -81,7 +84,7 @@ func New(config Config) *Controllers { return &Controllers{config: config, start
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.placements(), c.customizers(), c.locations(), c.returned(), c.tokens(),
+		c.policies(), c.locations(), c.returned(), c.tokens(),
 	}
 	loops := make([]func(context.Context) error, 0, len(all))
 	for _, one := range all {

@@ -8,15 +8,10 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
 )
 
-// customizers keeps the condition Accepted of Customizers.
-func (c *Controllers) customizers() *controller {
-	return c.controller("customizers", c.reconcileCustomizer,
-		c.follow(source{table.AcrossSpaces(key.Customizers), inAllSpaces(key.Customizers), byKey}))
-}
-
+// reconcileCustomizer keeps the condition Accepted of a Customizer, and where its rules fail.
 func (c *Controllers) reconcileCustomizer(ctx context.Context, k string) error {
 	o, err := key.ParseObject(k)
 	if err != nil {
@@ -24,16 +19,18 @@ func (c *Controllers) reconcileCustomizer(ctx context.Context, k string) error {
 	}
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
-	problems, ok := placement.ProblemsOf(snapshot, o.Space, o.Name)
+	problems, ok := placement.ProblemsOf(snapshot, o.Space, o.Name, c.config.Rules)
 	if !ok {
 		return nil
 	}
+	errs := c.config.Tally.Customizer(tally.Customizer{Space: o.Space, Name: o.Name})
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var customizer v1alpha1.Customizer
 		if err := json.Unmarshal(object, &customizer); err != nil {
 			return nil, fmt.Errorf("decode customizer %q: %w", o.Name, err)
 		}
-		c.condition(&customizer.Status.Conditions, row, accepted(problems, "every selector, test and path can be used"))
+		c.condition(&customizer.Status.Conditions, row, accepted(problems, "every selector, test and rule can be used"))
+		customizer.Status.Errors = errs
 		return customizer.Status, nil
 	})
 }

@@ -42,14 +42,22 @@ func (s Signal) Raise() {
 	}
 }
 
-// placements writes the status of Placements once their counts have settled, or every
-// few settling times if they don't, so that a burst of reports costs one write.
-func (c *Controllers) placements() *controller {
-	return c.controller("placements", c.reconcilePlacement, c.counted)
+// policies writes the status of Placements and Customizers once counts have settled, or
+// every few settling times if they don't, so that a burst of reports costs one write. What
+// is said of a Customizer itself does not wait for that.
+func (c *Controllers) policies() *controller {
+	reconcile := func(ctx context.Context, k string) error {
+		if o, err := key.ParseObject(k); err == nil && o.Resource == key.Customizers {
+			return c.reconcileCustomizer(ctx, k)
+		}
+		return c.reconcilePlacement(ctx, k)
+	}
+	return c.controller("policies", reconcile, c.counted,
+		c.follow(source{table.AcrossSpaces(key.Customizers), inAllSpaces(key.Customizers), byKey}))
 }
 
-// counted is the watch of Placements whose status may have changed. It also notes which
-// locations are synced.
+// counted is the watch of Placements and Customizers whose status may have changed. It also
+// notes which locations are synced.
 func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error {
 	for {
 		select {
@@ -62,6 +70,9 @@ func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error
 		}
 		dirty := c.config.Tally.Dirty()
 		c.config.Standing.Note(dirty.Locations)
+		for _, cz := range dirty.Customizers {
+			enqueue([]string{key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key()})
+		}
 		all := slices.Concat(dirty.Placements, c.config.LeftOut.Dirty())
 		for _, p := range c.config.Pruned.Dirty() {
 			all = append(all, tally.Placement(p))

@@ -49,6 +49,10 @@ func Parse(text string) (Path, error) {
 	return Path{segments}, nil
 }
 
+// Segments are what the path goes on by, each with one selector. The caller must not change
+// them.
+func (p Path) Segments() []*spec.Segment { return p.segments }
+
 // oneString matches a filter that compares one value in an element with a string, as the
 // library prints it.
 var oneString = regexp.MustCompile(`^\?@(\["(\\.|[^"\\])*"\])+ == "(\\.|[^"\\])*"$`)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
@@ -23,12 +22,12 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// followSites gives a hub rules for renderings, which it does not have yet: what a
-// Customizer releases has locations get, beside it, the value of their label "where".
+// followSites gives a hub rules of its own for renderings: what a Customizer releases has
+// locations get, beside it, the value of their label "where".
 func followSites(h hub.Parts) {
-	h.Engine.Rules = func(spec *v1alpha1.CustomizerSpec) placement.Rules {
+	h.Engine.Rules = func(c placement.Customized) placement.Rules {
 		var paths []string
-		for _, r := range spec.Rules {
+		for _, r := range c.Spec.Rules {
 			paths = append(paths, r.Path)
 		}
 		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(at placement.Site) string { return at.Labels.Get("where") }}

@@ -287,6 +287,12 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		{"view", "why?location=home&object=core/secrets/default/none", 403, nil, nil},
 		{"one", "why?location=home&object=" + configMap, 200, []string{`"placed":true`}, []string{`"name":"p"`}},
 		{"maps", "why?location=home&object=" + configMap, 403, nil, nil},
+		{"view", "render?object=" + configMap, 200, []string{`"assigned":["home"]`}, nil},
+		{"view", "render?object=" + secret, 403, nil, nil},
+		{"view", "render?object=core/secrets/default/none", 403, nil, nil},
+		{"view", "render?location=none&object=" + configMap, 404, nil, nil},
+		{"one", "render?object=core/configmaps/default/two", 403, nil, nil},
+		{"maps", "render?object=" + configMap, 403, nil, nil},
 		{"maps", "waiting", 200, nil, nil},
 	} {
 		code, body := r.as(c.who).send("GET /ask/v1/spaces/a/"+c.question, "")
@@ -302,6 +308,15 @@ func TestQuestionsAreNarrow(t *testing.T) {
 			if strings.Contains(body, part) {
 				t.Errorf("%s shows %s to %s: %s", c.question, part, c.who, body)
 			}
+		}
+	}
+
+	// What rules make of other objects is for those who may write them.
+	for who, want := range map[string]int{"view": http.StatusForbidden, "edit": http.StatusOK} {
+		code, body := r.as(who).send("POST /ask/v1/spaces/a/render?location=home&object="+configMap,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}`)
+		if code != want {
+			t.Errorf("%s has an object rendered: %d %s", who, code, body)
 		}
 	}
 

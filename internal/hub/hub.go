@@ -127,7 +127,7 @@ func (h *Hub) answer() (err error) {
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	if h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Admission: h.access.Admission(),
+		Rules: h.rules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Admission: h.access.Admission(),
 	}); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (h *Hub) answer() (err error) {
 		Reads: h.front.reads, Writes: h.front.writes, Committed: h.gate.Committed, RequestInfo: h.front.requestInfo, Logger: h.config.Logger,
 	})
 	h.front.questions = ask.New(ask.Config{
-		Table: h.table, Digest: h.renderer.Digest, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
+		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
 		Committed: h.gate.Committed, May: h.access.May, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/render"
+	"orrery.dev/orrery/internal/rules"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -27,11 +28,13 @@ type state struct {
 	engine   *placement.Engine
 	renderer *render.Renderer
 	tally    *tally.Tally
-	lineage  *lineage.Lineage
-	usage    *limits.Usage
-	limits   *limits.Limits
-	grants   *access.Grants
-	moves    *access.Moves
+	// rules are followed by the engine and the renderer.
+	rules   *rules.Engine
+	lineage *lineage.Lineage
+	usage   *limits.Usage
+	limits  *limits.Limits
+	grants  *access.Grants
+	moves   *access.Moves
 	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
@@ -49,11 +52,16 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
 	}
+	ruling, err := rules.New()
+	if err != nil {
+		return nil, err
+	}
 	s := &state{
-		registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
+		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
 		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
 		changed: controllers.NewSignal(),
 	}
+	s.engine.Rules, s.renderer.Follow = render.RulesOf(ruling), render.Customizing(ruling)
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
 	s.writer = table.New(table.Config{

@@ -53,7 +53,7 @@ func totalOf(r *running, rows []*table.Row, l key.Location) (root wire.Sum, coun
 		case d.Owner != "":
 			d.Policy, d.Digest = wire.Policy{}, wire.SumOf([]byte("conflict:"+d.Owner))
 		case d.Held != "":
-			d.Policy, d.Digest = wire.Policy{}, wire.SumOf([]byte("hold:"+d.Held))
+			d.Policy, d.Digest = wire.Policy{}, wire.SumOf([]byte("hold:"+d.HeldFor))
 		}
 		path, _ := key.PathOf(row.Key)
 		root, count = root.Add(wire.LeafSum(path, row.Meta.UID, d.Digest, d.Policy)), count+1

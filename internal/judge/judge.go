@@ -8,6 +8,8 @@
 package judge
 
 import (
+	"errors"
+
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -33,6 +35,21 @@ type Desired struct {
 	Held, HeldFor string
 	// Owner is the path of another space's object that the location has instead.
 	Owner string
+	// Culprit is the rule for which it is held, if it is held for one.
+	Culprit Culprit
+}
+
+// Culprit is a rule of a Customizer, whose name is empty if there is none.
+type Culprit struct {
+	Customizer string
+	Rule       int
+}
+
+// failure is an error of a Digest that says which rule is to blame.
+type failure interface {
+	error
+	Reason() string
+	Culprit() (customizer string, rule int)
 }
 
 // DesiredOf is what is desired of a row's object at a location that it is assigned to.
@@ -44,6 +61,11 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 	var err error
 	if d.Digest, err = digest(row.Entry, p.Class); err != nil {
 		d.Held, d.HeldFor = err.Error(), v1alpha1.ReasonNotRendered
+		var failed failure
+		if errors.As(err, &failed) {
+			d.Held, d.HeldFor = failed.Error(), failed.Reason()
+			d.Culprit.Customizer, d.Culprit.Rule = failed.Culprit()
+		}
 	}
 	return d
 }
@@ -60,6 +82,8 @@ type Verdict struct {
 	// Unassigned says that the object is not assigned to the location: the location
 	// removes it, or reports why it stays.
 	Unassigned bool
+	// Culprit is the rule for which the object is held, if it is held for one.
+	Culprit Culprit
 }
 
 // Failing says that the object is not at the location as desired, and won't be until
@@ -69,7 +93,7 @@ func (v Verdict) Failing() bool {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
 		return true
 	case wire.Held:
-		return v.Reason == v1alpha1.ReasonNotRendered
+		return v.Reason == v1alpha1.ReasonNotRendered || v.Reason == v1alpha1.ReasonRuleFailed
 	}
 	return false
 }
@@ -86,7 +110,7 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	case d.Owner != "":
 		return Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
 	case d.Held != "":
-		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away}
+		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, Culprit: d.Culprit}
 	}
 	said := read(report)
 	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -9,13 +10,14 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
 )
 
 // Class is what the rendering of an object depends on besides the object: locations of
 // one class get the same. Classes are interned, so they are compared as pointers, and
 // immutable; nil is the class of renderings that depend on the object alone.
 type Class struct {
-	// Inputs are one for each Customizer, in the order of the Customizers' names.
+	// Inputs are one for each Customizer, in the order of their priorities, then names.
 	Inputs []Input
 }
 
@@ -39,6 +41,15 @@ func (c *Class) String() string {
 	return fmt.Sprint(all)
 }
 
+// Customized is a Customizer whose rules are asked for.
+type Customized struct {
+	Space key.Space
+	// Labels are those of the space.
+	Labels table.Labels
+	Name   string
+	Spec   *v1alpha1.CustomizerSpec
+}
+
 // Rules are the rules of one Customizer that change renderings.
 type Rules struct {
 	// Text identifies the rules: equal rules have equal texts; empty if there are none.
@@ -46,23 +57,13 @@ type Rules struct {
 	// Needs gives the values of a location that the rules need; nil if they need none. It
 	// must be a function of its arguments.
 	Needs func(at Site) string
+	// Problems are those that can't be used, and why. They fail where they are in force.
+	Problems []string
 }
 
-// RulesOf gives the rules of a Customizer's spec that change renderings. It must be a
-// function of the spec.
-type RulesOf func(*v1alpha1.CustomizerSpec) Rules
-
-// class gives the class of inputs. The caller must not change inputs any more.
-func (ms *memberships) class(inputs []Input) *Class {
-	if len(inputs) == 0 {
-		return nil
-	}
-	var k []byte
-	for _, in := range inputs {
-		k = appendText(appendText(k, in.Rules), in.Needs)
-	}
-	return ms.classPool.get(string(k), func() *Class { return &Class{inputs} })
-}
+// RulesOf gives the rules of a Customizer that change renderings. It must be a function of
+// its arguments.
+type RulesOf func(Customized) Rules
 
 // classes gives the class of each location by the rules in force there. If all locations
 // are of one class, each is nil and all is that class. It is done once for many objects.
@@ -73,12 +74,16 @@ func (ms *memberships) classes(rules []effect, locations []key.Location) (all *C
 	each = make([]*Class, len(locations))
 	for i, l := range locations {
 		var inputs []Input
+		id := sha256.New() // texts and needs may be long, and many share them
 		for _, r := range rules {
 			if needs, ok := r.at(l); ok {
 				inputs = append(inputs, Input{r.text, needs})
+				_, _ = fmt.Fprintf(id, "%s%d:%s", r.key, len(needs), needs) // a hash never fails
 			}
 		}
-		each[i] = ms.class(inputs)
+		if inputs != nil {
+			each[i] = ms.classPool.get(string(id.Sum(nil)), func() *Class { return &Class{inputs} })
+		}
 	}
 	if first := each[0]; !slices.ContainsFunc(each, func(c *Class) bool { return c != first }) {
 		return first, nil
@@ -92,6 +97,8 @@ type effect struct {
 	text      string
 	key       string       // a hash of the text
 	locations *locationSet // nil: everywhere, without needs
+	// priority is that of the rules' Customizer.
+	priority int32
 }
 
 // id is a different number for each set of locations.

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -19,11 +20,13 @@ type customizer struct {
 	// releases are the paths of the values that it releases, as a wire.Policy has them;
 	// rules are those that change renderings. Their locations are the scope's set.
 	releases, rules effect
+	// changes say what else its rules do.
+	changes []string
 }
 
-// compileCustomizer compiles the row of the Customizer name; nil if it does not
-// act. rules may be nil.
-func compileCustomizer(name string, row *table.Row, rules RulesOf) *customizer {
+// compileCustomizer compiles the row of a Customizer in a state; nil if it does not act.
+// rules may be nil.
+func compileCustomizer(state table.Reader, space key.Space, name string, row *table.Row, rules RulesOf) *customizer {
 	if !acts(row) {
 		return nil
 	}
@@ -43,21 +46,36 @@ func compileCustomizer(name string, row *table.Row, rules RulesOf) *customizer {
 	c.note()
 	var paths []string
 	for i, rule := range spec.Rules {
-		if _, err := customize.Parse(rule.Path); err != nil {
-			c.problems = append(c.problems, fmt.Sprintf("rules[%d].path: %v", i, err))
-		} else if rule.Release {
+		if !rule.Release {
+			c.changes = append(c.changes, describeRule(i, rule))
+		} else if _, err := customize.Parse(rule.Path); err == nil {
 			paths = append(paths, rule.Path)
+		} else if rules == nil { // which otherwise have it among their problems
+			c.problems = append(c.problems, fmt.Sprintf("rules[%d].path: %v", i, err))
 		}
 	}
 	c.releases = newEffect(customize.Join(paths))
 	if rules != nil {
-		followed := rules(&spec)
+		followed := rules(Customized{space, labelsOf(state.Get(space.Key())), name, &spec})
 		c.rules = newEffect(followed.Text)
+		c.rules.priority = spec.Priority
 		if followed.Text != "" {
 			c.needs = followed.Needs
 		}
+		c.problems = append(c.problems, followed.Problems...)
 	}
 	return c
+}
+
+// describeRule says what a rule does that does not release.
+func describeRule(i int, rule v1alpha1.Rule) string {
+	switch {
+	case rule.Remove:
+		return fmt.Sprintf("rules[%d] removes %s", i, rule.Path)
+	case rule.Expression != "":
+		return fmt.Sprintf("rules[%d] sets %s by an expression", i, rule.Path)
+	}
+	return fmt.Sprintf("rules[%d] sets %s", i, rule.Path)
 }
 
 func newEffect(text string) effect {
@@ -80,20 +98,21 @@ func (c *customizer) matches(s subject) bool {
 
 // effectsOn are the effects of the space's Customizers on an object: what they release,
 // each once and in an order that does not depend on the Customizers' names, and the rules
-// that change its renderings, in the order of the names.
+// that change its renderings, in the order of priorities, then names.
 func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	for _, c := range e.customizers[s.Space] {
 		if c.releases.text == "" && c.rules.text == "" || !c.matches(s) {
 			continue
 		}
 		if c.releases.text != "" {
-			releases = append(releases, effect{c.releases.text, c.releases.key, c.set})
+			releases = append(releases, effect{text: c.releases.text, key: c.releases.key, locations: c.set})
 		}
 		if c.rules.text != "" {
-			rules = append(rules, effect{c.rules.text, c.rules.key, c.set})
+			rules = append(rules, effect{c.rules.text, c.rules.key, c.set, c.rules.priority})
 		}
 	}
 	slices.SortFunc(releases, compareEffects)
+	slices.SortStableFunc(rules, func(a, b effect) int { return cmp.Compare(a.priority, b.priority) })
 	return slices.Compact(releases), rules
 }
 
@@ -144,10 +163,10 @@ func join(all []effect) string {
 
 // ProblemsOf are the entries of a Customizer's spec that can't be used, and why; ok is
 // false if the Customizer is gone or being deleted. It only reads the state, so any
-// goroutine may call it.
-func ProblemsOf(state table.Reader, space key.Space, name string) (problems []string, ok bool) {
+// goroutine may call it. rules are those of the Engine.
+func ProblemsOf(state table.Reader, space key.Space, name string, rules RulesOf) (problems []string, ok bool) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}
-	c := compileCustomizer(name, state.Get(o.Key()), nil)
+	c := compileCustomizer(state, space, name, state.Get(o.Key()), rules)
 	if c == nil {
 		return nil, false
 	}

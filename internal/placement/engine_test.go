@@ -191,6 +191,12 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 			t.Fatalf("%s at %s: policy %+v is not that of %s", o.Path(), l, e.Policy, w.naiveMembership(o))
 		}
 		checkCustomizers(t, e)
+		if row := state.Get(o.Key()); e.Placed {
+			place, _ := row.In.(*Membership).Place(l)
+			if got := ClassesOf(state, o, row, worldRules)(state.Get(locationAt(l).Key())); got.String() != place.Class.String() {
+				t.Fatalf("%s at %s: class %s, want %s", o.Path(), l, got, place.Class)
+			}
+		}
 		if want := slices.Contains(w.naiveLocationsOf(o), l); e.Placed != want || byPolicy != want {
 			t.Fatalf("%s at %s: placed is %v, by policy %v, in truth %v:\n%s", o.Path(), l, e.Placed, byPolicy, want, e)
 		}

@@ -84,6 +84,8 @@ type CustomizerExplanation struct {
 	Fit
 	// Releases are the paths of the values that it leaves to others.
 	Releases []string `json:"releases,omitempty"`
+	// Changes say what else its rules do.
+	Changes []string `json:"changes,omitempty"`
 	// Problems are the entries of its spec that can't be used.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -140,7 +142,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
-		if c := compileCustomizer(name, row, nil); c != nil {
+		if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
 			e.Customizers = append(e.Customizers, c.explain(s, at))
 		}
 	}
@@ -231,7 +233,7 @@ func (p *placement) explain(s subject, at *site) PlacementExplanation {
 }
 
 func (c *customizer) explain(s subject, at *site) CustomizerExplanation {
-	e := CustomizerExplanation{Name: c.name, Fit: c.fit(s, at), Problems: c.problems}
+	e := CustomizerExplanation{Name: c.name, Changes: c.changes, Fit: c.fit(s, at), Problems: c.problems}
 	if c.releases.text != "" {
 		e.Releases = strings.Split(c.releases.text, "\n")
 	}
@@ -353,6 +355,11 @@ func (c CustomizerExplanation) describe(line func(string, ...any)) {
 	c.describeLocation(line)
 	if c.Applies && len(c.Releases) > 0 {
 		line("    it leaves to others the values at %s", strings.Join(c.Releases, ", "))
+	}
+	if c.Applies {
+		for _, change := range c.Changes {
+			line("    %s", change)
+		}
 	}
 	for _, p := range c.Problems {
 		line("    not used: %s", p)

@@ -265,6 +265,7 @@ func (w world) naiveCustomizers(o key.Object, location key.Location) (specs []v1
 			specs = append(specs, spec)
 		}
 	}
+	slices.SortStableFunc(specs, func(a, b v1alpha1.CustomizerSpec) int { return int(a.Priority - b.Priority) })
 	return specs
 }
 
@@ -290,7 +291,13 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 			if r.Release {
 				continue
 			}
-			if in.Rules += r.Path + ";"; r.Path == worldNeeds {
+			if in.Rules += r.Path + ";"; r.Path == worldOfSpace {
+				if s := w[spaceAt(o.Space).Key()]; s != nil {
+					in.Rules += s.labels["k"]
+				}
+				in.Rules += ";"
+			}
+			if r.Path == worldNeeds {
 				in.Needs = w[locationAt(location).Key()].labels["k"]
 				if spec, ok := w[locationAt(location).Key()].spec.(v1alpha1.LocationSpec); ok && spec.Properties != nil {
 					in.Needs += string(mustJSON(spec.Properties))

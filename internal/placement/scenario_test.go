@@ -246,7 +246,7 @@ func (s *scenario) status(space key.Space, name string) string {
 }
 
 func (s *scenario) problems(space key.Space, name string) string {
-	problems, ok := ProblemsOf(s.table.Snapshot(), space, name)
+	problems, ok := ProblemsOf(s.table.Snapshot(), space, name, nil)
 	if !ok {
 		return "gone\n"
 	}

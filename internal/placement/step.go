@@ -81,9 +81,9 @@ func (s *step) updatePolicies() {
 	s.updateSpaces()
 	s.noteEnded()
 	compiled := map[*scope]bool{}
-	updateKind(s, s.placed, s.placements, compile, compiled)
-	updateKind(s, s.customized, s.customizers, func(name string, row *table.Row) *customizer {
-		return compileCustomizer(name, row, s.Rules)
+	updateKind(s, s.placed, s.placements, func(c change) *placement { return compile(c.Name, c.Cur) }, compiled)
+	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
+		return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules)
 	}, compiled)
 	if len(moved) > 0 {
 		s.scopes(func(space key.Space, p *scope) {
@@ -132,6 +132,9 @@ func (s *step) admitSpace(space key.Space, c change) {
 			s.unsettled[key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}] = struct{}{}
 		}
 	}
+	if relabelled {
+		s.prepareAgain(space)
+	}
 	if !relabelled || !s.gates.byLabels() {
 		return
 	}
@@ -139,6 +142,18 @@ func (s *step) admitSpace(space key.Space, c change) {
 		s.selectLocations(space, &p.scope)
 	}
 	s.reaches(reach{prefix: key.SpacePrefix(space)})
+}
+
+// prepareAgain gives the Customizers of a space the rules that they have by its labels.
+func (s *step) prepareAgain(space key.Space) {
+	for _, c := range s.customizers[space] {
+		o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
+		now := compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
+		if now != nil && now.rules.text != c.rules.text {
+			c.rules = now.rules
+			c.reach(space, s.reaches)
+		}
+	}
 }
 
 // noteEnded notes the Placements that were deleted, in order. One that is deleted with its
@@ -186,7 +201,7 @@ func (s *step) updateLocations() []key.Location {
 }
 
 // updateKind compiles the policies of a kind that changed, and adds them to compiled.
-func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P], compile func(string, *table.Row) P, compiled map[*scope]bool) {
+func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P], compile func(change) P, compiled map[*scope]bool) {
 	for _, c := range changes {
 		all := of[c.Space]
 		if i, ok := all.find(c.Name); ok {
@@ -197,7 +212,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 			was.reach(c.Space, s.reaches)
 		}
 		var none P
-		now := compile(c.Name, c.Cur)
+		now := compile(c)
 		if now != none {
 			p := now.base()
 			if !p.everywhere || p.needs != nil {

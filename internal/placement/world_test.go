@@ -95,13 +95,20 @@ var (
 // worldNeeds is the path of rules that need the label k of a location.
 const worldNeeds = "$.data.x"
 
+// worldOfSpace is the path of rules that need the label k of their space.
+const worldOfSpace = "$.spec['x']"
+
 // worldRules has renderings follow what is not released.
-func worldRules(spec *v1alpha1.CustomizerSpec) (rules Rules) {
-	for _, r := range spec.Rules {
+func worldRules(c Customized) (rules Rules) {
+	for _, r := range c.Spec.Rules {
 		if r.Release {
 			continue
 		}
-		if rules.Text += r.Path + ";"; r.Path == worldNeeds {
+		rules.Text += r.Path + ";"
+		switch r.Path {
+		case worldOfSpace:
+			rules.Text += c.Labels.Get("k") + ";"
+		case worldNeeds:
 			rules.Needs = func(at Site) string { return at.Labels.Get("k") + at.Properties }
 		}
 	}
@@ -287,7 +294,7 @@ func drawAdmit(t *rapid.T) []v1alpha1.Admit {
 }
 
 func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
-	spec := v1alpha1.CustomizerSpec{Locations: drawLocations(t)}
+	spec := v1alpha1.CustomizerSpec{Locations: drawLocations(t), Priority: rapid.Int32Range(-1, 1).Draw(t, "priority")}
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
 		spec.Match = append(spec.Match, drawTest(t))
 	}

@@ -46,6 +46,8 @@ const (
 	Status  = "status"
 	Why     = "why"
 	Waiting = "waiting"
+	// Render is the only one that has a body: an object that is not stored.
+	Render = "render"
 	// Endpoints are the URLs under which the hub is reached, which are the same for all
 	// spaces.
 	Endpoints = "endpoints"

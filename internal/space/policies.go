@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/key"
 )
 
@@ -53,9 +52,9 @@ func validatePlacement(_ key.Space, object map[string]any) (errs field.ErrorList
 	return errs
 }
 
-// validateCustomizer validates the selectors and paths of a Customizer. It has no errors for
+// validateCustomizer validates the selectors and rules of a Customizer. It has no errors for
 // an object that the schema refuses anyway.
-func validateCustomizer(_ key.Space, object map[string]any) (errs field.ErrorList) {
+func (s *Server) validateCustomizer(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
 		return nil
@@ -64,12 +63,7 @@ func validateCustomizer(_ key.Space, object map[string]any) (errs field.ErrorLis
 	for i, test := range c.Spec.Match {
 		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
 	}
-	for i, r := range c.Spec.Rules {
-		if _, err := customize.Parse(r.Path); err != nil && r.Path != "" {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "rules").Index(i).Child("path"), r.Path, err.Error()))
-		}
-	}
-	return errs
+	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"))...)
 }
 
 // validateGrant says nothing of an object that its schema refuses anyway.

@@ -274,7 +274,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		case key.Placements:
 			main = validated{main, validatePlacement}
 		case key.Customizers:
-			main = validated{main, validateCustomizer}
+			main = validated{main, s.validateCustomizer}
 		case key.Grants:
 			main = validated{main, validateGrant}
 		}

@@ -25,6 +25,7 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/limits"
+	"orrery.dev/orrery/internal/rules"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -62,6 +63,8 @@ type Config struct {
 	ObjectBytes int
 	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.
 	EventTTL time.Duration
+	// Rules checks the rules of Customizers; nil for one of its own.
+	Rules *rules.Engine
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
@@ -113,6 +116,12 @@ func New(config Config) (*Server, error) {
 	}
 	if config.Now == nil {
 		config.Now = time.Now
+	}
+	if config.Rules == nil {
+		var err error
+		if config.Rules, err = rules.New(); err != nil {
+			return nil, err
+		}
 	}
 	boundCopies()
 	s := &Server{

@@ -97,7 +97,7 @@ func (t *Tally) countObject(id key.Object, row *table.Row) {
 	if as == nil {
 		o.row = nil
 	}
-	o.states = o.classify(t.config)
+	o.states = t.classify(o)
 	if was != as {
 		t.uncount(o, was, before)
 		t.recount(o, as, o.states)
@@ -118,6 +118,9 @@ func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
 	}
 	for i, l := range as.Members() {
 		t.add(o, as, l, states[i], -1)
+		if o.as == nil || !o.as.Has(l) {
+			t.blames.note(o.id.Space, pair{o.path, l}, judge.Culprit{})
+		}
 	}
 	for _, l := range as.Refused() {
 		t.addRefused(o, as, l, -1)
@@ -165,7 +168,7 @@ func (t *Tally) countReport(r key.Report, row *table.Row) {
 	if o.as != nil {
 		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
 			from := o.states[i]
-			o.states[i] = o.state(t.config, location)
+			o.states[i] = t.state(o, location)
 			t.move(o, location, from, o.states[i])
 		}
 	}
@@ -177,21 +180,22 @@ func compareLocation(r report, location key.Location) int {
 	return strings.Compare(string(r.location), string(location))
 }
 
-// classify gives the state of every member.
-func (o *object) classify(config Config) []state {
+// classify gives the state of an object at every member.
+func (t *Tally) classify(o *object) []state {
 	if o.as == nil {
 		return nil
 	}
 	states := make([]state, len(o.as.Members()))
 	for i, l := range o.as.Members() {
-		states[i] = o.state(config, l)
+		states[i] = t.state(o, l)
 	}
 	return states
 }
 
-// state is the state of the object at one of its locations.
-func (o *object) state(config Config, location key.Location) state {
-	v := o.judge(config, location)
+// state is the state of an object at one of its locations. It notes which rule is to blame.
+func (t *Tally) state(o *object, location key.Location) state {
+	v := o.judge(t.config, location)
+	t.blames.note(o.id.Space, pair{o.path, location}, v.Culprit)
 	switch {
 	case v.Mutated():
 		return mutated

@@ -55,6 +55,8 @@ type Dirty struct {
 	Rev        int64
 	Placements []Placement
 	Locations  []key.Location
+	// Customizers are those whose rules fail elsewhere, or otherwise, than before.
+	Customizers []Customizer
 }
 
 // Tally is safe for concurrent use. It is a table.Observer: Observe only notes changes;
@@ -78,6 +80,7 @@ type Tally struct {
 	away           map[key.Location]struct{} // locations that are away, see Away
 	dirtyPlacement map[Placement]struct{}
 	dirtyLocation  map[key.Location]struct{}
+	blames         blames
 }
 
 var _ table.Observer = (*Tally)(nil)
@@ -138,6 +141,7 @@ func (t *Tally) clear() {
 	t.away = map[key.Location]struct{}{}
 	t.known = map[Placement]struct{}{}
 	t.left = newLefts()
+	t.blames.clear()
 }
 
 // Placement gives the counts of a Placement as of the last Dirty.
@@ -198,6 +202,7 @@ func (t *Tally) Dirty() Dirty {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
 	})
 	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
+	d.Customizers = t.blames.takeDirty()
 	clear(t.dirtyPlacement)
 	clear(t.dirtyLocation)
 	return d

@@ -25,11 +25,21 @@ import (
 // the class, and some specs can't be rendered.
 func digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	spec := gjson.GetBytes(e.Value, "spec").Str
-	if spec == "broken" {
+	switch spec {
+	case "broken":
 		return wire.Sum{}, errors.New("no such field")
+	case "c1", "c2":
+		return wire.Sum{}, ruleFailed(spec)
 	}
 	return wire.SumOf([]byte(spec + "@" + class.String())), nil
 }
+
+// ruleFailed is that a rule of a Customizer failed, whose name it is.
+type ruleFailed string
+
+func (r ruleFailed) Error() string          { return "a rule of " + string(r) }
+func (r ruleFailed) Reason() string         { return "RuleFailed" }
+func (r ruleFailed) Culprit() (string, int) { return string(r), 3 }
 
 func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
 	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
@@ -65,6 +75,7 @@ type machine struct {
 	// shown is what a hub has written by what was dirty.
 	shownPlacements map[Placement]shown
 	shownLocations  map[key.Location]v1alpha1.Counts
+	shownErrors     map[Customizer][]v1alpha1.CustomizerError
 }
 
 // shown is the status of a Placement.
@@ -126,7 +137,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		if rapid.IntRange(0, 3).Draw(t, "directly") == 0 {
 			metadata["annotations"] = map[string]string{v1alpha1.AssignedLocationsAnnotation: `["b"]`}
 		}
-		value = mustJSON(map[string]any{"metadata": metadata, "spec": rapid.SampledFrom([]string{"x", "y", "broken"}).Draw(t, "spec")})
+		value = mustJSON(map[string]any{"metadata": metadata, "spec": rapid.SampledFrom([]string{"x", "y", "broken", "c1", "c2"}).Draw(t, "spec")})
 	case "report":
 		l := rapid.SampledFrom(testLocations).Draw(t, "by")
 		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
@@ -184,7 +195,11 @@ func (m *machine) check(t *rapid.T) {
 	for _, l := range dirty.Locations {
 		m.shownLocations[l] = m.tally.Location(l)
 	}
-	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations) > 0 {
+	for _, c := range dirty.Customizers {
+		m.shownErrors[c] = m.tally.Customizer(c)
+	}
+	m.checkCustomizers(t)
+	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations)+len(again.Customizers) > 0 {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()
@@ -207,6 +222,40 @@ func (m *machine) check(t *rapid.T) {
 	for path, o := range m.tally.objects {
 		if o.as == nil && len(o.reports) == 0 {
 			t.Fatalf("%s is kept for nothing", path)
+		}
+	}
+}
+
+// checkCustomizers compares where rules fail with looking at every pair.
+func (m *machine) checkCustomizers(t *rapid.T) {
+	want := map[Customizer][]v1alpha1.CustomizerError{}
+	m.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
+		o, err := key.ParseObject(row.Key)
+		in, ok := row.In.(*placement.Membership)
+		if err != nil || !ok {
+			return true
+		}
+		for _, p := range in.Places() {
+			var failed ruleFailed
+			_, err := digest(row.Entry, p.Class)
+			c := Customizer{o.Space, ""}
+			if errors.As(err, &failed) && p.Held == "" && p.Owner == "" {
+				c.Name = string(failed)
+			}
+			if c.Name != "" && len(want[c]) < 10 {
+				want[c] = append(want[c], v1alpha1.CustomizerError{
+					Object: o.Identity.String(), Location: string(p.Location), Rule: 3, Reason: "RuleFailed", Message: err.Error(),
+				})
+			}
+		}
+		return true
+	})
+	for _, s := range testSpaces {
+		for _, name := range []string{"c1", "c2"} {
+			c := Customizer{s, name}
+			if got := m.shownErrors[c]; !reflect.DeepEqual(got, want[c]) {
+				t.Fatalf("%v:\n got %+v\nwant %+v", c, got, want[c])
+			}
 		}
 	}
 }
@@ -348,6 +397,9 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l k
 	case err != nil:
 		c.Held++
 		e.Reason, e.Message = "NotRendered", err.Error()
+		if errors.As(err, new(ruleFailed)) {
+			e.Reason = "RuleFailed"
+		}
 		return e
 	case r.UID != row.Meta.UID:
 	case r.State == wire.Applied && r.Digest == sum:
@@ -374,6 +426,7 @@ func TestTallyEqualsRecount(t *testing.T) {
 		m := &machine{
 			tally:           New(Config{Digest: digest}),
 			shownPlacements: map[Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
+			shownErrors: map[Customizer][]v1alpha1.CustomizerError{},
 		}
 		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
 		for _, l := range testLocations[:2] {

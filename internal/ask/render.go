@@ -1,0 +1,145 @@
+package ask
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/judge"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/table"
+)
+
+// Renderings answers GET and POST /ask/v1/spaces/NAME/render?object=PATH&location=L: what
+// locations get of an object, or would get of the one that is sent. Without a location it is
+// about all that the space sees; those that get the same share a Rendering.
+type Renderings struct {
+	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object     string      `json:"object"`
+	Renderings []Rendering `json:"renderings"`
+}
+
+// Rendering is what some locations get.
+type Rendering struct {
+	Locations []key.Location `json:"locations"`
+	// Assigned are those of the locations that the object is assigned to.
+	Assigned []key.Location `json:"assigned,omitempty"`
+	gotten
+}
+
+// gotten is what a location gets of an object.
+type gotten struct {
+	// Content is the object as the hub sends it, in canonical JSON, and Digest its digest.
+	Content string `json:"content,omitempty"`
+	Digest  string `json:"digest,omitempty"`
+	// Reason and Message say why there is none: locations keep what they have.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// maxObject bounds the body of a question.
+const maxObject = 3 << 20
+
+// serveRender answers what locations get of an object.
+func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rights) {
+	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
+	if err != nil {
+		respond.Error(w, r, respond.BadRequest("%v", err))
+		return
+	}
+	if err := rights.gets(o); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	snapshot := q.config.Table.Snapshot()
+	row := snapshot.Get(o.Key())
+	if r.Method == http.MethodPost {
+		if err := rights.writes(o); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		if row, err = rowOf(w, r, o); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+	}
+	if row == nil {
+		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name))
+		return
+	}
+	answer, err := q.render(snapshot, o, row, key.Location(r.URL.Query().Get("location")))
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	respond.JSON(w, answer)
+}
+
+// rowOf is the row that an object would have that is sent.
+func rowOf(w http.ResponseWriter, r *http.Request, o key.Object) (*table.Row, error) {
+	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxObject))
+	if err != nil {
+		return nil, respond.BadRequest("read the object: %v", err)
+	}
+	metadata := gjson.GetBytes(value, "metadata")
+	if !gjson.ValidBytes(value) || metadata.Get("name").String() != o.Name || metadata.Get("namespace").String() != o.Namespace {
+		return nil, respond.BadRequest("what is sent is not the object %s", o.Identity)
+	}
+	return &table.Row{Entry: table.NewEntry(o.Key(), value, 0, 0)}, nil
+}
+
+// render renders a row for one location, or for all that its space sees if there is none
+// given.
+func (q *Server) render(state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
+	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
+	class := placement.ClassesOf(state, o, row, q.config.Rules)
+	at := map[gotten]int{}
+	add := func(location *table.Row, l key.Location) {
+		what := q.gotten(row, placement.Place{Location: l, Class: class(location)})
+		i, ok := at[what]
+		if !ok {
+			i = len(answer.Renderings)
+			at[what], answer.Renderings = i, append(answer.Renderings, Rendering{gotten: what})
+		}
+		into := &answer.Renderings[i]
+		into.Locations = append(into.Locations, l)
+		if row.In != nil && row.In.Has(l) {
+			into.Assigned = append(into.Assigned, l)
+		}
+	}
+	if only != "" {
+		location := state.Get(only.Key())
+		if location == nil || !placement.Shown(location, o.Space) {
+			return answer, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(only))
+		}
+		add(location, only)
+		return answer, nil
+	}
+	prefix := key.ResourcePrefix(key.Root, key.Locations)
+	state.Ascend(prefix, func(location *table.Row) bool {
+		if placement.Shown(location, o.Space) {
+			add(location, key.Location(location.Key[len(prefix):]))
+		}
+		return true
+	})
+	return answer, nil
+}
+
+// gotten is what a place gets of a row's object, or why it gets nothing else than it has.
+func (q *Server) gotten(row *table.Row, p placement.Place) gotten {
+	d := judge.DesiredOf(q.config.Renderer.Digest, row, p)
+	if d.Held != "" {
+		return gotten{Reason: d.HeldFor, Message: d.Held}
+	}
+	made, err := q.config.Renderer.Render(row.Entry, p.Class)
+	if err != nil { // its digest would have said so
+		return gotten{Reason: v1alpha1.ReasonNotRendered, Message: err.Error()}
+	}
+	return gotten{Content: string(made.Object), Digest: made.Digest.String()}
+}

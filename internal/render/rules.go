@@ -1,0 +1,36 @@
+package render
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/rules"
+)
+
+// RulesOf gives a placement.Engine the rules that Customizing has a Renderer follow.
+func RulesOf(e *rules.Engine) placement.RulesOf {
+	return func(c placement.Customized) (of placement.Rules) {
+		p := e.Prepare(c.Name, rules.Space{Name: string(c.Space), Labels: c.Labels.Map()}, c.Spec.Rules)
+		of.Text = p.Text
+		if p.Needs != nil {
+			of.Needs = func(at placement.Site) string {
+				return p.Needs(rules.Location{Name: string(at.Name), Labels: at.Labels.Map(), Properties: at.Properties})
+			}
+		}
+		for _, err := range e.Check(c.Spec.Rules, field.NewPath("rules")) {
+			of.Problems = append(of.Problems, err.Error())
+		}
+		return of
+	}
+}
+
+// Customizing is a Renderer's Follow by the rules that RulesOf gives.
+func Customizing(e *rules.Engine) func(object []byte, inputs []placement.Input) ([]byte, error) {
+	return func(object []byte, inputs []placement.Input) ([]byte, error) {
+		all := make([]rules.Input, len(inputs))
+		for i, in := range inputs {
+			all[i] = rules.Input{Text: in.Rules, Needs: in.Needs}
+		}
+		return e.Apply(object, all)
+	}
+}

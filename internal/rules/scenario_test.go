@@ -1,0 +1,193 @@
+package rules
+
+import (
+	"cmp"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write what the scenarios give into their files")
+
+// TestScenarios runs testdata/*.txtar. The files of an archive are YAML:
+//
+//	object           an object as it travels
+//	space            the space: name, labels
+//	customizer NAME  the spec of a Customizer: priority, rules
+//	location NAME    a location: labels, properties
+//	NAME gets        what the location is expected to get
+//	NAME is held     why it is expected to keep what it has
+//	refused          what is expected to be refused of the Customizers, one per line
+//
+// An expectation is about all that comes before it; a Customizer that comes again replaces
+// the one before.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("scenarios: %v %v", files, err)
+	}
+	e := newEngine(t)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScenario(t, e, file) })
+	}
+}
+
+func newEngine(t testing.TB) *Engine {
+	t.Helper()
+	e, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// customizers are the specs of Customizers by name.
+type customizers map[string]v1alpha1.CustomizerSpec
+
+// order is in which order they are in force.
+func (cs customizers) order() []string {
+	var names []string
+	for name := range cs {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(cs[a].Priority, cs[b].Priority), cmp.Compare(a, b)) })
+	return names
+}
+
+// gets is what a location gets of an object.
+func (cs customizers) gets(e *Engine, object []byte, s Space, l Location) ([]byte, error) {
+	var inputs []Input
+	for _, name := range cs.order() {
+		p := e.Prepare(name, s, cs[name].Rules)
+		if p.Text == "" {
+			continue
+		}
+		in := Input{Text: p.Text}
+		if p.Needs != nil {
+			in.Needs = p.Needs(l)
+		}
+		inputs = append(inputs, in)
+	}
+	return e.Apply(object, inputs)
+}
+
+type scenario struct {
+	*testing.T
+	engine      *Engine
+	object      []byte
+	space       Space
+	customizers customizers
+	locations   map[string]Location
+}
+
+func runScenario(t *testing.T, e *Engine, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(strings.TrimSpace(string(archive.Comment))) == 0 {
+		t.Error("the scenario does not say what it shows")
+	}
+	s := &scenario{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}}
+	for i, f := range archive.Files {
+		got, expects := s.step(strings.Fields(f.Name), f.Data)
+		if !expects {
+			continue
+		}
+		if *update {
+			archive.Files[i].Data = []byte(got)
+		} else if got != string(f.Data) {
+			t.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// step does one step; expects says that it is an expectation, of what is got.
+func (s *scenario) step(words []string, data []byte) (got string, expects bool) {
+	words = append(words, "", "")
+	switch {
+	case words[0] == "object":
+		s.object = s.canonical(data)
+	case words[0] == "space":
+		s.read(data, &s.space)
+	case words[0] == "customizer":
+		var spec v1alpha1.CustomizerSpec
+		s.read(data, &spec)
+		s.customizers[words[1]] = spec
+	case words[0] == "location":
+		l := struct {
+			Labels     map[string]string
+			Properties any
+		}{}
+		s.read(data, &l)
+		s.locations[words[1]] = Location{words[1], l.Labels, propertiesText(l.Properties)}
+	case words[0] == "refused":
+		for _, name := range s.customizers.order() {
+			for _, err := range s.engine.Check(s.customizers[name].Rules, field.NewPath(name, "rules")) {
+				got += err.Error() + "\n"
+			}
+		}
+		return got, true
+	case words[1] == "gets" || words[1] == "is":
+		l, ok := s.locations[words[0]]
+		if !ok {
+			l = Location{Name: words[0]}
+		}
+		made, err := s.customizers.gets(s.engine, s.object, s.space, l)
+		if err != nil {
+			return err.Error() + "\n", true
+		}
+		shown, err := yaml.JSONToYAML(made)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if again := s.canonical(made); string(again) != string(made) {
+			s.Errorf("%s is not canonical, but\n%s", made, again)
+		}
+		return string(shown), true
+	default:
+		s.Fatalf("unknown step %q", words)
+	}
+	return "", false
+}
+
+func propertiesText(properties any) string {
+	if properties == nil {
+		return ""
+	}
+	return string(encode(properties))
+}
+
+func (s *scenario) read(data []byte, into any) {
+	s.Helper()
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scenario) canonical(data []byte) []byte {
+	s.Helper()
+	asJSON, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		s.Fatal(err)
+	}
+	tree, err := decode(asJSON)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return encode(tree)
+}

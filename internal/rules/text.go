@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// text is the rules of one Customizer, as they are encoded.
+type text struct {
+	Version    int    `json:"version"`
+	Customizer string `json:"customizer,omitempty"`
+	// Space is what the rules use of their space.
+	Space json.RawMessage `json:"space,omitempty"`
+	Rules []indexed       `json:"rules,omitempty"`
+	// TooLong says that they are longer than a text may be, and left out.
+	TooLong bool `json:"tooLong,omitempty"`
+}
+
+// indexed is a rule with its index in the Customizer.
+type indexed struct {
+	Index int           `json:"index"`
+	Rule  v1alpha1.Rule `json:"rule"`
+}
+
+func indexedAll(all []v1alpha1.Rule) (out []indexed) {
+	for i := range all {
+		out = append(out, indexed{i, all[i]})
+	}
+	return out
+}
+
+// encode is the text: equal rules have equal texts, however their values were written.
+func (t text) encode() string {
+	rules := make([]indexed, len(t.Rules))
+	for i, r := range t.Rules {
+		if v := r.Rule.Value; v != nil {
+			if decoded, err := decode(v.Raw); err == nil {
+				r.Rule.Value = &apiextensionsv1.JSON{Raw: encode(decoded)}
+			}
+		}
+		rules[i] = r
+	}
+	t.Rules = rules
+	return string(encode(t))
+}
+
+func decodeText(encoded string) (t text, err error) {
+	if err := json.Unmarshal([]byte(encoded), &t); err != nil {
+		return t, fmt.Errorf("decode rules: %w", err)
+	}
+	if t.Version != version {
+		return t, fmt.Errorf("decode rules: version %d", t.Version)
+	}
+	return t, nil
+}
+
+// decode decodes JSON; numbers stay as they are written.
+func decode(data []byte) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one value")
+	}
+	return v, nil
+}
+
+// encode is canonical JSON of what decode gives, or of a type of this package.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil { // there is nothing in it that can't be encoded
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+func canonical(v any) string { return string(encode(v)) }
+
+// valuesOf decodes what rules need; nothing of nothing.
+func valuesOf(needs string) (any, error) {
+	if needs == "" {
+		return map[string]any{}, nil
+	}
+	return decode([]byte(needs))
+}
+
+// values are what rules can use of a location.
+func (l Location) values() map[string]any {
+	properties := map[string]any{}
+	if l.Properties != "" {
+		if decoded, err := decode([]byte(l.Properties)); err == nil {
+			properties, _ = decoded.(map[string]any)
+		}
+	}
+	return map[string]any{"name": l.Name, "labels": anyOf(l.Labels), "properties": properties}
+}
+
+func anyOf(m map[string]string) map[string]any {
+	all := make(map[string]any, len(m))
+	for k, v := range m {
+		all[k] = v
+	}
+	return all
+}
