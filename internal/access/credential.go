@@ -106,11 +106,14 @@ func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 // outside says that a request is about something else than what its credential is limited
 // to. Tokens are not: whoever makes some by such a credential has them limited, too.
 func outside(ctx context.Context, path string) (why string, is bool) {
-	scope := CredentialOf(ctx).Scope
+	return outsideOf(CredentialOf(ctx).Scope, RootOf(ctx), path)
+}
+
+func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, is bool) {
 	if scope == nil {
 		return "", false
 	}
-	switch root := RootOf(ctx); root {
+	switch root {
 	case route.Space(scope.Space), route.Question(scope.Space):
 		return "", false
 	case route.Root{}:

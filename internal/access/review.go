@@ -119,6 +119,12 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 		return statusOf(false, ""), fmt.Errorf("decide about %q: %w", who.GetName(), err)
 	}
 	a := spec.ResourceAttributes
+	if n := spec.NonResourceAttributes; n != nil && !isBasic(&question{verb: n.Verb, path: n.Path, isPath: true}) {
+		// Those that are not of every space are the hub's own.
+		if why, is := outsideOf(CredentialOf(ctx).Scope, route.Root{}, n.Path); is {
+			return statusOf(false, why), nil
+		}
+	}
 	if decision != authorizer.DecisionAllow || a == nil || slices.Contains(reads, a.Verb) {
 		return statusOf(decision == authorizer.DecisionAllow, reason), nil
 	}

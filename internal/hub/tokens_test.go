@@ -457,3 +457,26 @@ func TestRevokedUnderABackup(t *testing.T) {
 		t.Errorf("%d bytes were sent, and %v", n, err)
 	}
 }
+
+// TestReviewsKnowTheSpaceOfAToken: what a token of the space root is not good for is not
+// said to be allowed by it, whatever its user may do.
+func TestReviewsKnowTheSpaceOfAToken(t *testing.T) {
+	r := start(t, t.TempDir())
+	op, limited := r.as("op", masters), r.bearing(r.token(`{"user":"op","groups":["system:masters"],"space":"root"}`).Status.Token)
+	for _, c := range []struct {
+		client
+		path  string
+		code  int
+		wants bool
+	}{{op, route.Metrics, http.StatusOK, true}, {limited, route.Metrics, http.StatusForbidden, false}, {limited, "/spaces/root/version", http.StatusOK, true}} {
+		if code, body := c.send("GET "+c.path, ""); code != c.code {
+			t.Errorf("%s: %d %s", c.path, code, body)
+		}
+		asked := strings.TrimPrefix(c.path, "/spaces/root")
+		_, body := c.send("POST /spaces/root/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get","path":"`+asked+`"}}}`)
+		if strings.Contains(body, `"allowed":true`) != c.wants {
+			t.Errorf("%s: %s", c.path, body)
+		}
+	}
+}
