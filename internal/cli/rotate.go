@@ -33,7 +33,7 @@ Without a step it shows how far that is, and for whom the next step waits.
   start   makes the next authority; agents, kubeconfigs and join tokens are told
           to trust both
   switch  has the next one sign, certificates of the server included; agents renew
-          theirs at once
+          theirs within a minute or two
   finish  ends the trust in the one before, and what goes on by it
   undo    takes back start, or switch
 
