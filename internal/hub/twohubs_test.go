@@ -1,0 +1,87 @@
+package hub_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"orrery.dev/orrery/internal/hub"
+)
+
+// externalEtcd runs an etcd that listens, and returns its URL.
+func externalEtcd(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := embed.NewConfig()
+	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
+	etcd, err := embed.StartEtcd(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	<-etcd.Server.ReadyNotify()
+	return at.String()
+}
+
+// TestRevokedAtAnotherHub: what one hub revokes is refused by another on the same log at
+// once, and what is open there ends.
+func TestRevokedAtAnotherHub(t *testing.T) {
+	servers := []string{externalEtcd(t)}
+	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers = servers })
+	shared := t.TempDir()
+	for _, name := range []string{"ca.crt", "ca.key", "encryption.yaml"} {
+		data, err := os.ReadFile(filepath.Join(one.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(shared, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := start(t, shared, func(c *hub.Config) { c.EtcdServers = servers })
+	one.addSpace("a")
+	one.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`)
+	one.grant("a", "joe", `{"subjects":[{"kind":"User","name":"joe"}],"roles":[{"name":"view"}]}`)
+	made := one.token(`{"user":"jane"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watch := func(c client) *http.Response {
+		w := c.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
+		t.Cleanup(func() { _ = w.Body.Close() })
+		if w.StatusCode != http.StatusOK {
+			t.Fatal(w.Status)
+		}
+		return w
+	}
+	jane, joe := other.bearing(made.Status.Token), other.as("joe")
+	ofJane, ofJoe := watch(jane), watch(joe) //nolint:bodyclose // by watch
+	one.revokeToken(made.Name)
+	if code, body := jane.send(podsOfA, ""); code != http.StatusUnauthorized {
+		t.Errorf("a token that the other hub revoked: %d %s", code, body)
+	}
+	ends(ctx, t, ofJane)
+	one.revoke("a", "joe")
+	if code, body := joe.send(podsOfA, ""); code != http.StatusForbidden && code != http.StatusUnauthorized {
+		t.Errorf("a Grant that the other hub revoked: %d %s", code, body)
+	}
+	ends(ctx, t, ofJoe)
+	one.grant("a", "joe", `{"subjects":[{"kind":"User","name":"joe"}],"roles":[{"name":"view"}]}`)
+	if code, body := joe.send(podsOfA, ""); code != http.StatusOK {
+		t.Errorf("granted at the other hub: %d %s", code, body)
+	}
+}
