@@ -138,15 +138,15 @@ func (h *hubClient) get(ctx context.Context, accept string, v any, path ...strin
 
 // ask reads the answer to a question about the space into v.
 func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
-	return h.put(ctx, h.rest.Get(), question, query, v)
+	return h.question(ctx, h.rest.Get(), question, query, v)
 }
 
 // send asks a question about an object that is sent with it.
 func (h *hubClient) send(ctx context.Context, question string, query url.Values, object []byte, v any) error {
-	return h.put(ctx, h.rest.Post().SetHeader("Content-Type", asJSON).Body(object), question, query, v)
+	return h.question(ctx, h.rest.Post().SetHeader("Content-Type", asJSON).Body(object), question, query, v)
 }
 
-func (h *hubClient) put(ctx context.Context, request *rest.Request, question string, query url.Values, v any) error {
+func (h *hubClient) question(ctx context.Context, request *rest.Request, question string, query url.Values, v any) error {
 	request.AbsPath(route.Question(h.space).Path(question))
 	for name := range query {
 		request.Param(name, query.Get(name))

@@ -16,7 +16,7 @@ const (
 	// maxResult bounds what rules make of an object, in bytes: no API server takes more.
 	maxResult = 1536 << 10
 	// maxCost bounds what the expressions for one object cost together.
-	maxCost = 1_000_000
+	maxCost = 100_000
 )
 
 // rule is a compiled rule: it has a program, a value, or removes.

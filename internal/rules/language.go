@@ -16,8 +16,9 @@ import (
 const (
 	// maxExpression bounds an expression, in bytes, as the schema does.
 	maxExpression = 4096
-	// maxCostEach bounds what the evaluation of one expression costs, in CEL's units.
-	maxCostEach = 100_000
+	// maxCostEach bounds what the evaluation of one expression costs, in CEL's units. A
+	// usual one costs less than a hundred.
+	maxCostEach = 20_000
 )
 
 // The names of the variables of expressions.

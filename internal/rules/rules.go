@@ -26,7 +26,7 @@ const (
 	// maxText bounds the text of the rules of one Customizer, in bytes.
 	maxText = 64 << 10
 	// keptTexts and keptPrograms bound how many rules and expressions are kept compiled.
-	keptTexts, keptPrograms = 1024, 2048
+	keptTexts, keptPrograms = 512, 2048
 )
 
 // Engine compiles and applies rules. It is safe for concurrent use; one is shared by all, so

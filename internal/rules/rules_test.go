@@ -350,3 +350,20 @@ func BenchmarkApply(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBudget is an object that costs all that it may: what a user can have the hub do
+// for one rendering.
+func BenchmarkBudget(b *testing.B) {
+	e := newEngine(b)
+	var all []v1alpha1.Rule
+	for range 16 {
+		all = append(all, v1alpha1.Rule{Path: "$.a", Expression: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, a * b * c > 0)))"})
+	}
+	in := []Input{{Text: e.Prepare("c", Space{}, all).Text}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Apply([]byte(web), in); err == nil {
+			b.Fatal("the budget is not used up")
+		}
+	}
+}
