@@ -43,6 +43,8 @@ func TestRights(t *testing.T) {
 	}{
 		{"What goes there", (*rights).whatGoes},
 		{"What comes back", (*rights).whatComesBack},
+		{"Ways up", (*rights).waysUp},
+		{"Rights are taken away", (*rights).takenAway},
 		{"Another account", (*rights).another},
 		{"Removal", (*rights).removal},
 		{"The store is lost", (*rights).storeIsLost},
@@ -177,6 +179,79 @@ func (w *rights) asksSeldom() {
 		}
 		return nil
 	})
+}
+
+// waysUp: an account that may write what gives rights gets no further than it is.
+func (w *rights) waysUp() {
+	configMaps := rule("", "configmaps", "get", "create", "patch", "delete")
+	write := []string{"get", "create", "patch", "delete"}
+	w.allow("a", configMaps, rule("", "services", "create", "patch", "delete"), rule(rbacv1.GroupName, "rolebindings", write...), rule(rbacv1.GroupName, "roles", write...))
+	ctx := w.t.Context()
+	wide := metav1.ObjectMeta{Name: "a-everywhere"}
+	_, err := w.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: wide, Rules: []rbacv1.PolicyRule{rule("", "configmaps", "create", "patch", "get")}}, metav1.CreateOptions{})
+	w.ok(err)
+	_, err = w.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: wide, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: wide.Name}, Subjects: account("a"),
+	}, metav1.CreateOptions{})
+	w.ok(err)
+	const meta = `"metadata":{"name":"up","namespace":"web"}`
+	const everything = `"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
+	const forAgent = `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"ServiceAccount","name":"a","namespace":"tenants"}]`
+	for key, object := range map[string]string{
+		"rbac.authorization.k8s.io/rolebindings/web/up":                   `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding",` + meta + `,` + forAgent + `}`,
+		"rbac.authorization.k8s.io/roles/web/up":                          `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role",` + meta + `,` + everything + `}`,
+		"rbac.authorization.k8s.io/clusterroles/up":                       `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"up","labels":{"rbac.authorization.k8s.io/aggregate-to-admin":"true"}},` + everything + `}`,
+		"core/secrets/tenants/up":                                         `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"up","namespace":"tenants","annotations":{"kubernetes.io/service-account.name":"agent"}},"type":"kubernetes.io/service-account-token"}`,
+		"core/pods/web/up":                                                `{"apiVersion":"v1","kind":"Pod",` + meta + `,"spec":{"containers":[{"name":"c","image":"i"}],"volumes":[{"name":"h","hostPath":{"path":"/"}}]}}`,
+		"core/namespaces/up":                                              `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"up"}}`,
+		"apiextensions.k8s.io/customresourcedefinitions/ups.example.org":  `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ups.example.org"},"spec":{"group":"example.org","scope":"Namespaced","names":{"plural":"ups","kind":"Up"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`,
+		"admissionregistration.k8s.io/validatingwebhookconfigurations/up": `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"up"}}`,
+		"core/serviceaccounts/tenants/agent":                              `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"agent","namespace":"tenants","labels":{"x":"y"}}}`,
+	} {
+		policy := as("a")
+		policy.Adopt = true
+		w.hub.PutWith("team/"+key, "uid-up", object, policy)
+		if r := w.reported("team/"+key, wire.Failed, "Forbidden"); !strings.Contains(r.Message, "system:serviceaccount:tenants:a") {
+			w.t.Errorf("%s: the message is %q", key, r.Message)
+		}
+	}
+	// A namespace that it may not make is not asked for again and again within one try.
+	const homeless = "team/core/configmaps/missing/homeless"
+	w.hub.PutWith(homeless, "uid-h", strings.ReplaceAll(w.configMap("homeless", "1"), `"namespace":"web"`, `"namespace":"missing"`), as("a"))
+	w.reported(homeless, wire.Failed, "NotFound")
+	env.Eventually(w.t, patient, func() error {
+		tries := w.c.Requests(w.t, env.Filter{UserAgent: "orrery-agent/" + w.name, Resource: "configmaps", Name: "homeless", Verbs: []string{"patch"}})
+		if len(tries) < 2 {
+			return fmt.Errorf("%d tries", len(tries))
+		}
+		for i := range len(tries) - 1 {
+			if wait := tries[i+1].Received.Sub(tries[i].Received); wait < 200*time.Millisecond {
+				w.t.Fatalf("it was tried again after %v", wait)
+			}
+		}
+		return nil
+	})
+	w.ok(w.client.RbacV1().ClusterRoleBindings().Delete(ctx, wide.Name, metav1.DeleteOptions{}))
+	w.allow("a", configMaps)
+}
+
+// takenAway: what an account may no longer do stays as it is, is reported, and not done with
+// the agent's rights; it goes on when it may.
+func (w *rights) takenAway() {
+	ctx := w.t.Context()
+	w.allow("a", rule("", "services", "get"))
+	_, err := w.client.CoreV1().ConfigMaps("web").Patch(ctx, "x", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{})
+	w.ok(err)
+	w.reported(w.key("x"), wire.Failed, "Forbidden")
+	w.hub.PutWith(w.key("x"), "uid-x", w.configMap("x", "2"), as("a"))
+	w.reported(w.key("x"), wire.Failed, "Forbidden")
+	w.ok(w.has("x", "tampered")())
+	w.asksSeldom()
+	w.allow("a", rule("", "configmaps", "get", "create", "patch", "delete"))
+	w.reported(w.key("x"), wire.Applied, "")
+	w.ok(w.has("x", "2")())
+	w.hub.PutWith(w.key("x"), "uid-x", w.configMap("x", "1"), as("a"))
+	env.Eventually(w.t, soon, w.has("x", "1"))
 }
 
 const serviceKey = "team/core/services/web/s"

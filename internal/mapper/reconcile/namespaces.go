@@ -29,38 +29,39 @@ func newNamespaces(t *target.Client, e *engine.Engine) *namespaces {
 }
 
 // need creates a namespace if it is missing. It returns errDependency if the namespace
-// is desired and has not been tried yet. account is in whose name the context's requests
-// are made.
-func (n *namespaces) need(ctx context.Context, account, name string, l marks.Owner) error {
+// is desired and has not been tried yet; refused says that it can neither be seen nor be
+// created. account is in whose name the context's requests are made.
+func (n *namespaces) need(ctx context.Context, account, name string, l marks.Owner) (refused bool, err error) {
 	if name == "" || n.knows(name) {
-		return nil
+		return false, nil
 	}
 	if n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
-		return errDependency
+		return false, errDependency
 	}
-	_, err, _ := n.making.Do(account+" "+name, func() (any, error) { return nil, n.make(ctx, name, l) })
-	return err
+	of, err, _ := n.making.Do(account+" "+name, func() (any, error) { return n.make(ctx, name, l) })
+	refused, _ = of.(bool)
+	return refused, err
 }
 
-func (n *namespaces) make(ctx context.Context, name string, l marks.Owner) error {
+func (n *namespaces) make(ctx context.Context, name string, l marks.Owner) (refused bool, err error) {
 	if n.knows(name) { // another worker was faster
-		return nil
+		return false, nil
 	}
 	id := key.Identity{Resource: key.Namespaces, Name: name}
-	_, err := n.target.Get(ctx, target.Namespaces, id)
+	_, err = n.target.Get(ctx, target.Namespaces, id)
 	if target.MissingObject(err, id) || apierrors.IsForbidden(err) { // who may not read it may perhaps create it
 		err = n.target.CreateNamespace(ctx, name, l)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil // the apply shows whether the namespace is there
+		return true, nil // the apply shows whether the namespace is there
 	case err != nil && !apierrors.IsAlreadyExists(err):
-		return err
+		return false, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.known[name] = struct{}{}
-	return nil
+	return false, nil
 }
 
 func (n *namespaces) knows(name string) bool {

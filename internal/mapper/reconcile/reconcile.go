@@ -221,7 +221,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 				return r.refusals.of(t, err)
 			}
 			f.Looked = true
-		case target.MissingNamespace(err, t.id):
+		case target.MissingNamespace(err, t.id) && !t.homeless:
 			r.namespaces.forget(t.id.Namespace)
 			unsettled = err // it may be that nobody may create it
 		case d.Again && target.Immutable(err):

@@ -50,7 +50,9 @@ type turn struct {
 	completed string
 	// judged says that the object needs no proof, even if the change failed.
 	judged bool
-	before map[key.Space]*wire.Report
+	// homeless says that the namespace can't be made, so that to try once is enough.
+	homeless bool
+	before   map[key.Space]*wire.Report
 }
 
 // outcome is what a turn leaves to write.
