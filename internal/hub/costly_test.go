@@ -96,6 +96,9 @@ func TestCostlyWrites(t *testing.T) {
 		{"… put later", "PATCH " + crds + "/ruleds.example.org", definitionOf(t, "ruleds", rules(9000)), mergePatch, http.StatusUnprocessableEntity},
 		{"some patterns", "POST " + crds, definitionOf(t, "patterneds", patterns(50)), "", http.StatusCreated},
 		{"very many patterns", "POST " + crds, definitionOf(t, "manies", patterns(5000)), "", http.StatusUnprocessableEntity},
+		{"a selector of some terms", "GET " + strings.TrimSuffix(config, "/a-x") + "?labelSelector=" + strings.ReplaceAll(many(500, func(i int) string { return fmt.Sprintf("k%d!=v", i) }), ",", "%2C"), "", "", http.StatusOK},
+		{"… of very many", "GET " + strings.TrimSuffix(config, "/a-x") + "?labelSelector=" + strings.ReplaceAll(many(20000, func(i int) string { return fmt.Sprintf("k%d!=v", i) }), ",", "%2C"), "", "", http.StatusBadRequest},
+		{"… watched", "GET " + strings.TrimSuffix(config, "/a-x") + "?watch=1&labelSelector=" + strings.ReplaceAll(many(20000, func(i int) string { return fmt.Sprintf("k%d!=v", i) }), ",", "%2C"), "", "", http.StatusBadRequest},
 	} {
 		var header []string
 		if c.kind != "" {

@@ -106,12 +106,20 @@ func (v *Server) serveView(w http.ResponseWriter, r *http.Request, root route.Ro
 	v.serveAPI(w, r, root, view.Location(l), v.catalogs.ofLocation(l))
 }
 
+// maxQuery is how many bytes of a query are taken: each term of a selector is compared with
+// each object of a list, and of a watch.
+const maxQuery = 16 << 10
+
 // serveAPI serves one API root: its documents, reads through a lens, and, if
 // the lens is of a single space, writes.
 func (v *Server) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens view.Lens, catalog *kinds.Catalog) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
 		respond.Error(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
+		return
+	}
+	if len(r.URL.RawQuery) > maxQuery {
+		respond.Error(w, r, respond.BadRequest("the query has %d bytes, want no more than %d", len(r.URL.RawQuery), maxQuery))
 		return
 	}
 	if !info.IsResourceRequest {
