@@ -3,6 +3,7 @@ package judge
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -23,6 +24,17 @@ var (
 func digest(*table.Entry, *placement.Class) (wire.Sum, error) { return now, nil }
 func noDigest(*table.Entry, *placement.Class) (wire.Sum, error) {
 	return wire.Sum{}, errors.New("it can't be made")
+}
+
+// ruleFailed is the error of a rendering for which a rule is to blame.
+type ruleFailed struct{}
+
+func (ruleFailed) Error() string          { return "rules[3] of Customizer c: why" }
+func (ruleFailed) Reason() string         { return v1alpha1.ReasonRuleFailed }
+func (ruleFailed) Culprit() (string, int) { return "c", 3 }
+
+func noRule(*table.Entry, *placement.Class) (wire.Sum, error) {
+	return wire.Sum{}, fmt.Errorf("render: %w", ruleFailed{})
 }
 
 func encode(t *testing.T, r wire.Report) []byte {
@@ -50,8 +62,11 @@ func TestAssigned(t *testing.T) {
 		want    Verdict
 		failing bool
 	}{
-		"nothing reported":  {digest, at, nil, Verdict{State: Pending}, false},
-		"applied":           {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then"}, false},
+		"nothing reported": {digest, at, nil, Verdict{State: Pending}, false},
+		"applied":          {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then"}, false},
+		"a rule failed": {noRule, at, applied, Verdict{
+			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", Culprit: Culprit{"c", 3},
+		}, true},
 		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then"}, false},
 		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
 		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},
