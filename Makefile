@@ -22,6 +22,22 @@ demo: build ## the hub, three simulated locations and an application, to play wi
 build: ## orrery and orrery-agent, into .bin
 	$(GO) build -o $(BIN)/ ./cmd/orrery ./cmd/orrery-agent
 
+# Binaries that need nothing of the system that they run on.
+.PHONY: static
+static: | $(BIN)
+	CGO_ENABLED=0 $(NICE) $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/static/ ./cmd/orrery ./cmd/orrery-agent
+
+# CONTAINER is what builds images: docker, podman or buildah.
+CONTAINER  ?= docker
+REPOSITORY ?= orrery.dev
+.PHONY: image
+image: static ## images of orrery and orrery-agent, from Containerfile; push them to where clusters find them
+	cp /etc/ssl/certs/ca-certificates.crt $(BIN)/static/
+	tag=$$($(BIN)/static/orrery-agent --version | sed 's/.* //; s/+/-/g; s/[()]//g'); \
+	for i in orrery orrery-agent; do \
+	  $(CONTAINER) build --target $$i --tag $(REPOSITORY)/$$i:$$tag --file Containerfile $(BIN)/static || exit 1; \
+	done
+
 # --- tests -------------------------------------------------------------------
 
 # Prints go test's own lines, the output of what failed, and fails also if a test
@@ -40,7 +56,7 @@ unit: gcc ## the tests of the packages, with the race detector
 # clusters and then mostly waits. The longest are first, so that none runs alone at last.
 LONGEST := ./test/faults ./test/ownership ./test/operator ./test/life
 .PHONY: system
-system: build kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
+system: build static kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
 	$(NICE) $(GO) test -json -count=1 -p 2 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
 	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
@@ -66,7 +82,7 @@ clock: | $(BIN)
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
 .PHONY: soak
-soak: build kube peers clock $(BIN)/oidc ## the system tests again and again, for SOAK (default 1h)
+soak: build static kube peers clock $(BIN)/oidc ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \

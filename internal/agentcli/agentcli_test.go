@@ -72,6 +72,71 @@ func TestSetupIsKept(t *testing.T) {
 	}
 }
 
+// TestJoinIsRead shows that the token can come from where no other user of the machine
+// sees it.
+func TestJoinIsRead(t *testing.T) {
+	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush"}
+	for _, end := range []string{"", "\n", "\r\n"} {
+		data := filepath.Join(t.TempDir(), "data")
+		s, _, err := loadSetup(runFlags{join: "-", dataDir: data}, strings.NewReader(join.Encode()+end))
+		if err != nil || s.Join != join {
+			t.Errorf("from standard input, %q: %+v, %v", end, s, err)
+		}
+		file := filepath.Join(t.TempDir(), "join")
+		if err := os.WriteFile(file, []byte(join.Encode()+end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, _, err = loadSetup(runFlags{joinFile: file, dataDir: data}, nil)
+		if err != nil || s.Join != join {
+			t.Errorf("from a file, %q: %+v, %v", end, s, err)
+		}
+	}
+	for _, bad := range []struct {
+		runFlags
+		stdin, want string
+	}{
+		{runFlags{join: "-"}, "", "standard input: there is none"},
+		{runFlags{join: "-"}, "garbage", "join token"},
+		{runFlags{join: "-", joinFile: "x"}, join.Encode(), "give one of them"},
+		{runFlags{joinFile: "/does/not/exist"}, "", "--join-file"},
+	} {
+		bad.dataDir = t.TempDir()
+		if _, _, err := loadSetup(bad.runFlags, strings.NewReader(bad.stdin)); err == nil || !strings.Contains(err.Error(), bad.want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%+v: %v, want %q", bad.runFlags, err, bad.want)
+		}
+	}
+	data := t.TempDir()
+	if err := (setup{Join: join}).save(data); err != nil {
+		t.Fatal(err)
+	}
+	if s, _, err := loadSetup(runFlags{joinFile: "/does/not/exist", dataDir: data}, nil); err != nil || s.Join != join {
+		t.Errorf("a file that was cleared away after it was used: %+v, %v", s, err)
+	}
+}
+
+// TestJoinFromStandardInput shows that the command reads it there, and keeps it from what
+// it prints.
+func TestJoinFromStandardInput(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	join := wire.Join{Hub: "https://127.0.0.1:1", CA: ca, Location: "paris", Token: "hush"}
+	var out bytes.Buffer
+	c := New("v1")
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetIn(strings.NewReader(join.Encode() + "\n"))
+	c.SetArgs([]string{"--join", "-", "--kubeconfig", file, "--data-dir", filepath.Join(dir, "data")})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := c.ExecuteContext(ctx)
+	if strings.Contains(out.String(), "hush") || err != nil && (strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "--join")) {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{

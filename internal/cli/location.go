@@ -3,11 +3,9 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -46,10 +44,15 @@ func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Co
 		Long: `Create a location and print the one command to run at its site: orrery-agent with
 a join token. The token is shown once, and works once, until it expires: the agent
 trades it for a credential that it renews by itself.
+
+With --manifest it prints instead, and nothing else, the Kubernetes objects by which
+the agent runs in the cluster itself: a Namespace, a ServiceAccount and what it may do,
+a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   orrery location add plant7 --url inside
-  orrery location add berlin --token-only > join; orrery-agent --join-file join`,
+  orrery location add berlin --token-only > join; orrery-agent --join-file join
+  orrery location add berlin --manifest | kubectl --context berlin apply -f -`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			parsed, err := parseLabels(labels)
@@ -133,58 +136,6 @@ an agent in again, make a join token for it with "orrery location token NAME".
 			return err
 		},
 	}
-}
-
-// joinOutput is how a join token is made and printed.
-type joinOutput struct {
-	output
-	tokenOnly bool
-	expires   time.Duration
-}
-
-// check also checks for how long the token is to be good.
-func (j *joinOutput) check(cmd *cobra.Command) error {
-	if j.expires < time.Second {
-		return badUsage(cmd, "--expires %s: want 1s or more", j.expires)
-	}
-	return j.output.check(cmd)
-}
-
-func (j *joinOutput) addFlags(cmd *cobra.Command) {
-	j.addFlag(cmd, "text", formatJSON, formatYAML)
-	cmd.Flags().BoolVar(&j.tokenOnly, "token-only", false, "print the token and nothing else")
-	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")
-}
-
-// print makes a token and prints it.
-func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
-	var made v1alpha1.LocationToken
-	seconds := int64(j.expires / time.Second)
-	asked := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds}}
-	if err := h.create(cmd.Context(), asked, &made, rootPath(key.Locations, name, "token")...); err != nil {
-		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
-	}
-	token := made.Status.Token
-	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // arguments are seen by all users of a machine
-	switch {
-	case j.tokenOnly:
-		_, err := fmt.Fprintln(streams.Out, token)
-		return err
-	case j.structured():
-		return j.data(streams.Out, map[string]string{
-			"location": name, "hub": h.hub, "token": token, "command": run,
-			"expires": made.Status.ExpirationTimestamp.UTC().Format(time.RFC3339),
-		})
-	}
-	_, err := fmt.Fprintf(streams.Out, `location %s %s
-
-Run at the location, once and within %s, with a kubeconfig of its cluster
-("orrery-agent rbac" prints what it has to be allowed):
-
-  %s
-
-`, name, what, duration.HumanDuration(j.expires), run)
-	return err
 }
 
 func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.Command {

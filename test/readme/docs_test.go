@@ -127,6 +127,12 @@ func (d *docs) run(page, command string) {
 			d.expect(page, command, "for i in $(seq 600); do kubectl config view --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d | cmp -s - orrery-data/ca.crt && exit 0; sleep 0.1; done; exit 1", "0")
 			return
 		}
+		if strings.Contains(command, "--kubeconfig site.kubeconfig") {
+			if strings.Contains(command, " exec ") { // in a Pod, as test/incluster has it run
+				command = "orrery-agent rbac configmaps > rights.yaml"
+			}
+			d.site()
+		}
 		command = strings.Replace(command, "https://hub.example:8443", "https://"+d.shell.hub, 1)
 		want := "0"
 		if m := exitCode.FindStringSubmatch(command); m != nil {
@@ -136,6 +142,12 @@ func (d *docs) run(page, command string) {
 	default:
 		d.t.Errorf("%s: %s: there is no rule for how to run this", page, command)
 	}
+}
+
+// site makes site.kubeconfig, of an API that takes what a cluster's takes: a space.
+func (d *docs) site() {
+	d.t.Helper()
+	d.shell.run("test -e site.kubeconfig || { orrery space create site && orrery space kubeconfig site > site.kubeconfig; }")
 }
 
 // runOf matches go run and go test, the module, the package, and the tests that are asked for.
