@@ -72,6 +72,17 @@ type LocationSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Admit []Admit `json:"admit,omitzero"`
+	// TakesOver are locations that are no more and whose objects at the cluster become
+	// this one's: each as NAME.UID8, the value of the label orrery.dev/location that their
+	// agent gave to objects. They can't be those of a Location that there is, nor of one
+	// that another Location takes over. What is not placed here stays until its removal is
+	// confirmed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?\.[0-9a-f]{8}$`
+	TakesOver []string `json:"takesOver,omitempty"`
 }
 
 // Taint keeps objects away from a location unless their Placement tolerates it.

@@ -30,6 +30,10 @@ const (
 	// ImpliedAnnotation is on Namespaces that an agent created only to hold other
 	// objects; its value is that of LocationLabel.
 	ImpliedAnnotation = "orrery.dev/implied"
+	// TakenFromAnnotation lists, separated by commas, the locations as whose the object was
+	// marked before its location took it over from them. By it an agent that still works
+	// for one of these finds out that it must not.
+	TakenFromAnnotation = "orrery.dev/taken-from"
 )
 
 const (

@@ -60,6 +60,10 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	line("Labels", formatLabels(l.Labels))
 	line("Properties", formatProperties(l.Spec.Properties))
 	line("Taints", formatTaints(l.Spec.Taints))
+	line("Mark", key.OwnershipMark(key.Location(l.Name), string(l.UID)))
+	if len(l.Spec.TakesOver) > 0 {
+		line("Takes over", strings.Join(l.Spec.TakesOver, ", "))
+	}
 	line("Age", duration.HumanDuration(now.Sub(l.CreationTimestamp.Time)))
 	line("Mapping", cmp.Or(l.Spec.Mapping, v1alpha1.MappingActive))
 	if why := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionEnrolled); why != nil && why.Status == metav1.ConditionFalse {

@@ -35,7 +35,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
-	var labels, properties []string
+	var labels, properties, takesOver []string
 	var at string
 	var j joinOutput
 	cmd := &cobra.Command{
@@ -48,6 +48,10 @@ trades it for a credential that it renews by itself.
 With --manifest it prints instead, and nothing else, the Kubernetes objects by which
 the agent runs in the cluster itself: a Namespace, a ServiceAccount and what it may do,
 a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment.
+
+With --takes-over it takes over what a location that was removed, or whose hub was lost,
+has left at the cluster: its mark is the value of the label orrery.dev/location there.
+What is not placed any more stays until its removal is confirmed.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   orrery location add plant7 --url inside
@@ -63,6 +67,11 @@ a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment
 			if err != nil {
 				return badUsage(cmd, "%v", err)
 			}
+			for _, mark := range takesOver {
+				if err := key.ValidateMark(mark); err != nil {
+					return badUsage(cmd, "--takes-over: %v", err)
+				}
+			}
 			if err := j.check(cmd); err != nil {
 				return err
 			}
@@ -75,7 +84,7 @@ a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment
 				return err
 			}
 			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed, Annotations: annotations}}
-			location.Spec.Properties = known
+			location.Spec.Properties, location.Spec.TakesOver = known, takesOver
 			if err := h.create(cmd.Context(), location, nil, rootPath(key.Locations)...); err != nil {
 				return err
 			}
@@ -84,6 +93,7 @@ a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
 	cmd.Flags().StringArrayVar(&properties, "property", nil, "property NAME=VALUE, which Customizers may use; JSON, or else a string; may be repeated")
+	cmd.Flags().StringArrayVar(&takesOver, "takes-over", nil, "mark NAME.UID8 of a location that is no more, whose objects at the cluster become this one's; may be repeated")
 	cmd.Flags().StringVar(&at, "url", "", "name or URL under which the agent is to reach the hub, one of those that the hub advertises (default the first of them)")
 	j.addFlags(cmd)
 	return cmd

@@ -171,7 +171,10 @@ created only for objects in them stay, and so does what others at the cluster us
 			if err != nil {
 				return err
 			}
-			done := "its cluster keeps what it runs"
+			done, hint := "its cluster keeps what it runs", ""
+			if l, err := h.location(cmd.Context(), name); err == nil && !purge { // or else the deletion says why not
+				hint = fmt.Sprintf("to have that again: orrery location add %s --takes-over %s\n", name, key.OwnershipMark(key.Location(name), string(l.UID)))
+			}
 			if purge {
 				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 				defer cancel()
@@ -182,7 +185,7 @@ created only for objects in them stay, and so does what others at the cluster us
 			if err := h.delete(cmd.Context(), rootPath(key.Locations, name)...); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(streams.Out, "location %s removed; %s\n", name, done)
+			_, err = fmt.Fprintf(streams.Out, "location %s removed; %s\n%s", name, done, hint)
 			return err
 		},
 	}

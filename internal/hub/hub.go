@@ -6,6 +6,8 @@ import (
 	"net"
 	"path/filepath"
 
+	"k8s.io/apiserver/pkg/admission"
+
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/ask"
@@ -23,6 +25,7 @@ import (
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/standing"
 	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/succession"
 	"orrery.dev/orrery/internal/view"
 )
 
@@ -127,7 +130,8 @@ func (h *Hub) answer() (err error) {
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	if h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Rules: h.rules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Admission: h.access.Admission(),
+		Rules: h.rules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
+		Admission: admission.NewChainHandler(h.access.Admission(), succession.Admission(h.table)),
 	}); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ package key
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,6 +39,17 @@ func OwnershipMark(l Location, uid string) string {
 	const short = 8
 	return string(l) + "." + uid[:min(short, len(uid))]
 }
+
+// ValidateMark returns an error unless a text is an OwnershipMark.
+func ValidateMark(mark string) error {
+	name, uid, _ := strings.Cut(mark, ".")
+	if ValidateName(name) != nil || !mark8.MatchString(uid) {
+		return fmt.Errorf("%q: want NAME.UID8, the value of the label orrery.dev/location at a cluster, such as berlin.0a1b2c3d", mark)
+	}
+	return nil
+}
+
+var mark8 = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 // MarkedLocation is the location that an OwnershipMark names, whichever its UID.
 func MarkedLocation(mark string) Location {

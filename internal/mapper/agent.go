@@ -97,6 +97,7 @@ type Agent struct {
 	announcer *hub.Announcer
 	purge     *survey.Purge
 	survey    *survey.Survey
+	heritage  *survey.Heritage
 	watchers  *observe.Observers
 	prover    *hub.Prover
 	state     *hub.State
@@ -202,6 +203,7 @@ func (a *Agent) build() {
 	a.prover = hub.NewProver(link, a.engine.Again)
 	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = survey.NewPurge(a.engine, a.target, a.store, a.log)
+	a.heritage = survey.NewHeritage(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
 	a.survey = survey.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
 }
 
@@ -246,6 +248,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	parts.Go(func() { a.announcer.Run(ctx) })
 	parts.Go(func() { a.purge.Run(ctx) })
 	parts.Go(func() { a.survey.Run(ctx) })
+	parts.Go(func() { a.heritage.Run(ctx) })
 	parts.Go(func() { a.prover.Run(ctx) })
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
@@ -352,8 +355,8 @@ func (a *Agent) Status() Status {
 	now := a.state.Now()
 	s.fill(now)
 	c := a.engine.Count()
-	if c.Missing > 0 {
-		s.Deferred, s.unproven = s.Deferred+c.Missing, true
+	if missing := c.Missing + a.heritage.Unproven(); missing > 0 {
+		s.Deferred, s.unproven = s.Deferred+missing, true
 		s.Awaits = now.Marker
 	}
 	s.Queued, s.States = c.Queued, c.States

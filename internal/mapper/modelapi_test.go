@@ -308,6 +308,9 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 
 // selected understands the selectors that agents use.
 func selected(selector string) func(*thing) bool {
+	if name, values, ok := strings.Cut(strings.TrimSuffix(selector, ")"), " in ("); ok {
+		return func(o *thing) bool { return slices.Contains(strings.Split(values, ","), o.meta("labels", name)) }
+	}
 	if name, value, ok := strings.Cut(selector, "!="); ok {
 		return func(o *thing) bool { return o.meta("labels", name) != value }
 	}

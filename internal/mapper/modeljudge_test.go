@@ -44,6 +44,13 @@ func (w *world) judge(verb string, before, after *thing) {
 		if !maps.Equal(before.fields, after.fields) || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
 			wrong("something else than managed fields of ours has changed")
 		}
+	case "take over":
+		if before.foreign || before.meta("labels", v1alpha1.LocationLabel) != former || after.meta("labels", v1alpha1.LocationLabel) != string(marks.NewOwner("paris", w.hub.uid)) {
+			wrong("it is not to be taken over")
+		}
+		if before.content() != after.content() || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
+			wrong("something else of it has changed")
+		}
 	case "refresh":
 		used := slices.ContainsFunc(w.inside(o.id), func(x *thing) bool { return w.stands(x, o.id) || !w.unwanted(x.id) })
 		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 && !used {

@@ -182,6 +182,9 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 			change[fieldPath("metadata", kind, name)] = v
 		}
 	}
+	if verb == "mark" && len(b.Metadata.ManagedFields) > 0 { // both: who owns what, and then the change
+		verb, now = "take over", now.copy()
+	}
 	next := now.edit(q.Get("fieldManager"), change)
 	if _, pair := change[fieldPath("metadata", "annotations", v1alpha1.LogAnnotation)]; pair && len(change) == 1 {
 		verb = "refresh"
@@ -196,6 +199,11 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 			continue
 		}
 		owners[owner{f.Manager, f.Operation}] = pathsOf(f.FieldsV1)
+	}
+	if verb == "take over" {
+		owned := now.copy()
+		owned.owners = owners
+		owners = owned.edit(q.Get("fieldManager"), change).owners
 	}
 	for m, paths := range owners { // what is not there any more is owned by nobody
 		for p := range paths {

@@ -100,12 +100,15 @@ type Settings struct {
 	// Purge says that the operator has everything removed: the location's content is
 	// empty, and no removal is guarded.
 	Purge bool `json:"purge,omitempty"`
+	// TakesOver are the marks of locations that are no more, as NAME.UID8, whose objects at
+	// the target the location takes over. Agents of the version before leave these alone.
+	TakesOver []string `json:"takesOver,omitempty"`
 }
 
 // Equal says whether two settings are the same.
 func (s Settings) Equal(o Settings) bool {
-	confirm := slices.Equal(s.Confirm, o.Confirm)
-	return confirm && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
+	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver)
+	return lists && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
 		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge
 }
 

@@ -138,6 +138,15 @@ func (s *site) uids(names ...string) (all []types.UID) {
 	return all
 }
 
+// read reads a Location.
+func (s *site) read(name string, into *v1alpha1.Location) error {
+	out, err := env.TryKubectl(s.t, s.Root, "get", "location", name, "-o", "json")
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), into)
+}
+
 // location reads the Location as the command line shows it.
 func (s *site) location() v1alpha1.Location {
 	s.t.Helper()

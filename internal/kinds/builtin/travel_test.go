@@ -159,7 +159,7 @@ var (
 		"kubectl.kubernetes.io/last-applied-configuration",
 		v1alpha1.AssignedLocationsAnnotation, v1alpha1.ReturnStatusAnnotation, v1alpha1.SpaceAnnotation, v1alpha1.ExpandAnnotation,
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
-		v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation,
+		v1alpha1.OnRemoveAnnotation, v1alpha1.LogAnnotation, v1alpha1.TakenFromAnnotation,
 	}
 	markLabels = []string{v1alpha1.LocationLabel, v1alpha1.SpaceLabel}
 )

@@ -111,6 +111,7 @@ func controlAnnotations() []string {
 		v1alpha1.ExpandAnnotation,
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
 		v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
+		v1alpha1.TakenFromAnnotation,
 	}
 }
 

@@ -87,8 +87,10 @@ func decideObject(f Facts, s store.Source) Decision {
 			State: wire.Waiting, Reason: v1alpha1.ReasonTerminating, Retry: TerminatingRetry,
 			Message: "the object at the location is being deleted; it is made again when it is gone",
 		}
-	case seen.Presence == Foreign && s.Policy.Adopt && !seen.Owned && f.Proof.Waits():
+	case seen.Presence == Foreign && (s.Policy.Adopt && !seen.Owned || seen.Inherited) && f.Proof.Waits():
 		return unprovenWait(f.Proof)
+	case seen.Presence == Foreign && seen.Inherited:
+		return Decision{Do: DoInherit, UID: seen.UID}
 	case seen.Presence == Foreign:
 		return decideForeign(seen, s)
 	case seen.Presence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
@@ -162,7 +164,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
 	case same && !changed:
 		return f.standing(s, seen.UID)
-	case s.Policy.ReportDrift && (known && !changed || rec == nil && f.Reported):
+	case s.Policy.ReportDrift && (known && !changed || rec == nil && (f.Reported || seen.Heirloom)):
 		return Decision{Do: DoInspect, UID: seen.UID}
 	}
 	return Decision{Do: DoApply, UID: seen.UID, Drift: !changed}

@@ -38,7 +38,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 		f.Seen.Terminating, f.Seen.Unmarked = rapid.Bool().Draw(t, "terminating"), rapid.Bool().Draw(t, "unmarked")
 	}
 	if f.Seen.Presence == Foreign {
-		f.Seen.UID, f.Seen.Owned = "f", rapid.Bool().Draw(t, "owned")
+		f.Seen.UID, f.Seen.Owned, f.Seen.Inherited = "f", rapid.Bool().Draw(t, "owned"), rapid.Bool().Draw(t, "inherited")
 	}
 	f.Settled = rapid.Bool().Draw(t, "settled")
 	f.Completed = rapid.SampledFrom([]string{"", "", "Complete"}).Draw(t, "completed")
@@ -88,7 +88,10 @@ func TestDecideNever(t *testing.T) {
 			(d.State != wire.Waiting || d.Reason != v1alpha1.ReasonLineageUnproven) {
 			t.Errorf("what is not proven is not said to wait: %+v", d)
 		}
-		if f.Seen.Presence == Foreign && !d.Adopt && d.Do != DoLetGo && d.Do != DoNothing && d.Do != DoForget && d.Do != DoRemove {
+		if d.Do == DoInherit && (!f.Seen.Inherited || f.Proof.Waits() || f.Want == nil || d.UID != f.Seen.UID) {
+			t.Errorf("what is not to be taken over is: %+v", d)
+		}
+		if f.Seen.Presence == Foreign && !d.Adopt && d.Do != DoInherit && d.Do != DoLetGo && d.Do != DoNothing && d.Do != DoForget && d.Do != DoRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
 		if d.Do == DoNothing && d.State == "" && f.Seen.Presence != Unseen && !(f.Want == nil && f.Record == nil && !f.Settled) && f.Proof != marks.Unasked {

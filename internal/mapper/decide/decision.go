@@ -43,6 +43,8 @@ const (
 	// DoClaim: an object proves to be ours but is neither recorded nor desired; record
 	// it, so that it is removed like any other.
 	DoClaim
+	// DoInherit: the object is of a location that this one takes over; make it this one's.
+	DoInherit
 )
 
 // How long to wait for changes that no watch shows.

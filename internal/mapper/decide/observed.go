@@ -26,11 +26,14 @@ type Observed struct {
 	// Terminating: the object is being deleted. Unmarked: it is ours by its UID only,
 	// and the watch does not show it. Taken: the last look found a foreign object.
 	// Owned: that object is not adopted, since a controller or another location has it.
+	// Inherited: it is of a location that is no more, which this one takes over. Heirloom:
+	// it was of such a one.
 	// Released: it has fields of marks.ReleasedManager.
-	Terminating, Unmarked, Taken, Owned, Released bool
-	UID                                           string
-	Revision                                      uint64
-	Fields                                        marks.FieldsHash
+	Terminating, Unmarked, Taken, Owned, Released, Inherited, Heirloom bool
+
+	UID      string
+	Revision uint64
+	Fields   marks.FieldsHash
 	// Log is the place in the log at which it was last written.
 	Log marks.Pair
 	// Account is the ServiceAccount that acts for it by its marks.
@@ -42,5 +45,6 @@ func ObservedOf(m *marks.Meta, l marks.Owner) *Observed {
 	return &Observed{
 		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),
 		Terminating: m.DeletionTimestamp != "", Released: m.Released(), Log: m.Log(), Account: m.Account(),
+		Heirloom: len(m.TakenFrom()) > 0,
 	}
 }

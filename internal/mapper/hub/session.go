@@ -216,7 +216,7 @@ func (st *stream) run(ctx context.Context) error {
 	st.sessions.Inc()
 	st.Client.reach.worked(st.by)
 	defer st.Client.reach.during(st.leave)()
-	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
+	st.State.connected(st.hello.UID == st.Store.Meta().LocationUID, st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
 	st.follower.Opened(false)
 	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()

@@ -10,7 +10,8 @@ import (
 type State struct {
 	mu     sync.Mutex
 	open   bool
-	number int // of the session: each has another
+	own    bool // the hub says that the location as which the agent marks objects exists
+	number int  // of the session: each has another
 	proven bool
 	marker string // the newest hub marker of the hub's log
 	// accepted says that an operator has accepted the hub's log.
@@ -23,9 +24,10 @@ type State struct {
 // NewState is the state before the first session.
 func NewState() *State { return &State{since: time.Now()} }
 
-func (s *State) connected(proven bool, marker string, accepted bool) {
+func (s *State) connected(own, proven bool, marker string, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.own = own
 	s.open, s.proven, s.marker, s.accepted, s.since, s.err = true, proven, marker, accepted, time.Now(), nil
 	s.number++
 }
@@ -85,6 +87,20 @@ func (s *State) log() (session int, marker string, accepted bool) {
 func (s *State) session() int {
 	number, _, _ := s.log()
 	return number
+}
+
+// Assures says that a session is open whose hub says that the location as which the agent
+// marks objects exists.
+func (s *State) Assures() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open && s.own
+}
+
+// Accepted says that a session is open whose log an operator has accepted.
+func (s *State) Accepted() bool {
+	_, _, accepted := s.log()
+	return accepted
 }
 
 // Known says that a session is open and that the desired content is known.

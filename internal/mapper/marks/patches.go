@@ -47,7 +47,7 @@ var markNames = map[string][]string{
 	"annotations": {
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation,
 		v1alpha1.SourceUIDAnnotation, v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
-		v1alpha1.ImpliedAnnotation,
+		v1alpha1.ImpliedAnnotation, v1alpha1.TakenFromAnnotation,
 	},
 }
 
@@ -112,9 +112,14 @@ func SetPair(uid, version string, log Pair) any {
 // not apply have only marks, which the next apply owns; they are dropped. moved says that
 // there are any fields of an earlier location.
 func TakeOver(all []ManagedFields, l Owner) (fields []ManagedFields, moved bool) {
+	return takeOver(all, l, l.Former)
+}
+
+// takeOver is TakeOver from the owners whose managers former returns true for.
+func takeOver(all []ManagedFields, l Owner, former func(manager string) bool) (fields []ManagedFields, moved bool) {
 	mine := slices.ContainsFunc(all, func(f ManagedFields) bool { return f.AppliedBy(l.Manager()) })
 	for _, f := range all {
-		if l.Former(f.Manager) {
+		if former(f.Manager) {
 			moved = true
 			if mine || !f.AppliedBy(f.Manager) {
 				continue

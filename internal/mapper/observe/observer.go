@@ -260,7 +260,7 @@ func (w *observer) sight(o *marks.Observation, gone bool) engine.Sighting {
 		Ours:   ours, Gone: gone,
 		Seen: decide.Observed{
 			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
-			Released: m.Released(), Log: m.Log(), Account: m.Account(),
+			Released: m.Released(), Log: m.Log(), Account: m.Account(), Heirloom: len(m.TakenFrom()) > 0,
 		},
 	}
 	if len(o.Status) > 0 {

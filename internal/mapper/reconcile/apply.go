@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -124,7 +125,15 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 	if _, ours := m.ProvesOurs(t.view.As, t.view.Kind); ours {
 		return o, nil
 	}
-	implied := t.id.Resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] == string(t.view.As)
+	if by := m.Successor(t.view.As, t.view.Kind); by != "" && !r.State.Assures() {
+		return r.succeeded(ctx, &m, by)
+	}
+	if m.ProvesAny(t.formers, t.view.Kind) != "" {
+		o.Presence, o.Inherited = decide.Foreign, true
+		return o, nil
+	}
+	impliedBy := marks.Owner(m.Annotations[v1alpha1.ImpliedAnnotation])
+	implied := t.id.Resource == key.Namespaces && (impliedBy == t.view.As || slices.Contains(t.formers, impliedBy))
 	if implied || t.record != nil && t.record.UID == m.UID {
 		if m, err = r.writer.takeOver(ctx, t, m); err != nil {
 			return decide.Observed{}, err
@@ -159,12 +168,12 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if alias, err := r.alias(t, &m); alias || err != nil {
 		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()}}, err
 	}
-	orphan, waits := m.Orphan(), false
+	orphan, waits := m.Orphan(), len(m.TakenFrom()) > 0 // what another location had placed goes only if somebody says so
 	if said := t.before[space]; said != nil {
 		if !said.Digest.IsZero() { // the report is of an object that was applied
 			orphan = said.Orphan // the report has later changes of the policy, the mark need not
 		}
-		waits = said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
+		waits = waits || said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 	}
 	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{

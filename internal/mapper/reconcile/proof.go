@@ -23,6 +23,7 @@ func (r *Reconciler) prove(t *turn, seen decide.Observed) marks.Proof {
 	case t.record != nil:
 		return marks.Unneeded
 	case seen.Presence == decide.Present && !seen.Unmarked: // it is ours by its marks alone
+	case seen.Presence == decide.Foreign && seen.Inherited: // another location wrote it
 	case seen.Presence == decide.Foreign && !seen.Log.IsZero() && t.adopts(): // an earlier location of the name wrote it
 	default:
 		return marks.Unneeded

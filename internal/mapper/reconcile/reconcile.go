@@ -171,7 +171,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 		t.guarded = x.Guarded(it.ID)
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.State.Proves()
-		t.status = x.Status(it.ID)
+		t.status, t.formers = x.Status(it.ID), x.Meta().Formers()
 		return nil
 	})
 	t.winner = decide.Choose(t.wants, t.record)
@@ -267,6 +267,8 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 		return r.remover.verifyKind(ctx, t)
 	case decide.DoClaim:
 		return r.claim(ctx, t)
+	case decide.DoInherit:
+		return r.inherit(ctx, t, f)
 	case decide.DoLook:
 		return outcome{}, errLook
 	case decide.DoForget:

@@ -53,6 +53,8 @@ type turn struct {
 	// homeless says that the namespace can't be made, so that to try once is enough.
 	homeless bool
 	before   map[key.Space]*wire.Report
+	// formers are those that the location takes over from.
+	formers []marks.Owner
 }
 
 // outcome is what a turn leaves to write.

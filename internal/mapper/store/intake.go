@@ -199,7 +199,7 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 		}
 	}
 	if d.Cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
-		!t.mayRemove(now) {
+		(t.isFormers(rec) || !t.mayRemove(now)) {
 		if err := t.guard(id, d.Cause, d.Placement); err != nil {
 			return nil, err
 		}

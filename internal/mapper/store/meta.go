@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/gjson"
 	bolt "go.etcd.io/bbolt"
@@ -70,6 +71,9 @@ func (m *Meta) hear(s wire.Settings, proven bool) {
 	if s.Halt == "" && !proven {
 		bounded.Halt = m.Settings.Halt
 	}
+	if !proven { // what a new store finds, each object proves by itself
+		bounded.TakesOver = slices.DeleteFunc(slices.Clone(s.TakesOver), func(mark string) bool { return !slices.Contains(m.Settings.TakesOver, mark) })
+	}
 	if !bounded.Equal(s) {
 		m.Heard = &s
 	}
@@ -78,6 +82,9 @@ func (m *Meta) hear(s wire.Settings, proven bool) {
 
 // Halt is why the agent must not change anything at the target; empty: it may.
 func (m *Meta) Halt() string {
+	if m.Successor != "" {
+		return "the location " + string(m.Successor) + " has taken over what this one has at the cluster; stop this agent"
+	}
 	if m.Heard != nil && m.Heard.Halt == "" && m.Settings.Halt != "" {
 		return m.Settings.Halt + "; the hub does not say so any more, which waits until its log is accepted"
 	}
@@ -112,10 +119,16 @@ type Meta struct {
 	Settings wire.Settings  `json:"settings"`
 	Heard    *wire.Settings `json:"heard,omitempty"`
 	Fresh    bool           `json:"fresh,omitempty"`
+	// Successor is a location that has taken over what this one has at the target: by what
+	// stands there, since no hub has said since then that this one exists. Empty: none.
+	Successor marks.Owner `json:"successor,omitempty"`
 	// Survey says that the target has yet to be searched for objects that a new store
 	// does not know.
-	Survey bool        `json:"survey,omitempty"`
-	Prune  pruneWindow `json:"prune,omitempty"`
+	Survey bool `json:"survey,omitempty"`
+	// Inherits says that objects at the target have become this location's of which the
+	// store may have no record, so that each start searches it, too.
+	Inherits bool        `json:"inherits,omitempty"`
+	Prune    pruneWindow `json:"prune,omitempty"`
 	// Guarded describes the removals that wait for a confirmation, in every transaction.
 	Guarded GuardSums `json:"guarded,omitempty"`
 	// ReportsAgreed says that hub and agent have compared their reports since the
@@ -130,6 +143,9 @@ func (t *Tx) Welcome(h wire.Hello, proven bool) {
 	if t.meta.LocationUID == "" {
 		t.meta.LocationUID = h.UID
 	}
+	if t.meta.LocationUID == h.UID { // it exists, so nobody can have taken over from it
+		t.meta.Successor = ""
+	}
 	if !proven || t.meta.ReportsMarker != h.Marker {
 		// The hub has restarted, perhaps from a copy that lacks reports.
 		t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
@@ -141,7 +157,7 @@ func (t *Tx) Welcome(h wire.Hello, proven bool) {
 // has said.
 func (t *Tx) Accept(h wire.Hello) {
 	t.meta.LocationUID, t.meta.Marker, t.meta.Revision = h.UID, h.Marker, h.Revision
-	t.meta.Seen = marks.Pair{}
+	t.meta.Seen, t.meta.Successor = marks.Pair{}, ""
 	t.meta.Accepted, t.meta.Epoch = marks.NewPair(h.Marker, h.Revision), t.meta.Epoch+1
 	t.meta.ReportsAgreed = false
 }
@@ -150,7 +166,24 @@ func (t *Tx) Accept(h wire.Hello) {
 func (t *Tx) ReportsAgreed() { t.meta.ReportsAgreed = true }
 
 // Surveyed notes that the target was searched.
-func (t *Tx) Surveyed() { t.meta.Survey = false }
+func (t *Tx) Surveyed() {
+	t.meta.Survey = false
+	t.meta.Inherits = t.meta.Inherits && len(t.meta.Settings.TakesOver) > 0
+}
+
+// Inherits notes that objects are taken over.
+func (t *Tx) Inherits() { t.meta.Inherits = true }
+
+// Succeeded notes that another location has taken over what this one has at the target.
+func (t *Tx) Succeeded(by marks.Owner) { t.meta.Successor = by }
+
+// Formers are the owners that the location takes over from.
+func (m *Meta) Formers() (all []marks.Owner) {
+	for _, mark := range m.Settings.TakesOver {
+		all = append(all, marks.Owner(mark))
+	}
+	return all
+}
 
 // Trust ends the caution of a new store, and returns the removals that are confirmed
 // thereby.

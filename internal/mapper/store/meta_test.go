@@ -34,6 +34,13 @@ func TestHear(t *testing.T) {
 			had: wire.Settings{Halt: "h", PruneMaxPercent: 30}, heard: wire.Settings{Purge: true, PruneMaxPercent: 90, Confirm: confirm},
 			want: wire.Settings{PruneMaxPercent: 30}, proven: true, fresh: true, waits: true,
 		},
+		"a new store takes over": {
+			heard: wire.Settings{TakesOver: []string{"a.00000001"}}, want: wire.Settings{TakesOver: []string{"a.00000001"}}, proven: true, fresh: true,
+		},
+		"an unproven log gives nobody's objects away": {
+			had: wire.Settings{TakesOver: []string{"a.00000001", "c.00000003"}}, heard: wire.Settings{TakesOver: []string{"a.00000001", "b.00000002"}},
+			want: wire.Settings{TakesOver: []string{"a.00000001"}}, waits: true,
+		},
 	} {
 		m := Meta{Settings: c.had, Fresh: c.fresh}
 		for range 2 { // saying it again changes nothing

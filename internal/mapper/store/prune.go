@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"time"
+
+	"orrery.dev/orrery/internal/mapper/marks"
 )
 
 const (
@@ -55,6 +57,15 @@ func (p *pruneWindow) take(now time.Time, percent, left int) bool {
 	}
 	*p = recent
 	return true
+}
+
+// isFormers says that the object was last written as another location than this one, by an
+// agent that has followed it to this one. Unless all is purged, nothing of these goes by
+// policy before somebody says so, however few they are: a location that was added again has
+// nothing assigned at first.
+func (t *Tx) isFormers(r *Record) bool {
+	self := marks.NewOwner(t.meta.Location, t.meta.LocationUID)
+	return !t.meta.Settings.Purge && r.As != "" && r.As != self
 }
 
 // mayRemove counts one more removal that follows from policy. It returns false if the

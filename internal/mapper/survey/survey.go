@@ -68,7 +68,7 @@ func New(e *engine.Engine, t *target.Client, st *store.Store, state *hub.State, 
 
 // Run searches if the store is new, until that is done or ctx ends.
 func (s *Survey) Run(ctx context.Context) {
-	if !s.store.Meta().Survey {
+	if m := s.store.Meta(); !m.Survey && !m.Inherits {
 		return
 	}
 	s.looked, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
