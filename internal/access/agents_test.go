@@ -235,7 +235,9 @@ func TestPremisesOfAgents(t *testing.T) {
 // says has the table show another record of the location.
 func (d *desk) says(rev int64, record enroll.Record) {
 	d.t.Helper()
-	d.writer.Apply(rev, []table.Update{{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: rev}})
+	if err := d.writer.Apply(rev, []table.Update{{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: rev}}); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 // TestSpentAtAnotherHub: what was sent before a credential was spent may arrive at another

@@ -146,7 +146,7 @@ func (r Record) Trade(l key.Location, token, of string, now time.Time) (Credenti
 	join := *r.Join
 	join.Key = of
 	r.Join, r.Hash, r.Created, r.Revoked = &join, "", "", nil
-	r.Joined = max(r.Issued.Number+1, r.Used.Number+1, uint64(max(0, now.Unix()))) //nolint:gosec // it is not negative
+	r.Joined = max(r.Issued.Number+1, r.Used.Number+1, uint64(max(0, now.Unix())))
 	r.Issued = Mark{r.Joined, of}
 	r.Used = r.Issued
 	return r.credential(l), r, nil

@@ -61,8 +61,7 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 	var err error
 	if d.Digest, err = digest(row.Entry, p.Class); err != nil {
 		d.Held, d.HeldFor = err.Error(), v1alpha1.ReasonNotRendered
-		var failed failure
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[failure](err); ok {
 			d.Held, d.HeldFor = failed.Error(), failed.Reason()
 			d.Culprit.Customizer, d.Culprit.Rule = failed.Culprit()
 		}

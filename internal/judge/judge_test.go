@@ -26,15 +26,15 @@ func noDigest(*table.Entry, *placement.Class) (wire.Sum, error) {
 	return wire.Sum{}, errors.New("it can't be made")
 }
 
-// ruleFailed is the error of a rendering for which a rule is to blame.
-type ruleFailed struct{}
+// ruleError is the error of a rendering for which a rule is to blame.
+type ruleError struct{}
 
-func (ruleFailed) Error() string          { return "rules[3] of Customizer c: why" }
-func (ruleFailed) Reason() string         { return v1alpha1.ReasonRuleFailed }
-func (ruleFailed) Culprit() (string, int) { return "c", 3 }
+func (ruleError) Error() string          { return "rules[3] of Customizer c: why" }
+func (ruleError) Reason() string         { return v1alpha1.ReasonRuleFailed }
+func (ruleError) Culprit() (string, int) { return "c", 3 }
 
 func noRule(*table.Entry, *placement.Class) (wire.Sum, error) {
-	return wire.Sum{}, fmt.Errorf("render: %w", ruleFailed{})
+	return wire.Sum{}, fmt.Errorf("render: %w", ruleError{})
 }
 
 func encode(t *testing.T, r wire.Report) []byte {

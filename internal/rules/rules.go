@@ -118,8 +118,8 @@ func (e *Engine) Check(all []v1alpha1.Rule, at *field.Path) (errs field.ErrorLis
 	return errs
 }
 
-// Failure says which rule failed, and why.
-type Failure struct {
+// RuleError says which rule failed, and why.
+type RuleError struct {
 	// Customizer is the name of the rule's, and Rule its index there.
 	Customizer string
 	Rule       int
@@ -127,18 +127,18 @@ type Failure struct {
 }
 
 // Error names the rule.
-func (f *Failure) Error() string {
+func (f *RuleError) Error() string {
 	return fmt.Sprintf("rules[%d] of Customizer %s: %s", f.Rule, f.Customizer, f.Message)
 }
 
 // Reason is the reason of objects that are held for it.
-func (f *Failure) Reason() string { return v1alpha1.ReasonRuleFailed }
+func (f *RuleError) Reason() string { return v1alpha1.ReasonRuleFailed }
 
 // Culprit is the name of the Customizer and the index of the rule.
-func (f *Failure) Culprit() (customizer string, rule int) { return f.Customizer, f.Rule }
+func (f *RuleError) Culprit() (customizer string, rule int) { return f.Customizer, f.Rule }
 
 // Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
-// as is the result. An error is a *Failure, unless object or inputs are nonsense.
+// as is the result. An error is a *RuleError, unless object or inputs are nonsense.
 func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
 	tree, err := decode(object)
 	if err != nil {
@@ -178,7 +178,7 @@ func (e *Engine) applyInput(r *run, in Input) error {
 			err = r.was.check(r.object)
 		}
 		if err != nil {
-			return &Failure{set.customizer, rule.index, wire.Brief(err.Error())}
+			return &RuleError{set.customizer, rule.index, wire.Brief(err.Error())}
 		}
 	}
 	return nil

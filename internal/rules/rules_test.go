@@ -138,7 +138,7 @@ func TestCostIsBounded(t *testing.T) {
 	for i := range 200 {
 		all[fmt.Sprintf("c%03d", i)] = v1alpha1.CustomizerSpec{Rules: []v1alpha1.Rule{dear}}
 	}
-	var failed *Failure
+	var failed *RuleError
 	if _, err := all.gets(e, []byte(web), Space{}, berlin); !errors.As(err, &failed) || !strings.Contains(failed.Message, "too much together") {
 		t.Errorf("200 are allowed: %v", err)
 	}
@@ -213,7 +213,7 @@ func TestProperties(t *testing.T) {
 			all[name] = spec
 		}
 		made, err := all.gets(shared, written, Space{Name: "s"}, berlin)
-		var failed *Failure
+		var failed *RuleError
 		if err != nil && !errors.As(err, &failed) {
 			t.Fatalf("%v is no failure of a rule", err)
 		}

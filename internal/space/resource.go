@@ -77,7 +77,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 		if s.config.Authorizer != nil {
 			scope.Authorizer = s.config.Authorizer
 		}
-		if kind.Resource == secretResource {
+		if kind.Resource == key.Secrets {
 			scope.Serializer = foldingSerializer{scope.Serializer}
 			scope.Defaulter = foldingDefaulter{}
 		}
@@ -147,7 +147,6 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 }
 
 var (
-	secretResource    = key.Secrets
 	configMapResource = key.Resource{Group: key.CoreGroup, Resource: "configmaps"}
 	eventResource     = key.Resource{Group: key.CoreGroup, Resource: "events"}
 )
@@ -289,7 +288,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		return kept{s.newDefinitions(plain), kind.Resource}, kept{s.newDefinitionStatus(plain), kind.Resource}
 	case key.Namespaces:
 		return kept{namespaces{plain}, kind.Resource}, kept{inertStatus{plain}, kind.Resource}
-	case secretResource:
+	case key.Secrets:
 		return secrets{plain}, nil
 	case configMapResource:
 		return configMaps{plain}, nil

@@ -83,7 +83,7 @@ func (t *Tally) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
 	pairs.Scan(func(at pair) bool {
 		said := t.objects[at.path].describe(t.config, at.location)
 		e := v1alpha1.CustomizerError{
-			Object: said.Object, Location: said.Location, Rule: int32(t.blames.of[at].Rule), //nolint:gosec // a Customizer has few rules
+			Object: said.Object, Location: said.Location, Rule: int32(t.blames.of[at].Rule),
 			Reason: said.Reason, Message: said.Message,
 		}
 		if !slices.Contains(errs, e) { // of what is concealed there are many alike

@@ -29,17 +29,17 @@ func digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	case "broken":
 		return wire.Sum{}, errors.New("no such field")
 	case "c1", "c2":
-		return wire.Sum{}, ruleFailed(spec)
+		return wire.Sum{}, ruleError(spec)
 	}
 	return wire.SumOf([]byte(spec + "@" + class.String())), nil
 }
 
-// ruleFailed is that a rule of a Customizer failed, whose name it is.
-type ruleFailed string
+// ruleError is that a rule of a Customizer failed, whose name it is.
+type ruleError string
 
-func (r ruleFailed) Error() string          { return "a rule of " + string(r) }
-func (r ruleFailed) Reason() string         { return "RuleFailed" }
-func (r ruleFailed) Culprit() (string, int) { return string(r), 3 }
+func (r ruleError) Error() string          { return "a rule of " + string(r) }
+func (r ruleError) Reason() string         { return "RuleFailed" }
+func (r ruleError) Culprit() (string, int) { return string(r), 3 }
 
 func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
 	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
@@ -236,7 +236,7 @@ func (m *machine) checkCustomizers(t *rapid.T) {
 			return true
 		}
 		for _, p := range in.Places() {
-			var failed ruleFailed
+			var failed ruleError
 			_, err := digest(row.Entry, p.Class)
 			c := Customizer{o.Space, ""}
 			if errors.As(err, &failed) && p.Held == "" && p.Owner == "" {
@@ -397,7 +397,7 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l k
 	case err != nil:
 		c.Held++
 		e.Reason, e.Message = "NotRendered", err.Error()
-		if errors.As(err, new(ruleFailed)) {
+		if errors.As(err, new(ruleError)) {
 			e.Reason = "RuleFailed"
 		}
 		return e

@@ -2,6 +2,7 @@ package marks
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -53,12 +54,8 @@ func after(t *testing.T, m *Meta, patch any) *Meta {
 	}
 	next := *m
 	next.ManagedFields = p.Metadata.ManagedFields
-	for k, v := range p.Metadata.Labels {
-		next.Labels[k] = v
-	}
-	for k, v := range p.Metadata.Annotations {
-		next.Annotations[k] = v
-	}
+	maps.Copy(next.Labels, p.Metadata.Labels)
+	maps.Copy(next.Annotations, p.Metadata.Annotations)
 	return &next
 }
 

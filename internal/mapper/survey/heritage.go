@@ -178,7 +178,7 @@ func (h *Heritage) object(ctx context.Context, of target.Served, m *marks.Meta, 
 		return nil
 	case target.Unavailable(err):
 		return err
-	case err != nil: // others may be less trouble
+	default: // others may be less trouble
 		h.log.Warn("an object of a former location can't be taken over", "object", o.Path(), "from", from, "error", err)
 		found.left++
 		return nil
