@@ -49,7 +49,7 @@ test: unit system ## all tests; the first run builds Kubernetes
 
 .PHONY: unit
 unit: gcc ## the tests of the packages, with the race detector
-	$(NICE) $(GO) test -json -race -timeout 20m $(GOTESTFLAGS) ./internal/... ./apis/... | $(GATE)
+	$(NICE) $(GO) test -json -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/... ./apis/... | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and no
 # more than two packages at once, three tests of each, since a test starts whole

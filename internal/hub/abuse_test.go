@@ -139,6 +139,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 // writes: etcd can't reuse what it keeps for a copy before the copy ends. The client is
 // told. A full log can be copied all the same.
 func TestSlowBackup(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota)
 	r.addSpace("s")
 	for i := range 8 {

@@ -54,6 +54,7 @@ func opens(t *testing.T, c *protocol.Client, err error) wire.Refusal {
 // TestCredentialsAndTheHubsClock: whatever the hub's clock says, an agent gets in, if it
 // may renew what has expired.
 func TestCredentialsAndTheHubsClock(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	const life, late = time.Hour, 24 * time.Hour
 	for _, c := range []struct {
 		late, ahead   time.Duration

@@ -41,6 +41,7 @@ func (r *running) strangers(join wire.Join) func() *tls.Conn {
 // TestSlowStrangers: who is known to nobody and never gets to the end of what they send
 // takes no turn from agents that join and renew.
 func TestSlowStrangers(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	const turns = 4
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = turns })
 	r.addLocation("a", nil)

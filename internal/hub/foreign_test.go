@@ -69,6 +69,7 @@ func TestTokensTellNothingOfSpaces(t *testing.T) {
 // TestLocationsTellNothingOfOthers: a Location is seen in each space it admits, without the
 // names of other spaces and of what these have there.
 func TestLocationsTellNothingOfOthers(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := hostile(t)
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`)
 	root, jane := r.as("admin", masters), r.as("jane")

@@ -170,6 +170,7 @@ func TestIssuers(t *testing.T) {
 // TestIssuersAreReloaded: a changed file is taken over at once for whoever signs in, what is
 // cached and what is open; one that can't be used changes nothing and says so.
 func TestIssuersAreReloaded(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	one, two := startIssuer(t), startIssuer(t)
 	r, file := startWith(t, configOf(one.section(byPrefix)))
 	r.addSpace("a")

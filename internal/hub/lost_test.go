@@ -179,6 +179,7 @@ func (r *relay) pass(from io.Reader, to io.WriteCloser) {
 // TestWalkingIsNotLost has an agent compare its content for longer than the hub waits
 // for one whose session has ended: it does not read that meanwhile, so it may be cut.
 func TestWalkingIsNotLost(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	const patience = 500 * time.Millisecond
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = patience, patience })
 	r.addLocation("a", nil)
@@ -200,6 +201,7 @@ func TestWalkingIsNotLost(t *testing.T) {
 // TestVanishedAgent shows that the hub notices an agent that is gone without a word,
 // though the network accepts whatever is sent to it.
 func TestVanishedAgent(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
 	r.addLocation("a", nil)
 	way := newRelay(t, strings.TrimPrefix(r.URL, "https://"))

@@ -62,6 +62,7 @@ func TestPodsGoOnceForAgents(t *testing.T) {
 // deletion is deleted when a hub starts or sees it, and that a namespace with one can
 // end.
 func TestPodsLeftBehind(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.addSpace("s")

@@ -233,6 +233,7 @@ func (r *running) fill(from int) int {
 // TestFullHub shows that a hub whose log is full serves reads and deletions, says that
 // it is full, starts, and takes growth again when there is room.
 func TestFullHub(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	dir := t.TempDir()
 	r := start(t, dir, withSmallQuota)
 	r.addSpace("s")

@@ -89,6 +89,7 @@ func (s *stream) ends() (asked bool, bye wire.Bye) {
 // has signed; when that is dropped, what goes on by it ends, however it is shown, and it is
 // good for a renewal alone, of exactly what the hub has issued, and for a while.
 func TestReplacedAuthority(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	const life, late = 10 * time.Hour, time.Hour
 	var ahead atomic.Int64
 	r := start(t, t.TempDir(), func(c *hub.Config) {
@@ -184,6 +185,7 @@ func TestReplacedAuthority(t *testing.T) {
 // TestSessionsEndWithTheirCertificate: an agent is asked to renew in time; one that does not
 // is cut off when its certificate ends, and let in again once it has renewed.
 func TestSessionsEndWithTheirCertificate(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	var ahead atomic.Int64
 	r := start(t, t.TempDir(), func(c *hub.Config) {
 		c.Heartbeat, c.Now = 50*time.Millisecond, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }

@@ -360,6 +360,7 @@ func TestTokensAreRemoved(t *testing.T) {
 // TestCertificatesOfPeople live for an hour at most, are limited as tokens are, and carry
 // no name that is the hub's.
 func TestCertificatesOfPeople(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	r.addSpace("b")

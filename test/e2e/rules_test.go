@@ -23,7 +23,7 @@ func TestRules(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "north", "south")
 	for _, block := range manifests(t) {
-		if strings.HasPrefix(block, "# in root") {
+		if strings.HasPrefix(block, "# locations.yaml") {
 			env.KubectlIn(t, w.Root, block, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		} else {
 			w.apply(block)

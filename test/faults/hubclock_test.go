@@ -85,7 +85,6 @@ func (e *edge) hubJumps() {
 func (e *edge) hubYear() {
 	since, revision := e.connectedSince(), e.revision()
 	e.Hub.MoveClock(year)
-	e.works("next-year")
 	sessions := e.sessions()
 	e.Link.Cut()
 	e.Link.Heal()

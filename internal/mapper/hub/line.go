@@ -118,6 +118,13 @@ func (s *activeLine) get(ctx context.Context) (l *line, done func(), err error) 
 	}
 }
 
+// another is closed when the line has been replaced.
+func (s *activeLine) another() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
 // replace closes the line and goes on with another.
 func (s *activeLine) replace(next *line) {
 	s.mu.Lock()

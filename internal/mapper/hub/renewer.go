@@ -29,7 +29,7 @@ const (
 	refusedRetry = 10 * time.Minute
 	// renewPause is how long a credential is kept at least if the hub at once wants another:
 	// hubs whose clocks or authorities differ would otherwise have one after the other.
-	renewPause = time.Minute
+	renewPause = 10 * time.Second
 	// askedSpread, or that part of the time between two renewals if it is less, is over how
 	// long renewals are spread for which the hub asks all agents at once.
 	askedSpread = 10 * time.Second

@@ -21,7 +21,7 @@ import (
 )
 
 // TestRenewalsAreSpaced: a hub that always wants the credential to be renewed, as one does
-// whose clock or authority is not that of the hub beside it, gets no more than one a minute.
+// whose clock or authority is not that of the hub beside it, gets no more than one in renewPause.
 func TestRenewalsAreSpaced(t *testing.T) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -63,6 +63,7 @@ func (s *Session) Run(ctx context.Context) {
 	var failures uint8
 	walked := false
 	for ctx.Err() == nil {
+		renewed := s.Client.lines.another()
 		advanced, err := s.once(ctx)
 		s.State.ended(err)
 		if ctx.Err() != nil {
@@ -89,7 +90,19 @@ func (s *Session) Run(ctx context.Context) {
 		}
 		s.Log.Log(ctx, level, "the session with the hub ended", "error", err, "retry", wait)
 		s.Client.drop()
-		retry.Pause(ctx, wait)
+		s.pause(ctx, wait, renewed)
+	}
+}
+
+// pause waits, but not longer than for another credential: what was refused by the one
+// before is asked again at once.
+func (s *Session) pause(ctx context.Context, wait time.Duration, renewed <-chan struct{}) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-renewed:
+	case <-ctx.Done():
 	}
 }
 
