@@ -30,6 +30,7 @@ import (
 	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/rules"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
@@ -97,8 +98,14 @@ const statusPiece = 64 << 10
 // not assigned to a location, and how far it is there.
 type Why struct {
 	Decision placement.Explanation `json:"decision"`
+	// Rules are what each rule of a Customizer does to the object for the location, in
+	// order, up to one that fails.
+	Rules []rules.Effect `json:"rules,omitempty"`
 	// Place is the object at the location; nil if it is neither assigned nor reported.
 	Place *PlaceStatus `json:"place,omitempty"`
+	// Waiting are the removals of the space that wait for a confirmation, if that of the
+	// object is among them.
+	Waiting []prune.Waiting `json:"waiting,omitempty"`
 	// Digest is that of the desired object, Applied that of the one last applied.
 	Digest  string `json:"digest,omitempty"`
 	Applied string `json:"applied,omitempty"`
@@ -398,6 +405,16 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	return row.Value
 }
 
+// effects are what the rules of a class do to a row's object. What can't be rendered for
+// another reason is told as the object's state.
+func (q *Server) effects(row *table.Row, class *placement.Class) []rules.Effect {
+	effects, err := q.config.Renderer.Effects(row.Entry, class)
+	if err != nil {
+		return nil
+	}
+	return effects
+}
+
 func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	snapshot := q.config.Table.Snapshot()
 	answer := Why{Decision: placement.Explain(snapshot, o, l)}
@@ -407,6 +424,9 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	if m == nil || !ok {
 		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
 			answer.Place = &ps
+			if ps.Reason == v1alpha1.ReasonPruneGuard {
+				answer.Waiting = q.waiting(rights)
+			}
 		} else if m != nil && m.RefusedBy(l) {
 			answer.Place = new(placeStatusOf(l, judge.Refused()))
 		}
@@ -414,6 +434,9 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	}
 	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
 	answer.Place = &ps
+	if rights.lists(key.Identity{Resource: key.Customizers}) {
+		answer.Rules = q.effects(row, p.Class)
+	}
 	if view.Holds(row, l) {
 		if digest, err := q.config.Digest(row.Entry, p.Class); err == nil {
 			answer.Digest = digest.String()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
@@ -12,7 +13,9 @@ import (
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/rules"
 )
 
 // whyCommand is `orrery why`.
@@ -30,7 +33,8 @@ func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Explain why an object is, or is not, at a location",
 		Long: `Explain why an object of a space is, or is not, at a location: which Placement and
 which of its tests matched, or which came nearest and the first test that did not
-match, which Customizers apply to it, and what the location last reported.
+match, which Customizers apply to it, what each of their rules changes, from what to
+what, which of them fails, and what the location last reported.
 
 ` + objectHelp + `.
 ` + exitCodes,
@@ -85,14 +89,18 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 
 // describeWhy prints the decision, and the state of the object at the location.
 func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
-	if _, err := fmt.Fprint(w, why.Decision); err != nil {
+	text := why.Decision.String()
+	for _, e := range why.Rules {
+		text += describeEffect(e)
+	}
+	if _, err := fmt.Fprint(w, text); err != nil {
 		return err
 	}
 	p := why.Place
 	if p == nil {
 		return nil
 	}
-	text := "reported by " + string(p.Location) + ": " + p.State
+	text = "reported by " + string(p.Location) + ": " + p.State
 	if p.Unassigned {
 		text = "it is still at " + string(p.Location) + ": " + p.State
 	}
@@ -113,6 +121,43 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	if p.StatusLeftOut != "" {
 		text += "\nits status is not returned: " + p.StatusLeftOut
 	}
+	for i := range why.Waiting {
+		text += "\n" + cmp.Or(why.Waiting[i].Placement, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, why.Waiting[i].Placement)
+	}
 	_, err := fmt.Fprintln(w, text)
 	return err
+}
+
+// shownValue is how many characters of a value people are shown.
+const shownValue = 120
+
+// describeEffect is what one rule does to the object.
+func describeEffect(e rules.Effect) string {
+	text := fmt.Sprintf("  rules[%d] of Customizer %s, %s\n", e.Rule, e.Customizer, e.Path)
+	for _, c := range e.Changes {
+		switch {
+		case string(c.Before) == string(c.After):
+			text += fmt.Sprintf("    %s: is %s already\n", c.At, shorten(c.After))
+		default:
+			text += fmt.Sprintf("    %s: %s -> %s\n", c.At, shorten(c.Before), shorten(c.After))
+		}
+	}
+	if e.Omitted > 0 {
+		text += fmt.Sprintf("    and %d more\n", e.Omitted)
+	}
+	switch {
+	case e.Error != "":
+		text += "    it fails: " + e.Error + "\n"
+	case len(e.Changes) == 0 && e.Omitted == 0:
+		text += "    changes nothing: there is nothing at its path\n"
+	}
+	return text
+}
+
+func shorten(value []byte) string {
+	text := cmp.Or(string(value), "(nothing)")
+	if runes := []rune(text); len(runes) > shownValue {
+		text = string(runes[:shownValue]) + "..."
+	}
+	return text
 }

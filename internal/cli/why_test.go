@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/prune"
+	"orrery.dev/orrery/internal/rules"
 )
 
 // TestWhySaysWhatIsLeftOut shows that `orrery why` names the limits that a status
@@ -18,5 +23,43 @@ func TestWhySaysWhatIsLeftOut(t *testing.T) {
 	}
 	if !strings.HasSuffix(out.String(), "reported by a: Applied\nits status is not returned: "+left+"\n") {
 		t.Errorf("why prints:\n%s", &out)
+	}
+}
+
+// TestWhyTellsWhatRulesDo shows each rule with the value before and after, cut where it is
+// long, and the one that fails; and what removals wait for.
+func TestWhyTellsWhatRulesDo(t *testing.T) {
+	why := ask.Why{
+		Decision: placement.Explanation{Object: "s/core/configmaps/default/one", Location: "a"},
+		Rules: []rules.Effect{
+			{Customizer: "z", Path: "$.data.a", Changes: []rules.Change{
+				{At: "$.data.a", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"2"`)},
+				{At: "$.data.b", Before: json.RawMessage(`"` + strings.Repeat("x", 500) + `"`)},
+				{At: "$.data.c", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"1"`)},
+			}, Omitted: 7},
+			{Customizer: "z", Rule: 1, Path: "$.spec[*]"},
+			{Customizer: "z", Rule: 2, Path: "$.data.d", Error: "no such key: d"},
+		},
+		Place:   &ask.PlaceStatus{Location: "a", State: "Removing", Reason: "PruneGuard", Unassigned: true},
+		Waiting: []prune.Waiting{{Placement: "p", WaitingPrune: v1alpha1.WaitingPrune{Pending: 9, Locations: 2, Digest: "ab"}}},
+	}
+	var out strings.Builder
+	if err := describeWhy(&out, why, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want := `  rules[0] of Customizer z, $.data.a
+    $.data.a: "1" -> "2"
+    $.data.b: "` + strings.Repeat("x", 119) + `... -> (nothing)
+    $.data.c: is "1" already
+    and 7 more
+  rules[1] of Customizer z, $.spec[*]
+    changes nothing: there is nothing at its path
+  rules[2] of Customizer z, $.data.d
+    it fails: no such key: d
+it is still at a: Removing: PruneGuard
+p: 9 removals wait at 2 locations, more at once than these allow; to let them go, run: orrery placement confirm-prune p --digest ab
+`
+	if got := out.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("why prints:\n%s\nwant at its end:\n%s", got, want)
 	}
 }

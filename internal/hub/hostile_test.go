@@ -246,6 +246,10 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		}
 	}
 	r.addPlacement("a", "p", "x", "x", nil)
+	r.create("a", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "c", nil, map[string]any{"spec": map[string]any{
+		"match": []any{map[string]any{"names": []any{"one"}}},
+		"rules": []any{map[string]any{"path": "$.data.told", "value": "c2hvd24="}},
+	}}))
 	rights := map[string]string{
 		"view":  `"roles":[{"name":"view"}]`,
 		"edit":  `"roles":[{"name":"edit"}]`,
@@ -283,7 +287,10 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		{"maps", "status?placement=none", 403, nil, nil},
 		{"view", "status?placement=p", 200, []string{configMap, `"name":"p"`}, []string{"secrets"}},
 		{"view", "why?location=home&object=" + configMap, 200, []string{`"name":"p"`}, nil},
-		{"view", "why?location=home&object=" + secret, 403, nil, nil},
+		{"view", "why?location=home&object=" + configMap, 200, []string{`"customizer":"c","rule":0`, `"at":"$.data.told","after":"c2hvd24="`}, nil},
+		{"edit", "why?location=home&object=" + secret, 200, []string{`"at":"$.data.told","after":"c2hvd24="`}, nil},
+		{"one", "why?location=home&object=" + configMap, 200, nil, []string{"customizer", "c2hvd24="}},
+		{"view", "why?location=home&object=" + secret, 403, nil, []string{"c2hvd24="}},
 		{"view", "why?location=home&object=core/secrets/default/none", 403, nil, nil},
 		{"one", "why?location=home&object=" + configMap, 200, []string{`"placed":true`}, []string{`"name":"p"`}},
 		{"maps", "why?location=home&object=" + configMap, 403, nil, nil},

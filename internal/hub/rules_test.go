@@ -120,6 +120,9 @@ func (r *running) heldAtB(b *hearer) {
 		!strings.Contains(why.Decision.String(), `rules[0] sets $.data["site of x"] by an expression`) {
 		r.t.Errorf("why says %+v\n%s", why.Place, why.Decision)
 	}
+	if got, want := text(why.Rules), `[{"customizer":"z","rule":0,"path":"$.data[\"site of x\"]","error":"no such overload: lowerAscii(int)"}]`; got != want {
+		r.t.Errorf("why tells of the rules %s, want %s", got, want)
+	}
 	r.eventually(func() string {
 		if errs := r.customizerErrors(); errs != `[{"location":"b","message":"rules[0] of Customizer z: no such overload: lowerAscii(int)","object":"core/configmaps/default/one","reason":"RuleFailed","rule":0}]` {
 			return "the Customizer has the errors " + errs

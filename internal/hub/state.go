@@ -61,7 +61,7 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
 		changed: controllers.NewSignal(),
 	}
-	s.engine.Rules, s.renderer.Follow = render.RulesOf(ruling), render.Customizing(ruling)
+	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
 	s.writer = table.New(table.Config{

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/travel"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/rules"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -37,6 +38,8 @@ type Renderer struct {
 	// function of its arguments and return canonical JSON. It is set before the Renderer is
 	// used, or nil if there are no such rules and no class has inputs.
 	Follow func(object []byte, inputs []placement.Input) ([]byte, error)
+	// Tell tells what each rule does by which Follow makes its result; nil with Follow.
+	Tell func(object []byte, inputs []placement.Input) ([]rules.Effect, error)
 
 	builtin *kinds.Catalog
 	kept    results
@@ -80,6 +83,19 @@ func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok boo
 		return wire.Sum{}, false
 	}
 	return known.Digest, true
+}
+
+// Effects tells what each rule of a class does to an entry's object, in order, up to one
+// that fails.
+func (r *Renderer) Effects(e *table.Entry, class *placement.Class) ([]rules.Effect, error) {
+	if class == nil || r.Tell == nil {
+		return nil, nil
+	}
+	object, err := r.travel(e)
+	if err != nil {
+		return nil, fmt.Errorf("explain %q: %w", e.Key, err)
+	}
+	return r.Tell(object, class.Inputs)
 }
 
 func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error) {

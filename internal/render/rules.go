@@ -27,10 +27,21 @@ func RulesOf(e *rules.Engine) placement.RulesOf {
 // Customizing is a Renderer's Follow by the rules that RulesOf gives.
 func Customizing(e *rules.Engine) func(object []byte, inputs []placement.Input) ([]byte, error) {
 	return func(object []byte, inputs []placement.Input) ([]byte, error) {
-		all := make([]rules.Input, len(inputs))
-		for i, in := range inputs {
-			all[i] = rules.Input{Text: in.Rules, Needs: in.Needs}
-		}
-		return e.Apply(object, all)
+		return e.Apply(object, inputsOf(inputs))
 	}
+}
+
+// Telling is a Renderer's Tell beside Customizing.
+func Telling(e *rules.Engine) func(object []byte, inputs []placement.Input) ([]rules.Effect, error) {
+	return func(object []byte, inputs []placement.Input) ([]rules.Effect, error) {
+		return e.Trace(object, inputsOf(inputs))
+	}
+}
+
+func inputsOf(inputs []placement.Input) []rules.Input {
+	all := make([]rules.Input, len(inputs))
+	for i, in := range inputs {
+		all[i] = rules.Input{Text: in.Rules, Needs: in.Needs}
+	}
+	return all
 }

@@ -23,6 +23,7 @@ const (
 type rule struct {
 	index   int
 	path    path
+	text    string // the path as it is written
 	value   any
 	program *program
 	remove  bool
@@ -44,6 +45,8 @@ type run struct {
 	// cost is what expressions have cost, and room how many bytes may still be added.
 	cost uint64
 	room int
+	// trace is told what each rule changes; nil: nobody is.
+	trace *trace
 }
 
 // A rule that has nothing to change fails by one of these, if it is strict.
@@ -73,6 +76,7 @@ func (r *run) apply(of *rule) error {
 	}
 	if of.remove {
 		for _, p := range slices.Backward(places) { // of a list, the last first
+			r.trace.note(p, nil)
 			remove(r.object, p.at)
 		}
 		return nil
@@ -85,6 +89,7 @@ func (r *run) apply(of *rule) error {
 		}
 	}
 	for i, p := range places {
+		r.trace.note(p, values[i])
 		set(r.object, p.at, values[i])
 	}
 	return nil

@@ -140,6 +140,11 @@ func (f *RuleError) Culprit() (customizer string, rule int) { return f.Customize
 // Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
 // as is the result. An error is a *RuleError, unless object or inputs are nonsense.
 func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
+	return e.apply(object, inputs, nil)
+}
+
+// apply is Apply, and has a trace note what each rule does unless that is nil.
+func (e *Engine) apply(object []byte, inputs []Input, t *trace) ([]byte, error) {
 	tree, err := decode(object)
 	if err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
@@ -148,7 +153,7 @@ func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("apply rules: not an object")
 	}
-	r := run{object: root, was: identityOf(root), room: max(maxResult, len(object))}
+	r := run{object: root, was: identityOf(root), room: max(maxResult, len(object)), trace: t}
 	for _, in := range inputs {
 		if err := e.applyInput(&r, in); err != nil {
 			return nil, err
@@ -170,6 +175,7 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	}
 	for i := range set.rules {
 		rule := &set.rules[i]
+		r.trace.begin(set.customizer, rule)
 		err := rule.broken
 		if err == nil {
 			err = r.apply(rule)
@@ -178,7 +184,9 @@ func (e *Engine) applyInput(r *run, in Input) error {
 			err = r.was.check(r.object)
 		}
 		if err != nil {
-			return &RuleError{set.customizer, rule.index, wire.Brief(err.Error())}
+			failed := &RuleError{set.customizer, rule.index, wire.Brief(err.Error())}
+			r.trace.fail(failed)
+			return failed
 		}
 	}
 	return nil
@@ -206,7 +214,7 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	for _, in := range t.Rules {
 		r, problem := e.rule(in.Index, in.Rule)
 		if problem != nil {
-			r = rule{index: in.Index, broken: problem}
+			r = rule{index: in.Index, text: in.Rule.Path, broken: problem}
 		}
 		set.rules = append(set.rules, r)
 	}
@@ -234,7 +242,7 @@ func (e *Engine) rule(index int, from v1alpha1.Rule) (r rule, bad *problem) {
 	if n := len(slices.DeleteFunc(given, func(is bool) bool { return !is })); n != 1 {
 		return r, &problem{error: errors.New("needs exactly one of value (not null), expression, remove: true, release: true")}
 	}
-	r = rule{index: index, remove: from.Remove, strict: from.OnMissing == v1alpha1.OnMissingFail}
+	r = rule{index: index, text: from.Path, remove: from.Remove, strict: from.OnMissing == v1alpha1.OnMissingFail}
 	var err error
 	if r.path, err = parsePath(from.Path); err != nil {
 		return r, &problem{"path", from.Path, err}

@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	location NAME    a location: labels, properties
 //	NAME gets        what the location is expected to get
 //	NAME is held     why it is expected to keep what it has
+//	NAME is told     what each rule is expected to do there, before and after
 //	refused          what is expected to be refused of the Customizers, one per line
 //
 // An expectation is about all that comes before it; a Customizer that comes again replaces
@@ -65,7 +67,11 @@ func (cs customizers) order() []string {
 
 // gets is what a location gets of an object.
 func (cs customizers) gets(e *Engine, object []byte, s Space, l Location) ([]byte, error) {
-	var inputs []Input
+	return e.Apply(object, cs.inputs(e, s, l))
+}
+
+// inputs are those of a location.
+func (cs customizers) inputs(e *Engine, s Space, l Location) (inputs []Input) {
 	for _, name := range cs.order() {
 		p := e.Prepare(name, s, cs[name].Rules)
 		if p.Text == "" {
@@ -77,7 +83,28 @@ func (cs customizers) gets(e *Engine, object []byte, s Space, l Location) ([]byt
 		}
 		inputs = append(inputs, in)
 	}
-	return e.Apply(object, inputs)
+	return inputs
+}
+
+// told is what rules do to an object at a location.
+func (s *scenario) told(l Location) (told string) {
+	effects, err := s.engine.Trace(s.object, s.customizers.inputs(s.engine, s.space, l))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, e := range effects {
+		told += fmt.Sprintf("%s[%d] %s\n", e.Customizer, e.Rule, e.Path)
+		for _, c := range e.Changes {
+			told += fmt.Sprintf("  %s: %s -> %s\n", c.At, cmp.Or(string(c.Before), "nothing"), cmp.Or(string(c.After), "nothing"))
+		}
+		if e.Omitted > 0 {
+			told += fmt.Sprintf("  and %d more\n", e.Omitted)
+		}
+		if e.Error != "" {
+			told += "  fails: " + e.Error + "\n"
+		}
+	}
+	return told
 }
 
 type scenario struct {
@@ -118,7 +145,7 @@ func runScenario(t *testing.T, e *Engine, file string) {
 
 // step does one step; expects says that it is an expectation, of what is got.
 func (s *scenario) step(words []string, data []byte) (got string, expects bool) {
-	words = append(words, "", "")
+	words = append(words, "", "", "")
 	switch {
 	case words[0] == "object":
 		s.object = s.canonical(data)
@@ -146,6 +173,9 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 		l, ok := s.locations[words[0]]
 		if !ok {
 			l = Location{Name: words[0]}
+		}
+		if words[2] == "told" {
+			return s.told(l), true
 		}
 		made, err := s.customizers.gets(s.engine, s.object, s.space, l)
 		if err != nil {
