@@ -2,18 +2,27 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 )
 
+// shownTexts and shownBytes bound what the error of a program repeats of what it
+// reported, and of each text.
+const (
+	shownTexts = 5
+	shownBytes = 1000
+)
+
 // Main runs f with what a test has, for programs such as benchmarks. Everything
-// that f started has ended when Main returns. The error says that f failed or
-// was interrupted.
+// that f started has ended when Main returns. The error says what f reported to
+// have failed.
 func Main(name string, f func(t T)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -28,10 +37,7 @@ func Main(name string, f func(t T)) error {
 		f(p)
 	}()
 	<-done
-	if p.Failed() {
-		return fmt.Errorf("%s failed", name)
-	}
-	return nil
+	return p.err()
 }
 
 // program is the T of a program. Fatalf ends the goroutine that Main started, as
@@ -41,7 +47,8 @@ type program struct {
 	ctx  context.Context
 
 	mu       sync.Mutex
-	failed   bool
+	failures int
+	shown    []string // the first failures
 	cleanups []func()
 }
 
@@ -54,10 +61,23 @@ func (p *program) Logf(format string, args ...any) {
 }
 
 func (p *program) Errorf(format string, args ...any) {
-	p.Logf(format, args...)
+	text := fmt.Sprintf(format, args...)
+	p.Logf("%s", text)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = true
+	p.failures++
+	if len(p.shown) < shownTexts {
+		p.shown = append(p.shown, excerpt(text))
+	}
+}
+
+// excerpt is the beginning and the end of a long text: a failure begins with what
+// failed, and may end with the end of a log.
+func excerpt(text string) string {
+	if len(text) <= shownBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shownBytes/2]+"…"+text[len(text)-shownBytes/2:], "")
 }
 
 func (p *program) Fatalf(format string, args ...any) {
@@ -68,7 +88,21 @@ func (p *program) Fatalf(format string, args ...any) {
 func (p *program) Failed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failed
+	return p.failures > 0
+}
+
+// err is what was reported to have failed.
+func (p *program) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s failed: %s", p.name, strings.Join(p.shown, "\n"))
+	if more := p.failures - len(p.shown); more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return errors.New(text)
 }
 
 func (p *program) Cleanup(f func()) {
