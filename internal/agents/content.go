@@ -120,7 +120,7 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 // del is what the agent is told of a row that is no longer in the content.
 func (c content) del(ch table.Change, was *entry) *wire.Del {
 	by, named := placement.LetGo(ch, c.location)
-	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: by}
+	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: string(by)}
 	if named {
 		d.Cause = wire.Deleted
 	}

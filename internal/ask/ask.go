@@ -50,8 +50,9 @@ type SpaceStatus struct {
 
 // PlacementTotal sums up one Placement.
 type PlacementTotal struct {
-	Name      string `json:"name"`
-	Suspended bool   `json:"suspended,omitempty"`
+	// Name is the Placement, as it is named in the space.
+	Name      key.PlacementRef `json:"name"`
+	Suspended bool             `json:"suspended,omitempty"`
 	// Problems say why parts of its spec can't be used.
 	Problems []string `json:"problems,omitempty"`
 	// Unknown are the locations that it names and that do not exist.
@@ -188,7 +189,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (q *Server) admits(rights *rights, f *statusFilter) error {
 	f.lists = rights.lists
 	if f.placement != "" {
-		if err := rights.gets(placementIn(rights.space, f.placement)); err != nil {
+		if err := rights.gets(f.placement.Of(rights.space).Object()); err != nil {
 			return err
 		}
 	}
@@ -206,10 +207,6 @@ func (q *Server) admits(rights *rights, f *statusFilter) error {
 	return q.known(q.config.Table.Snapshot(), o)
 }
 
-func placementIn(s key.Space, name string) key.Object {
-	return key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}
-}
-
 // waiting are the removals that wait, for who may list Placements.
 func (q *Server) waiting(rights *rights) []prune.Waiting {
 	if !rights.lists(key.Identity{Resource: key.Placements}) {
@@ -224,7 +221,7 @@ func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights 
 	s := rights.space
 	snapshot := q.config.Table.Snapshot()
 	totals := slices.DeleteFunc(q.placementTotals(snapshot, rights, s), func(p PlacementTotal) bool {
-		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(placementIn(s, p.Name).Identity)
+		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(p.Name.Of(s).Object().Identity)
 	})
 	for i := range totals {
 		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
@@ -333,19 +330,20 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 		if err != nil {
 			return true
 		}
-		resolved, ok := placement.StatusOf(state, s, o.Name)
+		p := key.Placement{Space: s, Name: o.Name}
+		resolved, ok := placement.StatusOf(state, p)
 		if !ok {
 			return true
 		}
-		counts := q.config.Tally.Placement(tally.Placement{Space: s, Name: o.Name})
+		counts := q.config.Tally.Placement(p)
 		var parts []string
-		for _, p := range q.config.Releases.Parts(release.Placement{Space: s, Name: o.Name}) {
-			p.Missing = slices.DeleteFunc(p.Missing, unknown)
-			parts = append(parts, p.String())
+		for _, part := range q.config.Releases.Parts(p) {
+			part.Missing = slices.DeleteFunc(part.Missing, unknown)
+			parts = append(parts, part.String())
 		}
 		all = append(all, PlacementTotal{
-			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(tally.Placement{Space: s, Name: o.Name}).Without(unknown).String(),
-			Name: o.Name, Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
+			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(p).Without(unknown).String(),
+			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
 			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return unknown(e.Object) }),
 		})

@@ -22,7 +22,8 @@ const Stale = "stale"
 // statusFilter says which rows of a SpaceStatus are asked for; an empty field asks for
 // all.
 type statusFilter struct {
-	object, namespace, placement string
+	object, namespace string
+	placement         key.PlacementRef
 	// states are in lower case.
 	states []string
 	// lists says whether the reader may know of objects like one.
@@ -30,7 +31,7 @@ type statusFilter struct {
 }
 
 func statusFilterOf(query url.Values) statusFilter {
-	f := statusFilter{object: query.Get("object"), namespace: query.Get("namespace"), placement: query.Get("placement")}
+	f := statusFilter{object: query.Get("object"), namespace: query.Get("namespace"), placement: key.PlacementRef(query.Get("placement"))}
 	if s := query.Get("state"); s != "" {
 		f.states = strings.Split(strings.ToLower(s), ",")
 	}

@@ -84,7 +84,7 @@ or of removals of which no Placement is known.
 
 // showWaiting shows the removals that wait of one Placement, and returns errNo.
 func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
-	i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Placement == name })
+	i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Placement == key.PlacementRef(name) })
 	if i < 0 {
 		return fmt.Errorf("placement %q of space %q has no removals that wait, as far as agents have said", name, space)
 	}
@@ -96,7 +96,7 @@ func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
 
 // printWaiting prints the removals that wait in a space, and how to confirm them. there
 // says whether a Placement exists.
-func printWaiting(out io.Writer, all []prune.Waiting, there func(placement string) bool) error {
+func printWaiting(out io.Writer, all []prune.Waiting, there func(key.PlacementRef) bool) error {
 	for _, w := range all {
 		if _, err := fmt.Fprintln(out, waitingLine(w, there(w.Placement))); err != nil {
 			return err
@@ -106,7 +106,7 @@ func printWaiting(out io.Writer, all []prune.Waiting, there func(placement strin
 }
 
 func waitingLine(w prune.Waiting, there bool) string {
-	of, by, note := "Placement "+w.Placement, w.Placement, ""
+	of, by, note := "Placement "+string(w.Placement), string(w.Placement), ""
 	if !there {
 		by, note = "NAME", ", where NAME is any Placement of the space"
 	}

@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
 
@@ -149,7 +150,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 		if err := printProblems(s.streams.Out, status.Placements); err != nil {
 			return nil, err
 		}
-		there := func(name string) bool {
+		there := func(name key.PlacementRef) bool {
 			return slices.ContainsFunc(status.Placements, func(p ask.PlacementTotal) bool { return p.Name == name })
 		}
 		if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
@@ -171,7 +172,7 @@ func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 func placementsTable(all []ask.PlacementTotal) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Mutated", "Failed", "Held", "Stale")}
 	for _, p := range all {
-		name := p.Name
+		name := string(p.Name)
 		if p.Suspended {
 			name += " (suspended)"
 		}

@@ -122,7 +122,8 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 		text += "\nits status is not returned: " + p.StatusLeftOut
 	}
 	for i := range why.Waiting {
-		text += "\n" + cmp.Or(why.Waiting[i].Placement, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, why.Waiting[i].Placement)
+		of := string(why.Waiting[i].Placement)
+		text += "\n" + cmp.Or(of, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, of)
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

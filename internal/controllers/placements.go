@@ -18,7 +18,6 @@ import (
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
 )
 
 // Signal is an observer that only wakes a loop. The loop finds out by itself what has
@@ -73,15 +72,8 @@ func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error
 		for _, cz := range dirty.Customizers {
 			enqueue([]string{key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key()})
 		}
-		all := slices.Concat(dirty.Placements, c.config.LeftOut.Dirty())
-		for _, p := range c.config.Pruned.Dirty() {
-			all = append(all, tally.Placement(p))
-		}
-		for _, p := range c.config.Releases.Dirty() {
-			all = append(all, tally.Placement(p))
-		}
-		for _, p := range all {
-			enqueue([]string{placementKey(p)})
+		for _, p := range slices.Concat(dirty.Placements, c.config.LeftOut.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
+			enqueue([]string{p.Object().Key()})
 		}
 	}
 }
@@ -108,23 +100,19 @@ func (c *Controllers) settle(ctx context.Context) error {
 	return nil
 }
 
-func placementKey(p tally.Placement) string {
-	return key.Object{Space: p.Space, Identity: key.Identity{Resource: key.Placements, Name: p.Name}}.Key()
-}
-
 func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return err
 	}
-	p := tally.Placement{Space: o.Space, Name: o.Name}
+	p := key.Placement{Space: o.Space, Name: o.Name}
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
-	resolved, ok := placement.StatusOf(snapshot, p.Space, p.Name)
+	resolved, ok := placement.StatusOf(snapshot, p)
 	if row == nil || !ok || !c.exists(p.Space) {
 		return nil
 	}
-	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(release.Placement(p)), c.config.LeftOut.Of(p)
+	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(p), c.config.LeftOut.Of(p)
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -135,7 +123,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		st.Locations = int64(len(resolved.Locations))
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		c.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
-		st.Prune, st.Confirmed = c.config.Pruned.Status(prune.Placement(p), row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
+		st.Prune, st.Confirmed = c.config.Pruned.Status(p, row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
 		c.condition(&st.Conditions, row, waiting(p.Name, st.Prune, judge.SyncedPlacement(counts.Counts)))
 		if len(resolved.Unknown) > 0 {
 			c.condition(&st.Conditions, row, metav1.Condition{

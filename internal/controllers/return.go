@@ -134,7 +134,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) error {
 
 // askers are the Placements that ask for the status of a row, and the location that it is
 // from.
-func askers(row *table.Row) (location key.Location, placements []string) {
+func askers(row *table.Row) (location key.Location, placements []key.PlacementRef) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
 		return "", nil

@@ -15,7 +15,6 @@ import (
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -163,7 +162,7 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(func() string {
-		if n := r.LeftOut.Of(tally.Placement{Space: "s", Name: "p"}); n.Count > 0 {
+		if n := r.LeftOut.Of(key.Placement{Space: "s", Name: "p"}); n.Count > 0 {
 			return fmt.Sprintf("left out: %+v", n)
 		}
 		if c := meta.FindStatusCondition(r.placement().Status.Conditions, v1alpha1.ConditionStatusReturned); c != nil {

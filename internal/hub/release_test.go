@@ -10,7 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/release"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
 
@@ -61,7 +61,7 @@ func TestPartOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("")
-	if parts := r.Releases.Parts(release.Placement{Space: "s", Name: "p"}); len(parts) != 0 {
+	if parts := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}); len(parts) != 0 {
 		t.Errorf("still %v", parts)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
 )
 
 // maxLeftOutExamples is how many statuses a Placement's condition names.
@@ -26,7 +25,7 @@ const maxLeftOutExamples = 3
 type Unfit struct {
 	// Location is where it is from, Placements are those that ask for it.
 	Location   key.Location
-	Placements []string
+	Placements []key.PlacementRef
 	// Limits names the limits that it exceeds; Why says it to people.
 	Limits []string
 	Why    string
@@ -49,8 +48,8 @@ type Index struct {
 	mu sync.Mutex
 	// all has them by the object's key; named has those keys by Placement.
 	all   map[string]Unfit
-	named map[tally.Placement]map[string]struct{}
-	dirty map[tally.Placement]struct{}
+	named map[key.Placement]map[string]struct{}
+	dirty map[key.Placement]struct{}
 	// changed wakes the controller that writes the status of Placements.
 	changed func()
 }
@@ -59,7 +58,7 @@ type Index struct {
 // changed.
 func New(changed func()) *Index {
 	return &Index{
-		all: map[string]Unfit{}, named: map[tally.Placement]map[string]struct{}{}, dirty: map[tally.Placement]struct{}{}, changed: changed,
+		all: map[string]Unfit{}, named: map[key.Placement]map[string]struct{}{}, dirty: map[key.Placement]struct{}{}, changed: changed,
 	}
 }
 
@@ -78,8 +77,8 @@ func (l *Index) Note(o key.Object, u Unfit) {
 	k := o.Key()
 	l.drop(o.Space, k)
 	l.all[k] = u
-	for _, name := range u.Placements {
-		p := tally.Placement{Space: o.Space, Name: name}
+	for _, ref := range u.Placements {
+		p := ref.Of(o.Space)
 		if l.named[p] == nil {
 			l.named[p] = map[string]struct{}{}
 		}
@@ -104,8 +103,8 @@ func (l *Index) drop(s key.Space, k string) bool {
 		return false
 	}
 	delete(l.all, k)
-	for _, name := range u.Placements {
-		p := tally.Placement{Space: s, Name: name}
+	for _, ref := range u.Placements {
+		p := ref.Of(s)
 		if delete(l.named[p], k); len(l.named[p]) == 0 {
 			delete(l.named, p)
 		}
@@ -128,7 +127,7 @@ func (l *Index) In(s key.Space) (keys []string) {
 
 // Dirty names the Placements for which what is left out may have changed since it was
 // last called; some may be gone.
-func (l *Index) Dirty() []tally.Placement {
+func (l *Index) Dirty() []key.Placement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.Collect(maps.Keys(l.dirty))
@@ -161,7 +160,7 @@ func (m Missed) Without(unknown func(object string) bool) Missed {
 }
 
 // Of sums up what is left out for a Placement.
-func (l *Index) Of(p tally.Placement) (m Missed) {
+func (l *Index) Of(p key.Placement) (m Missed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first []string

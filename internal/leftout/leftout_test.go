@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/tally"
 )
 
 // TestIndex follows what is left out of objects, and what Placements are told of it.
@@ -16,8 +15,8 @@ func TestIndex(t *testing.T) {
 	object := func(name string) key.Object {
 		return key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: name}}
 	}
-	p, q := tally.Placement{Space: "s", Name: "p"}, tally.Placement{Space: "s", Name: "q"}
-	says := func(of tally.Placement, count int, parts ...string) {
+	p, q := key.Placement{Space: "s", Name: "p"}, key.Placement{Space: "s", Name: "q"}
+	says := func(of key.Placement, count int, parts ...string) {
 		t.Helper()
 		m := x.Of(of)
 		if m.Count != count {
@@ -29,19 +28,19 @@ func TestIndex(t *testing.T) {
 			}
 		}
 	}
-	dirty := func(want ...tally.Placement) {
+	dirty := func(want ...key.Placement) {
 		t.Helper()
 		got := x.Dirty()
-		slices.SortFunc(got, func(a, b tally.Placement) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(got, func(a, b key.Placement) int { return strings.Compare(a.Name, b.Name) })
 		if !slices.Equal(got, want) {
 			t.Errorf("dirty are %v, want %v", got, want)
 		}
 	}
 
 	says(p, 0)
-	x.Note(object("a"), Unfit{Location: "l", Placements: []string{"p", "q"}, Limits: []string{"bytes"}, Why: "too many bytes"})
+	x.Note(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p", "q"}, Limits: []string{"bytes"}, Why: "too many bytes"})
 	for _, name := range []string{"d", "c", "b", "e"} {
-		x.Note(object(name), Unfit{Location: "l", Placements: []string{"p"}, Limits: []string{"objectBytes"}})
+		x.Note(object(name), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"objectBytes"}})
 	}
 	says(p, 5, "(bytes, objectBytes)", "core/configmaps/n/a from l, core/configmaps/n/b from l, core/configmaps/n/c from l and 2 more")
 	says(q, 1, "core/configmaps/n/a from l;")
@@ -54,7 +53,7 @@ func TestIndex(t *testing.T) {
 		t.Errorf("in the space are %q", in)
 	}
 
-	x.Note(object("a"), Unfit{Location: "l", Placements: []string{"p"}, Limits: []string{"bytes"}}) // q asks no more
+	x.Note(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"bytes"}}) // q asks no more
 	says(q, 0)
 	dirty(p, q)
 	before := changed

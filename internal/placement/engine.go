@@ -68,7 +68,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		Engine:    e,
 		state:     state,
 		recheck:   map[reach]struct{}{},
-		ended:     map[key.Space][]string{},
+		ended:     map[key.Space][]key.PlacementRef{},
 		evaluated: map[string]struct{}{},
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
@@ -106,7 +106,7 @@ func (e *Engine) evaluate(s subject) *Membership {
 	}
 	for _, p := range e.placements[s.Space] {
 		if matched, policy := p.matches(s); matched {
-			sources = append(sources, Source{p.name, policy, p.suspended, p.seats(s, e.locations, &e.sets)})
+			sources = append(sources, Source{p.ref, policy, p.suspended, p.seats(s, e.locations, &e.sets)})
 		}
 	}
 	if len(sources) == 0 {

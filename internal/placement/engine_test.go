@@ -202,7 +202,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 		}
 	}
 	for _, space := range worldSpaces {
-		status, ok := StatusOf(state, space, "p")
+		status, ok := StatusOf(state, key.Placement{Space: space, Name: "p"})
 		p := w[placementAt(space, "p").Key()]
 		if ok != (p != nil && !p.deleting) {
 			t.Fatalf("status of p in %s: %v", space, ok)

@@ -62,7 +62,8 @@ type AnnotationExplanation struct {
 
 // PlacementExplanation says what one Placement does.
 type PlacementExplanation struct {
-	Name string `json:"name"`
+	// Name is the Placement, as it is named in the object's space.
+	Name key.PlacementRef `json:"name"`
 	// Places says that it assigns the object to the location: it selects the
 	// location, which is seated, and one of its tests matches the object.
 	Places    bool `json:"places"`
@@ -223,7 +224,7 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 }
 
 func (p *placement) explain(s subject, at *site) PlacementExplanation {
-	e := PlacementExplanation{Name: p.name, Suspended: p.suspended, Fit: p.fit(s, at)}
+	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Fit: p.fit(s, at)}
 	_, e.Policy = p.matches(s)
 	if e.Selects {
 		e.Unseated = p.unseated(s, at)

@@ -12,7 +12,7 @@ import (
 // by name what assigned it: the object itself, also with its namespace, or all Placements
 // that had assigned it. Everything else follows from policy, including the deletion of a
 // space. It goes by the change alone, not by what has happened since.
-func LetGo(ch table.Change, location key.Location) (placement string, named bool) {
+func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, named bool) {
 	was, ok := ch.Prev.In.(*Membership)
 	if !ok {
 		return "", false

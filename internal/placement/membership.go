@@ -43,8 +43,9 @@ var _ table.Membership = (*Membership)(nil)
 // Source is one policy that places an object: a Placement of the object's space
 // or the annotation on the object itself.
 type Source struct {
-	// Placement is the Placement's name; empty for the annotation.
-	Placement string
+	// Placement is the Placement, as it is named in the object's space; empty for the
+	// annotation.
+	Placement key.PlacementRef
 	// Policy is how the source treats the object; it releases nothing.
 	Policy wire.Policy
 	// Suspended sources hold what they match as it is.
@@ -184,7 +185,7 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 		if !s.Suspended {
 			held = false
 		} else if p.Held == "" {
-			p.Held, p.HeldFor = "suspended by Placement "+s.Placement, v1alpha1.ReasonSuspended
+			p.Held, p.HeldFor = "suspended by Placement "+string(s.Placement), v1alpha1.ReasonSuspended
 		}
 	}
 	if !held {
@@ -212,10 +213,10 @@ func (m *Membership) Places() []Place {
 	return places
 }
 
-// Placements are the names, in the object's space and in order, of the
+// Placements are, as they are named in the object's space and in order, the
 // Placements that match the object, including those that select no location.
-func (m *Membership) Placements() []string {
-	var names []string
+func (m *Membership) Placements() []key.PlacementRef {
+	var names []key.PlacementRef
 	for _, s := range m.sources {
 		if s.Placement != "" {
 			names = append(names, s.Placement)
@@ -273,7 +274,7 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner) string {
 	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
 	for _, s := range sources {
-		b = binary.AppendUvarint(appendText(b, s.Placement), s.locations.id)
+		b = binary.AppendUvarint(appendText(b, string(s.Placement)), s.locations.id)
 		b = append(b, policyBits(s.Policy), bit(s.Suspended))
 	}
 	b = appendEffects(appendEffects(b, releases), rules)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -13,6 +14,8 @@ import (
 // placement is one compiled Placement.
 type placement struct {
 	scope
+	// ref is how it is named in the space of the objects.
+	ref       key.PlacementRef
 	suspended bool
 	treatment wire.Policy
 	// names are those of its locations that are named, in order.
@@ -24,7 +27,7 @@ func compile(name string, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{scope: scope{name: name, spec: specOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	p := &placement{ref: key.PlacementRef(name), scope: scope{name: name, spec: specOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {

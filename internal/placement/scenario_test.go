@@ -231,7 +231,7 @@ func (s *scenario) why(path string, l key.Location) string {
 }
 
 func (s *scenario) status(space key.Space, name string) string {
-	status, ok := StatusOf(s.table.Snapshot(), space, name)
+	status, ok := StatusOf(s.table.Snapshot(), key.Placement{Space: space, Name: name})
 	if !ok {
 		return "gone\n"
 	}

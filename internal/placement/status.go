@@ -20,13 +20,12 @@ type Status struct {
 // StatusOf resolves one Placement; ok is false if it is gone or being deleted. It only
 // reads the state, so any goroutine may call it. Its cost is in proportion to the number
 // of locations.
-func StatusOf(state table.Reader, space key.Space, name string) (status Status, ok bool) {
-	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Placements, Name: name}}
-	p := compile(name, state.Get(o.Key()))
+func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
+	p := compile(of.Name, state.Get(of.Object().Key()))
 	if p == nil {
 		return Status{}, false
 	}
-	sites := p.resolve(state, tenantOf(state, space))
+	sites := p.resolve(state, tenantOf(state, of.Space))
 	status = Status{Locations: p.choose(nil, sites), Problems: p.problems}
 	for _, name := range p.names {
 		if sites[key.Location(name)] == nil {

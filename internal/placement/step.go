@@ -24,8 +24,8 @@ type step struct {
 	namespaces []change
 	reports    []table.Change
 
-	// ended are the names of the Placements that were deleted themselves, by space.
-	ended map[key.Space][]string
+	// ended are the Placements that were deleted themselves, by the space of objects.
+	ended map[key.Space][]key.PlacementRef
 	// recheck are the parts of spaces whose objects must be evaluated again.
 	recheck map[reach]struct{}
 	// evaluated are the keys of the objects that were evaluated in this step.
@@ -163,7 +163,7 @@ func (s *step) noteEnded() {
 		_, there := s.placements[c.Space].find(c.Name)
 		_, going := s.going[c.Space]
 		if there && !going && (c.Cur == nil || c.Cur.Meta.Deleting) {
-			s.ended[c.Space] = append(s.ended[c.Space], c.Name)
+			s.ended[c.Space] = append(s.ended[c.Space], key.PlacementRef(c.Name))
 		}
 	}
 }

@@ -23,8 +23,9 @@ const (
 
 // Waiting are the pending removals of one Placement.
 type Waiting struct {
-	// Placement is empty for removals of which no Placement is known.
-	Placement string `json:"placement,omitempty"`
+	// Placement is the Placement, as it is named in the space; empty for removals of which
+	// none is known.
+	Placement key.PlacementRef `json:"placement,omitempty"`
 	v1alpha1.WaitingPrune
 }
 
@@ -36,8 +37,8 @@ func (x *Index) Confirmations(l key.Location) []wire.Confirmation {
 	defer x.mu.RUnlock()
 	here := x.places[l]
 	var all []wire.Confirmation
-	for p, one := range here.of {
-		if c := (wire.Confirmation{Space: string(p.Space), Digest: one.digest}); x.let[l][c] > 0 {
+	for g, one := range here.of {
+		if c := (wire.Confirmation{Space: string(g.space), Digest: one.digest}); x.let[l][c] > 0 {
 			all = append(all, c)
 		}
 	}
@@ -63,7 +64,7 @@ func compare(a, b wire.Confirmation) int {
 // it has confirmed that is not done. The latter is what was confirmed before and still
 // waits unchanged, and what the digest of the Placement's annotation names: all removals
 // of one Placement of the space that wait, at all locations, and are not confirmed yet.
-func (x *Index) Status(p Placement, digest string, confirmed []v1alpha1.ConfirmedPrune) (*v1alpha1.WaitingPrune, []v1alpha1.ConfirmedPrune) {
+func (x *Index) Status(p key.Placement, digest string, confirmed []v1alpha1.ConfirmedPrune) (*v1alpha1.WaitingPrune, []v1alpha1.ConfirmedPrune) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var keep []v1alpha1.ConfirmedPrune
@@ -74,8 +75,8 @@ func (x *Index) Status(p Placement, digest string, confirmed []v1alpha1.Confirme
 	}
 	known := set(keep)
 	if digest != "" {
-		for _, name := range slices.Sorted(maps.Keys(x.groups[p.Space])) {
-			open := x.open(Placement{p.Space, name}, known)
+		for _, of := range slices.Sorted(maps.Keys(x.groups[p.Space])) {
+			open := x.open(group{p.Space, of}, known)
 			if open.digest() != digest {
 				continue
 			}
@@ -90,7 +91,7 @@ func (x *Index) Status(p Placement, digest string, confirmed []v1alpha1.Confirme
 	slices.SortFunc(keep, func(a, b v1alpha1.ConfirmedPrune) int {
 		return cmp.Or(cmp.Compare(a.Location, b.Location), cmp.Compare(a.Digest, b.Digest))
 	})
-	return x.waiting(p, known), keep
+	return x.waiting(group{p.Space, p.In(p.Space)}, known), keep
 }
 
 func set(all []v1alpha1.ConfirmedPrune) map[v1alpha1.ConfirmedPrune]bool {
@@ -103,19 +104,19 @@ func set(all []v1alpha1.ConfirmedPrune) map[v1alpha1.ConfirmedPrune]bool {
 
 // waits says whether what was confirmed of a space still waits unchanged.
 func (x *Index) waits(s key.Space, c v1alpha1.ConfirmedPrune) bool {
-	for p, one := range x.places[key.Location(c.Location)].of {
-		if p.Space == s && one.digest == c.Digest {
+	for g, one := range x.places[key.Location(c.Location)].of {
+		if g.space == s && one.digest == c.Digest {
 			return true
 		}
 	}
 	return false
 }
 
-// open is what waits of a Placement and is neither confirmed in a status nor in known.
-func (x *Index) open(p Placement, known map[v1alpha1.ConfirmedPrune]bool) parts {
+// open is what waits of a group and is neither confirmed in a status nor in known.
+func (x *Index) open(g group, known map[v1alpha1.ConfirmedPrune]bool) parts {
 	open := parts{}
-	for l, one := range x.groups[p.Space][p.Name] {
-		if x.let[l][wire.Confirmation{Space: string(p.Space), Digest: one.digest}] == 0 &&
+	for l, one := range x.groups[g.space][g.of] {
+		if x.let[l][wire.Confirmation{Space: string(g.space), Digest: one.digest}] == 0 &&
 			!known[v1alpha1.ConfirmedPrune{Location: string(l), Digest: one.digest}] {
 			open[l] = one
 		}
@@ -135,13 +136,13 @@ func (all parts) digest() string {
 	return sum.String()[:digestSize]
 }
 
-// waiting are the pending removals of a Placement; nil if none.
-func (x *Index) waiting(p Placement, known map[v1alpha1.ConfirmedPrune]bool) *v1alpha1.WaitingPrune {
-	all := x.groups[p.Space][p.Name]
+// waiting are the pending removals of a group; nil if none.
+func (x *Index) waiting(g group, known map[v1alpha1.ConfirmedPrune]bool) *v1alpha1.WaitingPrune {
+	all := x.groups[g.space][g.of]
 	if len(all) == 0 {
 		return nil
 	}
-	w := &v1alpha1.WaitingPrune{Locations: int64(len(all)), Digest: x.open(p, known).digest()}
+	w := &v1alpha1.WaitingPrune{Locations: int64(len(all)), Digest: x.open(g, known).digest()}
 	for _, one := range all {
 		w.Pending += one.pending
 	}
@@ -153,8 +154,8 @@ func (x *Index) Waiting(s key.Space) []Waiting {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var all []Waiting
-	for _, name := range slices.Sorted(maps.Keys(x.groups[s])) {
-		all = append(all, Waiting{name, *x.waiting(Placement{s, name}, nil)})
+	for _, of := range slices.Sorted(maps.Keys(x.groups[s])) {
+		all = append(all, Waiting{of, *x.waiting(group{s, of}, nil)})
 	}
 	return all
 }

@@ -23,25 +23,28 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Placement names a Placement, which may be gone. Without a name it stands for the
-// removals in a space of which no Placement is known.
-type Placement struct {
-	Space key.Space
-	Name  string
+// group are removals of a space's objects that a Placement no longer assigns; without one,
+// those of which no Placement is known.
+type group struct {
+	space key.Space
+	of    key.PlacementRef
 }
 
-// part is what waits at one location of what one Placement no longer assigns.
+// placement is the Placement of the group.
+func (g group) placement() key.Placement { return g.of.Of(g.space) }
+
+// part is what waits at one location of one group.
 type part struct {
 	pending int64
 	digest  string
 }
 
-// parts are those of one Placement, by location.
+// parts are those of one group, by location.
 type parts map[key.Location]part
 
 // place is what waits at one location.
 type place struct {
-	of map[Placement]part
+	of map[group]part
 	// spaces are those of which something waits, whose owners may confirm it.
 	spaces map[key.Space]struct{}
 }
@@ -63,18 +66,18 @@ type Index struct {
 
 	mu     sync.RWMutex
 	places map[key.Location]place
-	groups map[key.Space]map[string]parts
+	groups map[key.Space]map[key.PlacementRef]parts
 	owners map[key.Space]map[string]owner
 	// let counts, by location and confirmation, the Placements whose status has it.
 	let   map[key.Location]map[wire.Confirmation]int
-	dirty map[Placement]struct{}
+	dirty map[key.Placement]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)
 
 // New makes an Index that has observed nothing. changed must be quick.
 func New(changed func(key.Location)) *Index {
-	x := &Index{changed: changed, dirty: map[Placement]struct{}{}}
+	x := &Index{changed: changed, dirty: map[key.Placement]struct{}{}}
 	x.Reset()
 	return x
 }
@@ -84,7 +87,7 @@ func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.places = map[key.Location]place{}
-	x.groups = map[key.Space]map[string]parts{}
+	x.groups = map[key.Space]map[key.PlacementRef]parts{}
 	x.owners = map[key.Space]map[string]owner{}
 	x.let = map[key.Location]map[wire.Confirmation]int{}
 }
@@ -99,7 +102,7 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 			x.noteLocation(key.Location(name), ch.Cur)
 		} else if strings.Contains(k, "/placements/") { // which costs less than taking the key apart
 			if o, err := key.ParseObject(k); err == nil && o.Resource == key.Placements {
-				x.notePlacement(Placement{o.Space, o.Name}, ch.Cur, moved)
+				x.notePlacement(key.Placement{Space: o.Space, Name: o.Name}, ch.Cur, moved)
 			}
 		}
 	}
@@ -113,14 +116,14 @@ func (x *Index) noteLocation(l key.Location, row *table.Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was := x.places[l]
-	for p := range was.of {
-		if _, stays := now.of[p]; !stays {
-			x.setPart(p, l, part{})
+	for g := range was.of {
+		if _, stays := now.of[g]; !stays {
+			x.setPart(g, l, part{})
 		}
 	}
-	for p, one := range now.of {
-		if was.of[p] != one {
-			x.setPart(p, l, one)
+	for g, one := range now.of {
+		if was.of[g] != one {
+			x.setPart(g, l, one)
 		}
 	}
 	if x.places[l] = now; len(now.of)+len(now.spaces) == 0 {
@@ -131,7 +134,7 @@ func (x *Index) noteLocation(l key.Location, row *table.Row) {
 // placeOf reads what waits at a location from its row: nothing if the location is gone or
 // being deleted.
 func placeOf(row *table.Row) place {
-	p := place{of: map[Placement]part{}, spaces: map[key.Space]struct{}{}}
+	p := place{of: map[group]part{}, spaces: map[key.Space]struct{}{}}
 	if row == nil || row.Meta.Deleting {
 		return p
 	}
@@ -149,42 +152,42 @@ func placeOf(row *table.Row) place {
 	for _, one := range prune.Placements {
 		if one.Pending > 0 && one.Digest != "" {
 			p.spaces[key.Space(one.Space)] = struct{}{}
-			p.of[Placement{key.Space(one.Space), one.Placement}] = part{one.Pending, one.Digest}
+			p.of[group{key.Space(one.Space), key.PlacementRef(one.Placement)}] = part{one.Pending, one.Digest}
 		}
 	}
 	return p
 }
 
-// setPart sets what waits of a Placement at a location. That may change the Placement's
-// status, and those of Placements of the space that have confirmed something.
-func (x *Index) setPart(p Placement, l key.Location, one part) {
-	space := x.groups[p.Space]
+// setPart sets what waits of a group at a location. That may change the status of its
+// Placement, and those of Placements of the space that have confirmed something.
+func (x *Index) setPart(g group, l key.Location, one part) {
+	space := x.groups[g.space]
 	if space == nil {
-		space = map[string]parts{}
-		x.groups[p.Space] = space
+		space = map[key.PlacementRef]parts{}
+		x.groups[g.space] = space
 	}
-	all := space[p.Name]
+	all := space[g.of]
 	if all == nil {
 		all = parts{}
-		space[p.Name] = all
+		space[g.of] = all
 	}
 	if all[l] = one; one == (part{}) {
 		if delete(all, l); len(all) == 0 {
-			delete(space, p.Name)
+			delete(space, g.of)
 		}
 		if len(space) == 0 {
-			delete(x.groups, p.Space)
+			delete(x.groups, g.space)
 		}
 	}
-	x.dirty[p] = struct{}{}
-	for name := range x.owners[p.Space] {
-		x.dirty[Placement{p.Space, name}] = struct{}{}
+	x.dirty[g.placement()] = struct{}{}
+	for name := range x.owners[g.space] {
+		x.dirty[key.Placement{Space: g.space, Name: name}] = struct{}{}
 	}
 }
 
 // notePlacement notes what a Placement confirms, and adds to moved the locations whose
 // Confirmations may change.
-func (x *Index) notePlacement(p Placement, row *table.Row, moved map[key.Location]struct{}) {
+func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Location]struct{}) {
 	var now owner
 	if row != nil {
 		now = owner{digest: row.Annotation(v1alpha1.ConfirmPruneAnnotation), raw: gjson.GetBytes(row.Value, "status.confirmed").Raw}
@@ -200,8 +203,8 @@ func (x *Index) notePlacement(p Placement, row *table.Row, moved map[key.Locatio
 	}
 	x.dirty[p] = struct{}{}
 	if was.raw != now.raw { // it may confirm removals of other Placements
-		for name := range x.groups[p.Space] {
-			x.dirty[Placement{p.Space, name}] = struct{}{}
+		for of := range x.groups[p.Space] {
+			x.dirty[of.Of(p.Space)] = struct{}{}
 		}
 	}
 	x.count(p.Space, was.confirmed, -1, moved)
@@ -241,7 +244,7 @@ func (x *Index) count(s key.Space, all []v1alpha1.ConfirmedPrune, n int, moved m
 
 // Dirty names the Placements whose Status may have changed since it was last called;
 // some may be gone.
-func (x *Index) Dirty() []Placement {
+func (x *Index) Dirty() []key.Placement {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := slices.Collect(maps.Keys(x.dirty))

@@ -23,11 +23,11 @@ type machine struct {
 	index *Index
 	rev   int64
 	// at is what waits, as agents say it: by location, then Placement, the objects.
-	at map[key.Location]map[Placement]map[string]bool
+	at map[key.Location]map[key.Placement]map[string]bool
 	// says are the annotations of the Placements there are.
-	says map[Placement]string
+	says map[key.Placement]string
 	// shown are the statuses that a hub has written.
-	shown map[Placement]status
+	shown map[key.Placement]status
 	// meant is what owners have confirmed: by location and space the sets of objects.
 	meant map[string]bool
 	poked map[key.Location]bool
@@ -40,7 +40,7 @@ type status struct {
 
 func newMachine() *machine {
 	m := &machine{
-		at: map[key.Location]map[Placement]map[string]bool{}, says: map[Placement]string{}, shown: map[Placement]status{},
+		at: map[key.Location]map[key.Placement]map[string]bool{}, says: map[key.Placement]string{}, shown: map[key.Placement]status{},
 		meant: map[string]bool{}, poked: map[key.Location]bool{},
 	}
 	m.index = New(func(l key.Location) { m.poked[l] = true })
@@ -90,7 +90,7 @@ func (m *machine) announce(l key.Location) {
 }
 
 // write writes the row of a Placement.
-func (m *machine) write(p Placement) {
+func (m *machine) write(p key.Placement) {
 	m.put(objectKey(p.Space, key.Placements, p.Name), map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{v1alpha1.ConfirmPruneAnnotation: m.says[p]}},
 		"status":   map[string]any{"confirmed": m.shown[p].confirmed},
@@ -122,15 +122,15 @@ func (m *machine) settle(t *rapid.T) {
 }
 
 var (
-	testPlacements = []Placement{{"s", "p"}, {"s", "q"}, {"z", "p"}}
+	testPlacements = []key.Placement{{Space: "s", Name: "p"}, {Space: "s", Name: "q"}, {Space: "z", Name: "p"}}
 	testLocations  = []key.Location{"a", "b", "c"}
 )
 
 func (m *machine) wait(t *rapid.T) {
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
-	p := rapid.SampledFrom(append(testPlacements, Placement{"s", ""})).Draw(t, "of")
+	p := rapid.SampledFrom(append(testPlacements, key.Placement{Space: "s"})).Draw(t, "of")
 	if m.at[l] == nil {
-		m.at[l] = map[Placement]map[string]bool{}
+		m.at[l] = map[key.Placement]map[string]bool{}
 	}
 	if m.at[l][p] == nil {
 		m.at[l][p] = map[string]bool{}
@@ -155,7 +155,7 @@ func (m *machine) confirm(t *rapid.T) {
 	w := rapid.SampledFrom(all).Draw(t, "what")
 	m.says[p] = w.Digest
 	for l, of := range m.at {
-		if objects := of[Placement{p.Space, w.Placement}]; w.Digest != "" && len(objects) > 0 {
+		if objects := of[w.Placement.Of(p.Space)]; w.Digest != "" && len(objects) > 0 {
 			m.meant[fmt.Sprint(l, p.Space, digestOf(objects))] = true
 		}
 	}
@@ -252,9 +252,9 @@ func TestForgets(t *testing.T) {
 	m := newMachine()
 	empty := New(func(key.Location) {})
 	for range 2 {
-		m.at["a"] = map[Placement]map[string]bool{{"s", "p"}: {"x": true}}
+		m.at["a"] = map[key.Placement]map[string]bool{{Space: "s", Name: "p"}: {"x": true}}
 		m.announce("a")
-		p := Placement{"s", "p"}
+		p := key.Placement{Space: "s", Name: "p"}
 		m.says[p] = m.index.Waiting("s")[0].Digest
 		m.write(p)
 		rapid.Check(t, func(t *rapid.T) { m.settle(t) })
@@ -282,12 +282,12 @@ func BenchmarkConfirm(b *testing.B) {
 	m := newMachine()
 	for i := range maxConfirmed {
 		l := key.Location(fmt.Sprint("l", i))
-		m.at[l] = map[Placement]map[string]bool{{"s", "p"}: {"x": true}}
+		m.at[l] = map[key.Placement]map[string]bool{{Space: "s", Name: "p"}: {"x": true}}
 		m.announce(l)
 	}
 	digest := m.index.Waiting("s")[0].Digest
 	for b.Loop() {
-		_, confirmed := m.index.Status(Placement{"s", "p"}, digest, nil)
+		_, confirmed := m.index.Status(key.Placement{Space: "s", Name: "p"}, digest, nil)
 		if len(confirmed) != maxConfirmed {
 			b.Fatal(len(confirmed))
 		}

@@ -27,12 +27,6 @@ const (
 	maxExamples = 3
 )
 
-// Placement names a Placement.
-type Placement struct {
-	Space key.Space
-	Name  string
-}
-
 // Part is a release of which a Placement matches some objects but not all.
 type Part struct {
 	// Release is NAMESPACE/NAME.
@@ -61,21 +55,21 @@ type of struct {
 	// objects are those that may travel, by key, with how they are placed.
 	objects map[string]*placement.Membership
 	// matched counts them by the Placements that match them.
-	matched map[string]int
+	matched map[key.PlacementRef]int
 }
 
 // Index is safe for concurrent use. It is a table.Observer.
 type Index struct {
 	mu    sync.Mutex
 	all   map[key.Space]map[string]*of // by NAMESPACE/NAME
-	dirty map[Placement]struct{}
+	dirty map[key.Placement]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)
 
 // New makes an Index that has observed nothing.
 func New() *Index {
-	return &Index{all: map[key.Space]map[string]*of{}, dirty: map[Placement]struct{}{}}
+	return &Index{all: map[key.Space]map[string]*of{}, dirty: map[key.Placement]struct{}{}}
 }
 
 // Reset forgets everything.
@@ -126,7 +120,7 @@ func (x *Index) add(s key.Space, name string, row *table.Row) {
 	}
 	r := x.all[s][name]
 	if r == nil {
-		r = &of{objects: map[string]*placement.Membership{}, matched: map[string]int{}}
+		r = &of{objects: map[string]*placement.Membership{}, matched: map[key.PlacementRef]int{}}
 		x.all[s][name] = r
 	}
 	m, _ := row.In.(*placement.Membership)
@@ -155,8 +149,8 @@ func (x *Index) remove(s key.Space, name, k string) {
 
 // changed marks the Placements that match objects of a release as dirty.
 func (x *Index) changed(s key.Space, r *of) {
-	for name := range r.matched {
-		x.dirty[Placement{s, name}] = struct{}{}
+	for ref := range r.matched {
+		x.dirty[ref.Of(s)] = struct{}{}
 	}
 }
 
@@ -177,7 +171,7 @@ func (r *of) count(m *placement.Membership, n int) {
 
 // Dirty names the Placements whose Parts may have changed since it was last called;
 // some may be gone.
-func (x *Index) Dirty() []Placement {
+func (x *Index) Dirty() []key.Placement {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := slices.Collect(maps.Keys(x.dirty))
@@ -186,12 +180,12 @@ func (x *Index) Dirty() []Placement {
 }
 
 // Parts are the first maxParts releases, by name, that a Placement matches in part.
-func (x *Index) Parts(p Placement) []Part {
+func (x *Index) Parts(p key.Placement) []Part {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var names []string
 	for name, r := range x.all[p.Space] {
-		if n := r.matched[p.Name]; n > 0 && n < len(r.objects) {
+		if n := r.matched[p.In(p.Space)]; n > 0 && n < len(r.objects) {
 			names = append(names, name)
 		}
 	}
@@ -199,16 +193,16 @@ func (x *Index) Parts(p Placement) []Part {
 	var all []Part
 	for _, name := range names[:min(maxParts, len(names))] {
 		r := x.all[p.Space][name]
-		all = append(all, Part{Release: name, Matched: r.matched[p.Name], Objects: len(r.objects), Missing: r.missing(p)})
+		all = append(all, Part{Release: name, Matched: r.matched[p.In(p.Space)], Objects: len(r.objects), Missing: r.missing(p)})
 	}
 	return all
 }
 
 // missing are the first objects that a Placement does not match.
-func (r *of) missing(p Placement) []string {
+func (r *of) missing(p key.Placement) []string {
 	var first []string
 	for k, m := range r.objects {
-		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p.Name }) {
+		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p.In(p.Space) }) {
 			continue
 		}
 		if o, err := key.ParseObject(k); err != nil || o.Concealed() {

@@ -59,13 +59,13 @@ type machine struct {
 	index   *Index
 	rev     int64
 	objects map[string]thing
-	places  map[Placement]string // the label that they select by
+	places  map[key.Placement]string // the label that they select by
 	// shown is what a hub has written by what was dirty.
-	shown map[Placement][]Part
+	shown map[key.Placement][]Part
 }
 
 func newMachine() *machine {
-	m := &machine{index: New(), objects: map[string]thing{}, places: map[Placement]string{}, shown: map[Placement][]Part{}}
+	m := &machine{index: New(), objects: map[string]thing{}, places: map[key.Placement]string{}, shown: map[key.Placement][]Part{}}
 	m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.index, WindowSteps: 10, WindowBytes: 1 << 20})
 	return m
 }
@@ -95,7 +95,7 @@ func (m *machine) change(t *rapid.T) {
 }
 
 func (m *machine) place(t *rapid.T) {
-	p := Placement{rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")}
+	p := key.Placement{Space: rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"), Name: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")}
 	k := keyOf(p.Space, v1alpha1.Group, "placements", "", p.Name)
 	if m.places[p] = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "selects"); m.places[p] == "" {
 		m.put(k, nil)
@@ -115,7 +115,7 @@ func (m *machine) restart(*rapid.T) {
 }
 
 // naive looks at every object anew.
-func (m *machine) naive(p Placement) (parts []Part) {
+func (m *machine) naive(p key.Placement) (parts []Part) {
 	for _, release := range []string{"r1", "r2"} {
 		part := Part{Release: "n/" + release}
 		for _, k := range slices.Sorted(maps.Keys(m.objects)) {
@@ -187,7 +187,7 @@ func BenchmarkParts(b *testing.B) {
 	}
 	b.Run("ask", func(b *testing.B) {
 		for b.Loop() {
-			if len(m.index.Parts(Placement{"s", "p"})) != 1 {
+			if len(m.index.Parts(key.Placement{Space: "s", Name: "p"})) != 1 {
 				b.Fatal("it is whole")
 			}
 		}

@@ -63,7 +63,7 @@ type Change struct {
 	Prev, Cur *Row
 	// Ended are the policies that were deleted in this revision and by which the row may
 	// have belonged to a member, as the Deriver names them.
-	Ended []string
+	Ended []key.PlacementRef
 }
 
 // Row is the current row, or the last one if it was deleted.
@@ -105,7 +105,7 @@ type Assignment struct {
 	In  Membership
 	// Ended becomes that of the Change. It is not part of the state, and is nil if the
 	// state before is not known.
-	Ended []string
+	Ended []key.PlacementRef
 }
 
 // Deriver computes memberships. It is called by the one goroutine that applies

@@ -40,7 +40,7 @@ func TestErrors(t *testing.T) {
 		put(objectAt("s", "", "configmaps", "n", fmt.Sprintf("%02d", failing-1-i)).Key(), map[string]any{"metadata": map[string]any{"uid": "u"}})
 		report(i, "bad")
 	}
-	p := Placement{"s", "p"}
+	p := key.Placement{Space: "s", Name: "p"}
 	tally.Dirty()
 	counts := tally.Placement(p)
 	if counts.Failed != failing || len(counts.Errors) != maxErrors {
@@ -53,7 +53,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	report(3, "worse")
-	if d := tally.Dirty(); !reflect.DeepEqual(d.Placements, []Placement{p}) {
+	if d := tally.Dirty(); !reflect.DeepEqual(d.Placements, []key.Placement{p}) {
 		t.Fatalf("another reason makes dirty %+v", d)
 	}
 	if got := tally.Placement(p).Errors[3].Message; got != "worse" {

@@ -95,7 +95,7 @@ func (t *Tally) count(n news) {
 // notePlacement makes a Placement dirty whoever changed its row, so that a status that
 // somebody else wrote does not stay.
 func (t *Tally) notePlacement(o key.Object, row *table.Row) {
-	p := Placement{o.Space, o.Name}
+	p := key.Placement{Space: o.Space, Name: o.Name}
 	t.dirtyPlacement[p] = struct{}{}
 	if row == nil {
 		delete(t.known, p)

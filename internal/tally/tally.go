@@ -34,12 +34,6 @@ type Config struct {
 	Digest judge.Digest
 }
 
-// Placement names a Placement.
-type Placement struct {
-	Space key.Space
-	Name  string
-}
-
 // PlacementCounts sum up one Placement.
 type PlacementCounts struct {
 	// Objects counts the objects that the Placement matches, wherever they go.
@@ -53,7 +47,7 @@ type PlacementCounts struct {
 type Dirty struct {
 	// Rev is the revision that the counts are exact for.
 	Rev        int64
-	Placements []Placement
+	Placements []key.Placement
 	Locations  []key.Location
 	// Customizers are those whose rules fail elsewhere, or otherwise, than before.
 	Customizers []Customizer
@@ -68,17 +62,17 @@ type Tally struct {
 	mu         sync.Mutex
 	rev        int64
 	objects    map[string]*object // by path
-	placements map[Placement]*placementTally
+	placements map[key.Placement]*placementTally
 	locations  map[key.Location]*locationTally
 	// there has what of the Locations that have a row decides who selects them, by name.
 	there map[key.Location]selectable
 	// spaces has the labels of Spaces, by which locations admit them.
 	spaces map[key.Space]table.Labels
 	// known are the Placements that have a row.
-	known          map[Placement]struct{}
+	known          map[key.Placement]struct{}
 	left           lefts
 	away           map[key.Location]struct{} // locations that are away, see Away
-	dirtyPlacement map[Placement]struct{}
+	dirtyPlacement map[key.Placement]struct{}
 	dirtyLocation  map[key.Location]struct{}
 	blames         blames
 }
@@ -112,7 +106,7 @@ func pairLess(a, b pair) bool {
 func New(config Config) *Tally {
 	t := &Tally{
 		config:         config,
-		dirtyPlacement: map[Placement]struct{}{},
+		dirtyPlacement: map[key.Placement]struct{}{},
 		dirtyLocation:  map[key.Location]struct{}{},
 	}
 	t.clear()
@@ -134,18 +128,18 @@ func (t *Tally) clear() {
 		t.dirtyLocation[l] = struct{}{}
 	}
 	t.objects = map[string]*object{}
-	t.placements = map[Placement]*placementTally{}
+	t.placements = map[key.Placement]*placementTally{}
 	t.locations = map[key.Location]*locationTally{}
 	t.there = map[key.Location]selectable{}
 	t.spaces = map[key.Space]table.Labels{}
 	t.away = map[key.Location]struct{}{}
-	t.known = map[Placement]struct{}{}
+	t.known = map[key.Placement]struct{}{}
 	t.left = newLefts()
 	t.blames.clear()
 }
 
 // Placement gives the counts of a Placement as of the last Dirty.
-func (t *Tally) Placement(p Placement) PlacementCounts {
+func (t *Tally) Placement(p key.Placement) PlacementCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := t.placements[p]
@@ -198,9 +192,7 @@ func (t *Tally) Dirty() Dirty {
 	defer t.mu.Unlock()
 	t.count(t.inbox.take())
 	d := Dirty{Rev: t.rev}
-	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), func(a, b Placement) int {
-		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
-	})
+	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), key.Placement.Compare)
 	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
 	d.Customizers = t.blames.takeDirty()
 	clear(t.dirtyPlacement)
@@ -227,7 +219,7 @@ func (t *Tally) add(o *object, as *placement.Membership, location key.Location, 
 		if source.Placement == "" || !source.Selects(location) {
 			continue
 		}
-		p := Placement{o.id.Space, source.Placement}
+		p := source.Placement.Of(o.id.Space)
 		sum := t.placement(p)
 		s.addTo(&sum.counts, n)
 		if away {
@@ -253,7 +245,7 @@ func (t *Tally) addRefused(o *object, as *placement.Membership, location key.Loc
 		if source.Placement == "" || !source.Selects(location) {
 			continue
 		}
-		sum := t.placement(Placement{o.id.Space, source.Placement})
+		sum := t.placement(source.Placement.Of(o.id.Space))
 		failed.addTo(&sum.counts, n)
 		if n > 0 {
 			sum.failing.Set(pair{o.path, location})
@@ -269,7 +261,7 @@ func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
 		if source.Placement == "" {
 			continue
 		}
-		p := Placement{o.id.Space, source.Placement}
+		p := source.Placement.Of(o.id.Space)
 		sum := t.placement(p)
 		if sum.objects += n; sum.objects == 0 {
 			delete(t.placements, p)
@@ -278,7 +270,7 @@ func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
 }
 
 // placement is the tally of a Placement, which it marks as dirty.
-func (t *Tally) placement(p Placement) *placementTally {
+func (t *Tally) placement(p key.Placement) *placementTally {
 	t.dirtyPlacement[p] = struct{}{}
 	sum := t.placements[p]
 	if sum == nil {

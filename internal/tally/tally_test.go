@@ -73,7 +73,7 @@ type machine struct {
 	tally *Tally
 	rev   int64
 	// shown is what a hub has written by what was dirty.
-	shownPlacements map[Placement]shown
+	shownPlacements map[key.Placement]shown
 	shownLocations  map[key.Location]v1alpha1.Counts
 	shownErrors     map[Customizer][]v1alpha1.CustomizerError
 }
@@ -189,7 +189,7 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
 	}
 	for _, p := range dirty.Placements {
-		status, _ := placement.StatusOf(m.table.Snapshot(), p.Space, p.Name)
+		status, _ := placement.StatusOf(m.table.Snapshot(), p)
 		m.shownPlacements[p] = shown{m.tally.Placement(p), status}
 	}
 	for _, l := range dirty.Locations {
@@ -205,8 +205,8 @@ func (m *machine) check(t *rapid.T) {
 	placements, locations := m.recount()
 	for _, s := range testSpaces {
 		for _, name := range []string{"p", "q"} {
-			p := Placement{s, name}
-			status, _ := placement.StatusOf(m.table.Snapshot(), p.Space, p.Name)
+			p := key.Placement{Space: s, Name: name}
+			status, _ := placement.StatusOf(m.table.Snapshot(), p)
 			if got, want := m.shownPlacements[p], (shown{placements[p], status}); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%v:\n got %+v\nwant %+v", p, got, want)
 			}
@@ -327,8 +327,8 @@ func (m *machine) checkObjects(t *rapid.T) {
 }
 
 // recount counts everything anew from the words of the API.
-func (m *machine) recount() (map[Placement]PlacementCounts, map[key.Location]v1alpha1.Counts) {
-	placements, locations := map[Placement]PlacementCounts{}, map[key.Location]v1alpha1.Counts{}
+func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location]v1alpha1.Counts) {
+	placements, locations := map[key.Placement]PlacementCounts{}, map[key.Location]v1alpha1.Counts{}
 	state := m.table.Snapshot()
 	state.Ascend("o/", func(row *table.Row) bool {
 		in, ok := row.In.(*placement.Membership)
@@ -340,7 +340,7 @@ func (m *machine) recount() (map[Placement]PlacementCounts, map[key.Location]v1a
 			panic(err)
 		}
 		for _, source := range in.Sources() {
-			p := Placement{o.Space, source.Placement}
+			p := source.Placement.Of(o.Space)
 			if p.Name == "" {
 				continue
 			}
@@ -425,7 +425,7 @@ func TestTallyEqualsRecount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{
 			tally:           New(Config{Digest: digest}),
-			shownPlacements: map[Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
+			shownPlacements: map[key.Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
 			shownErrors: map[Customizer][]v1alpha1.CustomizerError{},
 		}
 		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
