@@ -45,12 +45,43 @@ type CustomizerSpec struct {
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
+	// Data are ConfigMaps of the space that expressions can use, each by a name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Data []CustomizerData `json:"data,omitempty"`
 	// Rules say what is different. Those of all Customizers that match an object
 	// are in force together, each upon what those before have made.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Rules []Rule `json:"rules"`
+}
+
+// CustomizerData has expressions use a ConfigMap.
+type CustomizerData struct {
+	// Name is that under which expressions have it: data.NAME is a map of the texts in the
+	// ConfigMap's data, by key.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z][a-zA-Z0-9_]*$`
+	Name string `json:"name"`
+	// ConfigMap is the ConfigMap, in the Customizer's space. Who writes the Customizer needs
+	// the right to get it. If it is not there, rules that use it fail until it is.
+	ConfigMap ConfigMapReference `json:"configMap"`
+}
+
+// ConfigMapReference names a ConfigMap of the same space.
+type ConfigMapReference struct {
+	// Namespace is the ConfigMap's.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name is the ConfigMap's.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // Rule says what is different about some values of an object: exactly one of value,
@@ -74,7 +105,8 @@ type Rule struct {
 	// Expression gives what the location gets in its place, in CEL with the libraries of
 	// Kubernetes: self is the value at the path (of [+], the list), object the object as
 	// the rules before have made it, location has the location's name, labels and
-	// properties, space the space's name and labels. If it uses self, the value must be
+	// properties, space the space's name and labels, data the texts of ConfigMaps, see
+	// spec.data; parseJSON(text) reads JSON. If it uses self, the value must be
 	// there, see onMissing. If it fails, the location keeps what it has of the object,
 	// which is Held there with reason RuleFailed.
 	// +optional

@@ -179,13 +179,19 @@ func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 }
 
 // lacksForCustomizer adds what the writer of a Customizer may not read or change of what
-// it is about.
+// it is about, and which of its ConfigMaps they may not get.
 func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	var c v1alpha1.Customizer
 	if err := w.into(&c); err != nil {
 		return nil, err
 	}
-	return w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"}), l), nil
+	h := w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"}), l)
+	for _, d := range c.Spec.Data {
+		h.lacking(rbacv1.PolicyRule{
+			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.ConfigMap.Name},
+		}, []string{d.ConfigMap.Namespace}, l)
+	}
+	return h, nil
 }
 
 // lacksFor adds what the writer may not do with objects that tests match. A test that does

@@ -113,6 +113,7 @@ type hearer struct {
 	holding
 	r      *running
 	l      key.Location
+	agent  *agent
 	stream *stream
 	mark   wire.Mark
 	put    map[string]*wire.Put
@@ -129,7 +130,8 @@ func (r *running) hears(l key.Location) *hearer {
 // resume opens a stream where the last one ended, and applies what it begins with.
 func (h *hearer) resume(want string) {
 	h.r.t.Helper()
-	h.stream = h.r.join(h.l).open(h.mark.Revision, h.mark.Marker)
+	h.agent = h.r.join(h.l) // which ends the credential of the one before
+	h.stream = h.agent.open(h.mark.Revision, h.mark.Marker)
 	f, _ := h.stream.next()
 	if f.Hello == nil || !f.Hello.Resumed {
 		h.r.t.Fatalf("not resumed: %+v", f)

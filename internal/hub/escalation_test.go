@@ -258,6 +258,17 @@ func TestDeputies(t *testing.T) {
 	} {
 		r.attempts(customizers, jane, "a", customize(`{"apiGroup":"apps","resources":["deployments"],"names":["web"]}`), customize(test), may)
 	}
+	// The hub reads ConfigMaps for a Customizer, as far as its writer may.
+	r.grant("a", "kim", `{"subjects":[{"kind":"User","name":"kim"}],"rules":[`+writes+`,
+		{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"],"resourceNames":["sites"],"namespaces":["m"]},
+		{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get","list","watch","update"]}]}`)
+	using := func(namespace, name string) string {
+		return `{"match":[{"apiGroup":"apps","resources":["deployments"]}],"data":[{"name":"d","configMap":{"namespace":"` + namespace + `","name":"` + name + `"}}],` +
+			`"rules":[{"path":"$.spec.replicas","expression":"size(data.d)"}]}`
+	}
+	for _, of := range [][2]string{{"m", "sites"}, {"m", "other"}, {"n", "sites"}} {
+		r.attempts(customizers, r.as("kim"), "a", customize(`{"apiGroup":"apps","resources":["deployments"]}`), using(of[0], of[1]), of == [2]string{"m", "sites"})
+	}
 	// Nothing else of one that is there is bound to what it reads.
 	r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":`+place(`{"resources":["*"]}`)+`}`)
 	if code, body := jane.send("PATCH "+orreryOf("a", "placements/p"), `{"metadata":{"annotations":{"orrery.dev/confirm-prune":"x"}}}`, contentType, mergePatch); code != http.StatusOK {

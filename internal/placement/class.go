@@ -48,6 +48,9 @@ type Customized struct {
 	Labels table.Labels
 	Name   string
 	Spec   *v1alpha1.CustomizerSpec
+	// Data has, for each of Spec.Data, the data of the ConfigMap as JSON; empty if it is
+	// not there.
+	Data []string
 }
 
 // Rules are the rules of one Customizer that change renderings.

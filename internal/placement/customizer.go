@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/key"
@@ -20,6 +22,8 @@ type customizer struct {
 	// releases are the paths of the values that it releases, as a wire.Policy has them;
 	// rules are those that change renderings. Their locations are the scope's set.
 	releases, rules effect
+	// data are the keys of the ConfigMaps that its rules use.
+	data []string
 	// changes say what else its rules do.
 	changes []string
 }
@@ -55,8 +59,11 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 		}
 	}
 	c.releases = newEffect(customize.Join(paths))
+	for _, d := range spec.Data {
+		c.data = append(c.data, key.Object{Space: space, Identity: key.Identity{Resource: configMaps, Namespace: d.ConfigMap.Namespace, Name: d.ConfigMap.Name}}.Key())
+	}
 	if rules != nil {
-		followed := rules(Customized{space, labelsOf(state.Get(space.Key())), name, &spec})
+		followed := rules(Customized{space, labelsOf(state.Get(space.Key())), name, &spec, dataOf(state, c.data)})
 		c.rules = newEffect(followed.Text)
 		c.rules.priority = spec.Priority
 		if followed.Text != "" {
@@ -65,6 +72,30 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 		c.problems = append(c.problems, followed.Problems...)
 	}
 	return c
+}
+
+// configMaps are the objects whose data rules can use, besides that which they change.
+var configMaps = key.NewResource("", "configmaps")
+
+// dataOf is the data of each of some ConfigMaps, by their keys, as JSON; empty if there is
+// no such ConfigMap.
+func dataOf(state table.Reader, keys []string) []string {
+	all := make([]string, len(keys))
+	for i, k := range keys {
+		all[i] = dataTextOf(state.Get(k))
+	}
+	return all
+}
+
+// dataTextOf is the data of a ConfigMap's row, which may be nil.
+func dataTextOf(row *table.Row) string {
+	if row == nil {
+		return ""
+	}
+	if data := gjson.GetBytes(row.Value, "data"); data.IsObject() {
+		return data.Raw
+	}
+	return "{}"
 }
 
 // describeRule says what a rule does that does not release.

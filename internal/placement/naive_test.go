@@ -286,6 +286,7 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 	var inputs []Input
 	for _, spec := range w.naiveCustomizers(o, location) {
 		var in Input
+		ofLocation, ofData := "", ""
 		for _, r := range spec.Rules {
 			if r.Release {
 				continue
@@ -296,11 +297,24 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 				}
 				in.Rules += ";"
 			}
-			if r.Path == worldNeeds {
-				in.Needs = w[locationAt(location).Key()].labels["k"]
-				if spec, ok := w[locationAt(location).Key()].spec.(v1alpha1.LocationSpec); ok && spec.Properties != nil {
-					in.Needs += string(mustJSON(spec.Properties))
+			if r.Path == worldOfData {
+				var texts []string
+				for _, d := range spec.Data {
+					texts = append(texts, w.naiveData(o.Space, d))
 				}
+				in.Rules += strings.Join(texts, "+") + ";"
+				if len(texts) > 1 {
+					ofData = w[locationAt(location).Key()].labels["k"] + texts[1]
+				}
+			}
+			if r.Path == worldNeeds {
+				ofLocation = w[locationAt(location).Key()].labels["k"]
+				if spec, ok := w[locationAt(location).Key()].spec.(v1alpha1.LocationSpec); ok && spec.Properties != nil {
+					ofLocation += string(mustJSON(spec.Properties))
+				}
+			}
+			if in.Needs = ofLocation; !slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return !r.Release && r.Path == worldNeeds }) {
+				in.Needs = ofData
 			}
 		}
 		if in.Rules != "" {
@@ -311,6 +325,18 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 		return nil
 	}
 	return &Class{inputs}
+}
+
+// naiveData is the data of a ConfigMap, as a test's rules see it.
+func (w world) naiveData(s key.Space, d v1alpha1.CustomizerData) string {
+	x := w[objectAt(s, "", "configmaps", d.ConfigMap.Namespace, d.ConfigMap.Name).Key()]
+	switch {
+	case x == nil:
+		return ""
+	case x.data == nil:
+		return "{}"
+	}
+	return string(mustJSON(x.data))
 }
 
 func (w world) naiveGoing(s key.Space) bool {

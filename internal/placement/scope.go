@@ -37,6 +37,9 @@ type scope struct {
 
 func (p *scope) base() *scope { return p }
 
+// selective says that the policy needs a set of locations: it is not the same at all.
+func (p *scope) selective() bool { return !p.everywhere || p.needs != nil }
+
 // note notes the problems of the tests.
 func (p *scope) note() {
 	for _, t := range p.locations {

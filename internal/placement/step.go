@@ -22,6 +22,7 @@ type step struct {
 	located    []change // Locations
 	spaces     []change // Spaces
 	namespaces []change
+	configMaps []change
 	reports    []table.Change
 
 	// ended are the Placements that were deleted themselves, by the space of objects.
@@ -69,6 +70,8 @@ func (s *step) sort(changes []table.Change) {
 				s.customized = append(s.customized, change{o, c})
 			case o.Resource == key.Namespaces:
 				s.namespaces = append(s.namespaces, change{o, c})
+			case o.Resource == configMaps:
+				s.configMaps = append(s.configMaps, change{o, c})
 			}
 		}
 	}
@@ -85,6 +88,7 @@ func (s *step) updatePolicies() {
 	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
 		return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules)
 	}, compiled)
+	s.updateData(compiled)
 	if len(moved) > 0 {
 		s.scopes(func(space key.Space, p *scope) {
 			if !compiled[p] && p.set != nil {
@@ -133,7 +137,9 @@ func (s *step) admitSpace(space key.Space, c change) {
 		}
 	}
 	if relabelled {
-		s.prepareAgain(space)
+		for _, c := range s.customizers[space] {
+			s.prepareAgain(space, c)
+		}
 	}
 	if !relabelled || !s.gates.byLabels() {
 		return
@@ -144,15 +150,38 @@ func (s *step) admitSpace(space key.Space, c change) {
 	s.reaches(reach{prefix: key.SpacePrefix(space)})
 }
 
-// prepareAgain gives the Customizers of a space the rules that they have by its labels.
-func (s *step) prepareAgain(space key.Space) {
-	for _, c := range s.customizers[space] {
-		o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
-		now := compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
-		if now != nil && now.rules.text != c.rules.text {
-			c.rules = now.rules
-			c.reach(space, s.reaches)
+// prepareAgain gives a Customizer the rules that it has by the labels of its space, and by
+// the data of ConfigMaps.
+func (s *step) prepareAgain(space key.Space, c *customizer) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
+	now := compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
+	if now == nil || now.spec != c.spec { // which follows
+		return
+	}
+	rules, set := c.rules.text, c.set
+	c.rules, c.needs, c.set = now.rules, now.needs, nil
+	if c.selective() {
+		s.selectLocations(space, &c.scope)
+	}
+	if c.rules.text != rules || c.set != set {
+		c.reach(space, s.reaches)
+	}
+}
+
+// updateData prepares the Customizers again that use a ConfigMap whose data has changed,
+// but those that were compiled in this step.
+func (s *step) updateData(compiled map[*scope]bool) {
+	again := map[*customizer]key.Space{}
+	for _, of := range s.configMaps {
+		k := of.Key()
+		for _, c := range s.customizers[of.Space] {
+			if slices.Contains(c.data, k) && !compiled[&c.scope] && dataTextOf(of.Prev) != dataTextOf(of.Cur) {
+				again[c] = of.Space
+			}
 		}
+	}
+	for c, space := range again {
+		s.prepareAgain(space, c)
 	}
 }
 
@@ -215,7 +244,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		now := compile(c)
 		if now != none {
 			p := now.base()
-			if !p.everywhere || p.needs != nil {
+			if p.selective() {
 				s.selectLocations(c.Space, p)
 			}
 			p.reach(c.Space, s.reaches)

@@ -25,6 +25,7 @@ type thing struct {
 	labels    map[string]string
 	notes     map[string]string // annotations
 	spec      any
+	data      map[string]string
 	status    any
 	report    *wire.Report
 }
@@ -46,6 +47,9 @@ func (x *thing) value() []byte {
 	object := map[string]any{"metadata": metadata}
 	if x.spec != nil {
 		object["spec"] = x.spec
+	}
+	if x.data != nil {
+		object["data"] = x.data
 	}
 	if x.status != nil {
 		object["status"] = x.status
@@ -98,6 +102,10 @@ const worldNeeds = "$.data.x"
 // worldOfSpace is the path of rules that need the label k of their space.
 const worldOfSpace = "$.spec['x']"
 
+// worldOfData is the path of rules that need the data of all ConfigMaps of the Customizer
+// everywhere, and of the second of them with the label k of each location.
+const worldOfData = "$.spec[*].x"
+
 // worldRules has renderings follow what is not released.
 func worldRules(c Customized) (rules Rules) {
 	for _, r := range c.Spec.Rules {
@@ -110,6 +118,11 @@ func worldRules(c Customized) (rules Rules) {
 			rules.Text += c.Labels.Get("k") + ";"
 		case worldNeeds:
 			rules.Needs = func(at Site) string { return at.Labels.Get("k") + at.Properties }
+		case worldOfData:
+			rules.Text += strings.Join(c.Data, "+") + ";"
+			if len(c.Data) > 1 && rules.Needs == nil {
+				rules.Needs = func(at Site) string { return at.Labels.Get("k") + c.Data[1] }
+			}
 		}
 	}
 	return rules
@@ -298,6 +311,11 @@ func drawCustomizer(t *rapid.T) v1alpha1.CustomizerSpec {
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
 		spec.Match = append(spec.Match, drawTest(t))
 	}
+	for range max(0, rapid.IntRange(0, 3).Draw(t, "data")-1) {
+		spec.Data = append(spec.Data, v1alpha1.CustomizerData{ConfigMap: v1alpha1.ConfigMapReference{
+			Namespace: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "data namespace"), Name: rapid.SampledFrom([]string{"x", "xy"}).Draw(t, "data name"),
+		}})
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "rules") {
 		spec.Rules = append(spec.Rules, v1alpha1.Rule{
 			Path:    rapid.SampledFrom(append(slices.Clone(worldPaths), "$", "bad")).Draw(t, "path"),
@@ -360,6 +378,9 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			next.notes["meta.helm.sh/release-name"], next.notes["meta.helm.sh/release-namespace"] = release, "n1"
 		}
 		next.spec = rev
+		if v := rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "datum"); v != "" {
+			next.data = map[string]string{"a": v}
+		}
 	}
 	was := w[k]
 	if was != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {

@@ -38,7 +38,9 @@ type run struct {
 	object map[string]any
 	was    identity
 	// location and space are what the rules see of these.
-	location, space any
+	location, space map[string]any
+	// data is what they see of ConfigMaps: texts by key, by name.
+	data map[string]any
 	// places are those of the present rule, steps how many values paths have visited.
 	places []place
 	steps  int

@@ -27,6 +27,7 @@ const (
 	varObject   = "object"
 	varLocation = "location"
 	varSpace    = "space"
+	varData     = "data"
 )
 
 // language is CEL as rules have it.
@@ -46,6 +47,7 @@ type program struct {
 	run             cel.Program
 	self            bool
 	location, space uses
+	data            uses
 }
 
 // newLanguage has the libraries that Kubernetes gives to CEL, each at a version of its own,
@@ -89,6 +91,8 @@ func newLanguage() (*language, error) {
 		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(varLocation, location.CelType()),
 		cel.Variable(varSpace, space.CelType()),
+		cel.Variable(varData, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.StringType))),
+		parseJSON(),
 	)...)
 	if err != nil {
 		return nil, err
@@ -121,7 +125,7 @@ func (l *language) compileAnew(expression string) (*program, error) {
 	}
 	run, err := l.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize),
-		cel.CostTracking(&library.CostEstimator{}),
+		cel.CostTracking(costs{&library.CostEstimator{}}),
 		cel.CostLimit(maxCostEach),
 	)
 	if err != nil {
@@ -129,12 +133,12 @@ func (l *language) compileAnew(expression string) (*program, error) {
 	}
 	used := using{}
 	used.expression(checked.NativeRep().Expr())
-	return &program{run: run, self: !used.of(varSelf).none(), location: used.of(varLocation), space: used.of(varSpace)}, nil
+	return &program{run: run, self: !used.of(varSelf).none(), location: used.of(varLocation), space: used.of(varSpace), data: used.of(varData)}, nil
 }
 
 // eval gives the expression's value, as decode gives JSON. It is a copy.
 func (p *program) eval(r *run, self any) (any, error) {
-	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.location, varSpace: r.space})
+	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.location, varSpace: r.space, varData: r.data})
 	if cost := details.ActualCost(); cost != nil {
 		r.cost += *cost
 	}

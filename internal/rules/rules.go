@@ -34,6 +34,7 @@ const (
 type Engine struct {
 	language *language
 	texts    *lru.Cache // of []rule, by text
+	contents contents
 }
 
 // New makes an Engine.
@@ -73,9 +74,10 @@ type Prepared struct {
 }
 
 // Prepare prepares the rules of a Customizer. Those that can't be used are prepared to fail.
-func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule) Prepared {
+// data is what they can use of ConfigMaps.
+func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data ...Data) Prepared {
 	t := text{Version: version, Customizer: customizer}
-	ofLocation, ofSpace := uses{}, uses{}
+	ofLocation, ofSpace, ofData := uses{}, uses{}, uses{}
 	for i := range all {
 		if all[i].Release {
 			continue
@@ -84,6 +86,7 @@ func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule) Prepar
 		if p, err := e.language.compile(all[i].Expression); all[i].Expression != "" && err == nil {
 			ofLocation.merge(p.location)
 			ofSpace.merge(p.space)
+			ofData.merge(p.data)
 		}
 	}
 	if len(t.Rules) == 0 {
@@ -96,18 +99,36 @@ func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule) Prepar
 	if len(p.Text) > maxText {
 		return Prepared{Text: text{Version: version, Customizer: customizer, TooLong: true}.encode()}
 	}
-	if !ofLocation.none() {
-		p.Needs = func(l Location) string { return canonical(ofLocation.pick(l.values())) }
+	used := e.used(ofData, data)
+	if !used.into(&t) {
+		return Prepared{Text: text{Version: version, Customizer: customizer, TooMuch: true}.encode()}
+	}
+	if t.Data != nil {
+		p.Text = t.encode()
+	}
+	if used.here.none() {
+		used.contents = nil // which are not kept for nothing
+	}
+	if !ofLocation.none() { // nor is it where a location's value is the key of a text
+		p.Needs = func(l Location) string {
+			values := l.values()
+			needs, _ := ofLocation.pick(values).(map[string]any)
+			used.at(values, needs)
+			return canonical(needs)
+		}
 	}
 	return p
 }
 
 var errTooLong = fmt.Errorf("the rules of one Customizer may not be longer than %d bytes as JSON", maxText)
 
-// Check says what of the rules of a Customizer can't be used.
-func (e *Engine) Check(all []v1alpha1.Rule, at *field.Path) (errs field.ErrorList) {
+// Check says what of the rules of a Customizer can't be used. names are those of its data.
+func (e *Engine) Check(all []v1alpha1.Rule, at *field.Path, names ...string) (errs field.ErrorList) {
 	for i := range all {
-		_, problem := e.rule(i, all[i])
+		r, problem := e.rule(i, all[i])
+		if problem == nil {
+			problem = r.program.undeclared(all[i].Expression, names)
+		}
 		if problem != nil {
 			errs = append(errs, problem.at(at.Index(i)))
 		}
@@ -173,12 +194,19 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	if r.space, err = valuesOf(string(set.space)); err != nil {
 		return fmt.Errorf("decode what rules need of a space: %w", err)
 	}
+	tooMuch, err := r.takeData(set.data)
+	if err != nil {
+		return fmt.Errorf("decode what rules need of ConfigMaps: %w", err)
+	}
 	for i := range set.rules {
 		rule := &set.rules[i]
 		r.trace.begin(set.customizer, rule)
 		err := rule.broken
+		if err == nil && tooMuch && !rule.program.uses().none() {
+			err = errTooMuchHere
+		}
 		if err == nil {
-			err = r.apply(rule)
+			err = set.explain(rule, r.apply(rule))
 		}
 		if err == nil {
 			err = r.was.check(r.object)
@@ -194,9 +222,11 @@ func (e *Engine) applyInput(r *run, in Input) error {
 
 // ruleset are the compiled rules of a text.
 type ruleset struct {
-	customizer string
-	space      []byte
-	rules      []rule
+	customizer  string
+	space, data []byte
+	// missing are the ConfigMaps that are not there, by the names of data.
+	missing map[string]string
+	rules   []rule
 }
 
 func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
@@ -207,9 +237,12 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &ruleset{customizer: t.Customizer, space: t.Space}
-	if t.TooLong {
+	set := &ruleset{customizer: t.Customizer, space: t.Space, data: t.Data, missing: t.Missing}
+	switch {
+	case t.TooLong:
 		set.rules = []rule{{broken: errTooLong}}
+	case t.TooMuch:
+		set.rules = []rule{{broken: errTooMuchData}}
 	}
 	for _, in := range t.Rules {
 		r, problem := e.rule(in.Index, in.Rule)

@@ -30,13 +30,16 @@ func one(all ...v1alpha1.Rule) customizers {
 func TestNeeds(t *testing.T) {
 	e := newEngine(t)
 	for expression, want := range map[string]string{
-		"1 + 1":                                                       "",
-		"location.name":                                               `{"name":"berlin"}`,
-		"location.labels.site":                                        `{"labels":{"site":"b"}}`,
-		"location.labels['region']":                                   `{"labels":{"region":"eu"}}`,
-		"location.labels[?'none']":                                    `{"labels":{}}`,
-		"has(location.labels.none)":                                   `{"labels":{}}`,
-		"'x' in location.labels":                                      `{"labels":{"region":"eu","site":"b"}}`,
+		"1 + 1":                     "",
+		"location.name":             `{"name":"berlin"}`,
+		"location.labels.site":      `{"labels":{"site":"b"}}`,
+		"location.labels['region']": `{"labels":{"region":"eu"}}`,
+		"location.labels[?'none']":  `{"labels":{}}`,
+		"has(location.labels.none)": `{"labels":{}}`,
+		"'x' in location.labels":    `{"labels":{}}`,
+		"'site' in location.labels && 'd' in location.properties.a.b": `{"labels":{"site":"b"},"properties":{"a":{"b":{"d":[1,{"e":2}]}}}}`,
+		"2 in location.properties.a.b.d":                              `{"properties":{"a":{"b":{"d":[1,{"e":2}]}}}}`,
+		"location.name in location.labels":                            `{"labels":{"region":"eu","site":"b"},"name":"berlin"}`,
 		"location.properties.a.b.c":                                   `{"properties":{"a":{"b":{"c":1}}}}`,
 		"location.properties.a.b.z":                                   `{"properties":{"a":{"b":{}}}}`,
 		"location.properties.a.z.c":                                   `{"properties":{"a":{}}}`,

@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	space            the space: name, labels
 //	customizer NAME  the spec of a Customizer: priority, rules
 //	location NAME    a location: labels, properties
+//	configmap NS/N   the data of a ConfigMap; without any: there is no such ConfigMap any more
 //	NAME gets        what the location is expected to get
 //	NAME is held     why it is expected to keep what it has
 //	NAME is told     what each rule is expected to do there, before and after
@@ -67,13 +68,18 @@ func (cs customizers) order() []string {
 
 // gets is what a location gets of an object.
 func (cs customizers) gets(e *Engine, object []byte, s Space, l Location) ([]byte, error) {
-	return e.Apply(object, cs.inputs(e, s, l))
+	return e.Apply(object, cs.inputs(e, s, l, nil))
 }
 
-// inputs are those of a location.
-func (cs customizers) inputs(e *Engine, s Space, l Location) (inputs []Input) {
+// inputs are those of a location, where there are ConfigMaps with some data.
+func (cs customizers) inputs(e *Engine, s Space, l Location, configMaps map[string]string) (inputs []Input) {
 	for _, name := range cs.order() {
-		p := e.Prepare(name, s, cs[name].Rules)
+		var data []Data
+		for _, d := range cs[name].Data {
+			source := d.ConfigMap.Namespace + "/" + d.ConfigMap.Name
+			data = append(data, Data{d.Name, source, configMaps[source]})
+		}
+		p := e.Prepare(name, s, cs[name].Rules, data...)
 		if p.Text == "" {
 			continue
 		}
@@ -88,7 +94,7 @@ func (cs customizers) inputs(e *Engine, s Space, l Location) (inputs []Input) {
 
 // told is what rules do to an object at a location.
 func (s *scenario) told(l Location) (told string) {
-	effects, err := s.engine.Trace(s.object, s.customizers.inputs(s.engine, s.space, l))
+	effects, err := s.engine.Trace(s.object, s.customizers.inputs(s.engine, s.space, l, s.configMaps))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -114,6 +120,7 @@ type scenario struct {
 	space       Space
 	customizers customizers
 	locations   map[string]Location
+	configMaps  map[string]string
 }
 
 func runScenario(t *testing.T, e *Engine, file string) {
@@ -124,7 +131,7 @@ func runScenario(t *testing.T, e *Engine, file string) {
 	if len(strings.TrimSpace(string(archive.Comment))) == 0 {
 		t.Error("the scenario does not say what it shows")
 	}
-	s := &scenario{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}}
+	s := &scenario{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}, configMaps: map[string]string{}}
 	for i, f := range archive.Files {
 		got, expects := s.step(strings.Fields(f.Name), f.Data)
 		if !expects {
@@ -162,9 +169,17 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 		}{}
 		s.read(data, &l)
 		s.locations[words[1]] = Location{words[1], l.Labels, propertiesText(l.Properties)}
+	case words[0] == "configmap":
+		if s.configMaps[words[1]] = ""; len(strings.TrimSpace(string(data))) > 0 {
+			s.configMaps[words[1]] = string(s.canonical(data))
+		}
 	case words[0] == "refused":
 		for _, name := range s.customizers.order() {
-			for _, err := range s.engine.Check(s.customizers[name].Rules, field.NewPath(name, "rules")) {
+			var names []string
+			for _, d := range s.customizers[name].Data {
+				names = append(names, d.Name)
+			}
+			for _, err := range s.engine.Check(s.customizers[name].Rules, field.NewPath(name, "rules"), names...) {
 				got += err.Error() + "\n"
 			}
 		}
@@ -177,7 +192,7 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 		if words[2] == "told" {
 			return s.told(l), true
 		}
-		made, err := s.customizers.gets(s.engine, s.object, s.space, l)
+		made, err := s.engine.Apply(s.object, s.customizers.inputs(s.engine, s.space, l, s.configMaps))
 		if err != nil {
 			return err.Error() + "\n", true
 		}

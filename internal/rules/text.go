@@ -18,9 +18,15 @@ type text struct {
 	Customizer string `json:"customizer,omitempty"`
 	// Space is what the rules use of their space.
 	Space json.RawMessage `json:"space,omitempty"`
-	Rules []indexed       `json:"rules,omitempty"`
+	// Data is what the rules use of ConfigMaps at all locations alike. Missing are the
+	// ConfigMaps that are not there, by the names that expressions use.
+	Data    json.RawMessage   `json:"data,omitempty"`
+	Missing map[string]string `json:"missing,omitempty"`
+	Rules   []indexed         `json:"rules,omitempty"`
 	// TooLong says that they are longer than a text may be, and left out.
 	TooLong bool `json:"tooLong,omitempty"`
+	// TooMuch says that they use more of ConfigMaps than they may.
+	TooMuch bool `json:"tooMuch,omitempty"`
 }
 
 // indexed is a rule with its index in the Customizer.
@@ -87,12 +93,20 @@ func encode(v any) []byte {
 
 func canonical(v any) string { return string(encode(v)) }
 
-// valuesOf decodes what rules need; nothing of nothing.
-func valuesOf(needs string) (any, error) {
+// valuesOf decodes what rules need, an object; nothing of nothing.
+func valuesOf(needs string) (map[string]any, error) {
 	if needs == "" {
 		return map[string]any{}, nil
 	}
-	return decode([]byte(needs))
+	decoded, err := decode([]byte(needs))
+	if err != nil {
+		return nil, err
+	}
+	values, ok := decoded.(map[string]any)
+	if !ok {
+		return nil, errors.New("not an object")
+	}
+	return values, nil
 }
 
 // values are what rules can use of a location.

@@ -63,7 +63,11 @@ func (s *Server) validateCustomizer(_ key.Space, object map[string]any) (errs fi
 	for i, test := range c.Spec.Match {
 		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
 	}
-	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"))...)
+	names := make([]string, len(c.Spec.Data))
+	for i, d := range c.Spec.Data {
+		names[i] = d.Name
+	}
+	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
 }
 
 // validateGrant says nothing of an object that its schema refuses anyway.
