@@ -37,8 +37,8 @@ type rule struct {
 type run struct {
 	object map[string]any
 	was    identity
-	// location and space are what the rules see of these.
-	location, space map[string]any
+	// ofLocation and ofSpace are what the rules see of the location and the space.
+	ofLocation, ofSpace map[string]any
 	// data is what they see of ConfigMaps: texts by key, by name.
 	data map[string]any
 	// places are those of the present rule, steps how many values paths have visited.

@@ -141,8 +141,8 @@ func (r *run) takeData(common []byte) (tooMuch bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	of, came := r.location[varData]
-	delete(r.location, varData)
+	of, came := r.ofLocation[varData]
+	delete(r.ofLocation, varData)
 	here, ok := of.(map[string]any)
 	for name, more := range here {
 		texts, _ := all[name].(map[string]any)

@@ -138,7 +138,7 @@ func (l *language) compileAnew(expression string) (*program, error) {
 
 // eval gives the expression's value, as decode gives JSON. It is a copy.
 func (p *program) eval(r *run, self any) (any, error) {
-	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.location, varSpace: r.space, varData: r.data})
+	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
 	if cost := details.ActualCost(); cost != nil {
 		r.cost += *cost
 	}

@@ -188,10 +188,10 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	if err != nil {
 		return err
 	}
-	if r.location, err = valuesOf(in.Needs); err != nil {
+	if r.ofLocation, err = valuesOf(in.Needs); err != nil {
 		return fmt.Errorf("decode what rules need of a location: %w", err)
 	}
-	if r.space, err = valuesOf(string(set.space)); err != nil {
+	if r.ofSpace, err = valuesOf(string(set.space)); err != nil {
 		return fmt.Errorf("decode what rules need of a space: %w", err)
 	}
 	tooMuch, err := r.takeData(set.data)
