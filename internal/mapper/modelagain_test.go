@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -187,18 +186,7 @@ func TestModelMadeAgain(t *testing.T) {
 		"before":      {drift: true, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range 12 {
-				var wrong []string
-				dir := t.TempDir()
-				synctest.Test(t, func(t *testing.T) {
-					p := &proofModel{world: newWorld(t, seed, dir), t: t}
-					defer p.stop(true)
-					wrong = c.play(p, time.Duration(seed)*100*time.Millisecond)
-				})
-				if len(wrong) > 0 {
-					t.Errorf("seed %d: %s", seed, strings.Join(wrong, "\n"))
-				}
-			}
+			playSeeds(t, 12, c.play)
 		})
 	}
 }

@@ -23,6 +23,31 @@ func newProofModel(t *testing.T) *proofModel {
 	return &proofModel{world: newWorld(t, 1, t.TempDir()), t: t}
 }
 
+// playSeeds plays with worlds of several seeds, each from another tenth of a second on, and
+// fails by what is wrong in them.
+func playSeeds(t *testing.T, seeds int, play func(p *proofModel, after time.Duration) (wrong []string)) {
+	for seed := range seeds {
+		var wrong []string
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			p := &proofModel{world: newWorld(t, seed, dir), t: t}
+			defer p.stop(true)
+			wrong = play(p, time.Duration(seed)*100*time.Millisecond)
+		})
+		if len(wrong) > 0 {
+			t.Errorf("seed %d: %s", seed, strings.Join(wrong, "\n"))
+		}
+	}
+}
+
+// offerAll offers objects with a value, and waits until they are applied.
+func (p *proofModel) offerAll(v string, ids ...key.Identity) {
+	for _, id := range ids {
+		p.offer(id, v, wire.Policy{})
+	}
+	<-time.After(30 * time.Second)
+}
+
 func (p *proofModel) offer(id key.Identity, v string, policy wire.Policy) {
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
@@ -159,15 +184,9 @@ func TestModelSeenAndRestored(t *testing.T) {
 		p := newProofModel(t)
 		defer p.stop(true)
 		ids := identities[2:6]
-		for _, id := range ids {
-			p.offer(id, "1", wire.Policy{})
-		}
-		<-time.After(30 * time.Second)
+		p.offerAll("1", ids...)
 		copied := p.revision()
-		for _, id := range ids {
-			p.offer(id, "2", wire.Policy{})
-		}
-		<-time.After(30 * time.Second)
+		p.offerAll("2", ids...)
 		if err := p.agent.store.Write(t.Context(), func(x *store.Tx) error { // as if no mark had come yet
 			m := x.Meta()
 			m.Seen = marks.NewPair(m.Marker, m.Revision)

@@ -128,18 +128,7 @@ func TestModelTakesOver(t *testing.T) {
 		"dies with none": {left: 5, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range 6 {
-				var wrong []string
-				dir := t.TempDir()
-				synctest.Test(t, func(t *testing.T) {
-					p := &proofModel{world: newWorld(t, seed, dir), t: t}
-					defer p.stop(true)
-					wrong = c.play(p, time.Duration(seed)*100*time.Millisecond)
-				})
-				if len(wrong) > 0 {
-					t.Errorf("seed %d: %s", seed, strings.Join(wrong, "\n"))
-				}
-			}
+			playSeeds(t, 6, c.play)
 		})
 	}
 }
@@ -210,10 +199,7 @@ func TestModelSuccessorHalts(t *testing.T) {
 		p := newProofModel(t)
 		defer p.stop(true)
 		ids := identities[2:6]
-		for _, id := range ids {
-			p.offer(id, "1", wire.Policy{})
-		}
-		<-time.After(30 * time.Second)
+		p.offerAll("1", ids...)
 		p.hub.mu.Lock()
 		p.hub.mood.refuse = 401
 		p.hub.start() // which ends the session
