@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
+	"orrery.dev/orrery/internal/foretell"
 	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/kinds/discovery"
 	"orrery.dev/orrery/internal/kubeapi"
@@ -132,6 +133,7 @@ func (h *Hub) answer() (err error) {
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
 		Rules: h.rules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
 		Admission: admission.NewChainHandler(h.access.Admission(), succession.Admission(h.table)),
+		Foretell:  foretell.New(foretell.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
 	}); err != nil {
 		return err
 	}

@@ -29,6 +29,14 @@ type Input struct {
 	Needs string
 }
 
+// Equal says whether two classes have the same inputs, also if they are not of one Engine.
+func (c *Class) Equal(o *Class) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return slices.Equal(c.Inputs, o.Inputs)
+}
+
 // String lists the inputs.
 func (c *Class) String() string {
 	if c == nil {

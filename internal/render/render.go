@@ -77,6 +77,19 @@ func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, err
 	return made.Digest, err
 }
 
+// Try is Digest for a class that no location may ever have: the result is neither kept nor
+// does it take the place of one that is.
+func (r *Renderer) Try(e *table.Entry, class *placement.Class) (wire.Sum, error) {
+	if digest, ok := remembered(e, class); ok {
+		return digest, nil
+	}
+	object, err := r.render(e, class)
+	if err != nil {
+		return wire.Sum{}, fmt.Errorf("render %q: %w", e.Key, err)
+	}
+	return wire.SumOf(object), nil
+}
+
 func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok bool) {
 	known := e.Rendered.Load()
 	if known == nil || known.By != any(class) {

@@ -195,7 +195,8 @@ func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.
 	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
 		return nil, err
 	}
-	return o.Store.Create(ctx, obj, validate, options)
+	out, err := o.Store.Create(ctx, obj, validate, options)
+	return out, o.foretell(ctx, out, err, options.DryRun)
 }
 
 func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
@@ -203,7 +204,8 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 	if err != nil {
 		return nil, false, err
 	}
-	return o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	out, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	return out, created, o.foretell(ctx, out, err, options.DryRun)
 }
 
 // Delete deletes an object, or marks it.
@@ -212,6 +214,9 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 		obj, gone, err = o.Store.Delete(ctx, name, validate, options)
 		return err
 	})
+	if err == nil {
+		o.warn(ctx, name, nil, options.DryRun)
+	}
 	return obj, gone, err
 }
 

@@ -65,6 +65,9 @@ type Config struct {
 	EventTTL time.Duration
 	// Rules checks the rules of Customizers; nil for one of its own.
 	Rules *rules.Engine
+	// Foretell says what a write of a policy would do, as it would be stored, or nil if it
+	// would be deleted; it is asked in dry runs, and answered as warnings. nil: nothing.
+	Foretell func(ctx context.Context, policy key.Object, value []byte) []string
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }

@@ -50,6 +50,7 @@ func TestRules(t *testing.T) {
 	has("south", "example.com/cameras:true", "1")
 	w.Invariants()
 	w.renders("north")
+	w.foretold()
 
 	// A property of another type breaks a rule at south alone.
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":5}}}`)
@@ -88,6 +89,35 @@ func TestRules(t *testing.T) {
 	})
 	w.Invariants()
 	w.renders("south")
+}
+
+// foretold shows that a dry run by kubectl says what would change or move, and changes
+// nothing; and orrery why what the rules did.
+func (w *shop) foretold() {
+	w.t.Helper()
+	dryRun := func(manifest, old, other, want string) {
+		w.t.Helper()
+		for _, block := range manifests(w.t) {
+			if !strings.Contains(block, manifest) {
+				continue
+			}
+			if !strings.Contains(block, old) {
+				w.t.Fatalf("%s has no %s", block, old)
+			}
+			args := []string{"apply", "--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors", "-f", "-"}
+			out := env.Command{Binary: "kubectl", Kubeconfig: w.space, Args: args, Stdin: strings.Replace(block, old, other, 1)}.Fails(w.t)
+			if !strings.Contains(out, "Warning: "+want+"\n") {
+				w.t.Errorf("kubectl says\n%s\nwant a warning %s", out, want)
+			}
+		}
+	}
+	dryRun("kind: Customizer", "orValue(self)", "orValue(self) + 1", "would change 1 object at 2 locations: north 1, south 1")
+	dryRun("kind: Customizer", "properties.registry +", "properties.none +", "would fail for 1 object at 2 locations, which keep what they have: north 1, south 1")
+	dryRun("kind: Placement", "locations: [{selector: {}}]", "locations: [{names: [north]}]", "would remove 1 object from 1 location: south -1")
+	why := env.Orrery(w.t, w.space, "why", "deployment/vision", "--location", "north")
+	if !strings.Contains(why, "$.spec.replicas: 2 -> 3\n") {
+		w.t.Errorf("orrery why says\n%s", why)
+	}
 }
 
 // manifests are the manifests of docs/customizing.md.
