@@ -277,6 +277,14 @@ type Downsync struct {
 	// match an object, all have to set it.
 	// +optional
 	CreateOnly bool `json:"createOnly,omitempty"`
+	// FollowReferences has what the objects refer to follow them: the ConfigMaps, Secrets,
+	// ServiceAccounts and PersistentVolumeClaims of their Pods, the Secrets of
+	// ServiceAccounts and Ingresses, and the CustomResourceDefinition of a custom resource.
+	// It is at exactly the locations of the objects that refer to it and treated as they
+	// are, but its status does not come back; it leaves with the last of them. Only kinds
+	// follow that who wrote the entry may read: see status.follows.
+	// +optional
+	FollowReferences bool `json:"followReferences,omitempty"`
 }
 
 // ReturnStatus is a policy for the status of placed objects.
@@ -317,6 +325,12 @@ type PlacementStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Errors []PlacementError `json:"errors,omitempty"`
+	// Follows says of the entries with followReferences which kinds follow: those that who
+	// wrote the spec may read. The write that changes the spec notes it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Follows []Follows `json:"follows,omitempty"`
 	// Prune counts objects that the placement no longer assigns and whose removal
 	// waits for a confirmation, because it is more than locations allow at once.
 	// +optional
@@ -327,6 +341,17 @@ type PlacementStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
 	Confirmed []ConfirmedPrune `json:"confirmed,omitempty"`
+}
+
+// Follows are the kinds that follow what one entry of downsync matches.
+type Follows struct {
+	// Entry is the index of the entry.
+	Entry int32 `json:"entry"`
+	// Resources are the plural names of the kinds.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Resources []string `json:"resources,omitempty"`
 }
 
 // WaitingPrune are removals at all locations that wait for a confirmation.

@@ -141,7 +141,7 @@ func askers(row *table.Row) (location key.Location, placements []key.PlacementRe
 	}
 	location, _ = m.StatusFrom()
 	for _, s := range m.Sources() {
-		if s.Placement != "" && s.Policy.ReturnStatus && s.Selects(location) {
+		if s.Placement != "" && s.Selects(location) && s.PolicyAt(location).ReturnStatus {
 			placements = append(placements, s.Placement)
 		}
 	}

@@ -1,11 +1,13 @@
 // Package placement decides which objects go to which locations, and how they are
 // treated there: Placements, Customizers and the annotations of direct assignment in, the
-// Membership of every object out.
+// Membership of every object out. What a placed object refers to may follow it, as package
+// refer reads it.
 //
 // It is pure: memberships are a function of the state of the table and of nothing else.
 // It keeps only compiled policies and the claims on shared identities, and reads
 // everything else from the table. It must never have a clock, a goroutine, a client or a
-// log, and never look into an object beyond its metadata. A change of an object costs as
+// log, and never look into an object beyond its metadata and, if Placements have references
+// followed, what it refers to. A change of an object costs as
 // much as its space has policies; a change of a policy, as many objects as it may match.
 package placement
 
@@ -33,6 +35,7 @@ type Engine struct {
 	// or not the location exists.
 	direct      map[key.Location]map[string]struct{}
 	claims      claims
+	references  references
 	sets        locationSets
 	gates       gates
 	memberships memberships
@@ -57,6 +60,7 @@ func (e *Engine) Reset() {
 		going:       map[key.Space]struct{}{},
 		direct:      map[key.Location]map[string]struct{}{},
 		claims:      claims{},
+		references:  newReferences(),
 	}
 	e.gates = newGates(&e.sets)
 }
@@ -70,6 +74,7 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		recheck:   map[reach]struct{}{},
 		ended:     map[key.Space][]key.PlacementRef{},
 		evaluated: map[string]struct{}{},
+		moved:     map[key.Object]struct{}{},
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
@@ -82,15 +87,16 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 	s.noteKept()
 	s.evaluateChanged()
 	s.evaluateReached()
+	s.evaluateFollowing()
 	s.noteReports()
 	return s.settle()
 }
 
-// evaluate gives the Membership of an object without regard to other spaces;
-// nil if nothing places it.
-func (e *Engine) evaluate(s subject) *Membership {
+// evaluate gives the Membership of an object without regard to other spaces, nil if nothing
+// places it, and how what it refers to follows it.
+func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	if _, going := e.going[s.Space]; going || stays(s.Object, s.row) != "" {
-		return nil
+		return nil, nil
 	}
 	var sources []Source
 	if d := directOf(s.row); d.given {
@@ -101,19 +107,22 @@ func (e *Engine) evaluate(s subject) *Membership {
 			}
 		}
 		if len(there) > 0 {
-			sources = append(sources, Source{Policy: wire.Policy{ReturnStatus: d.returnStatus}, locations: e.sets.of(there, nil)})
+			sources = append(sources, sourceOf("", false, &e.sets, part{wire.Policy{ReturnStatus: d.returnStatus}, e.sets.of(there, nil)}))
 		}
 	}
+	behind := e.references.of(s.Object)
 	for _, p := range e.placements[s.Space] {
-		if matched, policy := p.matches(s); matched {
-			sources = append(sources, Source{p.ref, policy, p.suspended, p.seats(s, e.locations, &e.sets)})
+		parts, by := e.parts(p, s, behind)
+		if len(parts) > 0 {
+			sources = append(sources, sourceOf(p.ref, p.suspended, &e.sets, parts...))
 		}
+		follows = append(follows, by...)
 	}
 	if len(sources) == 0 {
-		return nil
+		return nil, nil
 	}
 	releases, rules := e.effectsOn(s)
-	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil)
+	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil), follows
 }
 
 // scopes calls fn for all policies of all spaces.

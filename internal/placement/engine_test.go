@@ -37,6 +37,9 @@ func TestEngineEqualsRecomputation(t *testing.T) { checkEngine(t, everything()) 
 // TestCompetingSpaces is the same where several spaces place the same identities.
 func TestCompetingSpaces(t *testing.T) { checkEngine(t, competition()) }
 
+// TestFollowing is the same where objects follow those that refer to them.
+func TestFollowing(t *testing.T) { checkEngine(t, followers()) }
+
 // checkEngine changes a small world at random, several things
 // in a revision, and compares the engine's memberships with the naive rules and
 // with an engine that sees the same state for the first time.
@@ -149,10 +152,33 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if got, want := engine.claims.text(), fresh.claims.text(); !maps.Equal(got, want) {
 		t.Fatalf("claims: %v, from scratch %v", got, want)
 	}
+	if got, want := engine.references.text(), fresh.references.text(); !maps.Equal(got, want) {
+		t.Fatalf("references: %v, from scratch %v", got, want)
+	}
 	if len(engine.placements) != len(fresh.placements) || len(engine.customizers) != len(fresh.customizers) || len(engine.locations) != len(fresh.locations) {
 		t.Fatalf("%d and %d spaces and %d locations, from scratch %d and %d and %d",
 			len(engine.placements), len(engine.customizers), len(engine.locations), len(fresh.placements), len(fresh.customizers), len(fresh.locations))
 	}
+}
+
+func (rs *references) text() map[string]string {
+	all := map[string]string{}
+	for o, r := range rs.from {
+		all["from "+o.Path()] = fmt.Sprint(r.refers)
+		for _, f := range r.by {
+			all["from "+o.Path()+" by "+f.String()] = fmt.Sprint(r.refers)
+		}
+	}
+	for o, by := range rs.to {
+		for f, n := range by {
+			all["to "+o.Path()+" by "+f.String()] = fmt.Sprint(n)
+		}
+	}
+	return all
+}
+
+func (f following) String() string {
+	return fmt.Sprintf("%s %+v %v %v %v", f.placement, f.policy, f.suspended, f.kinds, f.locations.names)
 }
 
 func (c claims) text() map[string]string {

@@ -65,12 +65,15 @@ type PlacementExplanation struct {
 	// Name is the Placement, as it is named in the object's space.
 	Name key.PlacementRef `json:"name"`
 	// Places says that it assigns the object to the location: it selects the
-	// location, which is seated, and one of its tests matches the object.
+	// location, which is seated, and one of its tests matches the object; or the object
+	// follows others there.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
 	// Unseated says why the object does not get the location though it is selected: a
 	// taint that is not tolerated, or others are picked.
 	Unseated *Finding `json:"unseated,omitempty"`
+	// Following says which objects it follows there, and what follows it; nil if none.
+	Following *FollowExplanation `json:"following,omitempty"`
 	Fit
 	// Policy is how it treats the object, if a test matched.
 	Policy wire.Policy `json:"policy,omitzero"`
@@ -225,11 +228,14 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 
 func (p *placement) explain(s subject, at *site) PlacementExplanation {
 	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Fit: p.fit(s, at)}
-	_, e.Policy = p.matches(s)
+	_, e.Policy, _ = p.matches(s)
 	if e.Selects {
 		e.Unseated = p.unseated(s, at)
 	}
-	e.Places = e.Selects && e.Unseated == nil && e.Matched >= 0
+	if at != nil {
+		e.Following = p.explainFollowing(s, at)
+	}
+	e.Places = e.Selects && e.Unseated == nil && e.Matched >= 0 || e.Following != nil && e.Following.Follows
 	return e
 }
 
@@ -348,6 +354,7 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 	if p.Unseated != nil {
 		line("    %s", p.Unseated)
 	}
+	p.Following.describe(line)
 }
 
 func (c CustomizerExplanation) describe(line func(string, ...any)) {

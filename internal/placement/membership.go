@@ -46,11 +46,31 @@ type Source struct {
 	// Placement is the Placement, as it is named in the object's space; empty for the
 	// annotation.
 	Placement key.PlacementRef
-	// Policy is how the source treats the object; it releases nothing.
-	Policy wire.Policy
 	// Suspended sources hold what they match as it is.
 	Suspended bool
 	locations *locationSet
+	// parts say how the source treats the object at its locations. There are several where
+	// it follows others that are treated otherwise than itself or than each other.
+	parts []part
+}
+
+// part is how a source treats an object at some of its locations; it releases nothing.
+type part struct {
+	policy    wire.Policy
+	locations *locationSet
+}
+
+// sourceOf is a source with one or more parts.
+func sourceOf(placement key.PlacementRef, suspended bool, sets *locationSets, parts ...part) Source {
+	s := Source{placement, suspended, parts[0].locations, parts}
+	if len(parts) > 1 {
+		all := make([]*locationSet, len(parts))
+		for i := range parts {
+			all[i] = parts[i].locations
+		}
+		s.locations = sets.of(union(all), nil)
+	}
+	return s
 }
 
 // Locations are the names of the locations that the source selects, in order.
@@ -59,6 +79,24 @@ func (s Source) Locations() []key.Location { return s.locations.names }
 
 // Selects says whether a location is among them.
 func (s Source) Selects(location key.Location) bool { return s.locations.has(location) }
+
+// PolicyAt is how the source treats the object at one of its locations.
+func (s Source) PolicyAt(location key.Location) (policy wire.Policy) {
+	if len(s.parts) == 1 {
+		return s.parts[0].policy
+	}
+	first := true
+	for _, p := range s.parts {
+		switch {
+		case !p.locations.has(location):
+		case first:
+			policy, first = p.policy, false
+		default:
+			policy = combine(policy, p.policy)
+		}
+	}
+	return policy
+}
 
 // Place is what the policies say of one object at one of its locations.
 type Place struct {
@@ -121,7 +159,7 @@ func (m *Membership) SameAt(location key.Location, other table.Membership) bool 
 		if !s.locations.has(location) {
 			continue
 		}
-		if skip(); len(theirs) == 0 || !s.alike(theirs[0]) {
+		if skip(); len(theirs) == 0 || !s.alike(theirs[0], location) {
 			return false
 		}
 		theirs = theirs[1:]
@@ -130,9 +168,9 @@ func (m *Membership) SameAt(location key.Location, other table.Membership) bool 
 	return len(theirs) == 0
 }
 
-// alike says whether two sources differ only in their locations.
-func (s Source) alike(o Source) bool {
-	return s.Placement == o.Placement && s.Policy == o.Policy && s.Suspended == o.Suspended
+// alike says whether two sources are the same at a location of both.
+func (s Source) alike(o Source, location key.Location) bool {
+	return s.Placement == o.Placement && s.Suspended == o.Suspended && s.PolicyAt(location) == o.PolicyAt(location)
 }
 
 // ownerAt is the path of another space's object that a location has instead; empty if none.
@@ -178,9 +216,9 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 			continue
 		}
 		if first {
-			p.Policy, first = s.Policy, false
+			p.Policy, first = s.PolicyAt(location), false
 		} else {
-			p.Policy = combine(p.Policy, s.Policy)
+			p.Policy = combine(p.Policy, s.PolicyAt(location))
 		}
 		if !s.Suspended {
 			held = false
@@ -248,9 +286,11 @@ func (ms *memberships) of(sources []Source, releases, rules []effect, g gate, ow
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
-			if s.Policy.ReturnStatus {
-				asking = append(asking, s.locations)
-				m.asked = true
+			for _, p := range s.parts {
+				if p.policy.ReturnStatus {
+					asking = append(asking, p.locations)
+					m.asked = true
+				}
 			}
 		}
 		m.members, m.refused = g.split(union(all))
@@ -274,8 +314,11 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner) string {
 	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
 	for _, s := range sources {
-		b = binary.AppendUvarint(appendText(b, string(s.Placement)), s.locations.id)
-		b = append(b, policyBits(s.Policy), bit(s.Suspended))
+		b = append(appendText(b, string(s.Placement)), bit(s.Suspended))
+		b = binary.AppendUvarint(b, uint64(len(s.parts)))
+		for _, p := range s.parts {
+			b = binary.AppendUvarint(append(b, policyBits(p.policy)), p.locations.id)
+		}
 	}
 	b = appendEffects(appendEffects(b, releases), rules)
 	refused, accounts := g.ids()

@@ -72,7 +72,7 @@ func (w world) naiveMembership(o key.Object) string {
 	asked := false
 	for _, s := range sources {
 		if s.placement != "" {
-			placements = append(placements, s.placement)
+			placements = slices.Compact(append(placements, s.placement))
 		}
 		if s.asks {
 			asked = true
@@ -206,11 +206,10 @@ func (w world) naiveRefused(o key.Object) []key.Location {
 
 // naiveSources are the policies that match an object, the annotation first.
 func (w world) naiveSources(o key.Object) (sources []naiveSource) {
-	x := w[o.Key()]
-	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
-	if x == nil || x.deleting || w.naiveGoing(o.Space) || x.report != nil || o.Group == v1alpha1.Group || isEvent {
+	if !w.naivePlaceable(o) {
 		return nil
 	}
+	x := w[o.Key()]
 	var names []key.Location
 	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
 		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) })
@@ -245,8 +244,18 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		if matched {
 			sources = append(sources, s)
 		}
+		for _, f := range w.naiveBehind(p, o) {
+			sources = append(sources, naiveSource{placement: name, suspended: spec.Suspend, locations: f.locations, words: f.words})
+		}
 	}
 	return sources
+}
+
+// naivePlaceable says that policies can place an object at all.
+func (w world) naivePlaceable(o key.Object) bool {
+	x := w[o.Key()]
+	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
+	return x != nil && !x.deleting && !w.naiveGoing(o.Space) && x.report == nil && o.Group != v1alpha1.Group && !isEvent
 }
 
 // naiveCustomizers are those in force for an object at a location, by name.

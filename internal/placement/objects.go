@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/refer"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -29,6 +30,9 @@ type objectTest struct {
 	byNamespace  bool
 	returnStatus bool
 	createOnly   bool
+	// followed says that what objects refer to follows them, if it is of the kinds in follows.
+	followed bool
+	follows  refer.Kinds
 }
 
 // subject is an object as tests see it.
@@ -48,12 +52,18 @@ func (s subject) namespaceLabels() (l table.Labels, ok bool) {
 	return row.Meta.Labels, true
 }
 
-func compileDownsync(entries []v1alpha1.Downsync) []objectTest {
+func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []objectTest {
 	tests := make([]objectTest, len(entries))
 	for i, entry := range entries {
 		tests[i] = compileTest(fmt.Sprintf("downsync[%d]", i), entry.ObjectTest)
 		tests[i].returnStatus = entry.ReturnStatus == v1alpha1.ReturnStatusSingleton
 		tests[i].createOnly = entry.CreateOnly
+		tests[i].followed = entry.FollowReferences
+		for _, f := range follows {
+			if entry.FollowReferences && int(f.Entry) == i {
+				tests[i].follows = refer.KindsOf(f.Resources)
+			}
+		}
 	}
 	return tests
 }

@@ -7,6 +7,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/refer"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -27,7 +28,7 @@ func compile(name string, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{ref: key.PlacementRef(name), scope: scope{name: name, spec: specOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	p := &placement{ref: key.PlacementRef(name), scope: scope{name: name, spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {
@@ -43,24 +44,25 @@ func compile(name string, row *table.Row) *placement {
 	slices.Sort(p.names)
 	p.names = slices.Compact(p.names)
 	p.locations = compileLocations("locations", spec.Locations)
-	p.tests = compileDownsync(spec.Downsync)
+	p.tests = compileDownsync(spec.Downsync, readFollows(p.follows))
 	p.note()
 	return p
 }
 
-// matches says whether the placement matches an object, and how it treats it: the policies
-// of all entries that match are combined.
-func (p *placement) matches(s subject) (matched bool, policy wire.Policy) {
+// matches says whether the placement matches an object, how it treats it, and which kinds
+// of what it refers to follow it: what all entries say that match is combined.
+func (p *placement) matches(s subject) (matched bool, policy wire.Policy, follows refer.Kinds) {
 	for i := range p.tests {
 		t := &p.tests[i]
-		if matched && combine(policy, t.policy(p)) == policy || !t.fit(s) {
+		if matched && combine(policy, t.policy(p)) == policy && t.follows&^follows == 0 || !t.fit(s) {
 			continue
 		}
+		follows |= t.follows
 		if !matched {
 			matched, policy = true, t.policy(p)
 			continue
 		}
 		policy = combine(policy, t.policy(p))
 	}
-	return matched, policy
+	return matched, policy, follows
 }

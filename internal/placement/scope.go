@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -16,6 +17,8 @@ import (
 type scope struct {
 	name string
 	spec string // as it is in the log, to recognize writes that change only the status
+	// follows is what the status says of what follows, as it is in the log.
+	follows string
 	// tests match the objects: one that fits is enough.
 	tests []objectTest
 	// locations select the locations: one that fits is enough.
@@ -87,6 +90,17 @@ func (p *scope) takes(at *site, a *admit, t tenant) (in, barred bool) {
 // purpose is answered with a refusal.
 func (p *scope) sees(at *site, a *admit, t tenant) bool {
 	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(of locationTest) bool { return of.named && of.fit(at) })
+}
+
+// followsOf is a copy of what the status of a row's policy says of what follows.
+func followsOf(row *table.Row) string { return gjson.GetBytes(row.Value, "status.follows").Raw }
+
+// readFollows reads it. What can't be read follows nothing.
+func readFollows(raw string) (follows []v1alpha1.Follows) {
+	if raw == "" || json.Unmarshal([]byte(raw), &follows) != nil {
+		return nil
+	}
+	return follows
 }
 
 // reach calls fn for the parts of a space that hold all objects the policy may

@@ -31,6 +31,8 @@ type step struct {
 	recheck map[reach]struct{}
 	// evaluated are the keys of the objects that were evaluated in this step.
 	evaluated map[string]struct{}
+	// moved are the objects that begin or cease to follow another in some way.
+	moved map[key.Object]struct{}
 	// unsettled are the objects whose Membership may change. disputed are spots whose
 	// claimants become unsettled, too.
 	unsettled map[key.Object]struct{}
@@ -235,7 +237,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		all := of[c.Space]
 		if i, ok := all.find(c.Name); ok {
 			was := all[i].base()
-			if acts(c.Cur) && was.spec == specOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
+			if acts(c.Cur) && was.spec == specOf(c.Cur) && was.follows == followsOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
 				continue
 			}
 			was.reach(c.Space, s.reaches)
@@ -320,11 +322,7 @@ func (s *step) evaluateChanged() {
 			// Another object in its place: it does not inherit the claims.
 			s.claim(c.Object, nil)
 		}
-		var as *Membership
-		if c.Cur != nil {
-			as = s.evaluate(subject{c.Object, c.Cur, s.state})
-		}
-		s.claim(c.Object, as)
+		s.place(c.Object, c.Cur)
 	}
 }
 
@@ -377,7 +375,32 @@ func (s *step) reevaluate(row *table.Row, namespace string) {
 		return
 	}
 	s.evaluated[row.Key] = struct{}{}
-	s.claim(o, s.evaluate(subject{o, row, s.state}))
+	s.place(o, row)
+}
+
+// evaluateFollowing evaluates the objects that follow otherwise than before, then those that
+// follow these. That ends: see package refer.
+func (s *step) evaluateFollowing() {
+	for len(s.moved) > 0 {
+		moved := s.moved
+		s.moved = map[key.Object]struct{}{}
+		for o := range moved {
+			if row := s.state.Get(o.Key()); row != nil {
+				s.place(o, row)
+			}
+		}
+	}
+}
+
+// place evaluates an object, of which the row is nil if it is gone.
+func (s *step) place(o key.Object, row *table.Row) {
+	var as *Membership
+	var follows []following
+	if row != nil {
+		as, follows = s.evaluate(subject{o, row, s.state})
+	}
+	s.references.set(o, row, follows, func(to key.Object) { s.moved[to] = struct{}{} })
+	s.claim(o, as)
 }
 
 // claim notes how an object is placed, and whose Memberships that may change.

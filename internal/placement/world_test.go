@@ -28,6 +28,9 @@ type thing struct {
 	data      map[string]string
 	status    any
 	report    *wire.Report
+	// refers is what the object refers to, pulled the field of a ServiceAccount that does.
+	refers []key.Identity
+	pulled []any
 }
 
 func (x *thing) value() []byte {
@@ -53,6 +56,9 @@ func (x *thing) value() []byte {
 	}
 	if x.status != nil {
 		object["status"] = x.status
+	}
+	if x.pulled != nil {
+		object["imagePullSecrets"] = x.pulled
 	}
 	return mustJSON(object)
 }
@@ -134,16 +140,30 @@ type focus struct {
 	objects []key.Object
 	// assigned is the share, of three, of objects that are assigned directly.
 	assigned int
+	// follows says that Placements match little but what refers to something, and have it
+	// followed.
+	follows bool
 }
 
 func everything() focus {
-	return focus{[]string{spacing, locating, placing, placing, customizing, reporting, writing, writing}, worldObjects(), 1}
+	return focus{kinds: []string{spacing, locating, placing, placing, customizing, reporting, writing, writing}, objects: worldObjects(), assigned: 1}
 }
 
 func competition() focus {
-	f := focus{[]string{spacing, locating, reporting, reporting, reporting, writing, writing, writing}, nil, 3}
+	f := focus{kinds: []string{spacing, locating, reporting, reporting, reporting, writing, writing, writing}, assigned: 3}
 	for _, s := range worldSpaces {
 		f.objects = append(f.objects, objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "namespaces", "", "n1"))
+	}
+	return f
+}
+
+// followers is one space of objects that refer to each other.
+func followers() focus {
+	f := focus{kinds: []string{locating, placing, placing, reporting, writing, writing, writing}, follows: true}
+	for _, o := range worldObjects() {
+		if o.Space == "s1" && o.Group != "coordination.k8s.io" && o.Resource.Resource != "events" {
+			f.objects = append(f.objects, o)
+		}
 	}
 	return f
 }
@@ -164,6 +184,8 @@ func worldObjects() (all []key.Object) {
 			objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "configmaps", "n1", "xy"), objectAt(s, "", "configmaps", "n2", "x"),
 			objectAt(s, "apps", "deployments", "n1", "x"), objectAt(s, "rbac.authorization.k8s.io", "clusterroles", "", "x"),
 			objectAt(s, "", "events", "n1", "x"), objectAt(s, "coordination.k8s.io", "leases", "n1", "x"),
+			objectAt(s, "", "secrets", "n1", "x"), objectAt(s, "", "serviceaccounts", "n1", "x"),
+			objectAt(s, "example.com", "widgets", "n1", "x"), objectAt(s, "apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com"),
 		)
 	}
 	return all
@@ -229,9 +251,58 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 		d := v1alpha1.Downsync{ObjectTest: drawTest(t)}
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
 		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
+		d.FollowReferences = rapid.IntRange(0, 2).Draw(t, "follows") > 0
 		spec.Downsync = append(spec.Downsync, d)
 	}
 	return spec
+}
+
+// drawFollows draws what the status says of what follows.
+func drawFollows(t *rapid.T) (status v1alpha1.PlacementStatus) {
+	for i := range rapid.IntRange(0, 2).Draw(t, "entries that follow") {
+		status.Follows = append(status.Follows, v1alpha1.Follows{Entry: int32(i), Resources: drawFollowedKinds(t)})
+	}
+	return status
+}
+
+// drawReferences draws what an object refers to, if it is of a kind that does.
+func drawReferences(t *rapid.T, o key.Object) (to []key.Identity) {
+	maybe := func(resource string, names ...string) {
+		if name := rapid.SampledFrom(append(names, "")).Draw(t, "refers to "+resource); name != "" {
+			to = append(to, objectAt(o.Space, "", resource, o.Namespace, name).Identity)
+		}
+	}
+	switch o.Resource.Resource {
+	case "deployments":
+		maybe("serviceaccounts", "x", "none")
+		maybe("configmaps", "x", "xy")
+		maybe("secrets", "x")
+	case "serviceaccounts":
+		maybe("secrets", "x", "none")
+	}
+	return to
+}
+
+// drawFollowed draws a Placement that matches what refers to others.
+func drawFollowed(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.PlacementStatus) {
+	spec, status = drawSpec(t), v1alpha1.PlacementStatus{}
+	spec.Locations = []v1alpha1.LocationSelector{{Names: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID).Draw(t, "at")}}
+	spec.Downsync = nil
+	for i := range rapid.IntRange(1, 2).Draw(t, "followed entries") {
+		d := v1alpha1.Downsync{FollowReferences: true, CreateOnly: rapid.Bool().Draw(t, "createOnly")}
+		d.Resources = []string{rapid.SampledFrom([]string{"deployments", "deployments", "serviceaccounts", "widgets", "configmaps"}).Draw(t, "followed")}
+		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"None", "Singleton"}).Draw(t, "returnStatus")
+		spec.Downsync = append(spec.Downsync, d)
+		status.Follows = append(status.Follows, v1alpha1.Follows{Entry: int32(i), Resources: drawFollowedKinds(t)})
+	}
+	return spec, status
+}
+
+func drawFollowedKinds(t *rapid.T) []string {
+	return rapid.SampledFrom([][]string{
+		{"configmaps"}, {"configmaps", "serviceaccounts", "customresourcedefinitions"},
+		{"configmaps", "serviceaccounts", "customresourcedefinitions", "secrets"}, {"secrets"},
+	}).Draw(t, "resources that follow")
 }
 
 func drawLocations(t *rapid.T) (entries []v1alpha1.LocationSelector) {
@@ -355,7 +426,12 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	case placing:
 		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
 		k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")).Key()
-		next.spec = drawSpec(t)
+		next.spec, next.status = drawSpec(t), drawFollows(t)
+		if f.follows {
+			space = "s1"
+			k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement of s1")).Key()
+			next.spec, next.status = drawFollowed(t)
+		}
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"locations": "everywhere"}
 		}
@@ -371,7 +447,8 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		k = key.Report{Location: rapid.SampledFrom(worldLocations).Draw(t, "by"), Origin: key.Placed, Object: o}.Key()
 		next.report = w.drawReport(t, o)
 	case writing:
-		k = rapid.SampledFrom(f.objects).Draw(t, "object").Key()
+		o := rapid.SampledFrom(f.objects).Draw(t, "object")
+		k = o.Key()
 		next.labels, next.notes = drawLabels(t), f.drawNotes(t)
 		if release := rapid.SampledFrom([]string{"", "", "r1", "r2"}).Draw(t, "release"); release != "" {
 			next.labels["app.kubernetes.io/managed-by"] = rapid.SampledFrom([]string{"Helm", "other"}).Draw(t, "manager")
@@ -381,6 +458,7 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		if v := rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "datum"); v != "" {
 			next.data = map[string]string{"a": v}
 		}
+		next.withReferences(o, drawReferences(t, o))
 	}
 	was := w[k]
 	if was != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {

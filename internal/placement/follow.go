@@ -1,0 +1,162 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/refer"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// following is how one Placement has follow what an object refers to. Objects that are
+// followed alike share one.
+type following struct {
+	placement key.PlacementRef
+	// policy is how the object is treated, without the return of its status.
+	policy    wire.Policy
+	suspended bool
+	// locations are those that the object gets by the Placement and that admit it.
+	locations *locationSet
+	kinds     refer.Kinds
+}
+
+func compareFollowing(a, b following) int {
+	return cmp.Or(cmp.Compare(a.placement, b.placement), cmp.Compare(policyBits(a.policy), policyBits(b.policy)),
+		cmp.Compare(bit(a.suspended), bit(b.suspended)), cmp.Compare(a.kinds, b.kinds), cmp.Compare(a.locations.id, b.locations.id))
+}
+
+// references has, of the objects that are followed, what they refer to, whether or not it
+// exists. References lead from an object to another in its space.
+type references struct {
+	from map[key.Object]*referrer
+	// to has for each object that is referred to how it follows, and how many objects it
+	// follows so: one ServiceAccount or pull secret may be that of thousands.
+	to map[key.Object]map[following]int
+}
+
+// referrer is an object that is followed.
+type referrer struct {
+	// entry is what refers was read from.
+	entry  *table.Entry
+	refers []key.Identity
+	by     []following // in order, each once
+}
+
+func newReferences() references {
+	return references{from: map[key.Object]*referrer{}, to: map[key.Object]map[following]int{}}
+}
+
+// set notes how an object is followed, and calls moved for what from then on follows
+// otherwise. What the object refers to is read once for each of its entries. row is nil if
+// it is gone.
+func (rs *references) set(o key.Object, row *table.Row, by []following, moved func(key.Object)) {
+	was := rs.from[o]
+	if was == nil && (len(by) == 0 || !refer.Can(o.Resource)) {
+		return
+	}
+	if was == nil {
+		was = &referrer{}
+	}
+	now := &referrer{}
+	switch {
+	case row == nil || len(by) == 0:
+		delete(rs.from, o)
+	case was.entry == row.Entry:
+		now = &referrer{row.Entry, was.refers, by}
+	default:
+		now = &referrer{row.Entry, refer.Of(o.Identity, row.Value), by}
+	}
+	if now.entry != nil {
+		rs.from[o] = now
+	}
+	if slices.Equal(was.by, now.by) && slices.Equal(was.refers, now.refers) {
+		return
+	}
+	type link struct {
+		to key.Object
+		by following
+	}
+	change := map[link]int{}
+	count := func(r *referrer, n int) {
+		for _, id := range r.refers {
+			for _, f := range r.by {
+				if f.kinds.Has(id.Resource) {
+					change[link{key.Object{Space: o.Space, Identity: id}, f}] += n
+				}
+			}
+		}
+	}
+	count(was, -1)
+	count(now, 1)
+	for l, n := range change {
+		if n != 0 && rs.add(l.to, l.by, n) {
+			moved(l.to)
+		}
+	}
+}
+
+// add adds to the number of objects that another follows in one way, and says whether it
+// begins or ceases to follow so.
+func (rs *references) add(to key.Object, by following, n int) (moved bool) {
+	all := rs.to[to]
+	if all == nil {
+		all = map[following]int{}
+		rs.to[to] = all
+	}
+	had := all[by]
+	if all[by] = had + n; all[by] == 0 {
+		if delete(all, by); len(all) == 0 {
+			delete(rs.to, to)
+		}
+	}
+	return (had == 0) != (had+n == 0)
+}
+
+// of is how an object follows those that refer to it, in order.
+func (rs *references) of(o key.Object) []following {
+	all := rs.to[o]
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(all), compareFollowing)
+}
+
+// parts are how a placement treats an object: where it matches it, and where the object
+// follows others by it, behind being all that the object follows. follows is how what the
+// object refers to follows it in turn, by this placement.
+func (e *Engine) parts(p *placement, s subject, behind []following) (parts []part, follows []following) {
+	if matched, policy, kinds := p.matches(s); matched {
+		seats := p.seats(s, e.locations, &e.sets)
+		parts = []part{{policy, seats}}
+		if kinds != 0 {
+			policy.ReturnStatus = false
+			follows = append(follows, following{p.ref, policy, p.suspended, e.admitted(s, seats), kinds})
+		}
+	}
+	for _, f := range behind {
+		if f.placement != p.ref {
+			continue
+		}
+		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == f.policy }); i >= 0 {
+			parts[i].locations = e.sets.of(union([]*locationSet{parts[i].locations, f.locations}), nil)
+		} else {
+			parts = append(parts, part{f.policy, f.locations})
+		}
+		f.locations = e.admitted(s, f.locations)
+		follows = append(follows, f)
+	}
+	slices.SortFunc(follows, compareFollowing)
+	return parts, slices.Compact(follows)
+}
+
+// admitted are those of some locations that admit an object.
+func (e *Engine) admitted(s subject, all *locationSet) *locationSet {
+	admitted, refused := e.gates.gate(s.state, s.Object).split(all.names)
+	if refused == nil {
+		return all
+	}
+	return e.sets.of(admitted, nil)
+}
