@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,12 +75,30 @@ func (r *rights) narrow(e *placement.Explanation) {
 	if !r.lists(key.Identity{Resource: key.Customizers}) {
 		e.Customizers = nil
 	}
+	for i := range e.Placements {
+		r.narrowFollowing(e.Placements[i].Following)
+	}
 	if e.Owner == "" {
 		return
 	}
 	if o, err := key.ParsePath(e.Owner); err != nil || !r.may("get", o) {
 		e.Owner = otherSpace
 	}
+}
+
+// narrowFollowing leaves out what the reader may not get of what refers to an object, and
+// of what it refers to: whether that is there.
+func (r *rights) narrowFollowing(f *placement.FollowExplanation) {
+	if f == nil {
+		return
+	}
+	hidden := func(identity string) bool {
+		o, err := key.ParsePath(string(r.space) + "/" + identity)
+		return err != nil || !r.may("get", o)
+	}
+	f.Behind = slices.DeleteFunc(f.Behind, hidden)
+	f.Unread = slices.DeleteFunc(f.Unread, hidden)
+	f.References = slices.DeleteFunc(f.References, func(to placement.Reference) bool { return hidden(to.Object) })
 }
 
 // otherSpace stands for an object of another space that the reader may not get.

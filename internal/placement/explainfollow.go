@@ -162,12 +162,12 @@ func (e *FollowExplanation) describe(line func(string, ...any)) {
 	case e == nil:
 		return
 	case len(e.Behind) > 0:
-		line("    it follows %s, which refer to it", strings.Join(e.Behind, ", "))
+		line("    it follows what refers to it: %s", strings.Join(e.Behind, ", "))
 	case e.Follows:
-		line("    it follows objects that refer to it")
+		line("    it follows what refers to it")
 	}
 	if len(e.Unread) > 0 {
-		line("    it does not follow %s, which refer to it: who wrote the Placement may not read objects of its kind", strings.Join(e.Unread, ", "))
+		line("    who wrote the Placement may not read objects of its kind, so it does not follow %s", strings.Join(e.Unread, ", "))
 	}
 	for _, r := range e.References {
 		line("    %s", r)

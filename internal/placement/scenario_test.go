@@ -13,7 +13,9 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/refer"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -22,7 +24,8 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:
 //
-//	apply SPACE        YAML objects, written in one revision
+//	apply SPACE        YAML objects, written in one revision; a Placement without a status
+//	                   by somebody who may read everything
 //	delete SPACE       GROUP/RESOURCE/[NAMESPACE/]NAME, one per line
 //	report LOCATION    SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME STATE, one per line
 //	places             what is expected to be placed where
@@ -94,15 +97,22 @@ func runScenario(t *testing.T, file string) {
 }
 
 var scenarioKinds = map[string]key.Resource{
-	"ConfigMap":   {Group: "core", Resource: "configmaps"},
-	"Event":       {Group: "core", Resource: "events"},
-	"Namespace":   {Group: "core", Resource: "namespaces"},
-	"Deployment":  {Group: "apps", Resource: "deployments"},
-	"ClusterRole": {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
-	"Location":    key.Locations,
-	"Space":       key.Spaces,
-	"Placement":   key.Placements,
-	"Customizer":  key.Customizers,
+	"ConfigMap":                {Group: "core", Resource: "configmaps"},
+	"Secret":                   key.Secrets,
+	"ServiceAccount":           key.NewResource("", "serviceaccounts"),
+	"PersistentVolumeClaim":    key.NewResource("", "persistentvolumeclaims"),
+	"Job":                      key.NewResource("batch", "jobs"),
+	"Ingress":                  key.NewResource("networking.k8s.io", "ingresses"),
+	"CustomResourceDefinition": key.CRDs,
+	"Widget":                   key.NewResource("example.com", "widgets"),
+	"Event":                    {Group: "core", Resource: "events"},
+	"Namespace":                {Group: "core", Resource: "namespaces"},
+	"Deployment":               {Group: "apps", Resource: "deployments"},
+	"ClusterRole":              {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	"Location":                 key.Locations,
+	"Space":                    key.Spaces,
+	"Placement":                key.Placements,
+	"Customizer":               key.Customizers,
 }
 
 func (s *scenario) applyYAML(space key.Space, data []byte) {
@@ -134,6 +144,9 @@ func (s *scenario) applyYAML(space key.Space, data []byte) {
 			u.CreateRev, uid = row.CreateRev, row.Meta.UID
 		}
 		all["metadata"].(map[string]any)["uid"] = uid
+		if r == key.Placements && all["status"] == nil {
+			all["status"] = followsAll(doc)
+		}
 		value, err := json.Marshal(all)
 		if err != nil {
 			s.Fatal(err)
@@ -142,6 +155,25 @@ func (s *scenario) applyYAML(space key.Space, data []byte) {
 		updates = append(updates, u)
 	}
 	s.write(updates)
+}
+
+// followsAll is the status of a Placement whose writer may read everything.
+func followsAll(doc []byte) (status v1alpha1.PlacementStatus) {
+	var p v1alpha1.Placement
+	if err := yaml.Unmarshal(doc, &p); err != nil {
+		return status // a spec that can't be read is a scenario, too
+	}
+	for i, d := range p.Spec.Downsync {
+		if !d.FollowReferences {
+			continue
+		}
+		f := v1alpha1.Follows{Entry: int32(i)}
+		for _, k := range refer.All() {
+			f.Resources = append(f.Resources, k.String())
+		}
+		status.Follows = append(status.Follows, f)
+	}
+	return status
 }
 
 func (s *scenario) write(updates []table.Update) {

@@ -276,7 +276,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 				main = validated{tainted{main, s.config.Table.Rev}, validateLocation}
 			}
 		case key.Placements:
-			main = validated{main, validatePlacement}
+			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
 		case key.Customizers:
 			main = validated{main, s.validateCustomizer}
 		case key.Grants:

@@ -59,6 +59,8 @@ type Config struct {
 	Authorizer authorizer.Authorizer
 	// Admission refuses objects of Orrery's kinds by who writes them; nil: none.
 	Admission admission.ValidationInterface
+	// Follows says which kinds follow by a Placement; nil: all.
+	Follows Follows
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
 	ObjectBytes int
 	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.
@@ -125,6 +127,9 @@ func New(config Config) (*Server, error) {
 		if config.Rules, err = rules.New(); err != nil {
 			return nil, err
 		}
+	}
+	if config.Follows == nil {
+		config.Follows = followAll
 	}
 	boundCopies()
 	s := &Server{
