@@ -40,6 +40,7 @@ const (
 	// CascadeAnnotation with value "true" on a Namespace or CRD lets a location
 	// delete it even if it holds objects that Orrery did not create.
 	CascadeAnnotation = "orrery.dev/cascade"
-	// ExpandAnnotation with value "true" says that an object is a template.
+	// ExpandAnnotation with value "true" says that the texts of an object have templates,
+	// which are expanded for each location.
 	ExpandAnnotation = "orrery.dev/expand"
 )

@@ -58,6 +58,8 @@ const (
 	ReasonNotRendered = "NotRendered"
 	// ReasonRuleFailed, of Held: a rule of a Customizer fails for the object at the location.
 	ReasonRuleFailed = "RuleFailed"
+	// ReasonTemplateFailed, of Held: a template in the object can't be expanded for the location.
+	ReasonTemplateFailed = "TemplateFailed"
 	// ReasonCannotImpersonate, of Held: the location admits the object with the rights of a
 	// ServiceAccount, for which its agent is too old.
 	ReasonCannotImpersonate = "CannotImpersonate"

@@ -9,6 +9,7 @@ package judge
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -92,7 +93,7 @@ func (v Verdict) Failing() bool {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
 		return true
 	case wire.Held:
-		return v.Reason == v1alpha1.ReasonNotRendered || v.Reason == v1alpha1.ReasonRuleFailed
+		return slices.Contains([]string{v1alpha1.ReasonNotRendered, v1alpha1.ReasonRuleFailed, v1alpha1.ReasonTemplateFailed}, v.Reason)
 	}
 	return false
 }

@@ -49,16 +49,20 @@ func (c *Class) String() string {
 	return fmt.Sprint(all)
 }
 
-// Customized is a Customizer whose rules are asked for.
+// Customized is a Customizer whose rules are asked for, or an object with templates, which
+// are rules, too.
 type Customized struct {
 	Space key.Space
 	// Labels are those of the space.
 	Labels table.Labels
-	Name   string
-	Spec   *v1alpha1.CustomizerSpec
+	// Name and Spec are those of the Customizer; Spec is nil for an object.
+	Name string
+	Spec *v1alpha1.CustomizerSpec
 	// Data has, for each of Spec.Data, the data of the ConfigMap as JSON; empty if it is
 	// not there.
 	Data []string
+	// Object is the object, if there is no Spec.
+	Object []byte
 }
 
 // Rules are the rules of one Customizer that change renderings.
@@ -72,7 +76,7 @@ type Rules struct {
 	Problems []string
 }
 
-// RulesOf gives the rules of a Customizer that change renderings. It must be a function of
+// RulesOf gives the rules of a Customizer that change renderings, or an object's own. It must be a function of
 // its arguments.
 type RulesOf func(Customized) Rules
 

@@ -21,13 +21,14 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *customizer) int { return cmp.Compare(a.rules.priority, b.rules.priority) })
+	own := ownInput(state, object, row, rules)
 	known := map[string]*Class{}
 	return func(location *table.Row) *Class {
 		at := siteOf(location)
 		if at == nil {
 			return nil
 		}
-		class := &Class{}
+		class := &Class{Inputs: own(at)}
 		for _, c := range all {
 			if !c.selects(at) {
 				continue

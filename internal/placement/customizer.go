@@ -63,7 +63,7 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 		c.data = append(c.data, key.Object{Space: space, Identity: key.Identity{Resource: configMaps, Namespace: d.ConfigMap.Namespace, Name: d.ConfigMap.Name}}.Key())
 	}
 	if rules != nil {
-		followed := rules(Customized{space, labelsOf(state.Get(space.Key())), name, &spec, dataOf(state, c.data)})
+		followed := rules(Customized{Space: space, Labels: labelsOf(state.Get(space.Key())), Name: name, Spec: &spec, Data: dataOf(state, c.data)})
 		c.rules = newEffect(followed.Text)
 		c.rules.priority = spec.Priority
 		if followed.Text != "" {
@@ -144,6 +144,9 @@ func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	}
 	slices.SortFunc(releases, compareEffects)
 	slices.SortStableFunc(rules, func(a, b effect) int { return cmp.Compare(a.priority, b.priority) })
+	if own := e.templates.of[s.row.Key]; own != nil { // before all others
+		rules = slices.Insert(rules, 0, own.effect)
+	}
 	return slices.Compact(releases), rules
 }
 

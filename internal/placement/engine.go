@@ -33,7 +33,9 @@ type Engine struct {
 	going map[key.Space]struct{}
 	// direct has, by location, the keys of the objects whose annotation names it, whether
 	// or not the location exists.
-	direct      map[key.Location]map[string]struct{}
+	direct map[key.Location]map[string]struct{}
+	// templates are those in objects.
+	templates   templates
 	claims      claims
 	references  references
 	sets        locationSets
@@ -59,6 +61,7 @@ func (e *Engine) Reset() {
 		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
 		direct:      map[key.Location]map[string]struct{}{},
+		templates:   templates{map[string]*template{}, map[key.Space]map[string]*template{}},
 		claims:      claims{},
 		references:  newReferences(),
 	}

@@ -149,6 +149,9 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if !maps.EqualFunc(engine.direct, fresh.direct, equal) {
 		t.Fatalf("directly assigned: %v, from scratch %v", engine.direct, fresh.direct)
 	}
+	if got, want := engine.templates.described(), fresh.templates.described(); !maps.Equal(got, want) {
+		t.Fatalf("templates: %v, from scratch %v", got, want)
+	}
 	if got, want := engine.claims.text(), fresh.claims.text(); !maps.Equal(got, want) {
 		t.Fatalf("claims: %v, from scratch %v", got, want)
 	}
@@ -172,6 +175,24 @@ func (rs *references) text() map[string]string {
 	for o, by := range rs.to {
 		for f, n := range by {
 			all["to "+o.Path()+" by "+f.String()] = fmt.Sprint(n)
+		}
+	}
+	return all
+}
+
+func (ts templates) described() map[string]string {
+	all := map[string]string{}
+	for space, byText := range ts.in {
+		for text, t := range byText {
+			needs := "nothing"
+			if t.locations != nil {
+				needs = fmt.Sprintf("%v %q", t.locations.names, t.locations.needs)
+			}
+			for k := range t.objects {
+				if ts.of[k] == t {
+					all[k] = fmt.Sprintf("%s in %s: %s", text, space, needs)
+				}
+			}
 		}
 	}
 	return all

@@ -292,7 +292,7 @@ func (w world) naiveReleased(o key.Object, location key.Location) string {
 
 // naiveClass is what the rendering of an object at a location depends on, by worldRules.
 func (w world) naiveClass(o key.Object, location key.Location) *Class {
-	var inputs []Input
+	inputs := w.naiveTemplates(o, location)
 	for _, spec := range w.naiveCustomizers(o, location) {
 		var in Input
 		ofLocation, ofData := "", ""
@@ -334,6 +334,25 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 		return nil
 	}
 	return &Class{inputs}
+}
+
+// naiveTemplates is what an object's own templates make of its class, by worldRules.
+func (w world) naiveTemplates(o key.Object, location key.Location) []Input {
+	x := w[o.Key()]
+	if x.notes[v1alpha1.ExpandAnnotation] != "true" {
+		return nil
+	}
+	switch x.data["a"] {
+	case "1":
+		return []Input{{Rules: "own", Needs: w[locationAt(location).Key()].labels["k"]}}
+	case "2":
+		k := ""
+		if s := w[spaceAt(o.Space).Key()]; s != nil {
+			k = s.labels["k"]
+		}
+		return []Input{{Rules: "own of " + k}}
+	}
+	return nil
 }
 
 // naiveData is the data of a ConfigMap, as a test's rules see it.

@@ -83,6 +83,7 @@ func (s *step) sort(changes []table.Change) {
 // again for that.
 func (s *step) updatePolicies() {
 	moved := s.updateLocations()
+	s.moveTemplates(moved)
 	s.updateSpaces()
 	s.noteEnded()
 	compiled := map[*scope]bool{}
@@ -142,6 +143,7 @@ func (s *step) admitSpace(space key.Space, c change) {
 		for _, c := range s.customizers[space] {
 			s.prepareAgain(space, c)
 		}
+		s.readTemplatesAgain(space)
 	}
 	if !relabelled || !s.gates.byLabels() {
 		return
@@ -316,6 +318,7 @@ func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
 func (s *step) evaluateChanged() {
 	for _, c := range s.objects {
 		s.indexDirect(c.Change)
+		s.readTemplates(c.Object, c.Cur)
 		s.evaluated[c.Row().Key] = struct{}{}
 		s.unsettled[c.Object] = struct{}{}
 		if c.Prev != nil && c.Cur != nil && (c.Prev.CreateRev != c.Cur.CreateRev || c.Prev.Meta.UID != c.Cur.Meta.UID) {

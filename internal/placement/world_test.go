@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -114,6 +115,15 @@ const worldOfData = "$.spec[*].x"
 
 // worldRules has renderings follow what is not released.
 func worldRules(c Customized) (rules Rules) {
+	if c.Spec == nil { // the templates of an object
+		switch gjson.GetBytes(c.Object, "data.a").String() {
+		case "1":
+			return Rules{Text: "own", Needs: func(at Site) string { return at.Labels.Get("k") }}
+		case "2":
+			return Rules{Text: "own of " + c.Labels.Get("k")}
+		}
+		return Rules{}
+	}
 	for _, r := range c.Spec.Rules {
 		if r.Release {
 			continue
@@ -455,6 +465,9 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			next.notes["meta.helm.sh/release-name"], next.notes["meta.helm.sh/release-namespace"] = release, "n1"
 		}
 		next.spec = rev
+		if rapid.Bool().Draw(t, "expands") {
+			next.notes[v1alpha1.ExpandAnnotation] = rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "expand")
+		}
 		if v := rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "datum"); v != "" {
 			next.data = map[string]string{"a": v}
 		}

@@ -10,23 +10,31 @@ import (
 // RulesOf gives a placement.Engine the rules that Customizing has a Renderer follow.
 func RulesOf(e *rules.Engine) placement.RulesOf {
 	return func(c placement.Customized) (of placement.Rules) {
+		if c.Spec == nil {
+			return rulesOf(e.Templates(rules.Space{Name: string(c.Space), Labels: c.Labels.Map()}, c.Object))
+		}
 		data, names := make([]rules.Data, len(c.Spec.Data)), make([]string, len(c.Spec.Data))
 		for i, d := range c.Spec.Data {
 			names[i] = d.Name
 			data[i] = rules.Data{Name: d.Name, Source: d.ConfigMap.Namespace + "/" + d.ConfigMap.Name, Values: c.Data[i]}
 		}
 		p := e.Prepare(c.Name, rules.Space{Name: string(c.Space), Labels: c.Labels.Map()}, c.Spec.Rules, data...)
-		of.Text = p.Text
-		if p.Needs != nil {
-			of.Needs = func(at placement.Site) string {
-				return p.Needs(rules.Location{Name: string(at.Name), Labels: at.Labels.Map(), Properties: at.Properties})
-			}
-		}
+		of = rulesOf(p)
 		for _, err := range e.Check(c.Spec.Rules, field.NewPath("rules"), names...) {
 			of.Problems = append(of.Problems, err.Error())
 		}
 		return of
 	}
+}
+
+func rulesOf(p rules.Prepared) placement.Rules {
+	of := placement.Rules{Text: p.Text}
+	if p.Needs != nil {
+		of.Needs = func(at placement.Site) string {
+			return p.Needs(rules.Location{Name: string(at.Name), Labels: at.Labels.Map(), Properties: at.Properties})
+		}
+	}
+	return of
 }
 
 // Customizing is a Renderer's Follow by the rules that RulesOf gives.

@@ -159,7 +159,7 @@ func (f *RuleError) Reason() string { return v1alpha1.ReasonRuleFailed }
 func (f *RuleError) Culprit() (customizer string, rule int) { return f.Customizer, f.Rule }
 
 // Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
-// as is the result. An error is a *RuleError, unless object or inputs are nonsense.
+// as is the result. An error is a *RuleError or a *TemplateError, unless object or inputs are nonsense.
 func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
 	return e.apply(object, inputs, nil)
 }
@@ -198,6 +198,9 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	if err != nil {
 		return fmt.Errorf("decode what rules need of ConfigMaps: %w", err)
 	}
+	if set.templates {
+		return e.expand(r)
+	}
 	for i := range set.rules {
 		rule := &set.rules[i]
 		r.trace.begin(set.customizer, rule)
@@ -227,6 +230,8 @@ type ruleset struct {
 	// missing are the ConfigMaps that are not there, by the names of data.
 	missing map[string]string
 	rules   []rule
+	// templates says that those in the object are expanded.
+	templates bool
 }
 
 func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
@@ -237,7 +242,7 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &ruleset{customizer: t.Customizer, space: t.Space, data: t.Data, missing: t.Missing}
+	set := &ruleset{customizer: t.Customizer, space: t.Space, data: t.Data, missing: t.Missing, templates: t.Templates}
 	switch {
 	case t.TooLong:
 		set.rules = []rule{{broken: errTooLong}}

@@ -22,6 +22,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 // TestScenarios runs testdata/*.txtar. The files of an archive are YAML:
 //
 //	object           an object as it travels
+//	template         an object whose texts are expanded
 //	space            the space: name, labels
 //	customizer NAME  the spec of a Customizer: priority, rules
 //	location NAME    a location: labels, properties
@@ -80,21 +81,16 @@ func (cs customizers) inputs(e *Engine, s Space, l Location, configMaps map[stri
 			data = append(data, Data{d.Name, source, configMaps[source]})
 		}
 		p := e.Prepare(name, s, cs[name].Rules, data...)
-		if p.Text == "" {
-			continue
+		if p.Text != "" {
+			inputs = append(inputs, p.input(l))
 		}
-		in := Input{Text: p.Text}
-		if p.Needs != nil {
-			in.Needs = p.Needs(l)
-		}
-		inputs = append(inputs, in)
 	}
 	return inputs
 }
 
 // told is what rules do to an object at a location.
 func (s *scenario) told(l Location) (told string) {
-	effects, err := s.engine.Trace(s.object, s.customizers.inputs(s.engine, s.space, l, s.configMaps))
+	effects, err := s.engine.Trace(s.object, s.inputs(l))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -121,6 +117,27 @@ type scenario struct {
 	customizers customizers
 	locations   map[string]Location
 	configMaps  map[string]string
+	// expands says that the object's texts are expanded.
+	expands bool
+}
+
+// inputs are those of a location.
+func (s *scenario) inputs(l Location) []Input {
+	all := s.customizers.inputs(s.engine, s.space, l, s.configMaps)
+	if s.expands {
+		if p := s.engine.Templates(s.space, s.object); p.Text != "" {
+			all = slices.Insert(all, 0, p.input(l))
+		}
+	}
+	return all
+}
+
+func (p Prepared) input(l Location) Input {
+	in := Input{Text: p.Text}
+	if p.Needs != nil {
+		in.Needs = p.Needs(l)
+	}
+	return in
 }
 
 func runScenario(t *testing.T, e *Engine, file string) {
@@ -154,8 +171,8 @@ func runScenario(t *testing.T, e *Engine, file string) {
 func (s *scenario) step(words []string, data []byte) (got string, expects bool) {
 	words = append(words, "", "", "")
 	switch {
-	case words[0] == "object":
-		s.object = s.canonical(data)
+	case words[0] == "object" || words[0] == "template":
+		s.object, s.expands = s.canonical(data), words[0] == "template"
 	case words[0] == "space":
 		s.read(data, &s.space)
 	case words[0] == "customizer":
@@ -183,6 +200,15 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 				got += err.Error() + "\n"
 			}
 		}
+		if s.expands {
+			tree, err := decode(s.object)
+			if err != nil {
+				s.Fatal(err)
+			}
+			for _, err := range s.engine.CheckTemplates(tree.(map[string]any)) {
+				got += err.Error() + "\n"
+			}
+		}
 		return got, true
 	case words[1] == "gets" || words[1] == "is":
 		l, ok := s.locations[words[0]]
@@ -192,7 +218,7 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 		if words[2] == "told" {
 			return s.told(l), true
 		}
-		made, err := s.engine.Apply(s.object, s.customizers.inputs(s.engine, s.space, l, s.configMaps))
+		made, err := s.engine.Apply(s.object, s.inputs(l))
 		if err != nil {
 			return err.Error() + "\n", true
 		}

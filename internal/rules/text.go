@@ -23,6 +23,10 @@ type text struct {
 	Data    json.RawMessage   `json:"data,omitempty"`
 	Missing map[string]string `json:"missing,omitempty"`
 	Rules   []indexed         `json:"rules,omitempty"`
+	// Templates says that it is about the templates in an object, and Needs what these use
+	// of a location.
+	Templates bool            `json:"templates,omitempty"`
+	Needs     json.RawMessage `json:"needs,omitempty"`
 	// TooLong says that they are longer than a text may be, and left out.
 	TooLong bool `json:"tooLong,omitempty"`
 	// TooMuch says that they use more of ConfigMaps than they may.

@@ -89,14 +89,14 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 		return nil, fmt.Errorf("kind %s: has no scope", kind.GVK)
 	}
 	main, status := s.strategies(kind, scope.Typer)
-	store, err := s.newStore(kind, universal{main})
+	store, err := s.newStore(kind, universal{main, s.config.Rules})
 	if err != nil {
 		return nil, err
 	}
 	r.objects = s.storageOf(kind, &objects{Store: store, server: s, kind: kind})
 	if kind.HasStatus {
 		statusStore := *store
-		statusStore.UpdateStrategy = universal{status}
+		statusStore.UpdateStrategy = universal{status, s.config.Rules}
 		r.status = &statusStorage{store: &statusStore, server: s, kind: kind}
 	}
 	if kind.Scale != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,11 +13,13 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/rules"
 )
 
 // universal adds to a kind's strategy what holds for every kind.
 type universal struct {
 	rest.RESTCreateUpdateStrategy
+	rules *rules.Engine
 }
 
 // PrepareForCreate makes sure that no object is created as one that is being deleted, which
@@ -30,11 +33,37 @@ func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 }
 
 func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(validateAnnotations(obj), u.RESTCreateUpdateStrategy.Validate(ctx, obj)...)
+	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
 func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(validateAnnotations(obj), u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)...)
+	// What was accepted once, by another version of the hub, keeps nobody from other changes.
+	known := map[string]bool{}
+	for _, err := range u.validateTemplates(old) {
+		known[err.Error()] = true
+	}
+	templates := slices.DeleteFunc(u.validateTemplates(obj), func(err *field.Error) bool { return known[err.Error()] })
+	return slices.Concat(validateAnnotations(obj), templates, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+}
+
+// validateTemplates refuses templates that can't be used, at the texts that have them.
+func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil || m.GetAnnotations()[v1alpha1.ExpandAnnotation] == "" {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations").Key(v1alpha1.ExpandAnnotation)
+	if value := m.GetAnnotations()[v1alpha1.ExpandAnnotation]; value != "true" {
+		return field.ErrorList{field.NotSupported(path, value, []string{"true"})}
+	}
+	if _, ok := obj.(*corev1.Secret); ok {
+		return field.ErrorList{field.Forbidden(path, "the values of Secrets are no texts: have a Customizer change them, or a Secret for each location")}
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	return u.rules.CheckTemplates(object)
 }
 
 // validateAnnotations refuses values that would only be ignored later.

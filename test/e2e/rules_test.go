@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
 )
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -48,9 +49,26 @@ func TestRules(t *testing.T) {
 	has("north", "value:gate,yard", "3")
 	has("south", "registry.south.example/vision:1.4", "1")
 	has("south", "example.com/cameras:true", "1")
+	for site, cameras := range map[string]string{"north": "gate", "south": "roof"} {
+		w.expectField(w.Sites[site], deployments, "default", "vision", cameras, "metadata", "annotations", "example.com/cameras")
+	}
+	w.expectField(north, world.ConfigMaps, "default", "site", `["gate","yard"]`, "data", "cameras.json")
+	w.expectField(south, world.ConfigMaps, "default", "site", "${USER}@south", "data", "prompt")
 	w.Invariants()
 	w.renders("north")
 	w.foretold()
+
+	// A text of a ConfigMap concerns the location that it is about.
+	w.kubectl("patch", "configmap", "cameras", "--type=merge", "-p", `{"data":{"south":"nothing"}}`)
+	w.Eventually("south is held for a text that is not JSON", func() error {
+		errs := w.kubectl("get", "customizer", "cameras", "-o", "jsonpath={.status.errors[*].location} {.status.errors[*].reason}")
+		if errs != "south RuleFailed" {
+			return fmt.Errorf("errors %q", errs)
+		}
+		return nil
+	})
+	w.kubectl("patch", "configmap", "cameras", "--type=merge", "-p", `{"data":{"south":"[{\"id\":\"door\"}]"}}`)
+	w.expectField(south, deployments, "default", "vision", "door", "metadata", "annotations", "example.com/cameras")
 
 	// A property of another type breaks a rule at south alone.
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":5}}}`)
