@@ -101,6 +101,15 @@ func specs() []spec {
 		{"fleet.restart.sent", "fleet, hub killed and restarted: objects sent again", "", lower, new(0.0), nil},
 		{"fleet.restart.writes", "fleet, hub killed and restarted: revisions of its log", "", lower, nil, nil},
 		{"fleet.restart.memory", "fleet, hub killed and restarted: RssAnon", "MB", lower, nil, nil},
+		{"render.create", "own renderings, one new object to 1,000 locations: the last has it", "s", lower, new(1.0), new(0.3)},
+		{"render.create.relative", "own renderings, one new object to 1,000 locations: time / one that all get alike", "x", lower, nil, nil},
+		{"render.pair.memory", "own renderings, hub, for each object and location: RssAnon", "KB", lower, nil, nil},
+		{"render.rate", "own renderings, a rule changed for all: rendered, sent and reported, a second", "", higher, nil, nil},
+		{"render.property.p50", "own renderings, a property of one location changed: it has all its objects, p50", "ms", lower, nil, nil},
+		{"render.property.others", "own renderings, a property of one location changed: objects sent to others", "", lower, new(0.0), nil},
+		{"render.restart.back", "own renderings, hub killed and restarted: until all are in sync", "s", lower, nil, nil},
+		{"render.restart.sent", "own renderings, hub killed and restarted: objects sent again", "", lower, new(0.0), nil},
+		{"render.restart.memory", "own renderings, hub killed and restarted: RssAnon", "MB", lower, nil, nil},
 	}
 }
 
