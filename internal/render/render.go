@@ -43,11 +43,12 @@ type Renderer struct {
 
 	builtin *kinds.Catalog
 	kept    results
+	digests digests
 }
 
 // New makes a Renderer. The kinds of builtin are those that need no CRD.
 func New(builtin *kinds.Catalog) *Renderer {
-	return &Renderer{builtin: builtin, kept: newResults(keptBytes)}
+	return &Renderer{builtin: builtin, kept: newResults(keptBytes), digests: digests{most: keptDigests}}
 }
 
 // Render renders an entry for locations of a class, whether or not it is assigned to any.
@@ -61,16 +62,22 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 		digest, ok := remembered(e, class)
 		if !ok {
 			digest = wire.SumOf(object)
-			e.Rendered.Store(&table.Rendered{Digest: digest, By: class})
+			if was := e.Rendered.Swap(&table.Rendered{Digest: digest, By: class}); was != nil {
+				r.digests.put(e, was)
+			}
 		}
 		return Rendered{object, digest}, nil
 	})
 }
 
-// Digest is the digest of what Render returns. An entry caches the digest of one class,
-// so where there is only one class a digest is computed once.
+// Digest is the digest of what Render returns. An entry caches that of the class for which
+// it was rendered last, so where there is only one class a digest is computed once; those
+// of others are kept as far as there is room.
 func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	if digest, ok := remembered(e, class); ok {
+		return digest, nil
+	}
+	if digest, ok := r.digests.get(e, class); ok {
 		return digest, nil
 	}
 	made, err := r.Render(e, class)

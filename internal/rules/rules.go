@@ -32,18 +32,23 @@ const (
 // Engine compiles and applies rules. It is safe for concurrent use; one is shared by all, so
 // that they share what is compiled.
 type Engine struct {
+	version  int
 	language *language
 	texts    *lru.Cache // of []rule, by text
 	contents contents
 }
 
 // New makes an Engine.
-func New() (*Engine, error) {
+func New() (*Engine, error) { return NewOf(version) }
+
+// NewOf makes an Engine of another version of what rules mean, which it calls the same: for
+// tests of what follows of a new one.
+func NewOf(version int) (*Engine, error) {
 	l, err := newLanguage()
 	if err != nil {
 		return nil, fmt.Errorf("make the language of rules: %w", err)
 	}
-	return &Engine{language: l, texts: lru.New(keptTexts)}, nil
+	return &Engine{version: version, language: l, texts: lru.New(keptTexts)}, nil
 }
 
 // Input is what a rendering takes from one Customizer: a Prepared.Text, and what its
@@ -76,7 +81,7 @@ type Prepared struct {
 // Prepare prepares the rules of a Customizer. Those that can't be used are prepared to fail.
 // data is what they can use of ConfigMaps.
 func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data ...Data) Prepared {
-	t := text{Version: version, Customizer: customizer}
+	t := text{Version: e.version, Customizer: customizer}
 	ofLocation, ofSpace, ofData := uses{}, uses{}, uses{}
 	for i := range all {
 		if all[i].Release {
@@ -97,11 +102,11 @@ func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data .
 	}
 	p := Prepared{Text: t.encode()}
 	if len(p.Text) > maxText {
-		return Prepared{Text: text{Version: version, Customizer: customizer, TooLong: true}.encode()}
+		return Prepared{Text: text{Version: e.version, Customizer: customizer, TooLong: true}.encode()}
 	}
 	used := e.used(ofData, data)
 	if !used.into(&t) {
-		return Prepared{Text: text{Version: version, Customizer: customizer, TooMuch: true}.encode()}
+		return Prepared{Text: text{Version: e.version, Customizer: customizer, TooMuch: true}.encode()}
 	}
 	if t.Data != nil {
 		p.Text = t.encode()
@@ -133,7 +138,7 @@ func (e *Engine) Check(all []v1alpha1.Rule, at *field.Path, names ...string) (er
 			errs = append(errs, problem.at(at.Index(i)))
 		}
 	}
-	if t := (text{Version: version, Rules: indexedAll(all)}); len(t.encode()) > maxText {
+	if t := (text{Version: e.version, Rules: indexedAll(all)}); len(t.encode()) > maxText {
 		errs = append(errs, field.Forbidden(at, errTooLong.Error()))
 	}
 	return errs
@@ -241,6 +246,9 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	t, err := decodeText(encoded)
 	if err != nil {
 		return nil, err
+	}
+	if t.Version != e.version {
+		return nil, fmt.Errorf("decode rules: version %d", t.Version)
 	}
 	set := &ruleset{customizer: t.Customizer, space: t.Space, data: t.Data, missing: t.Missing, templates: t.Templates}
 	switch {

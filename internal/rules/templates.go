@@ -79,7 +79,7 @@ func (e *Engine) Templates(s Space, object []byte) Prepared {
 		ofLocation.merge(p.location)
 		ofSpace.merge(p.space)
 	}
-	t := text{Version: version, Templates: true}
+	t := text{Version: e.version, Templates: true}
 	if !ofSpace.none() {
 		t.Space = encode(ofSpace.pick(map[string]any{"name": s.Name, "labels": anyOf(s.Labels)}))
 	}

@@ -65,9 +65,6 @@ func decodeText(encoded string) (t text, err error) {
 	if err := json.Unmarshal([]byte(encoded), &t); err != nil {
 		return t, fmt.Errorf("decode rules: %w", err)
 	}
-	if t.Version != version {
-		return t, fmt.Errorf("decode rules: version %d", t.Version)
-	}
 	return t, nil
 }
 
