@@ -1,13 +1,16 @@
 package network
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
@@ -160,6 +163,7 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	refused("switch", "it trusts ")
 	rotate("switch", "--force")
 	rotate("finish", "--force")
+	s.serves() // until then the agent would be told
 	a.Start()
 	s.says(a, "start the agent with a new join token, which is made by: orrery location token NAME")
 	if !strings.Contains(a.Stderr(), "level=ERROR") {
@@ -206,6 +210,23 @@ func (s *site) trusts(n int) {
 			err = fmt.Errorf("it trusts %s", out)
 		}
 		return err
+	})
+}
+
+// serves waits until the hub shows a certificate of the authority that its files have now,
+// at which it looks now and then.
+func (s *site) serves() {
+	s.t.Helper()
+	ca, err := enroll.LoadOrCreate(s.Hub.Dir, time.Now)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	env.Eventually(s.t, world.Soon, func() error {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.Hub.URL, "https://"), &tls.Config{RootCAs: ca.Pool()})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	})
 }
 
