@@ -47,17 +47,18 @@ GATE := $(GO) run ./test/gate
 .PHONY: test
 test: unit system ## all tests; the first run builds Kubernetes
 
+# The longest are first, so that none runs alone at last.
 .PHONY: unit
 unit: gcc ## the tests of the packages, with the race detector
-	$(NICE) $(GO) test -json -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/... ./apis/... | $(GATE)
+	$(NICE) $(GO) test -json -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and no
-# more than two packages at once, three tests of each, since a test starts whole
+# more than three packages at once, three tests of each, since a test starts whole
 # clusters and then mostly waits. The longest are first, so that none runs alone at last.
-LONGEST := ./test/faults ./test/ownership ./test/operator ./test/life
+LONGEST := ./test/faults ./test/ownership ./test/operator ./test/e2e ./test/agent ./test/network ./test/kinds
 .PHONY: system
 system: build static kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
-	$(NICE) $(GO) test -json -count=1 -p 2 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
+	$(NICE) $(GO) test -json -count=1 -p 3 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
 	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 
