@@ -65,6 +65,8 @@ type Config struct {
 	// Quiet is how long an embedded log must be without writes before it is defragmented
 	// to give free space back to the disk.
 	Quiet time.Duration
+	// Pace limits what an embedded log does to make room, which holds up writes.
+	Pace store.Pace
 	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
 	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
@@ -97,6 +99,7 @@ func DefaultConfig() Config {
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
 		Quiet:           30 * time.Second,
+		Pace:            store.DefaultPace(),
 		MaxReads:        200,
 		MaxWrites:       100,
 		Logger:          slog.New(slog.DiscardHandler),
@@ -134,6 +137,9 @@ func (c Config) Validate() error {
 	}
 	if c.Quota != 0 && c.Quota < store.MinQuota {
 		return fmt.Errorf("quota of %d bytes: want at least %d", c.Quota, store.MinQuota)
+	}
+	if c.Pace.Factor < 0 || c.Pace.Least <= 0 {
+		return fmt.Errorf("pauses of %d times the work and at least %s: want 0 or more, and more than 0", c.Pace.Factor, c.Pace.Least)
 	}
 	if c.MaxReads <= 0 || c.MaxWrites <= 0 {
 		return fmt.Errorf("%d reads and %d writes at once: want both above 0", c.MaxReads, c.MaxWrites)

@@ -175,6 +175,7 @@ func (h *Hub) compact(ctx context.Context) error {
 		Reached: h.table.Rev,
 		Before:  h.gate.LeaveTrace,
 		Quiet:   h.config.Quiet,
+		Pace:    h.config.Pace,
 	})
 }
 

@@ -21,11 +21,6 @@ const (
 	// measurePart is after which part of the quota (one in measurePart) was written that
 	// the log is measured.
 	measurePart = 64
-	// paceFactor limits work that holds up others, such as defragmentations: after it
-	// follows a pause paceFactor times as long.
-	paceFactor = 5
-	// minPace is the shortest such pause.
-	minPace = time.Second
 	// retryDefragment is the pause after a defragmentation that failed: it needs as much
 	// of the disk as is in use.
 	retryDefragment = 10 * time.Minute
@@ -54,6 +49,22 @@ type Keeping struct {
 	// Quiet is how long an embedded etcd must be without writes before it is defragmented
 	// only to give free space back to the disk.
 	Quiet time.Duration
+	// Pace limits work that holds up others, such as defragmentations.
+	Pace Pace
+}
+
+// Pace is for how long work pauses after it was done: Factor times as long as it took, and
+// no shorter than Least, which is more than 0.
+type Pace struct {
+	Factor int
+	Least  time.Duration
+}
+
+// DefaultPace leaves most of the time to others, also where the work takes long.
+func DefaultPace() Pace { return Pace{Factor: 5, Least: time.Second} }
+
+func (p Pace) pause(took time.Duration) time.Duration {
+	return max(p.Least, time.Duration(p.Factor)*took)
 }
 
 // Keep keeps the log within its quota until the context ends. It compacts history that
@@ -63,7 +74,7 @@ type Keeping struct {
 // ends an alarm once there is room.
 func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
 	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now(), pressed: l.room.tight()}
-	tick := time.NewTicker(min(keepTick, keeping.Every))
+	tick := time.NewTicker(min(keepTick, keeping.Every, keeping.Pace.Least))
 	defer tick.Stop()
 	for {
 		select {
@@ -115,7 +126,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	making := (k.pressed || (full || size.Alarm) && reached > k.compacted) && !now.Before(k.squeeze)
 	physical := making
 	if making && k.log.copies.giveUp() { // the space that they keep is free a moment later
-		k.pressed, k.squeeze = true, now.Add(minPace)
+		k.pressed, k.squeeze = true, now.Add(k.Pace.pause(0))
 		return
 	}
 	floor := int64(0)
@@ -156,7 +167,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	}
 	if making {
 		k.pressed = !exact
-		k.squeeze = time.Now().Add(max(minPace, paceFactor*time.Since(now)))
+		k.squeeze = time.Now().Add(k.Pace.pause(time.Since(now)))
 	}
 	k.room.end(size, exact)
 	k.failing = k.failing && err != nil
@@ -229,7 +240,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	k.log.copying.Unlock()
 	took := time.Since(begun)
 	k.log.defragmentations.note(took)
-	k.defragment, k.calm = time.Now().Add(max(minPace, paceFactor*took)), time.Now().Add(calmEvery)
+	k.defragment, k.calm = time.Now().Add(k.Pace.pause(took)), time.Now().Add(calmEvery)
 	if k.broken = err != nil; k.broken {
 		k.defragment = time.Now().Add(retryDefragment)
 		k.warn(ctx, "defragment the log", err)
