@@ -36,6 +36,10 @@ const (
 	TakenFromAnnotation = "orrery.dev/taken-from"
 )
 
+// RemovalFinalizer keeps an object that is being deleted until its locations have confirmed
+// that it is gone. It is set on deletion if a Placement of the object waits for that.
+const RemovalFinalizer = "orrery.dev/removal"
+
 const (
 	// CascadeAnnotation with value "true" on a Namespace or CRD lets a location
 	// delete it even if it holds objects that Orrery did not create.

@@ -82,6 +82,13 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:default=Repair
 	OnDrift OnDrift `json:"onDrift,omitempty"`
+	// WaitForRemoval keeps an object that is deleted in the space, by the finalizer
+	// orrery.dev/removal, until each of its locations has said that it is gone from there
+	// (or stays, by onRemove: Orphan), or the location itself is deleted. So what waits for
+	// the deletion, as kubectl delete does, waits for that. Of several placements, one that
+	// waits is enough. Spaces that are deleted do not wait.
+	// +optional
+	WaitForRemoval bool `json:"waitForRemoval,omitempty"`
 }
 
 // Pick takes some of the locations that a Placement selects. Which, depends on nothing but

@@ -1,6 +1,10 @@
 package agents
 
 import (
+	"net/http"
+
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
@@ -16,18 +20,29 @@ import (
 type content struct {
 	location key.Location
 	renderer *render.Renderer
-	// impersonates says that the agent obeys Policy.ServiceAccount; another is told to
-	// leave alone what has one.
-	impersonates bool
+	// can is what the agent can do that not all can.
+	can abilities
 	// purged says that the operator has the location purged: its content is empty.
 	purged bool
 }
 
-// contentOf is the content of a location as its settings are now, for an agent that
-// impersonates or not.
-func (a *Server) contentOf(l key.Location, impersonates bool) content {
+// abilities are what the agents of the version before can't do.
+type abilities struct {
+	// impersonates: it obeys Policy.ServiceAccount; another is told to leave alone what has
+	// one. confirms: it confirms what is to be gone; another is told that it is not desired.
+	impersonates, confirms bool
+}
+
+// abilitiesOf are those of the agent that has sent a request.
+func abilitiesOf(r *http.Request) abilities {
+	return abilities{wire.Capable(r.Header, wire.Impersonates), wire.Capable(r.Header, wire.Confirms)}
+}
+
+// contentOf is the content of a location as its settings are now, for an agent that can do
+// that.
+func (a *Server) contentOf(l key.Location, can abilities) content {
 	_, settings, err := a.Settings(l)
-	return content{location: l, renderer: a.config.Renderer, impersonates: impersonates, purged: err == nil && settings.Purge}
+	return content{location: l, renderer: a.config.Renderer, can: can, purged: err == nil && settings.Purge}
 }
 
 // entry is how one row takes part in the content.
@@ -36,6 +51,8 @@ type entry struct {
 	uid    string
 	digest wire.Sum
 	policy wire.Policy
+	// leaves makes the row one that is to be gone, whatever else.
+	leaves bool
 	// held makes the row a hold, for the reason heldFor, and owner a conflict; if both are
 	// empty it is a put.
 	held, heldFor, owner string
@@ -59,11 +76,17 @@ func (c content) entry(row *table.Row) *entry {
 	if !ok {
 		return nil
 	}
-	if place.Policy.ServiceAccount != "" && !c.impersonates && place.Held == "" {
+	path, _ := key.PathOf(row.Key)
+	if place.Leaves {
+		if !c.can.confirms {
+			return nil
+		}
+		return &entry{key: path, uid: row.Meta.UID, digest: wire.SumOf([]byte("gone")), leaves: true}
+	}
+	if place.Policy.ServiceAccount != "" && !c.can.impersonates && place.Held == "" {
 		place.Held, place.HeldFor = cannotImpersonate, v1alpha1.ReasonCannotImpersonate
 	}
 	d := judge.DesiredOf(c.renderer.Digest, row, place)
-	path, _ := key.PathOf(row.Key)
 	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, heldFor: d.HeldFor, class: place.Class}
 	switch {
 	case e.owner != "":
@@ -87,6 +110,9 @@ func (e *entry) sum() wire.Sum {
 // frame is what an agent is told of a row that is part of the content.
 func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	switch {
+	case e.leaves:
+		kind := gjson.GetManyBytes(row.Value, "apiVersion", "kind")
+		return wire.Frame{Gone: &wire.Gone{Key: e.key, UID: e.uid, Digest: e.digest, APIVersion: kind[0].Str, Kind: kind[1].Str}}
 	case e.owner != "":
 		return wire.Frame{Conflict: &wire.Conflict{Key: e.key, UID: e.uid, Digest: e.digest, Owner: e.owner}}
 	case e.held != "":

@@ -120,6 +120,7 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error
 	}
 	op := store.Op{Key: key.Report{Location: l, Origin: key.Placed, Object: object}.Key()}
 	if line.Removed {
+		a.letGo.forget(l, op.Key)
 		return op, nil
 	}
 	if !a.mayReport(l, object, op.Key) {
@@ -138,13 +139,26 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error
 }
 
 // mayReport says whether a location may report an object: it is assigned to the
-// location, or was when the report was first made.
+// location, or was when the report was first made, or when the agent was told that it is no
+// longer.
 func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
-	if row, _ := a.config.Table.Get(reportKey); row != nil {
+	if row, _ := a.config.Table.Get(reportKey); row != nil || a.letGo.has(l, reportKey) {
 		return true
 	}
 	row, _ := a.config.Table.Get(object.Key())
 	return row != nil && row.In != nil && row.In.Has(l)
+}
+
+// noteLetGo notes that an agent is told that an object, by its path, is no longer desired.
+func (a *Server) noteLetGo(l key.Location, path string) {
+	o, err := key.ParsePath(path)
+	if err != nil {
+		return
+	}
+	report := key.Report{Location: l, Origin: key.Placed, Object: o}.Key()
+	if row, _ := a.config.Table.Get(report); row == nil {
+		a.letGo.note(l, report)
+	}
 }
 
 // reportLeaves are the leaves of a location's reports.

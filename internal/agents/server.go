@@ -72,6 +72,7 @@ type Server struct {
 	// reported bounds what locations report, and reports writes it.
 	reported reportLimits
 	reports  *reportWriter
+	letGo    letGo
 }
 
 // New makes a Server.
@@ -125,7 +126,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
-		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk, wire.Capable(r.Header, wire.Impersonates)})
+		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk, abilitiesOf(r)})
 	default:
 		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, call) })
 	}

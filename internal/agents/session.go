@@ -65,7 +65,7 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	defer a.sessions.end(mine)
 
 	s := &session{
-		server: a, content: content{location: l, renderer: a.config.Renderer, impersonates: wire.Capable(r.Header, wire.Impersonates)},
+		server: a, content: content{location: l, renderer: a.config.Renderer, can: abilitiesOf(r)},
 		out: newSessionWriter(w), poke: mine.poke, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
@@ -228,6 +228,9 @@ func (s *session) poll(mark *bool) error {
 			}
 			if !ok {
 				continue
+			}
+			if f.Del != nil {
+				s.server.noteLetGo(s.content.location, f.Del.Key)
 			}
 			s.server.config.Lineage.Deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {

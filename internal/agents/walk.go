@@ -33,7 +33,7 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	if of.reports {
 		leaves, rev = a.reportLeaves(of.location)
 	} else {
-		leaves, rev = a.contentLeaves(of.location, of.impersonates)
+		leaves, rev = a.contentLeaves(of.location, of.can)
 	}
 	// Asked after the leaves: a location that is gone by now has none, and the agent
 	// must not take that for an empty content.
@@ -42,9 +42,9 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 }
 
 // contentLeaves are the leaves of a location's content.
-func (a *Server) contentLeaves(l key.Location, impersonates bool) ([]wire.Leaf, int64) {
+func (a *Server) contentLeaves(l key.Location, can abilities) ([]wire.Leaf, int64) {
 	rows, rev := a.config.Table.Members(l)
-	c := a.contentOf(l, impersonates)
+	c := a.contentOf(l, can)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	for _, row := range rows {
 		if e := c.entry(row); e != nil {
@@ -178,7 +178,7 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 		return
 	}
 	out := newFrameWriter(w)
-	if err := a.sendKeys(a.contentOf(l, wire.Capable(r.Header, wire.Impersonates)), snapshot, keys, out); err != nil {
+	if err := a.sendKeys(a.contentOf(l, abilitiesOf(r)), snapshot, keys, out); err != nil {
 		a.config.Logger.Info("fetch ended", "location", l, "error", err)
 	}
 }

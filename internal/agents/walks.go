@@ -26,8 +26,8 @@ const (
 type walkOf struct {
 	location key.Location
 	reports  bool
-	// impersonates is that of the agent, if the content is compared.
-	impersonates bool
+	// can is what the agent can, if the content is compared.
+	can abilities
 }
 
 // walkIndexes keeps the indexes of walks that are under way, so that each walk collects

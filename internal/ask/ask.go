@@ -88,9 +88,19 @@ type PlaceStatus struct {
 	// Unassigned says that the object is not assigned to the location: the location
 	// removes it, or reports why it stays.
 	Unassigned bool `json:"unassigned,omitempty"`
+	// Cause says why it is not assigned, one of the Cause constants.
+	Cause string `json:"cause,omitempty"`
 	// StatusLeftOut says why the status there is not returned, though it is asked for.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
 }
+
+// Why an object is not assigned to a location that has it, or may have it.
+const (
+	// CauseDeleted: the object was deleted.
+	CauseDeleted = "Deleted"
+	// CauseUnassigned: the object is there, and no policy places it at the location now.
+	CauseUnassigned = "Unassigned"
+)
 
 // statusPiece is how much of a SpaceStatus is sent at once, in bytes.
 const statusPiece = 64 << 10
@@ -296,7 +306,7 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 			all = append(all, ps)
 		}
 	}
-	if m, ok := row.In.(*placement.Membership); ok {
+	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // or else it is among what is left
 		for _, p := range m.Places() {
 			if f.placed(m, p.Location) {
 				add(q.placeStatus(state, o, row, p, away(p.Location)))
@@ -419,12 +429,14 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	rights.narrow(&answer.Decision)
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)
-	if m == nil || !ok {
+	if m == nil || !ok || p.Leaves {
 		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
 			answer.Place = &ps
 			if ps.Reason == v1alpha1.ReasonPruneGuard {
 				answer.Waiting = q.waiting(rights)
 			}
+		} else if ok {
+			answer.Place = new(q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l)))
 		} else if m != nil && m.RefusedBy(l) {
 			answer.Place = new(placeStatusOf(l, judge.Refused()))
 		}

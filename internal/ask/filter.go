@@ -93,13 +93,18 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 }
 
 // leftStatus is the place of an object that is not assigned to a location; false if the
-// location does not report it.
+// location does not report it, nor is to confirm that it is gone.
 func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
-	report := reportOf(state, o, l)
-	if report == nil {
+	report, row := reportOf(state, o, l), state.Get(o.Key())
+	_, p, _ := placeOf(row, l)
+	if p.Leaves && judge.Removed(report, row.Meta.UID) || !p.Leaves && (report == nil || judge.Removed(report, "")) {
 		return PlaceStatus{}, false
 	}
-	return placeStatusOf(l, judge.Left(report, away)), true
+	ps := placeStatusOf(l, judge.Left(report, away))
+	if ps.Cause = CauseUnassigned; row == nil || row.Meta.Deleting {
+		ps.Cause = CauseDeleted
+	}
+	return ps, true
 }
 
 // leftOf counts the objects of a space that locations report though they are not
@@ -110,11 +115,11 @@ func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1al
 		if err != nil || !f.lists(o.Identity) {
 			continue
 		}
-		switch report := reportOf(state, o, l.Location); {
-		case report == nil:
-		case judge.Left(report, false).Stays():
+		switch ps, left := leftStatus(state, o, l.Location, false); {
+		case !left:
+		case judge.Left(reportOf(state, o, l.Location), false).Stays():
 			n.Leftovers++
-		default:
+		case ps.State != "":
 			n.Leaving++
 		}
 	}

@@ -230,10 +230,20 @@ func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
 			if p.Stale {
 				state += " (stale)"
 			}
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, string(p.Location), state, age(p.Since, now), p.Reason, oneLine(cmp.Or(p.Message, p.Reason))}})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, string(p.Location), state, age(p.Since, now), p.Reason, oneLine(messageOf(&p))}})
 		}
 	}
 	return t
+}
+
+// messageOf is what is said of a place: why it is not assigned, if it is not, and what the
+// location says.
+func messageOf(p *ask.PlaceStatus) string {
+	said := cmp.Or(p.Message, p.Reason)
+	if p.Cause == "" {
+		return said
+	}
+	return strings.TrimSuffix(strings.ToLower(p.Cause)+": "+said, ": ")
 }
 
 // age is how long ago an RFC 3339 time was; empty if there is none.

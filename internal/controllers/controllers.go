@@ -84,7 +84,7 @@ func New(config Config) *Controllers { return &Controllers{config: config, start
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.policies(), c.locations(), c.returned(), c.tokens(),
+		c.policies(), c.locations(), c.returned(), c.removals(), c.tokens(),
 	}
 	loops := make([]func(context.Context) error, 0, len(all))
 	for _, one := range all {

@@ -129,3 +129,47 @@ func TestLeftovers(t *testing.T) {
 	a.reports(wire.ReportLine{Key: kept.Path(), Removed: true})
 	counts(v1alpha1.LeftCounts{})
 }
+
+// TestRemovalOfTheUnreported shows that an agent may report that it removes what it had
+// applied and not reported yet when it was told that it is no longer desired, and no more
+// than that.
+func TestRemovalOfTheUnreported(t *testing.T) {
+	r := fixture(t)
+	a := r.join("a")
+	s := a.open(0, "")
+	for hello := false; !hello; {
+		f, ok := s.next()
+		if !ok {
+			t.Fatal("the stream ended")
+		}
+		hello = f.Hello != nil
+	}
+	r.addConfigMap("brief", map[string]string{"what": "app"}, "1")
+	const path = "s/core/configmaps/default/brief"
+	line := wire.ReportLine{Key: path, Report: &wire.Report{UID: "u", State: wire.Removing, Reason: "Terminating"}}
+	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "brief", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for told := false; !told; {
+		f, ok := s.next()
+		if !ok {
+			t.Fatal("the stream ended")
+		}
+		told = f.Del != nil && f.Del.Key == path
+	}
+	a.reports(line)
+	status, rows := r.asked("state", "removing")
+	if rows != "core/configmaps/default/brief a Removing Terminating" || status.Objects[0].Places[0].Cause != "Deleted" || status.Leaving != 1 {
+		t.Errorf("it is shown as %s", text(status))
+	}
+	a.reports(wire.ReportLine{Key: path, Removed: true})
+	if _, rows := r.asked("state", "removing"); rows != "" {
+		t.Errorf("what is gone is shown as %s", rows)
+	}
+	for _, other := range []string{path, "s/core/configmaps/default/never"} {
+		line.Key = other
+		if answer := a.report(line); len(answer.Refused) != 1 {
+			t.Errorf("a report of %s is taken: %+v", other, answer)
+		}
+	}
+}

@@ -107,12 +107,16 @@ func (v Verdict) Mutated() bool { return v.State == wire.Applied && v.Reason == 
 func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, away bool) Verdict {
 	d := DesiredOf(digest, row, p)
 	switch {
+	case p.Leaves:
 	case d.Owner != "":
 		return Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
 	case d.Held != "":
 		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, Culprit: d.Culprit}
 	}
 	said := read(report)
+	if p.Leaves {
+		return leaving(report, row.Meta.UID, away)
+	}
 	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {
 		return Verdict{State: Pending, Stale: away} // the report is about an earlier object of the name, or an earlier desired state
 	}
@@ -136,15 +140,42 @@ func Astray(reason string) Verdict {
 	return Verdict{State: wire.Failed, Reason: reason, Message: message}
 }
 
-// Left is the verdict about an object that a location reports though it is not
-// assigned to it.
+// Left is the verdict about an object that a location reports, or is to confirm to be gone,
+// though it is not assigned to it. report is nil if it has not reported it.
 func Left(report []byte, away bool) Verdict {
 	said := read(report).Verdict
-	if said.State != wire.Removing && said.State != wire.Orphaned {
+	switch {
+	case report == nil:
+		said = Verdict{State: wire.Removing, Message: "the location has yet to say that nothing of it is there"}
+	case said.State != wire.Removing && said.State != wire.Orphaned:
 		said = Verdict{State: wire.Removing, Message: "the location has yet to remove it"}
 	}
 	said.Stale, said.Unassigned = away, true
 	return said
+}
+
+// leaving is the verdict about an object with a UID that is being deleted, at a location
+// that is to confirm that it is gone.
+func leaving(report []byte, uid string, away bool) Verdict {
+	if Removed(report, uid) {
+		return Verdict{State: wire.Removed, Since: read(report).Since, Stale: away, Unassigned: true}
+	}
+	return Left(report, away)
+}
+
+// Removed says that a report says that nothing of the object with a UID is at the location;
+// of whatever object it is about, if uid is empty.
+func Removed(report []byte, uid string) bool {
+	said := read(report)
+	return said.State == wire.Removed && (uid == "" || said.uid == uid)
+}
+
+// Settled says that a location has nothing left to do about an object with a UID that is to
+// be gone: nothing of it is there, or what is there stays by its policy onRemove.
+func Settled(report []byte, uid string) bool {
+	said := read(report)
+	released := said.State == wire.Orphaned && said.Reason == v1alpha1.ReasonReleased
+	return said.uid == uid && (said.State == wire.Removed || released)
 }
 
 // Stays says that the object is not assigned to the location but stays there, other

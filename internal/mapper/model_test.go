@@ -171,7 +171,7 @@ func newWorld(t *testing.T, seed int, dir string) *world {
 	}
 	w.cluster.judge = w.judge
 	w.start(filepath.Join(dir, "0"))
-	w.hub.wrote = w.note
+	w.hub.wrote, w.hub.confirmed = w.note, w.confirmed
 	w.logNow(true)
 	return w
 }
@@ -453,7 +453,7 @@ func (w *world) note() {
 		return
 	}
 	for k := range w.allowed {
-		if _, ok := content[k]; !ok {
+		if f, ok := content[k]; !ok || f.Gone != nil {
 			w.gone[k] = true
 		}
 	}
@@ -475,8 +475,8 @@ func (w *world) rest() (heard bool) {
 	w.believed = believed
 	for k := range w.allowed {
 		w.allowed[k] = map[wire.Sum]bool{}
-		_, wanted := believed[k]
-		w.gone[k] = !wanted
+		x, wanted := believed[k]
+		w.gone[k] = !wanted || !x.Desired()
 	}
 	for k, x := range believed {
 		if w.allowed[k] == nil {

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -42,6 +43,9 @@ type center struct {
 	wrote func()
 	// reported is called, with the lock, before reports are taken.
 	reported func()
+	// confirmed is called, with the lock, when the location has confirmed that an object
+	// is gone.
+	confirmed func(gone *wire.Gone)
 	// rejected are keys of which no report is taken.
 	rejected map[string]bool
 	session  int // the newest
@@ -84,7 +88,7 @@ type keptIndex struct {
 
 func newCenter(rng *rand.Rand) *center {
 	h := &center{
-		rng: rng, wrote: func() {}, reported: func() {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
+		rng: rng, wrote: func() {}, reported: func() {}, confirmed: func(*wire.Gone) {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
 		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{},
 	}
 	h.start()
@@ -171,6 +175,9 @@ func leafOf(f wire.Frame) wire.Sum {
 		return wire.LeafSum(f.Put.Key, f.Put.UID, f.Put.Digest, f.Put.Policy)
 	case f.Hold != nil:
 		return wire.LeafSum(f.Hold.Key, f.Hold.UID, f.Hold.Digest, wire.Policy{})
+	}
+	if f.Gone != nil {
+		return wire.LeafSum(f.Gone.Key, f.Gone.UID, f.Gone.Digest, wire.Policy{})
 	}
 	return wire.LeafSum(f.Conflict.Key, f.Conflict.UID, f.Conflict.Digest, wire.Policy{})
 }
@@ -282,6 +289,9 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 			}
 			if delete(h.reports, l.Key); l.Report != nil {
 				h.reports[l.Key] = *l.Report
+				if f := content[l.Key]; f.Gone != nil && confirms(f.Gone, l.Report) {
+					h.confirmed(f.Gone)
+				}
 			}
 		}
 		return protocol.Lines(answer)
@@ -492,8 +502,15 @@ func subject(f wire.Frame) string {
 		return f.Hold.Key
 	case f.Conflict != nil:
 		return f.Conflict.Key
+	case f.Gone != nil:
+		return f.Gone.Key
 	case f.Del != nil:
 		return f.Del.Key
 	}
 	return ""
+}
+
+// confirms says that a report says that an object is gone.
+func confirms(g *wire.Gone, r *wire.Report) bool {
+	return r.UID == g.UID && (r.State == wire.Removed || r.State == wire.Orphaned && r.Reason == v1alpha1.ReasonReleased)
 }

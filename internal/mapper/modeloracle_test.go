@@ -143,7 +143,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		return w.checkUnwanted(id, o, desired, reports)
 	}
 	for _, other := range spaceKeys(id) {
-		if y, ok := desired[other]; ok && other != k && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != store.WantHold {
+		if y, ok := desired[other]; ok && other != k && y.Desired() && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != store.WantHold {
 			return fmt.Errorf("the report of %s, which does not win, is %+v", other, reports[other])
 		}
 	}
@@ -262,7 +262,7 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
 	for _, k := range spaceKeys(id) {
 		x, ok := desired[k]
-		if !ok {
+		if !ok || !x.Desired() && !x.Deferred {
 			continue
 		}
 		state := map[store.WantKind]wire.State{store.WantHold: wire.Held, store.WantConflict: wire.InConflict}[x.Kind]
@@ -313,7 +313,12 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 		return errors.New("there is still a record of it")
 	}
 	for _, k := range spaceKeys(id) {
-		if r, ok := reports[k]; ok {
+		r, ok := reports[k]
+		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it
+			if !ok || r.State != wire.Removed || w.heard() {
+				return fmt.Errorf("the report of %s, which is to be gone, is %+v (%v)", k, r, x)
+			}
+		} else if ok {
 			return fmt.Errorf("there is still a report of %s: %+v", k, r)
 		}
 	}

@@ -66,6 +66,9 @@ func (w *world) edit(id key.Identity, b, c int) {
 	}
 	k := key.Object{Space: space, Identity: id}.Path()
 	content := w.hub.content(w.hub.revision)
+	if content[k].Gone != nil {
+		return // it is not made again until it is gone
+	}
 	// The space that has an identity keeps it.
 	for _, other := range spaceKeys(id) {
 		if f, ok := content[other]; ok && other != k && f.Conflict == nil {
@@ -164,6 +167,13 @@ func (w *world) drop(id key.Identity, b, c int) {
 			continue
 		}
 		cause := []wire.Cause{wire.Deleted, wire.Unassigned}[b%2]
+		switch {
+		case content[k].Gone != nil:
+			continue // that ends when it is gone
+		case b%4 == 0 && content[k].Conflict == nil:
+			w.leave(k, id, content[k])
+			return
+		}
 		w.tell("del %s (%s)", k, cause)
 		w.hub.write(del(k, cause))
 		// Another space's object of the identity takes its place.

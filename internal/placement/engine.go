@@ -98,7 +98,8 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 // evaluate gives the Membership of an object without regard to other spaces, nil if nothing
 // places it, and how what it refers to follows it.
 func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
-	if _, going := e.going[s.Space]; going || stays(s.Object, s.row) != "" {
+	leaves := leaves(s.row)
+	if _, going := e.going[s.Space]; going || Never(s.Resource) != "" || s.row.Meta.Deleting && !leaves {
 		return nil, nil
 	}
 	var sources []Source
@@ -117,7 +118,9 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	for _, p := range e.placements[s.Space] {
 		parts, by := e.parts(p, s, behind)
 		if len(parts) > 0 {
-			sources = append(sources, sourceOf(p.ref, p.suspended, &e.sets, parts...))
+			source := sourceOf(p.ref, p.suspended, &e.sets, parts...)
+			source.Waits = p.waits
+			sources = append(sources, source)
 		}
 		follows = append(follows, by...)
 	}
@@ -125,7 +128,10 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 		return nil, nil
 	}
 	releases, rules := e.effectsOn(s)
-	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil), follows
+	if leaves {
+		follows = nil
+	}
+	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil, leaves), follows
 }
 
 // scopes calls fn for all policies of all spaces.

@@ -121,7 +121,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := membershipKey(m.sources, m.releases, m.rules, m.gate, m.owners)
+		k := membershipKey(m.sources, m.releases, m.rules, m.gate, m.owners, false)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {

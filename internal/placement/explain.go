@@ -127,7 +127,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		return e
 	}
 	if m, ok := row.In.(*Membership); ok && m != nil {
-		if place, ok := m.Place(location); ok {
+		if place, ok := m.Place(location); ok && !place.Leaves {
 			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 		}
 	}

@@ -36,6 +36,9 @@ type Membership struct {
 	// asked says that there is such a source.
 	statusFrom key.Location
 	asked      bool
+	// leaves says that the object is being deleted: its members are the locations that are to
+	// confirm that it is gone.
+	leaves bool
 }
 
 var _ table.Membership = (*Membership)(nil)
@@ -48,6 +51,8 @@ type Source struct {
 	Placement key.PlacementRef
 	// Suspended sources hold what they match as it is.
 	Suspended bool
+	// Waits says that the deletion of the object waits until its locations have removed it.
+	Waits     bool
 	locations *locationSet
 	// parts say how the source treats the object at its locations. There are several where
 	// it follows others that are treated otherwise than itself or than each other.
@@ -62,7 +67,7 @@ type part struct {
 
 // sourceOf is a source with one or more parts.
 func sourceOf(placement key.PlacementRef, suspended bool, sets *locationSets, parts ...part) Source {
-	s := Source{placement, suspended, parts[0].locations, parts}
+	s := Source{Placement: placement, Suspended: suspended, locations: parts[0].locations, parts: parts}
 	if len(parts) > 1 {
 		all := make([]*locationSet, len(parts))
 		for i := range parts {
@@ -112,6 +117,9 @@ type Place struct {
 	Owner string
 	// Class is what the rendering depends on besides the object.
 	Class *Class
+	// Leaves says that the object is being deleted, and is to be gone from the location,
+	// which is to confirm that. It is held then, too.
+	Leaves bool
 }
 
 // owner is a location that has another space's object of the identity, by its path.
@@ -134,6 +142,15 @@ func (m *Membership) RefusedBy(location key.Location) bool {
 	return ok
 }
 
+// Leaves says that the object is being deleted: it is to be gone from its members, which
+// confirm that.
+func (m *Membership) Leaves() bool { return m.leaves }
+
+// Waits says that the deletion of the object is to wait until its locations have removed it.
+func (m *Membership) Waits() bool {
+	return slices.ContainsFunc(m.sources, func(s Source) bool { return s.Waits })
+}
+
 // Has says whether the object is assigned to a location.
 func (m *Membership) Has(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.members, location)
@@ -144,7 +161,7 @@ func (m *Membership) Has(location key.Location) bool {
 // location, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.Has(location) != o.Has(location) || m.gate.account(location) != o.gate.account(location) ||
+	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) || m.gate.account(location) != o.gate.account(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.classAt(location) != o.classAt(location) {
 		return false
@@ -235,6 +252,9 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 	}
 	p.Policy.ServiceAccount = m.gate.account(location)
 	p.Owner, p.Class = m.ownerAt(location), m.classAt(location)
+	if m.leaves {
+		p.Leaves, p.Held, p.HeldFor = true, "the object is being deleted", v1alpha1.ReasonTerminating
+	}
 	return p, true
 }
 
@@ -280,14 +300,14 @@ type memberships struct {
 
 // of gives the Membership for sources, releases and rules, each in order, a gate and
 // owners.
-func (ms *memberships) of(sources []Source, releases, rules []effect, g gate, owners []owner) *Membership {
-	return ms.pool.get(membershipKey(sources, releases, rules, g, owners), func() *Membership {
-		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, gate: g, owners: owners}
+func (ms *memberships) of(sources []Source, releases, rules []effect, g gate, owners []owner, leaves bool) *Membership {
+	return ms.pool.get(membershipKey(sources, releases, rules, g, owners, leaves), func() *Membership {
+		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, gate: g, owners: owners, leaves: leaves}
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
 			for _, p := range s.parts {
-				if p.policy.ReturnStatus {
+				if p.policy.ReturnStatus && !leaves {
 					asking = append(asking, p.locations)
 					m.asked = true
 				}
@@ -308,13 +328,13 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(m.sources, m.releases, m.rules, m.gate, owners)
+	return ms.of(m.sources, m.releases, m.rules, m.gate, owners, m.leaves)
 }
 
-func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner) string {
+func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner, leaves bool) string {
 	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
 	for _, s := range sources {
-		b = append(appendText(b, string(s.Placement)), bit(s.Suspended))
+		b = append(appendText(b, string(s.Placement)), bit(s.Suspended)|bit(s.Waits)<<1)
 		b = binary.AppendUvarint(b, uint64(len(s.parts)))
 		for _, p := range s.parts {
 			b = binary.AppendUvarint(append(b, policyBits(p.policy)), p.locations.id)
@@ -326,7 +346,7 @@ func membershipKey(sources []Source, releases, rules []effect, g gate, owners []
 	for _, o := range owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
 	}
-	return string(b)
+	return string(append(b, bit(leaves)))
 }
 
 func bit(b bool) byte {

@@ -18,6 +18,8 @@ type placement struct {
 	// ref is how it is named in the space of the objects.
 	ref       key.PlacementRef
 	suspended bool
+	// waits says that deletions wait for removal.
+	waits     bool
 	treatment wire.Policy
 	// names are those of its locations that are named, in order.
 	names []string
@@ -36,7 +38,7 @@ func compile(name string, row *table.Row) *placement {
 			return p
 		}
 	}
-	p.suspended, p.treatment = spec.Suspend, treatment(&spec)
+	p.suspended, p.waits, p.treatment = spec.Suspend, spec.WaitForRemoval, treatment(&spec)
 	p.seating.tolerations, p.seating.pick = spec.Tolerations, spec.Pick
 	for _, l := range spec.Locations {
 		p.names = append(p.names, l.Names...)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
@@ -19,6 +21,14 @@ func stays(id key.Object, row *table.Row) string {
 		return "the object is being deleted"
 	}
 	return ""
+}
+
+// leaves says whether an object is being deleted and its locations are to confirm that it is
+// gone.
+func leaves(row *table.Row) bool {
+	return row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
+		return f.Str == v1alpha1.RemovalFinalizer
+	})
 }
 
 // Never says why no object of a resource is ever placed; "" if they may be.

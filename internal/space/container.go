@@ -113,6 +113,7 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 			if err := validate(ctx, existing); err != nil {
 				return nil, err
 			}
+			c.server.keepUntilRemoved(ctx, c.kind, existing)
 			return existing, c.mark(existing)
 		}), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {

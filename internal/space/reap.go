@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -74,7 +75,7 @@ type change struct {
 // revision is one at which it is done.
 func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 	_, resource, _, _ := key.Split(row.Key)
-	steps := goesInSteps(resource)
+	steps, waits := goesInSteps(resource), waitsForRemoval(row)
 	return s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
 		var deleting *time.Time
@@ -84,6 +85,9 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 				return change{}, err
 			}
 		}
+		if waits && deleting == nil && !slices.Contains(finalizers, v1alpha1.RemovalFinalizer) {
+			finalizers = append(finalizers, v1alpha1.RemovalFinalizer)
+		}
 		switch {
 		case len(finalizers) == 0 && (deleting != nil || !steps):
 			return change{gone: true}, nil
@@ -91,6 +95,9 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 			return change{}, nil
 		}
 		set := map[string]any{"deletionTimestamp": s.config.Now().UTC().Format(time.RFC3339), "deletionGracePeriodSeconds": 0}
+		if len(finalizers) > 0 {
+			set["finalizers"] = finalizers
+		}
 		if generation > 0 {
 			set["generation"] = generation + 1
 		}
@@ -108,27 +115,30 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 // no others.
 func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) error {
 	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
-		var finalizers []string
-		if err := d.get("finalizers", &finalizers); err != nil {
-			return change{}, err
-		}
-		if !slices.Contains(finalizers, finalizerOf(o.Resource)) {
-			return change{}, nil
-		}
-		rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == finalizerOf(o.Resource) })
-		if len(rest) == 0 {
-			return change{gone: true}, nil
-		}
-		if err := d.set("finalizers", rest); err != nil {
-			return change{}, err
-		}
-		value, err := d.value()
-		return change{value: value}, err
+		return d.without(finalizerOf(o.Resource))
 	})
 	if err != nil {
 		return fmt.Errorf("release %q: %w", o.Path(), err)
 	}
 	return s.config.Table.WaitFor(ctx, rev)
+}
+
+// without takes a finalizer from an object that is being deleted, which goes if it has no
+// others.
+func (d document) without(finalizer string) (change, error) {
+	var finalizers []string
+	if err := d.get("finalizers", &finalizers); err != nil || !slices.Contains(finalizers, finalizer) {
+		return change{}, err
+	}
+	rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == finalizer })
+	if len(rest) == 0 {
+		return change{gone: true}, nil
+	}
+	if err := d.set("finalizers", rest); err != nil {
+		return change{}, err
+	}
+	value, err := d.value()
+	return change{value: value}, err
 }
 
 // rewrite changes one object as decide says, starting with the value that the table has. An

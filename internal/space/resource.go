@@ -24,6 +24,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/placement"
 )
 
 // resource is how one kind is written, in all spaces.
@@ -138,6 +139,9 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 	}
 	if goesInSteps(kind.Resource) {
 		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{backend}
+	}
+	if placement.Never(kind.Resource) == "" {
+		store.DeleteStrategy = removal{store.DeleteStrategy, s, kind}
 	}
 	if kind.Resource == eventResource {
 		ttl := uint64(s.config.EventTTL.Seconds())

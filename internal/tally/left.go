@@ -1,8 +1,6 @@
 package tally
 
 import (
-	"slices"
-
 	"github.com/tidwall/btree"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -10,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// lefts are the pairs that are reported but not assigned: objects that are being removed,
-// and objects that stay. It is guarded by the tally's lock.
+// lefts are the pairs that are reported but not assigned, or that are to be confirmed to be
+// gone: objects that are being removed, and objects that stay. It is guarded by the tally's lock.
 type lefts struct {
 	pairs  btree.BTreeG[pair]
 	stays  map[pair]struct{}
@@ -25,17 +23,26 @@ func newLefts() lefts {
 	}
 }
 
-// noteLeft notes whether a location reports an object that is not assigned to it.
+// isLeft says whether a location reports an object that is not assigned to it, or has yet
+// to confirm that it is gone.
+func (o *object) isLeft(location key.Location) bool {
+	report := o.reportOf(location)
+	switch {
+	case o.leaves != nil && o.leaves.Has(location):
+		return !judge.Removed(report, o.uid)
+	case report == nil, o.as != nil && o.as.Has(location):
+		return false
+	}
+	return !judge.Removed(report, "")
+}
+
+// noteLeft notes whether an object is left at a location.
 func (t *Tally) noteLeft(o *object, location key.Location) {
 	p := pair{o.path, location}
-	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
-	if found && o.as != nil {
-		_, assigned := slices.BinarySearch(o.as.Members(), location)
-		found = !assigned
-	}
+	found := o.isLeft(location)
 	_, was := t.left.pairs.Get(p)
 	_, stayed := t.left.stays[p]
-	now := found && judge.Left(o.reports[i].row.Value, false).Stays()
+	now := found && judge.Left(o.reportOf(location), false).Stays()
 	if was == found && stayed == now {
 		return
 	}
@@ -81,7 +88,7 @@ type Left struct {
 }
 
 // LeftOf are the objects whose path begins with below that locations report though they
-// are not assigned to them, in order of paths and locations, as of all that was observed.
+// are not assigned to them, or have yet to confirm to be gone, in order of paths and locations, as of all that was observed.
 func (t *Tally) LeftOf(below string) []Left {
 	t.mu.Lock()
 	defer t.mu.Unlock()

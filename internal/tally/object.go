@@ -17,12 +17,16 @@ import (
 type object struct {
 	id   key.Object
 	path string
-	row  *table.Row // nil if there are only reports
+	row  *table.Row // nil if it is not placed
 	// reports are in the order of their locations.
 	reports []report
 	// as and states are what was added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
+	// leaves has the locations that are to confirm that the object, which has the UID and is
+	// being deleted, is gone; nil: it is not.
+	leaves *placement.Membership
+	uid    string
 	// counts add up the states.
 	counts v1alpha1.Counts
 }
@@ -77,7 +81,7 @@ func (t *Tally) object(id key.Object) *object {
 
 // drop forgets an object that is neither placed nor reported.
 func (t *Tally) drop(o *object) {
-	if o.as == nil && len(o.reports) == 0 {
+	if o.as == nil && o.leaves == nil && len(o.reports) == 0 {
 		delete(t.objects, o.path)
 	}
 }
@@ -91,18 +95,32 @@ func (t *Tally) countObject(id key.Object, row *table.Row) {
 	if as == nil && t.objects[id.Path()] == nil {
 		return
 	}
+	var leaves *placement.Membership
+	if as != nil && as.Leaves() {
+		as, leaves = nil, as
+	}
 	o := t.object(id)
-	was, before := o.as, o.states
-	o.row, o.as = row, as
+	was, before, left := o.as, o.states, o.leaves
+	o.row, o.as, o.leaves, o.uid = row, as, leaves, ""
+	if leaves != nil {
+		o.uid = row.Meta.UID
+	}
 	if as == nil {
 		o.row = nil
 	}
 	o.states = t.classify(o)
-	if was != as {
+	if was != as || left != leaves {
 		t.uncount(o, was, before)
 		t.recount(o, as, o.states)
 		for _, r := range o.reports {
 			t.noteLeft(o, r.location)
+		}
+		for _, m := range []*placement.Membership{left, leaves} {
+			if m != nil {
+				for _, l := range m.Members() {
+					t.noteLeft(o, l)
+				}
+			}
 		}
 		t.drop(o)
 		return

@@ -26,6 +26,9 @@ const (
 	CapabilitiesHeader = "Orrery-Capabilities"
 	// Impersonates: the agent obeys Policy.ServiceAccount.
 	Impersonates = "Impersonates"
+	// Confirms: the agent says of what is to be gone that it is (Gone). Others are told of
+	// the removal only, so that nothing waits for their word but in vain.
+	Confirms = "Confirms"
 )
 
 // Capable says whether the header of a request lists a capability.
@@ -48,6 +51,7 @@ type Frame struct {
 	Put      *Put      `json:"put,omitempty"`
 	Hold     *Hold     `json:"hold,omitempty"`
 	Conflict *Conflict `json:"conflict,omitempty"`
+	Gone     *Gone     `json:"gone,omitempty"`
 	Del      *Del      `json:"del,omitempty"`
 	Mark     *Mark     `json:"mark,omitempty"`
 	Ping     *Ping     `json:"ping,omitempty"`
@@ -179,6 +183,19 @@ type Conflict struct {
 	Owner string `json:"owner"`
 }
 
+// Gone says that an object is to be gone from the location, and that the location is to
+// say so: by the state Removed, once nothing of it is there. It takes the place of a put in
+// the location's content, with Digest as its leaf's digest, until that is known of all
+// locations.
+type Gone struct {
+	Key    string `json:"key"`
+	UID    string `json:"uid"`
+	Digest Sum    `json:"digest"`
+	// APIVersion and Kind are those of the object, by which it is looked for.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
 // Cause tells a user's deletion from one that follows from policy.
 type Cause string
 
@@ -259,7 +276,7 @@ type Leaf struct {
 }
 
 // Fetch is one line of the body of a fetch request, of which there are at most
-// MaxFetch. The answer is a put, hold or conflict frame for each key in order, or a
+// MaxFetch. The answer is a put, hold, conflict or gone frame for each key in order, or a
 // del (cause Walked) if the object is not desired, and a mark. It ends early when it
 // has grown large; the agent asks again for the rest. A fetch of
 // reports is answered with a ReportLine for each key in order, Removed if the hub
@@ -284,6 +301,9 @@ const (
 	Waiting     State = "Waiting"
 	Removing    State = "Removing"
 	Orphaned    State = "Orphaned"
+	// Removed: nothing of the object is at the location, or what is there is no longer
+	// Orrery's. It is reported only of what is to be gone (Gone).
+	Removed State = "Removed"
 )
 
 // OtherSpace is the message of hub and agent about an object in whose place the

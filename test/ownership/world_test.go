@@ -72,6 +72,7 @@ func TestOwnership(t *testing.T) {
 func TestLeaving(t *testing.T) {
 	lead(t,
 		part{"Leave", (*suite).leave},
+		part{"Awaited", (*suite).awaited},
 		part{"InUse", (*suite).inUse}) // the last: it leaves something behind
 }
 

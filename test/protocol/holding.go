@@ -47,6 +47,8 @@ func Subject(f wire.Frame) (k string, leaf wire.Sum, has bool) {
 		return f.Hold.Key, wire.LeafSum(f.Hold.Key, f.Hold.UID, f.Hold.Digest, wire.Policy{}), true
 	case f.Conflict != nil:
 		return f.Conflict.Key, wire.LeafSum(f.Conflict.Key, f.Conflict.UID, f.Conflict.Digest, wire.Policy{}), true
+	case f.Gone != nil:
+		return f.Gone.Key, wire.LeafSum(f.Gone.Key, f.Gone.UID, f.Gone.Digest, wire.Policy{}), true
 	case f.Del != nil:
 		return f.Del.Key, leaf, false
 	}

@@ -13,11 +13,12 @@ type Entry struct {
 
 // Choose returns the index of the entry that an identity at the target follows: one
 // with an object before one without, then that of the space that the object there came
-// from, then the first by name. It returns -1 if no space has an entry.
+// from, then the first by name. It returns -1 if no
+// space desires it.
 func Choose(wants []Entry, rec *store.Record) int {
 	best := -1
 	for i, w := range wants {
-		if w.Want == nil {
+		if !w.Want.Desired() {
 			continue
 		}
 		if best < 0 || precedes(w, wants[best], rec) {

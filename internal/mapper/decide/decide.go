@@ -21,6 +21,9 @@ type Facts struct {
 	// Former says that the object has the marks of an earlier location of the same name,
 	// so that no list shows it; Looked says that the target was asked for it.
 	Former, Looked bool
+	// Confirms says that the hub is to be told that nothing is there, so that what is not
+	// known has to be found out.
+	Confirms bool
 	// Guarded says that the removal waits for a confirmation.
 	Guarded bool
 	// Completed is how the desired Job or Pod ran to its end, so that it must not run
@@ -193,7 +196,7 @@ func decideForeign(seen Observed, s store.Source) Decision {
 func decideRemoval(f Facts) Decision {
 	seen, rec := f.Seen, f.Record
 	switch {
-	case rec == nil && f.Lingers > 0:
+	case rec == nil && f.Lingers > 0 && !f.Confirms:
 		return Decision{Retry: f.Lingers}
 	case rec == nil && seen.Presence == Present && f.Settled && f.Proof.Waits():
 		return unprovenWait(f.Proof)
@@ -201,8 +204,10 @@ func decideRemoval(f Facts) Decision {
 		return Decision{Do: DoClaim, UID: seen.UID}
 	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent cannot tell yet
 		return Decision{Retry: strayRetry, Proof: f.Proof}
-	case rec == nil && seen.Presence == Unseen && f.Traced:
+	case rec == nil && seen.Presence == Unseen && (f.Traced || f.Confirms):
 		return Decision{} // the first list of the kind gives it another turn
+	case rec == nil && seen.Presence == Blind && f.Confirms && !f.Looked:
+		return Decision{Do: DoLook}
 	case rec == nil:
 		return Decision{Do: DoForget}
 	case f.Guarded && !rec.Source.Policy.Orphan:

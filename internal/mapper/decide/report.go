@@ -48,6 +48,16 @@ func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before
 	return r
 }
 
+// Removed is the report of an object that is to be gone and of which nothing is left;
+// before is the last one, nil if there is none.
+func Removed(w *store.Want, before *wire.Report, now time.Time) wire.Report {
+	r := wire.Report{UID: w.Leaf.UID, State: wire.Removed, Since: now.UTC().Format(time.RFC3339)}
+	if before != nil && before.State == r.State && before.UID == r.UID {
+		r.Since = before.Since
+	}
+	return r
+}
+
 // Loses is the decision about an entry that is not the one to follow.
 func Loses() Decision {
 	return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}

@@ -145,10 +145,12 @@ func (e *Engine) Touch(all []store.Touched) {
 	for _, t := range all {
 		it, more := e.item(t.Object)
 		changed = changed || more
-		if w := t.Want; w != nil {
+		if t.Want != nil {
+			changed = it.learn(t.Want) || changed
+		}
+		if t.Want.Desired() {
 			it.wanted = true
 			e.leaves.stays(it)
-			changed = it.learn(w) || changed
 		} else if len(it.spaces) == 1 {
 			it.wanted = false
 			e.leaves.leaving(it, t.Object.Space)

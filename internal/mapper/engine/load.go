@@ -30,8 +30,10 @@ type loader struct{ *Engine }
 
 func (l loader) want(o key.Object, w *store.Want) error {
 	it, _ := l.item(o)
-	it.wanted = true
 	it.learn(w)
+	if w.Desired() {
+		it.wanted = true
+	}
 	return nil
 }
 

@@ -358,7 +358,7 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 			st.dog.every(*f.Settings)
 		}
 	}
-	dels := slices.ContainsFunc(frames, func(f wire.Frame) bool { return f.Del != nil })
+	dels := slices.ContainsFunc(frames, func(f wire.Frame) bool { return f.Del != nil || f.Gone != nil })
 	st.land(all, next.Marked || !dels, next.Marked)
 	if st.hello == nil {
 		return nil
@@ -382,7 +382,7 @@ func (st *stream) land(all []store.Touched, complete, ended bool) {
 	for _, t := range all {
 		path := t.Object.Path()
 		delete(st.departed, path)
-		if t.Want != nil || complete {
+		if t.Want.Desired() || complete {
 			now = append(now, t)
 			continue
 		}

@@ -102,6 +102,8 @@ func subject(f wire.Frame) (k string, size int) {
 		return f.Hold.Key, len(f.Hold.Error)
 	case f.Conflict != nil:
 		return f.Conflict.Key, len(f.Conflict.Owner)
+	case f.Gone != nil:
+		return f.Gone.Key, 0
 	case f.Del != nil:
 		return f.Del.Key, 0
 	}

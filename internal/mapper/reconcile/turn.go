@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
@@ -125,12 +126,15 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 	owner := t.object().Space
 	for i, w := range t.wants {
 		path, before := key.Object{Space: w.Space, Identity: t.id}.Path(), t.before[w.Space]
+		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget // the outcome is about its object
 		var report wire.Report
 		switch {
-		case i == t.winner && o.keep, t.winner < 0 && w.Space == owner && !o.forget && o.keep:
+		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
 			continue
-		case i == t.winner, t.winner < 0 && w.Space == owner && !o.forget:
+		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.status, before, now)
+		case w.Want != nil && !w.Want.Desired():
+			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:
 			report = decide.Compose(w.Want, nil, decide.Loses(), nil, before, now)
 		default:
@@ -145,6 +149,23 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		}
 	}
 	return reports, gone
+}
+
+// has says that what is at the target after the turn is, or may be, of a space's object.
+func (t *turn) has(s key.Space, o outcome) bool {
+	switch seen := t.view.Seen.Presence; {
+	case o.forget:
+		return false
+	case o.record != nil:
+		return o.record.Space == s
+	default: // what is there is not recorded
+		return seen == decide.Present || seen == decide.Unseen || seen == decide.Blind
+	}
+}
+
+// confirms says that the hub is to be told that nothing is left of an object.
+func (t *turn) confirms() bool {
+	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Want != nil })
 }
 
 // write puts the outcome into the store.

@@ -57,6 +57,12 @@ func Admit(f wire.Frame) (Arrival, error) {
 		k = f.Hold.Key
 	case f.Conflict != nil:
 		k = f.Conflict.Key
+	case f.Gone != nil:
+		k = f.Gone.Key
+		if _, a.version = key.SplitVersion(f.Gone.APIVersion); a.version == "" || f.Gone.Kind == "" {
+			return a, fmt.Errorf("gone of %q: apiVersion or kind is missing", k)
+		}
+		a.kind = f.Gone.Kind
 	case f.Del != nil:
 		k = f.Del.Key
 	default:
@@ -109,6 +115,9 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 	case f.Conflict != nil:
 		leaf := Source{UID: f.Conflict.UID, Digest: f.Conflict.Digest}
 		return in.replace(t, f.object, Want{Kind: WantConflict, Leaf: leaf, Note: f.Conflict.Owner}, nil)
+	case f.Gone != nil:
+		leaf := Source{UID: f.Gone.UID, Digest: f.Gone.Digest}
+		return in.gone(t, f.object, Want{Kind: WantGone, Leaf: leaf, Version: f.version, ObjectKind: f.kind})
 	case f.Del != nil && in.Walking:
 		in.dels = append(in.dels, wire.Del{Key: f.Del.Key, UID: f.Del.UID, Cause: wire.Walked})
 	case f.Del != nil:
@@ -160,6 +169,34 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 	return []Touched{{Object: o, Want: &w}}, nil
 }
 
+// gone sets an entry that says that the object is to be gone. It is for a user's deletion
+// by name, so the removal is not counted.
+func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
+	k := o.Path()
+	old, object, err := t.Want(k)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && !in.Proven && old.Sum(k) != w.Sum(k) {
+		return in.deferChange(t, o, old, object)
+	}
+	if old != nil {
+		if err := t.rememberLast(o, old); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.setWant(k, old, w, nil); err != nil {
+		return nil, err
+	}
+	if old == nil && t.has(reportBucket, k) {
+		// The hub may have refused the report while the object was not desired.
+		if err := t.MarkUnsent(k); err != nil {
+			return nil, err
+		}
+	}
+	return []Touched{{Object: o, Want: &w}}, nil
+}
+
 // deferChange notes that the hub would change or remove an entry, which waits until its
 // log is proven to continue the one that the store knows.
 func (in *Intake) deferChange(t *Tx, o key.Object, old *Want, object []byte) ([]Touched, error) {
@@ -188,15 +225,13 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 	if err := t.dropWant(k, old); err != nil {
 		return nil, err
 	}
+	if err := t.rememberLast(o, old); err != nil {
+		return nil, err
+	}
 	id := o.Identity.String()
 	rec, err := t.Record(id)
 	if err != nil {
 		return nil, err
-	}
-	if rec != nil && rec.Space == o.Space {
-		if err := t.remember(id, rec, old); err != nil {
-			return nil, err
-		}
 	}
 	if d.Cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
 		(t.isFormers(rec) || !t.mayRemove(now)) {

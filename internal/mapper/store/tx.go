@@ -9,6 +9,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -189,6 +190,17 @@ func (t *Tx) Sent(u Unsent) error {
 	}
 	t.meta.Unsent--
 	return t.remove(unsentBucket, k)
+}
+
+// rememberLast is remember for the record of an object that ceases to be desired, if it is
+// of the space.
+func (t *Tx) rememberLast(o key.Object, was *Want) error {
+	id := o.Identity.String()
+	rec, err := t.Record(id)
+	if err != nil || rec == nil || rec.Space != o.Space {
+		return err
+	}
+	return t.remember(id, rec, was)
 }
 
 // remember keeps in the record of an object the last policy that it had before it ceased

@@ -24,6 +24,8 @@ const (
 	WantPut      WantKind = "put"
 	WantHold     WantKind = "hold"
 	WantConflict WantKind = "conflict"
+	// WantGone: the object is to be gone, and the hub to be told that it is.
+	WantGone WantKind = "gone"
 )
 
 // Source identifies one rendering of a source object.
@@ -60,6 +62,9 @@ type Want struct {
 func (w Want) Sum(k string) wire.Sum {
 	return wire.LeafSum(k, w.Leaf.UID, w.Leaf.Digest, w.Leaf.Policy)
 }
+
+// Desired says that something is to be at the target, or to be kept there.
+func (w *Want) Desired() bool { return w != nil && w.Kind != WantGone }
 
 // Object is the rendering to apply; nil if there is none.
 func (w Want) Object() *Source {

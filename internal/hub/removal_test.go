@@ -1,0 +1,252 @@
+package hub_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// removing is a hub with a Placement whose objects wait for their removal, and two
+// locations with agents that confirm.
+type removing struct {
+	*running
+	agents map[key.Location]*agent
+}
+
+func newRemoving(t *testing.T) *removing {
+	t.Helper()
+	r := &removing{start(t, t.TempDir()), map[key.Location]*agent{}}
+	r.addSpace("s")
+	for _, l := range []key.Location{"a", "b", "never"} {
+		r.addLocation(l, map[string]string{"where": "x"})
+	}
+	r.addLocation("elsewhere", nil)
+	r.addPlacement("s", "p", "x", "app", nil)
+	r.waits("p", "true")
+	for _, l := range []key.Location{"a", "b"} {
+		r.agents[l] = r.join(l)
+		r.agents[l].Capabilities = wire.Confirms
+	}
+	return r
+}
+
+// waits sets the field of a Placement.
+func (r *removing) waits(name, value string) {
+	r.t.Helper()
+	body := []byte(`{"spec":{"waitForRemoval":` + value + `}}`)
+	if _, err := r.space("s").Resource(placementsGVR).Patch(r.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func pathIn(namespace, name string) string {
+	return key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: namespace, Name: name}}.Path()
+}
+
+// told is what the agent of a location is told of a ConfigMap.
+func (r *removing) told(l key.Location, namespace, name string) wire.Frame {
+	r.t.Helper()
+	frames, err := r.agents[l].now().Exchange(r.t.Context(), route.Fetch, wire.Fetch{Key: pathIn(namespace, name)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return frames[0]
+}
+
+// says has a location report a ConfigMap by the UID that it is told of.
+func (r *removing) says(l key.Location, namespace, name string, state wire.State, reason string) {
+	r.t.Helper()
+	f := r.told(l, namespace, name)
+	uid := ""
+	switch {
+	case f.Put != nil:
+		uid = f.Put.UID
+	case f.Gone != nil:
+		uid = f.Gone.UID
+	}
+	r.agents[l].reports(wire.ReportLine{Key: pathIn(namespace, name), Report: &wire.Report{UID: uid, State: state, Reason: reason}})
+}
+
+// remove deletes a ConfigMap, which is then to be kept, for its locations to remove it.
+func (r *removing) remove(namespace, name string) {
+	r.t.Helper()
+	if err := r.space("s").Resource(configMapsGVR).Namespace(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.kept(namespace, name)
+}
+
+func (r *removing) kept(namespace, name string) {
+	r.t.Helper()
+	o, err := r.space("s").Resource(configMapsGVR).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+	if err != nil || o.GetDeletionTimestamp() == nil || !slices.Equal(o.GetFinalizers(), []string{v1alpha1.RemovalFinalizer}) {
+		r.t.Fatalf("it is not kept: %v, %v", o, err)
+	}
+}
+
+func (r *removing) goes(namespace, name string) {
+	r.t.Helper()
+	r.eventually(func() string {
+		_, err := r.space("s").Resource(configMapsGVR).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return "it is still there: " + text(err)
+		}
+		return ""
+	})
+	if f := r.told("a", namespace, name); f.Del == nil {
+		r.t.Errorf("of what is gone the location is told %+v", f)
+	}
+}
+
+// TestWaitForRemoval shows that an object whose Placement waits for its removal is there
+// until each location has confirmed that it is gone, also one that has never reported it,
+// and over a restart; and that it is shown as being removed meanwhile.
+func TestWaitForRemoval(t *testing.T) {
+	r := newRemoving(t)
+	label := map[string]string{"what": "app"}
+	r.addConfigMap("one", label, "1")
+	r.addConfigMap("only", label, "1")
+	for _, l := range []key.Location{"a", "b"} {
+		if f := r.told(l, "default", "one"); f.Put == nil || f.Put.Policy != (wire.Policy{}) {
+			t.Fatalf("%s is told %+v", l, f)
+		}
+	}
+	r.says("a", "default", "one", wire.Applied, "")
+	r.remove("default", "one")
+	for _, l := range []key.Location{"a", "b"} {
+		f := r.told(l, "default", "one")
+		if f.Gone == nil || f.Gone.UID == "" || f.Gone.APIVersion != "v1" || f.Gone.Kind != "ConfigMap" {
+			t.Fatalf("%s is told %+v", l, f)
+		}
+	}
+	r.agents["b"].Capabilities = ""
+	if f := r.told("b", "default", "one"); f.Del == nil {
+		t.Errorf("an agent that can't confirm is told %+v", f)
+	}
+	r.agents["b"].Capabilities = wire.Confirms
+	const it = "core/configmaps/default/one "
+	if _, rows := r.asked("object", "core/configmaps/default/one"); rows != it+"a Removing \n"+it+"b Removing \n"+it+"never Removing " {
+		t.Errorf("it is shown as\n%s", rows)
+	}
+	if status, _ := r.asked("object", "core/configmaps/default/one"); status.Objects[0].Places[1].Cause != "Deleted" || status.Leaving != 3 {
+		t.Errorf("the answer is %s", text(status))
+	}
+	r.says("a", "default", "one", wire.Removed, "")
+	r.says("b", "default", "one", wire.Removing, "Terminating")
+	if _, rows := r.asked("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, it+"b Removing Terminating\n") {
+		t.Errorf("half removed it is shown as\n%s", rows)
+	}
+	dir := r.dir
+	r.stop()
+	*r.running = *start(t, dir)
+	for _, a := range r.agents {
+		a.r = r.running
+	}
+	r.kept("default", "one")
+	r.says("b", "default", "one", wire.Removed, "")
+	r.goes("default", "one")
+	for _, a := range r.agents {
+		a.reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
+	}
+	if status, rows := r.asked("object", ""); strings.Contains(rows, it) || status.Leaving != 0 {
+		t.Errorf("what is gone is shown: %s", rows)
+	}
+
+	// Let go of is gone, too; a report of an earlier object of the name is not about it.
+	r.remove("default", "only")
+	r.says("a", "default", "only", wire.Removed, "")
+	r.agents["b"].reports(wire.ReportLine{Key: pathIn("default", "only"), Report: &wire.Report{UID: "earlier", State: wire.Removed}})
+	r.kept("default", "only")
+	r.says("b", "default", "only", wire.Orphaned, v1alpha1.ReasonReleased)
+	r.goes("default", "only")
+}
+
+// TestWaitForRemovalEnds shows what else ends the wait, and what does not.
+func TestWaitForRemovalEnds(t *testing.T) {
+	r := newRemoving(t)
+	label := map[string]string{"what": "app"}
+	for _, name := range []string{"byhand", "moved", "off", "location", "unplaced"} {
+		r.addConfigMap(name, label, "1")
+		r.says("a", "default", name, wire.Applied, "")
+	}
+	// A namespace that is deleted waits for what is in it.
+	r.create("s", namespacesGVR, object("v1", "Namespace", "", "n", nil, nil))
+	r.create("s", configMapsGVR, object("v1", "ConfigMap", "n", "inside", label, nil))
+	if err := r.space("s").Resource(namespacesGVR).Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(func() string {
+		if f := r.told("b", "n", "inside"); f.Gone == nil {
+			return "the location is told " + text(f)
+		}
+		return ""
+	})
+	r.kept("n", "inside")
+	for _, l := range []key.Location{"a", "b"} {
+		r.says(l, "n", "inside", wire.Removed, "")
+	}
+	r.eventually(func() string {
+		if _, err := r.space("s").Resource(namespacesGVR).Get(t.Context(), "n", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return "the namespace is there: " + text(err)
+		}
+		return ""
+	})
+
+	// Who takes the finalizer away by hand does not wait; the locations remove it all the same.
+	r.remove("default", "byhand")
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := r.space("s").Resource(configMapsGVR).Namespace("default").Patch(t.Context(), "byhand", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.goes("default", "byhand")
+	if _, rows := r.asked("object", "core/configmaps/default/byhand"); rows != "core/configmaps/default/byhand a Removing " {
+		t.Errorf("it is shown as %q", rows)
+	}
+
+	// Turned off, the next deletion does not wait; one that does goes on.
+	r.remove("default", "off")
+	r.waits("p", "false")
+	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "unplaced", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.goes("default", "unplaced")
+	r.kept("default", "off")
+	r.waits("p", "true")
+	for _, l := range []key.Location{"a", "b"} {
+		r.says(l, "default", "off", wire.Removed, "")
+	}
+	r.goes("default", "off")
+
+	// Without its Placement, what is reported is still waited for.
+	r.remove("default", "moved")
+	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if f := r.told("a", "default", "moved"); f.Del == nil {
+		t.Errorf("the location is told %+v", f)
+	}
+	r.kept("default", "moved")
+	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "moved"), Removed: true})
+	r.goes("default", "moved")
+
+	// The end of a location ends the wait for it.
+	r.addPlacement("s", "p", "x", "app", nil)
+	r.waits("p", "true")
+	r.says("b", "default", "location", wire.Applied, "")
+	r.remove("default", "location")
+	r.says("a", "default", "location", wire.Removed, "")
+	r.kept("default", "location")
+	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.goes("default", "location")
+}
