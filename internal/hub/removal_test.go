@@ -31,7 +31,7 @@ func newRemoving(t *testing.T) *removing {
 	}
 	r.addLocation("elsewhere", nil)
 	r.addPlacement("s", "p", "x", "app", nil)
-	r.waits("p", "true")
+	r.waits("true")
 	for _, l := range []key.Location{"a", "b"} {
 		r.agents[l] = r.join(l)
 		r.agents[l].Capabilities = wire.Confirms
@@ -39,11 +39,11 @@ func newRemoving(t *testing.T) *removing {
 	return r
 }
 
-// waits sets the field of a Placement.
-func (r *removing) waits(name, value string) {
+// waits sets the field of the Placement.
+func (r *removing) waits(value string) {
 	r.t.Helper()
 	body := []byte(`{"spec":{"waitForRemoval":` + value + `}}`)
-	if _, err := r.space("s").Resource(placementsGVR).Patch(r.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+	if _, err := r.space("s").Resource(placementsGVR).Patch(r.t.Context(), "p", types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -77,12 +77,12 @@ func (r *removing) says(l key.Location, namespace, name string, state wire.State
 }
 
 // remove deletes a ConfigMap, which is then to be kept, for its locations to remove it.
-func (r *removing) remove(namespace, name string) {
+func (r *removing) remove(name string) {
 	r.t.Helper()
-	if err := r.space("s").Resource(configMapsGVR).Namespace(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
-	r.kept(namespace, name)
+	r.kept("default", name)
 }
 
 func (r *removing) kept(namespace, name string) {
@@ -93,16 +93,16 @@ func (r *removing) kept(namespace, name string) {
 	}
 }
 
-func (r *removing) goes(namespace, name string) {
+func (r *removing) goes(name string) {
 	r.t.Helper()
 	r.eventually(func() string {
-		_, err := r.space("s").Resource(configMapsGVR).Namespace(namespace).Get(r.t.Context(), name, metav1.GetOptions{})
+		_, err := r.space("s").Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return "it is still there: " + text(err)
 		}
 		return ""
 	})
-	if f := r.told("a", namespace, name); f.Del == nil {
+	if f := r.told("a", "default", name); f.Del == nil {
 		r.t.Errorf("of what is gone the location is told %+v", f)
 	}
 }
@@ -121,7 +121,7 @@ func TestWaitForRemoval(t *testing.T) {
 		}
 	}
 	r.says("a", "default", "one", wire.Applied, "")
-	r.remove("default", "one")
+	r.remove("one")
 	for _, l := range []key.Location{"a", "b"} {
 		f := r.told(l, "default", "one")
 		if f.Gone == nil || f.Gone.UID == "" || f.Gone.APIVersion != "v1" || f.Gone.Kind != "ConfigMap" {
@@ -153,7 +153,7 @@ func TestWaitForRemoval(t *testing.T) {
 	}
 	r.kept("default", "one")
 	r.says("b", "default", "one", wire.Removed, "")
-	r.goes("default", "one")
+	r.goes("one")
 	for _, a := range r.agents {
 		a.reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
 	}
@@ -162,12 +162,12 @@ func TestWaitForRemoval(t *testing.T) {
 	}
 
 	// Let go of is gone, too; a report of an earlier object of the name is not about it.
-	r.remove("default", "only")
+	r.remove("only")
 	r.says("a", "default", "only", wire.Removed, "")
 	r.agents["b"].reports(wire.ReportLine{Key: pathIn("default", "only"), Report: &wire.Report{UID: "earlier", State: wire.Removed}})
 	r.kept("default", "only")
 	r.says("b", "default", "only", wire.Orphaned, v1alpha1.ReasonReleased)
-	r.goes("default", "only")
+	r.goes("only")
 }
 
 // TestWaitForRemovalEnds shows what else ends the wait, and what does not.
@@ -202,32 +202,32 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	})
 
 	// Who takes the finalizer away by hand does not wait; the locations remove it all the same.
-	r.remove("default", "byhand")
+	r.remove("byhand")
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	if _, err := r.space("s").Resource(configMapsGVR).Namespace("default").Patch(t.Context(), "byhand", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("default", "byhand")
+	r.goes("byhand")
 	if _, rows := r.asked("object", "core/configmaps/default/byhand"); rows != "core/configmaps/default/byhand a Removing " {
 		t.Errorf("it is shown as %q", rows)
 	}
 
 	// Turned off, the next deletion does not wait; one that does goes on.
-	r.remove("default", "off")
-	r.waits("p", "false")
+	r.remove("off")
+	r.waits("false")
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "unplaced", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("default", "unplaced")
+	r.goes("unplaced")
 	r.kept("default", "off")
-	r.waits("p", "true")
+	r.waits("true")
 	for _, l := range []key.Location{"a", "b"} {
 		r.says(l, "default", "off", wire.Removed, "")
 	}
-	r.goes("default", "off")
+	r.goes("off")
 
 	// Without its Placement, what is reported is still waited for.
-	r.remove("default", "moved")
+	r.remove("moved")
 	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -236,17 +236,17 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	}
 	r.kept("default", "moved")
 	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "moved"), Removed: true})
-	r.goes("default", "moved")
+	r.goes("moved")
 
 	// The end of a location ends the wait for it.
 	r.addPlacement("s", "p", "x", "app", nil)
-	r.waits("p", "true")
+	r.waits("true")
 	r.says("b", "default", "location", wire.Applied, "")
-	r.remove("default", "location")
+	r.remove("location")
 	r.says("a", "default", "location", wire.Removed, "")
 	r.kept("default", "location")
 	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("default", "location")
+	r.goes("location")
 }

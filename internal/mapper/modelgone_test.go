@@ -2,6 +2,8 @@ package mapper
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"testing"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -53,4 +55,46 @@ func (w *world) confirmed(g *wire.Gone) {
 			w.put(other, o.Identity, wire.Frame{}, 1, 1)
 		}
 	}
+}
+
+// TestModelGone plays schedules in which objects are to be gone soon after they were
+// desired, with kills, lost stores, and broken links in between: mostly nothing
+// of them was reported by then. What is said to be gone is gone.
+func TestModelGone(t *testing.T) {
+	many := fromEnv(t, schedulesVar, goneSchedules)
+	for seed := 1; seed <= many && !t.Failed(); seed++ {
+		if err := play(t, seed, goneSchedule(seed)); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// goneSchedules is how many are played if nobody asks for another number.
+const goneSchedules = 200
+
+// goneSchedule has objects desired, then to be gone, with things that happen in between.
+func goneSchedule(seed int) (all []step) {
+	rng := rand.New(rand.NewPCG(uint64(seed), 7))
+	happens := func() {
+		// Time goes by, or the agent is killed or loses its store, the hub is away, the cluster
+		// fails, or the hub starts again.
+		does := []int{84, 84, 70, 70, 54, 62, 76}
+		do, b, c := does[rng.IntN(len(does))], rng.IntN(1000), 4*rng.IntN(250)+rng.IntN(3)
+		switch do {
+		case 76:
+			b = 4*(b/4) + b%2 // no older copy: TestModel plays these
+		case 54:
+			b = 10*(b/10) + 8*(b%2) // it is away, or there again
+		}
+		all = append(all, step{do, 0, b, c})
+	}
+	for range 2 {
+		id, v := rng.IntN(len(identities)), 1+9*rng.IntN(100)
+		all = append(all, step{0, id, 1 + 5*rng.IntN(100), v})
+		happens()
+		all = append(all, step{24, id, 4 * rng.IntN(100), v}) // to be gone
+		happens()
+		happens()
+	}
+	return all
 }

@@ -262,7 +262,7 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
 	for _, k := range spaceKeys(id) {
 		x, ok := desired[k]
-		if !ok || !x.Desired() && !x.Deferred {
+		if !ok || !x.Desired() {
 			continue
 		}
 		state := map[store.WantKind]wire.State{store.WantHold: wire.Held, store.WantConflict: wire.InConflict}[x.Kind]
@@ -276,6 +276,10 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	}
 	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
 		return nil
+	}
+	goes := slices.ContainsFunc(spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
+	if goes && !w.heard() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
+		return nil // that it is written from the hub's log, only the hub can prove
 	}
 	if w.broken() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
 		return nil // a log that is not proven says of nothing that it is not desired
@@ -314,8 +318,8 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	}
 	for _, k := range spaceKeys(id) {
 		r, ok := reports[k]
-		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it
-			if !ok || r.State != wire.Removed || w.heard() {
+		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it, if it is heard
+			if !ok || r.State != wire.Removed || w.heard() && !w.broken() {
 				return fmt.Errorf("the report of %s, which is to be gone, is %+v (%v)", k, r, x)
 			}
 		} else if ok {

@@ -240,7 +240,7 @@ func (e *Engine) Within(id key.Identity) (wanted, leaving int) {
 		case it.wanted && it.missing():
 		case it.wanted:
 			wanted++
-		default:
+		case !it.over():
 			leaving++
 		}
 	}
@@ -309,6 +309,8 @@ func (e *Engine) Finish(it *Item, r Result) {
 	}
 	unused := false
 	switch {
+	case r.Forget && it.queue == idle && len(it.spaces) > 0 && it.over():
+		e.pushContainers(it)
 	case !r.Forget || it.queue != idle || len(it.spaces) > 0:
 	case it.seen.Presence == decide.Present: // another object of ours has its name
 		e.queue.push(it)
@@ -319,6 +321,15 @@ func (e *Engine) Finish(it *Item, r Result) {
 	e.mu.Unlock()
 	if unused {
 		e.News.Raise()
+	}
+}
+
+// pushContainers queues what an item was in that is not desired: it may go now.
+func (e *Engine) pushContainers(it *Item) {
+	for _, in := range Containers(it.Identity()) {
+		if c, ok := e.items[in]; ok && !c.wanted {
+			e.queue.push(c)
+		}
 	}
 }
 

@@ -83,6 +83,12 @@ func (it *Item) missing() bool {
 	return nothing && it.state != "" && it.queue != running && it.queue != again
 }
 
+// over says that nothing of the object is left at the target, and that this is all that is
+// left to say of it.
+func (it *Item) over() bool {
+	return !it.wanted && it.state == wire.Removed && it.seen.Presence != decide.Present
+}
+
 // Identity is that of the item.
 func (it *Item) Identity() key.Identity { return parseIdentity(it.ID) }
 

@@ -103,7 +103,10 @@ func (r *Reconciler) reconcile(ctx context.Context, it *engine.Item) {
 		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
 		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
 	}
-	if !o.keep {
+	switch {
+	case o.forget && t.confirms():
+		res.State = wire.Removed
+	case !o.keep:
 		res.State = o.Decision.State
 	}
 	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
