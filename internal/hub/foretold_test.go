@@ -49,7 +49,7 @@ func TestForetold(t *testing.T) {
 	const (
 		path      = "/spaces/s/apis/orrery.dev/v1alpha1/"
 		placement = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":{"locations":[{"selector":{}}],"downsync":[{"resources":["configmaps"],"namespaces":["default"],"names":["one","two"]}]}}`
-		customize = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"c"},"spec":{"match":[{"names":["two"]}],"rules":[{"path":"$.data.site","expression":"location.properties.site"}]}}`
+		customize = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"c"},"spec":{"match":[{"resources":["configmaps"],"names":["two"]}],"rules":[{"path":"$.data.site","expression":"location.properties.site"}]}}`
 		merge     = "application/merge-patch+json"
 	)
 	owner := r.as("owner")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -34,6 +35,9 @@ const (
 type language struct {
 	env      *cel.Env
 	programs *lru.Cache // of compiled, by expression
+	// typed checks types; it is made when it is first needed.
+	typed  func() (*typed, error)
+	checks *lru.Cache // of checked, by check
 }
 
 // compiled is what became of an expression.
@@ -97,7 +101,10 @@ func newLanguage() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &language{env, lru.New(keptPrograms)}, nil
+	return &language{
+		env: env, programs: lru.New(keptPrograms),
+		typed: sync.OnceValues(func() (*typed, error) { return newTyped(env) }), checks: lru.New(keptChecks),
+	}, nil
 }
 
 // compile compiles an expression, once for all who use it.
@@ -117,11 +124,7 @@ func (l *language) compile(expression string) (*program, error) {
 func (l *language) compileAnew(expression string) (*program, error) {
 	checked, issues := l.env.Compile(expression)
 	if issues != nil && len(issues.Errors()) > 0 {
-		var all []string
-		for _, e := range issues.Errors() { // without the text around it
-			all = append(all, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
-		}
-		return nil, errors.New("not valid: " + strings.Join(all, "; "))
+		return nil, errors.New("not valid: " + messages(issues))
 	}
 	run, err := l.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize),

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -297,7 +298,7 @@ func FuzzRules(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1], seed[2], web)
 	}
-	e := newEngine(f)
+	e, kind := newEngine(f), builtinSchema(f, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	f.Fuzz(func(t *testing.T, path, expression, text, object string) {
 		tree, err := decode([]byte(object))
 		before, ok := tree.(map[string]any)
@@ -307,6 +308,9 @@ func FuzzRules(f *testing.F) {
 		r := v1alpha1.Rule{Path: path, Expression: expression}
 		if text != "" && json.Valid([]byte(text)) {
 			r.Value = value(text)
+		}
+		if a, b := e.CheckTypes(r, kind, nil), e.CheckTypes(r, kind, nil); (a == nil) != (b == nil) {
+			t.Fatalf("%+v is found to be %v, then %v", r, a, b)
 		}
 		id := identityOf(before)
 		refused := e.Check([]v1alpha1.Rule{r}, nil)

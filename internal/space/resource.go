@@ -282,7 +282,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		case key.Placements:
 			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
 		case key.Customizers:
-			main = validated{main, s.validateCustomizer}
+			main = ruled{validated{main, s.validateCustomizer}, s}
 		case key.Grants:
 			main = validated{main, validateGrant}
 		}

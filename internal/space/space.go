@@ -41,6 +41,10 @@ const DefaultEventTTL = time.Hour
 // made again when it is next written.
 const cachedCustomKinds = 1024
 
+// cachedSchemas is how many documents' schemas are kept for the rules of Customizers; the
+// largest take about 1 MB.
+const cachedSchemas = 16
+
 // Config is what a Server needs.
 type Config struct {
 	// Client reads and writes the log.
@@ -101,6 +105,9 @@ type Server struct {
 	builtins map[*kinds.Kind]*resource
 	customs  *lru.Cache
 
+	// schemas has the schemas of kinds, by document.
+	schemas *lru.Cache
+
 	// definitions serializes the writes of CRDs of a space, which must agree on names.
 	definitions locks
 }
@@ -136,6 +143,7 @@ func New(config Config) (*Server, error) {
 		config:      config,
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
+		schemas:     lru.New(cachedSchemas),
 		definitions: locks{of: map[key.Space]*lock{}},
 	}
 	s.client = &kubernetes.Client{

@@ -1,0 +1,139 @@
+package hub_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const customizersPath = "/spaces/s/apis/orrery.dev/v1alpha1/customizers"
+
+func customizerJSON(name, match, rules string) string {
+	return `{"apiVersion":"orrery.dev/v1alpha1","kind":"Customizer","metadata":{"name":"` + name + `"},"spec":{"match":[` + match + `],"rules":[` + rules + `]}}`
+}
+
+// TestTypesAreCheckedWhenWritten shows that rules which can't be right for kinds that are
+// named exactly are refused at their field, and that anything else that is found is a warning.
+func TestTypesAreCheckedWhenWritten(t *testing.T) {
+	r := fixture(t)
+	admin := r.as("admin", "system:masters")
+	const (
+		exactly = `{"apiGroup":"apps","resources":["deployments"]}`
+		several = `{"apiGroup":"apps","resources":["deployments","daemonsets"]}`
+		byName  = `{"resources":["deployments"]}`
+		widgets = `{"apiGroup":"example.org","resources":["widgets"]}`
+		good    = `{"path":"$.spec.replicas","expression":"self + 1"}`
+		typo    = `{"path":"$.spec.replcas","value":1}`
+		text    = `{"path":"$.spec.paused","expression":"object.spec.replicas + 'x' == ''"}`
+	)
+	for _, c := range []struct{ name, match, rules, refused, warned string }{
+		{"good", exactly, good, "", ""},
+		{"path", exactly, good + "," + typo, `spec.rules[1].path: Invalid value: "$.spec.replcas": for Deployment: there is no field "replcas", but "replicas"`, ""},
+		{"expression", exactly, good + "," + good + "," + text, `spec.rules[2].expression: Invalid value`, ""},
+		{"expression-says", exactly, text, `for Deployment: does not fit the schema: 1:22: found no matching overload for '_+_' applied to '(int, string)'`, ""},
+		{"value", exactly, `{"path":"$.spec.replicas","value":"3"}`, `spec.rules[0].value: Invalid value: "\"3\"": for Deployment: is a string, where an integer belongs`, ""},
+		{"release", exactly, `{"path":"$.spec.replcas","release":true}`, `spec.rules[0].path`, ""},
+		{"of-all", several, typo, "spec.rules[0].path", ""},
+		{"of-one", several, good, "", `spec.rules[0].path: for DaemonSet: there is no field "replicas"`},
+		{"loose", byName, typo, "", `spec.rules[0].path: for Deployment: there is no field "replcas", but "replicas"`},
+		{"any", `{"names":["x"]}`, typo, "", `spec.match[0]: gives no resources, so rules are not checked by all schemas`},
+		{"unknown", widgets, typo, "", `spec.match[0]: the space has no resource "widgets" yet`},
+	} {
+		code, body := admin.send("POST "+customizersPath, customizerJSON(c.name, c.match, c.rules))
+		if c.refused != "" {
+			if code != http.StatusUnprocessableEntity || !strings.Contains(body, strings.ReplaceAll(strings.ReplaceAll(c.refused, `\`, `\\`), `"`, `\"`)) {
+				t.Errorf("%s: %d %s, want %s", c.name, code, body, c.refused)
+			}
+			continue
+		}
+		warned := strings.Join(admin.warned("PUT "+customizersPath+"/"+c.name, strings.Replace(customizerJSON(c.name, c.match, c.rules), `"name"`, `"resourceVersion":"`+r.versionOf(c.name)+`","name"`, 1)), "\n")
+		if code != http.StatusCreated || warned != c.warned {
+			t.Errorf("%s: %d %s, warned is of %q, want %q", c.name, code, body, warned, c.warned)
+		}
+	}
+}
+
+func (r *running) versionOf(customizer string) string {
+	r.t.Helper()
+	u, err := r.space("s").Resource(customizersGVR).Get(r.t.Context(), customizer, metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return u.GetResourceVersion()
+}
+
+// TestSchemasThatChange shows that a schema which comes or changes later takes nothing from
+// what is stored: the rules go on as they were and can be edited beside; rules that are new
+// are held against it.
+func TestSchemasThatChange(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addLocation("a", nil)
+	admin := r.as("admin", "system:masters")
+	const (
+		match = `{"apiGroup":"example.org","resources":["widgets"]}`
+		size  = `{"path":"$.spec.size","expression":"self + 1"}`
+		other = `{"path":"$.spec.other","value":1}`
+	)
+	admin.warned("POST "+customizersPath, customizerJSON("c", match, size))
+	define := func(spec string) {
+		t.Helper()
+		crd := widgetDefinition()
+		crd.SetResourceVersion("")
+		path := "/spaces/s/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.org?fieldManager=x&force=true"
+		code, body := admin.send("PATCH "+path, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.org"},"spec":{
+			"group":"example.org","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{`+spec+`}}}}}}]}}`, contentType, applyYAML)
+		if code >= http.StatusBadRequest {
+			t.Fatalf("%d %s", code, body)
+		}
+		r.eventually(func() string {
+			if code, body := admin.send("GET /spaces/s/apis/example.org/v1/namespaces/default/widgets", ""); code != http.StatusOK {
+				return body
+			}
+			return ""
+		})
+	}
+	define(`"size":{"type":"integer"}`)
+	widgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "widgets"}
+	r.create("s", widgets, object("example.org/v1", "Widget", "default", "one", nil, map[string]any{"spec": map[string]any{"size": int64(1)}}))
+	r.create("s", placementsGVR, object("orrery.dev/v1alpha1", "Placement", "", "p", nil, map[string]any{"spec": map[string]any{
+		"locations": []any{map[string]any{"names": []any{"a"}}}, "downsync": []any{map[string]any{"resources": []any{"widgets"}}},
+	}}))
+	sized := func() any {
+		t.Helper()
+		u, err := r.view("a").Resource(widgets).Namespace("default").Get(t.Context(), "one", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dig(u.Object, "spec", "size")
+	}
+	if got := sized(); got != int64(2) {
+		t.Errorf("the location has size %v", got)
+	}
+
+	define(`"length":{"type":"string"}`)
+	patch := func(rules string) (int, string, []string) {
+		t.Helper()
+		const of = "PATCH " + customizersPath + "/c"
+		code, body := admin.send(of, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
+		if code >= http.StatusBadRequest {
+			return code, body, nil
+		}
+		return code, body, admin.warned(of, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
+	}
+	const gone = `spec.rules[0].path: for Widget: there is no field "size"`
+	if code, body, warned := patch(size + `,{"path":"$.spec.length","value":"x"}`); code != http.StatusOK || strings.Join(warned, "\n") != gone {
+		t.Errorf("beside a rule that is stored: %d %s, warned is of %q", code, body, warned)
+	}
+	if code, body, _ := patch(size + "," + other); code != http.StatusUnprocessableEntity || !strings.Contains(body, "spec.rules[1].path") || strings.Contains(body, "spec.rules[0]") {
+		t.Errorf("a new rule that does not fit: %d %s", code, body)
+	}
+	if got := sized(); got != nil && got != int64(2) {
+		t.Errorf("the location has size %v", got)
+	}
+}
