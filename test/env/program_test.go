@@ -1,6 +1,7 @@
 package env
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,10 +17,13 @@ func TestProgramSaysWhatFailed(t *testing.T) {
 		})
 		t.Logf("only a note")
 		t.Errorf("step: %s%s", strings.Repeat("x", 5000), "the end of its log")
-		t.Fatalf("start: %d", 7)
+		func() {
+			defer func() { order = append(order, "ended") }()
+			t.Fatalf("start: %d", 7)
+		}()
 		order = append(order, "went on")
 	})
-	if len(order) != 1 || order[0] != "cleaned" {
+	if !slices.Equal(order, []string{"ended", "cleaned"}) {
 		t.Errorf("after a fatal failure it did %q", order)
 	}
 	if err == nil {
