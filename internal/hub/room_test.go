@@ -220,13 +220,8 @@ func reportsOf(keys []string, status string) string {
 // and returns the number of the first that is not there.
 func (r *running) fill(from int) int {
 	r.t.Helper()
-	return r.fillWith("fill-", from, 1<<20)
-}
-
-func (r *running) fillWith(prefix string, from, size int) int {
-	r.t.Helper()
 	for n := from; n < 1000; n++ {
-		err := r.large(r.t.Context(), http.MethodPost, fmt.Sprint(prefix, n), filler(n, size))
+		err := r.large(r.t.Context(), http.MethodPost, fmt.Sprint("fill-", n), filler(n, 1<<20))
 		if err == nil {
 			continue
 		}
@@ -291,8 +286,6 @@ func TestFullHub(t *testing.T) {
 	if err := configMaps.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatalf("delete of an object with a finalizer: %v", err)
 	}
-	r.fillWith("medium-", 0, 64<<10) // what is too small for the others
-	r.fillWith("small-", 0, 4<<10)
 	r.growsOnce("held")
 	if err := r.space("s").Resource(podsGVR).Namespace("default").Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
 		t.Fatalf("delete of a Pod: %v", err)
