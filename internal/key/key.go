@@ -386,6 +386,7 @@ var (
 	Locations   = Resource{"orrery.dev", "locations"}
 	Placements  = Resource{"orrery.dev", "placements"}
 	Customizers = Resource{"orrery.dev", "customizers"}
+	ConfigMaps  = Resource{CoreGroup, "configmaps"}
 	Grants      = Resource{"orrery.dev", "grants"}
 	Namespaces  = Resource{CoreGroup, "namespaces"}
 	CRDs        = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}

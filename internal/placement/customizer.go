@@ -60,7 +60,7 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 	}
 	c.releases = newEffect(customize.Join(paths))
 	for _, d := range spec.Data {
-		c.data = append(c.data, key.Object{Space: space, Identity: key.Identity{Resource: configMaps, Namespace: d.ConfigMap.Namespace, Name: d.ConfigMap.Name}}.Key())
+		c.data = append(c.data, key.Object{Space: space, Identity: key.Identity{Resource: key.ConfigMaps, Namespace: d.ConfigMap.Namespace, Name: d.ConfigMap.Name}}.Key())
 	}
 	if rules != nil {
 		followed := rules(Customized{Space: space, Labels: labelsOf(state.Get(space.Key())), Name: name, Spec: &spec, Data: dataOf(state, c.data)})
@@ -73,9 +73,6 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 	}
 	return c
 }
-
-// configMaps are the objects whose data rules can use, besides that which they change.
-var configMaps = key.NewResource("", "configmaps")
 
 // dataOf is the data of each of some ConfigMaps, by their keys, as JSON; empty if there is
 // no such ConfigMap.

@@ -72,7 +72,7 @@ func (s *step) sort(changes []table.Change) {
 				s.customized = append(s.customized, change{o, c})
 			case o.Resource == key.Namespaces:
 				s.namespaces = append(s.namespaces, change{o, c})
-			case o.Resource == configMaps:
+			case o.Resource == key.ConfigMaps:
 				s.configMaps = append(s.configMaps, change{o, c})
 			}
 		}

@@ -49,6 +49,18 @@ func TestDigestsOfManyClasses(t *testing.T) {
 func TestDigestsAreBounded(t *testing.T) {
 	r := newCounted()
 	r.kept.most, r.digests.most = 0, 10
+	w := weak.Make(lookAtMany(t, r))
+	for range 3 {
+		runtime.GC()
+	}
+	if w.Value() != nil || len(r.digests.young) == 0 {
+		t.Errorf("an entry is kept alive by its digests, or there are none: %d", len(r.digests.young))
+	}
+}
+
+// lookAtMany asks for the digests of an entry for more classes than are kept.
+func lookAtMany(t *testing.T, r *counted) *table.Entry {
+	t.Helper()
 	classes, e := manyClasses(50), entry("x", "1")
 	for i := range 500 {
 		c := classes[i*7%len(classes)]
@@ -59,14 +71,7 @@ func TestDigestsAreBounded(t *testing.T) {
 			t.Fatalf("%d and %d digests are kept", len(r.digests.young), len(r.digests.old))
 		}
 	}
-	w := weak.Make(e)
-	e = nil
-	for range 3 {
-		runtime.GC()
-	}
-	if w.Value() != nil || len(r.digests.young) == 0 {
-		t.Errorf("an entry is kept alive by its digests, or there are none: %d", len(r.digests.young))
-	}
+	return e
 }
 
 // BenchmarkDigests is what a further look costs at an object of two kilobytes that is

@@ -15,6 +15,9 @@ import (
 const (
 	// maxResult bounds what rules make of an object, in bytes: no API server takes more.
 	maxResult = 1536 << 10
+	// maxDepth bounds how many lists and objects lie in each other in what rules make: what
+	// is stored has half of it, and JSON is not decoded everywhere that has more.
+	maxDepth = 256
 	// maxCost bounds what the expressions for one object cost together.
 	maxCost = 100_000
 )
@@ -126,6 +129,8 @@ func (r *run) valueFor(of *rule, p place) (any, error) {
 	}
 	return append(slices.Clone(elements), value), nil
 }
+
+var errTooDeep = fmt.Errorf("rules lay more than %d lists and objects in each other", maxDepth)
 
 var errTooMuch = fmt.Errorf("rules add more than %d bytes to the object", maxResult)
 

@@ -221,6 +221,9 @@ func (e *Engine) applyInput(r *run, in Input) error {
 		if err == nil {
 			err = r.was.check(r.object)
 		}
+		if err == nil && i == len(set.rules)-1 && depthOf(r.object) > maxDepth {
+			err = errTooDeep
+		}
 		if err != nil {
 			failed := &RuleError{set.customizer, rule.index, wire.Brief(err.Error())}
 			r.trace.fail(failed)

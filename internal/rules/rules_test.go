@@ -374,3 +374,21 @@ func BenchmarkBudget(b *testing.B) {
 		}
 	}
 }
+
+// However rules lay values in each other, what comes out can be decoded by those who get it.
+func TestDepthIsBounded(t *testing.T) {
+	e := newEngine(t)
+	const deeper = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[object.a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+	all := customizers{}
+	for i := range 40 {
+		var spec v1alpha1.CustomizerSpec
+		for range 16 {
+			spec.Rules = append(spec.Rules, v1alpha1.Rule{Path: "$.a", Expression: deeper})
+		}
+		all[fmt.Sprintf("c%02d", i)] = spec
+	}
+	var failed *RuleError
+	if _, err := all.gets(e, []byte(`{"a":1}`), Space{}, berlin); !errors.As(err, &failed) || !strings.Contains(err.Error(), "in each other") {
+		t.Errorf("%.200v", err)
+	}
+}

@@ -107,9 +107,8 @@ func FuzzTemplates(f *testing.F) {
 		if refused != nil && err == nil {
 			t.Fatalf("%v, and yet it is %s", refused, made)
 		}
-		var failed *TemplateError
 		if err != nil {
-			if !errors.As(err, &failed) {
+			if _, ok := errors.AsType[*TemplateError](err); !ok {
 				t.Fatalf("%v is no failure of a template", err)
 			}
 			return

@@ -151,8 +151,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 }
 
 var (
-	configMapResource = key.Resource{Group: key.CoreGroup, Resource: "configmaps"}
-	eventResource     = key.Resource{Group: key.CoreGroup, Resource: "events"}
+	eventResource = key.Resource{Group: key.CoreGroup, Resource: "events"}
 )
 
 func objectName(obj runtime.Object) (string, error) {
@@ -299,7 +298,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		return kept{namespaces{plain}, kind.Resource}, kept{inertStatus{plain}, kind.Resource}
 	case key.Secrets:
 		return secrets{plain}, nil
-	case configMapResource:
+	case key.ConfigMaps:
 		return configMaps{plain}, nil
 	}
 	return plain, inertStatus{plain}
