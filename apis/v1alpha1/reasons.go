@@ -115,3 +115,21 @@ const (
 	// it. With any other reason an operator has set it, and the hub leaves it alone.
 	ReasonProtocol = "Protocol"
 )
+
+// Reasons why nobody says how an object is at a location, see "orrery diff". Those of the
+// location's cluster are as reports have them.
+const (
+	// ReasonNotPlaced: the object is not assigned to the location, and the location has
+	// nothing of it.
+	ReasonNotPlaced = "NotPlaced"
+	// ReasonNotConnected: the location's agent has no session with this hub.
+	ReasonNotConnected = "NotConnected"
+	// ReasonAgentTooOld: the location's agent does not know the question.
+	ReasonAgentTooOld = "AgentTooOld"
+	// ReasonNoAnswer: the location's agent has not answered in time.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonBadAnswer: what the location's agent has answered is no answer.
+	ReasonBadAnswer = "BadAnswer"
+	// ReasonTooLarge: what is there is larger than an answer may be.
+	ReasonTooLarge = "TooLarge"
+)

@@ -153,11 +153,16 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 // May says whether who sends the request of a context may do something with an object of
 // a space, or, if it has no name, with those of its kind and namespace.
 func (g *Guard) May(ctx context.Context, verb string, o key.Object) bool {
+	return g.MaySub(ctx, verb, o, "")
+}
+
+// MaySub is May of a subresource; empty: of the object itself.
+func (g *Guard) MaySub(ctx context.Context, verb string, o key.Object, sub string) bool {
 	who, ok := request.UserFrom(ctx)
 	if !ok {
 		return false
 	}
-	q := about(verb, o.APIGroup(), o.Resource.Resource, "", o.Namespace, o.Name)
+	q := about(verb, o.APIGroup(), o.Resource.Resource, sub, o.Namespace, o.Name)
 	if !g.authorizer.mayAll(who) {
 		_, ok = g.authorizer.inSpace(o.Space, who, &q)
 	}

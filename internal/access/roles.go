@@ -14,6 +14,11 @@ const (
 	// ContentSubresource of a Location is what the location gets: the right to it is
 	// the right to its view.
 	ContentSubresource = "content"
+	// LiveSubresource of a Location in a space is what the location's cluster has of the
+	// space's objects, LiveSecretsSubresource the same of Secrets. There is nothing at their
+	// paths: the right to them is one of who asks for a difference.
+	LiveSubresource        = "live"
+	LiveSecretsSubresource = "livesecrets"
 	// spaceGroup is how groups begin whose members have a role in one space:
 	// orrery:space:NAME:ROLE.
 	spaceGroup = "orrery:space:"
@@ -43,12 +48,14 @@ type role struct {
 type kindTest struct{ group, resource, sub string }
 
 var (
-	grantsTest  = kindTest{group: v1alpha1.Group, resource: "grants"}
-	contentTest = kindTest{group: v1alpha1.Group, sub: ContentSubresource}
+	grantsTest      = kindTest{group: v1alpha1.Group, resource: "grants"}
+	contentTest     = kindTest{group: v1alpha1.Group, sub: ContentSubresource}
+	liveTest        = kindTest{group: v1alpha1.Group, sub: LiveSubresource}
+	liveSecretsTest = kindTest{group: v1alpha1.Group, sub: LiveSecretsSubresource}
 	// unread is what each role does not read, unwritten what edit does not write.
 	unread = map[v1alpha1.RoleName][]kindTest{
-		v1alpha1.RoleView: {{resource: "secrets"}, grantsTest, contentTest},
-		v1alpha1.RoleEdit: {grantsTest, contentTest},
+		v1alpha1.RoleView: {{resource: "secrets"}, grantsTest, contentTest, liveTest, liveSecretsTest},
+		v1alpha1.RoleEdit: {grantsTest, contentTest, liveSecretsTest},
 	}
 	unwritten = []kindTest{{group: rbacGroup}, {group: v1alpha1.Group}, {resource: "resourcequotas"}, {resource: "limitranges"}}
 )

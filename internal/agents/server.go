@@ -73,6 +73,8 @@ type Server struct {
 	reported reportLimits
 	reports  *reportWriter
 	letGo    letGo
+	// looks are the questions that agents have yet to answer.
+	looks *looks
 }
 
 // New makes a Server.
@@ -82,6 +84,7 @@ func New(config Config) *Server {
 		turns:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(config.Requests)), Bodies: config.Bodies},
 		walkers: fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout}),
 		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(config.Requests), reports: newReportWriter(config.Log),
+		looks: newLooks(),
 	}
 }
 
@@ -143,6 +146,8 @@ func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Locatio
 		a.serveAgentStatus(w, r, l)
 	case route.Reports:
 		a.limitReports(w, r, l)
+	case route.Looked:
+		a.serveLooked(w, r, l)
 	case route.ReportsFetch:
 		a.serveReportsFetch(w, r, l)
 	default:

@@ -36,6 +36,8 @@ type session struct {
 	// other than the Location in the log.
 	settings wire.Settings
 	poke     <-chan struct{}
+	// looks has what the agent is to be asked; nil: nothing.
+	looks <-chan wire.Look
 	// heartbeat is the interval of pings. known is the digest of the hub's endpoints that
 	// the agent has; empty: it does not ask for them.
 	heartbeat time.Duration
@@ -61,12 +63,12 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
-	mine := a.sessions.start(r.Context(), l)
+	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks))
 	defer a.sessions.end(mine)
 
 	s := &session{
 		server: a, content: content{location: l, renderer: a.config.Renderer, can: abilitiesOf(r)},
-		out: newSessionWriter(w), poke: mine.poke, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
+		out: newSessionWriter(w), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
@@ -172,6 +174,13 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 				return err
 			}
 			if err := s.locationChanged(); err != nil {
+				return err
+			}
+		case q := <-s.looks:
+			if !s.server.looks.asks(q.ID) {
+				continue
+			}
+			if err := s.out.send(wire.Frame{Look: &q}); err != nil {
 				return err
 			}
 		case <-ping.C:

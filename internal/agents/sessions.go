@@ -30,7 +30,9 @@ type openSession struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	// poke receives when the session must read its settings again.
-	poke     chan struct{}
+	poke chan struct{}
+	// looks receives what the agent is to be asked; nil: it is not to be.
+	looks    chan wire.Look
 	replaced bool
 }
 
@@ -59,8 +61,12 @@ func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
 }
 
 // start starts a session and ends an older one of the location. The caller must end it.
-func (s *Sessions) start(ctx context.Context, l key.Location) *openSession {
+// answers says that its agent answers Look frames.
+func (s *Sessions) start(ctx context.Context, l key.Location, answers bool) *openSession {
 	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
+	if answers {
+		mine.looks = make(chan wire.Look)
+	}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
 	if older := s.open[l]; older != nil {
@@ -178,6 +184,18 @@ func (s *Sessions) Forget(l key.Location) {
 	if s.open[l] == nil {
 		delete(s.seen, l)
 	}
+}
+
+// asked is the context of a location's open session, nil if there is none, and by what its
+// agent is asked, nil if it is too old for that.
+func (s *Sessions) asked(l key.Location) (open context.Context, looks chan<- wire.Look) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine := s.open[l]
+	if mine == nil {
+		return nil, nil
+	}
+	return mine.ctx, mine.looks
 }
 
 // Connected says whether a session is open, and what is remembered of the location.

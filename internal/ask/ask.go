@@ -35,6 +35,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where.
@@ -140,7 +141,11 @@ type Config struct {
 	Committed func(context.Context) error
 	// May says whether who sends the request of a context may do something with an object:
 	// with those of its kind and namespace, if it has no name. nil: they may.
+	// MaySub says the same of a subresource.
 	May    func(ctx context.Context, verb string, o key.Object) bool
+	MaySub func(ctx context.Context, verb string, o key.Object, sub string) bool
+	// Look asks a location's agent what is there in the place of an object.
+	Look   func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
 	Logger *slog.Logger
 }
 
@@ -168,6 +173,8 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.serveRender(w, r, rights)
 	case r.Method != http.MethodGet:
 		respond.Error(w, r, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "questions"}, strings.ToLower(r.Method)))
+	case question == route.Diff:
+		q.serveDiff(w, r, rights)
 	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
 		if err := q.admits(rights, &f); err != nil {

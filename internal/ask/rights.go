@@ -16,9 +16,11 @@ import (
 // right to list its kind, what is asked for by name the right to get it. Every answer
 // about objects is to go by them.
 type rights struct {
-	may   func(verb string, o key.Object) bool
-	space key.Space
-	known map[listed]bool
+	may func(verb string, o key.Object) bool
+	// mayLook is the right to a subresource of a location.
+	mayLook func(l key.Location, sub string) bool
+	space   key.Space
+	known   map[listed]bool
 }
 
 // listed is what the right to list is about.
@@ -30,7 +32,11 @@ type listed struct {
 // rightsOf are the rights of who sends the request of a context.
 func (q *Server) rightsOf(ctx context.Context, s key.Space) *rights {
 	return &rights{
-		may:   func(verb string, o key.Object) bool { return q.config.May == nil || q.config.May(ctx, verb, o) },
+		may: func(verb string, o key.Object) bool { return q.config.May == nil || q.config.May(ctx, verb, o) },
+		mayLook: func(l key.Location, sub string) bool {
+			o := key.Object{Space: s, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}
+			return q.config.MaySub == nil || q.config.MaySub(ctx, "get", o, sub)
+		},
 		space: s,
 		known: map[listed]bool{},
 	}

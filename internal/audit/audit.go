@@ -134,6 +134,9 @@ func named(next http.Handler) http.Handler {
 		switch root := access.RootOf(r.Context()); root.API {
 		case route.Spaces, route.Questions:
 			audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, root.Name)
+			if root.API == route.Questions && strings.HasSuffix(r.URL.Path, "/"+route.Diff) { // which the agent there is asked
+				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, r.URL.Query().Get("location"))
+			}
 		case route.Views, route.Agents:
 			audit.AddAuditAnnotation(r.Context(), LocationAnnotation, root.Name)
 		}

@@ -30,10 +30,15 @@ const (
 	// is not assigned to the location, or confirm-prune without --digest, which confirms
 	// nothing.
 	ExitNo = 3
+	// ExitDiffers says that `orrery diff` has found a difference, and ExitDiffFailed that
+	// it could not look for one: its exit codes are those of kubectl diff.
+	ExitDiffers    = 1
+	ExitDiffFailed = 2
 )
 
 const exitCodes = `
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, confirm-prune without --digest).`
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, confirm-prune without --digest).
+Of orrery diff: 0 no difference, 1 a difference, 2 an error.`
 
 // Main runs the command line args, whose first element is the name of the
 // program, until it is done or ctx ends, and returns the exit code.
@@ -48,12 +53,20 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 		return ExitOK
 	case errors.Is(err, errNo):
 		return ExitNo
+	case errors.Is(err, errDiffers):
+		return ExitDiffers
 	case errors.As(err, &usage):
 		root.PrintErrf("error: %s\nsee '%s --help'\n", usage.problem, usage.command)
 		return ExitUsage
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		root.PrintErrln("error: interrupted")
+		if errors.As(err, &diffError{}) {
+			return ExitDiffFailed
+		}
 		return ExitError
+	case errors.As(err, &diffError{}):
+		root.PrintErrln("error:", describe(err))
+		return ExitDiffFailed
 	default:
 		root.PrintErrln("error:", describe(err))
 		return ExitError
@@ -88,6 +101,7 @@ each location keeps its cluster equal to that.
 		newStatus(streams),
 		newWhy(streams),
 		newRender(streams),
+		newDiff(streams),
 	)
 	group(root)
 	return root

@@ -101,6 +101,7 @@ func TestAudit(t *testing.T) {
 	send(r.bearing(made.Status.Token), http.StatusForbidden, podsOfA, "")
 	send(r.bearing("orr_t_abcdefghijkl.NOTTOBELOGGED"), http.StatusUnauthorized, podsOfA, "")
 	send(op, http.StatusOK, "GET /ask/v1/spaces/a/status", "")
+	send(op, http.StatusNotFound, "GET /ask/v1/spaces/a/diff?location=l&object=core/configmaps/default/c", "")
 	send(op, http.StatusOK, "GET /views/locations/l/apis", "")
 	send(op, http.StatusOK, "GET /metrics", "")
 	if resp := agent.raw(t.Context(), "l/reports", nil); resp.StatusCode != http.StatusOK || resp.Body.Close() != nil {
@@ -142,6 +143,10 @@ func TestAudit(t *testing.T) {
 	})
 	find(auditinternal.StageResponseStarted, "nobody who is known", of(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusUnauthorized))
 	find(complete, "a question", of(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/status", http.StatusOK))
+	find(complete, "what is at a location", func(e *auditinternal.Event) bool {
+		return of(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/diff", http.StatusNotFound)(e) && e.Annotations[audit.LocationAnnotation] == "l" &&
+			strings.Contains(e.RequestURI, "configmaps/default/c") && e.User.Username == "op"
+	})
 	find(complete, "a view", of(audit.LocationAnnotation, "l", "/api", http.StatusOK))
 	find(complete, "an agent", of(audit.LocationAnnotation, "l", "/agent/v1/locations/l/", http.StatusOK))
 	find(complete, "an enrolment", func(e *auditinternal.Event) bool {

@@ -32,6 +32,8 @@ type front struct {
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
 	reads, writes respond.Turns
+	// looks are the turns of questions that agents answer.
+	looks respond.Turns
 
 	enrolments *access.Enrolments
 	kubernetes *kubeapi.Server
@@ -104,11 +106,15 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 	case route.Agents:
 		f.agents.Serve(w, r, root)
 	case route.Questions:
-		if _, question := route.Of(r.URL.Path); question == route.Endpoints {
+		turns := f.reads
+		switch _, question := route.Of(r.URL.Path); question {
+		case route.Endpoints:
 			respond.JSON(w, f.contact.All())
 			return
+		case route.Diff:
+			turns = f.looks
 		}
-		f.reads.Serve(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
+		turns.Serve(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
 	default:
 		f.serveOwn(w, r)
 	}

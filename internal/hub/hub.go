@@ -34,6 +34,10 @@ import (
 // several times its size.
 const largeBodies = 16
 
+// maxLooks is how many questions that agents answer are asked at once. They wait in a queue
+// of their own, so that a location that does not answer holds up nobody else.
+const maxLooks = 32
+
 // Hub is the parts of one hub process that start, stop or run by themselves, and those
 // that several others are given. Data flows from the first to the last.
 type Hub struct {
@@ -155,6 +159,7 @@ func (h *Hub) answer() (err error) {
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
 		requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
+		looks:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(maxLooks)), Bodies: bodies},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{
@@ -164,7 +169,7 @@ func (h *Hub) answer() (err error) {
 	})
 	h.front.questions = ask.New(ask.Config{
 		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, Logger: h.config.Logger,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Look: h.agents.Look, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,
@@ -173,7 +178,7 @@ func (h *Hub) answer() (err error) {
 	h.front.metrics = (&measured{
 		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, agents: h.agents, enrolments: h.enrolments,
 		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites,
-		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "agent": calls, "report": reports, "large": bodies.Queue},
+		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue},
 	}).handler()
 	return nil
 }

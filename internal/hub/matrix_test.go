@@ -29,6 +29,7 @@ var handWritten = map[key.Space][]string{
 		`{subjects: [{kind: Group, name: devs}], rules: [{apiGroups: [apps, example.org], resources: ["*"], verbs: ["*"], namespaces: [m1]}]}`,
 		`{subjects: [{kind: User, name: erin}], roles: [{name: admin, namespaces: [m1]}, {name: view, namespaces: [m2]}]}`,
 		`{subjects: [{kind: User, name: frank}], rules: [{apiGroups: ["*"], resources: ["*/status"], verbs: [get, patch]}, {apiGroups: [""], resources: [secrets], resourceNames: [x], verbs: ["*"]}]}`,
+		`{subjects: [{kind: User, name: vic}], rules: [{apiGroups: [orrery.dev], resources: [locations/live], resourceNames: [edge], verbs: [get]}]}`,
 	},
 	"b": {
 		`{subjects: [{kind: User, name: dave}], roles: [{name: view}]}`,
@@ -305,6 +306,20 @@ func requests(random *rand.Rand) (all []wanted) {
 		}
 	}
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return append(all, lookings()...)
+}
+
+// lookings ask for what is at locations.
+func lookings() (all []wanted) {
+	i := slices.IndexFunc(things, func(t thing) bool { return t.resource == "locations" })
+	for _, s := range spaceNames {
+		all = append(all, wanted{api: "ask", name: s, verb: "get", path: "diff"}, wanted{api: "ask", name: s, verb: "post", path: "diff"})
+		for _, sub := range []string{"live", "livesecrets"} {
+			for _, object := range []string{"edge", "x"} {
+				all = append(all, wanted{api: "spaces", name: s, thing: things[i], verb: "get", object: object, sub: sub})
+			}
+		}
+	}
 	return all
 }
 

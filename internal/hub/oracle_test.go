@@ -137,16 +137,16 @@ func roleHas(r v1alpha1.GrantRole, space string, w wanted) bool {
 		return false
 	}
 	read := slices.Contains(readVerbs, w.verb)
-	content := w.thing.resource == "locations" && w.sub == "content"
+	ofLocation := func(subs ...string) bool { return w.thing.resource == "locations" && slices.Contains(subs, w.sub) }
 	if w.thing.resource == "namespaces" && r.Namespaces != nil && !read {
 		return false
 	}
 	switch r.Name {
 	case v1alpha1.RoleView:
-		return read && !w.thing.secret && !w.thing.grant && !content
+		return read && !w.thing.secret && !w.thing.grant && !ofLocation("content", "live", "livesecrets")
 	case v1alpha1.RoleEdit:
 		if read {
-			return !w.thing.grant && !content
+			return !w.thing.grant && !ofLocation("content", "livesecrets")
 		}
 		return slices.Contains(writeVerbs, w.verb) && (w.thing.namespaced || w.thing.resource == "namespaces") && !w.thing.uneditable
 	}

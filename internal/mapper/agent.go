@@ -95,6 +95,7 @@ type Agent struct {
 	gate      *observe.Gate
 	reporter  *hub.Reporter
 	announcer *hub.Announcer
+	looks     *hub.Looks
 	purge     *survey.Purge
 	survey    *survey.Survey
 	heritage  *survey.Heritage
@@ -222,6 +223,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
 	})
+	a.looks = hub.NewLooks(a.link(), r.Look)
 	var parts, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
 	disk.Go(func() { a.store.Run(diskCtx) })
@@ -250,6 +252,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	parts.Go(func() { a.survey.Run(ctx) })
 	parts.Go(func() { a.heritage.Run(ctx) })
 	parts.Go(func() { a.prover.Run(ctx) })
+	parts.Go(func() { a.looks.Run(ctx) })
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
 	})
@@ -307,6 +310,9 @@ func (a follower) Landed(all []store.Touched) {
 	a.gate.SetHalt(a.store.Meta().Halt())
 	a.engine.Touch(all)
 }
+
+// Asked has what the hub asks answered.
+func (a follower) Asked(q wire.Look) { a.looks.Asked(q) }
 
 // identify tells the engine as whom the location owns objects at the target, once the
 // location's UID is known.

@@ -104,7 +104,7 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 	}
 	if q.Get("dryRun") != "" {
 		next.json = next.encode()
-		return answerOf(http.StatusOK, next.json)
+		return answerOf(http.StatusOK, next.whole())
 	}
 	before := l.objects[id.String()]
 	if before == nil && decide.OwnsPods(id.Resource) {

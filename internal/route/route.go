@@ -39,6 +39,8 @@ const (
 	Reports      = "reports"
 	ReportsWalk  = "reports/walk"
 	ReportsFetch = "reports/fetch"
+	// Looked answers the question that its parameter id names.
+	Looked = "looked"
 )
 
 // The questions about a space, below its root.
@@ -48,6 +50,8 @@ const (
 	Waiting = "waiting"
 	// Render is the only one that has a body: an object that is not stored.
 	Render = "render"
+	// Diff waits for the answer of a location's agent.
+	Diff = "diff"
 	// Endpoints are the URLs under which the hub is reached, which are the same for all
 	// spaces.
 	Endpoints = "endpoints"

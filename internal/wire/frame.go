@@ -29,6 +29,8 @@ const (
 	// Confirms: the agent says of what is to be gone that it is (Gone). Others are told of
 	// the removal only, so that nothing waits for their word but in vain.
 	Confirms = "Confirms"
+	// Looks: the agent answers Look frames.
+	Looks = "Looks"
 )
 
 // Capable says whether the header of a request lists a capability.
@@ -61,6 +63,8 @@ type Frame struct {
 	// hello and whenever they change, if the agent asks for that by naming the digest of
 	// those that it has, and never if they are the same.
 	Endpoints *Endpoints `json:"endpoints,omitempty"`
+	// Look asks what is at the target.
+	Look *Look `json:"look,omitempty"`
 	// Bye is the last frame of a session that the hub ends.
 	Bye *Bye `json:"bye,omitempty"`
 }

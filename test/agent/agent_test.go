@@ -162,6 +162,7 @@ func TestAgent(t *testing.T) {
 		{"status", returnedStatus},
 		{"refusal", refusals},
 		{"halt", halted},
+		{"looks", looks},
 		{"mutated", mutated},
 		{"mutated-for-good", mutatedForGood},
 		{"outage", targetOutage},

@@ -166,6 +166,11 @@ func (w *rights) whatGoes() {
 	w.ok(err)
 	env.Eventually(w.t, soon, w.has("x", "1"))
 	w.asksSeldom()
+	w.alike(w.key("x"), true)
+	a := w.look("team/core/configmaps/elsewhere/y", true) // is read in the name of who acts for it
+	if a.Reason != "Forbidden" || !strings.Contains(a.Message, "system:serviceaccount:tenants:a") || a.Live != nil {
+		w.t.Errorf("of what the account may not read it tells %+v", a)
+	}
 }
 
 // asksSeldom: refusals do not loop.

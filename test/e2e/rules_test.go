@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,6 +92,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	held()
+	w.differs()
 	south.Agent.Restart()
 	w.Hub.Restart()
 	north.Agent.Restart()
@@ -133,6 +135,42 @@ func (w *shop) foretold() {
 	if !strings.Contains(why, "$.spec.replicas: 2 -> 3\n") {
 		w.t.Errorf("orrery why says\n%s", why)
 	}
+}
+
+// differs compares what clusters have with what they should have: north is paused while
+// somebody edits the Deployment there, south keeps what it has.
+func (w *shop) differs() {
+	w.t.Helper()
+	diff := func(location string) (string, error) {
+		return env.Command{Binary: "orrery", Kubeconfig: w.space, Args: []string{"diff", "deployment/vision", "--location", location}}.Try(w.t)
+	}
+	same := func(location string) {
+		w.t.Helper()
+		w.Eventually(location+" has what it should", func() error {
+			_, err := diff(location)
+			return err
+		})
+	}
+	same("north")
+	same("south")
+	pause := func(mapping string) {
+		env.Kubectl(w.t, w.Root, "patch", "location", "north", "--type=merge", "-p", `{"spec":{"mapping":"`+mapping+`"}}`)
+	}
+	pause("Paused")
+	w.Eventually("north is paused", func() error {
+		if halted := env.Kubectl(w.t, w.Root, "get", "location", "north", "-o", "jsonpath={.status.agent.halted}"); halted == "" {
+			return errors.New("its agent is not")
+		}
+		return nil
+	})
+	env.Kubectl(w.t, w.Sites["north"].Cluster.Kubeconfig, "scale", "deployment", "vision", "-n", "default", "--replicas=7")
+	out, err := diff("north")
+	if err == nil || !strings.Contains(out, "-  replicas: 7\n+  replicas: 3\n") || strings.Contains(out, "terminationMessagePath") {
+		w.t.Errorf("of what somebody has edited orrery diff says %v:\n%s", err, out)
+	}
+	same("south")
+	pause("Active")
+	same("north")
 }
 
 // manifests are the manifests of docs/customizing.md.

@@ -129,6 +129,7 @@ func followCases() []agentCase {
 		{"Halts", agentHalts},
 		{"Announces", agentAnnounces},
 		{"Impersonates", agentImpersonates},
+		{"Looks", agentLooks},
 	}
 }
 

@@ -40,7 +40,12 @@ type Hub struct {
 	// newest is the newest session, life counts starts, and cut cuts sessions.
 	newest, life, cut int
 	asked             map[string]int
-	rules             rules
+	// looks are what the agent is to be asked next, waits who waits for the answers, by ID,
+	// and questions how many there were.
+	looks     []wire.Look
+	waits     map[string]chan []byte
+	questions int
+	rules     rules
 	// instead answers in the hub's place if it says that it did.
 	instead func(w http.ResponseWriter, r *http.Request, call string) bool
 }
@@ -61,7 +66,7 @@ type place struct {
 func NewHub(location key.Location) *Hub {
 	h := &Hub{
 		location: location, uid: "0a1b2c3d-location", revision: 10, reports: map[string]wire.Report{},
-		changed: make(chan struct{}), asked: map[string]int{}, rules: newRules(),
+		changed: make(chan struct{}), asked: map[string]int{}, waits: map[string]chan []byte{}, rules: newRules(),
 		settings: wire.Settings{PruneMaxPercent: 30, HeartbeatSeconds: 1},
 	}
 	h.NewToken()

@@ -69,6 +69,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(*http.Request, []byte) answer{
 		route.Walk: h.serveWalk, route.ReportsWalk: h.serveWalk, route.Fetch: h.serveFetch, route.ReportsFetch: h.serveReportsFetch,
 		route.Reports: h.serveReports, route.Lineage: h.serveLineage, route.AgentStatus: h.serveStatus,
+		route.Looked: h.serveLooked,
 	}[call]
 	switch {
 	case r.Method != want || call != route.Desired && serve == nil:
@@ -193,6 +194,10 @@ func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended,
 			}
 		}
 	}
+	for _, q := range h.looks {
+		frames = append(frames, wire.Frame{Look: &q})
+	}
+	h.looks = nil
 	s.after = h.revision
 	if s.mark {
 		frames, s.mark = append(frames, wire.Frame{Mark: h.mark(h.revision)}), false

@@ -207,6 +207,15 @@ func (e *Engine) View(it *Item) View {
 	return v
 }
 
+// Find finds the item of an identity, which its worker may have at the same time: it is for
+// View alone.
+func (e *Engine) Find(id key.Identity) (*Item, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it, ok := e.items[id.String()]
+	return it, ok
+}
+
 // Awaits says whether an identity is desired and its first turn has not ended yet.
 func (e *Engine) Awaits(id key.Identity) bool {
 	e.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Link is what each part that speaks to the hub needs.
@@ -26,6 +27,8 @@ type Follower interface {
 	Opened(known bool)
 	// Landed says which entries frames have touched, once that is in the store.
 	Landed([]store.Touched)
+	// Asked says what the hub asks about the target.
+	Asked(wire.Look)
 }
 
 // recaller loads the hub's reports of the location into a new store. heard is called

@@ -65,6 +65,9 @@ func (m *memory) Opened(bool) {}
 // Landed implements Follower.
 func (m *memory) Landed([]store.Touched) {}
 
+// Asked implements Follower.
+func (m *memory) Asked(wire.Look) {}
+
 func (m *memory) put(f wire.Frame) {
 	m.revision++
 	m.content[f.Put.Key] = f

@@ -92,6 +92,9 @@ func (s *scripted) Greeted(bool) {}
 // Opened implements Follower.
 func (s *scripted) Opened(bool) {}
 
+// Asked implements Follower.
+func (s *scripted) Asked(wire.Look) {}
+
 // Landed implements Follower.
 func (s *scripted) Landed(all []store.Touched) { s.touched = append(s.touched, all...) }
 

@@ -311,6 +311,8 @@ func (st *stream) batch(ctx context.Context) error {
 			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
 				st.Log.Warn("where the hub says that it is can't be taken over", "error", err)
 			}
+		case f.Look != nil:
+			st.follower.Asked(*f.Look)
 		case f.Ping == nil:
 			frames = append(frames, f)
 		case f.Ping.Renew:

@@ -248,11 +248,22 @@ func (t *Client) CreateNamespace(ctx context.Context, name string, l marks.Owner
 // metadata that would result.
 func (t *Client) TryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (marks.Meta, error) {
 	var o marks.Observation
-	err := t.do(ctx, request{
-		verb: "try", method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: applyPatch, body: body,
-		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
-	}, &o)
+	err := t.tryApply(ctx, p, id, manager, body, smallAnswer, &o)
 	return o.Metadata, err
+}
+
+// TryApplyAll is TryApply that returns the whole object that would result.
+func (t *Client) TryApplyAll(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (*marks.Answer, error) {
+	o := &marks.Answer{}
+	err := t.tryApply(ctx, p, id, manager, body, fullAnswer, o)
+	return o, err
+}
+
+func (t *Client) tryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte, accept string, v any) error {
+	return t.do(ctx, request{
+		verb: "try", method: http.MethodPatch, path: p.object(id), accept: accept, content: applyPatch, body: body,
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
+	}, v)
 }
 
 // Merge sends a JSON merge patch, which fails if the UID or resourceVersion in it are not

@@ -1,0 +1,170 @@
+package fields
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// lastApplied is where kubectl keeps a copy of what it applied, of a Secret with its values.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// unshown is metadata that the API server keeps for itself.
+var unshown = []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "selfLink", "uid"}
+
+// Owned is the set of fields that the location's manager has applied in any of several
+// states of an object.
+func Owned(l marks.Owner, states ...*marks.Meta) (*fieldpath.Set, error) {
+	all := fieldpath.NewSet()
+	for _, m := range states {
+		set, err := owned(m, l)
+		if err != nil {
+			return nil, err
+		}
+		all = all.Union(set)
+	}
+	return all, nil
+}
+
+// Shown is an object without its status and what an API server keeps for itself; of the
+// rest, only the fields of a set, if there is one.
+func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
+	var object map[string]any
+	if err := utiljson.Unmarshal(text, &object); err != nil {
+		return nil, fmt.Errorf("decode the object: %w", err)
+	}
+	delete(object, "status")
+	metadata, _ := object["metadata"].(map[string]any)
+	for _, name := range unshown {
+		delete(metadata, name)
+	}
+	if only == nil {
+		return object, nil
+	}
+	part, _ := partOf(object, only).(map[string]any)
+	if part == nil {
+		part = map[string]any{}
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if v, ok := object[name]; ok {
+			part[name] = v
+		}
+	}
+	return part, nil
+}
+
+// partOf is what of a value is in a set.
+func partOf(v any, of *fieldpath.Set) any {
+	switch v := v.(type) {
+	case map[string]any:
+		part := map[string]any{}
+		for name, in := range v {
+			if pe := fieldpath.FieldNameElement(name); has(of, pe) {
+				part[name] = below(in, of, pe)
+			}
+		}
+		return part
+	case []any:
+		part := []any{}
+		all := parts(of)
+		for i, in := range v {
+			at := slices.IndexFunc(all, func(pe fieldpath.PathElement) bool { return identifies(pe, in, i) })
+			if at >= 0 {
+				part = append(part, below(in, of, all[at]))
+			}
+		}
+		return part
+	}
+	return v
+}
+
+// below is what of the value of an element is in a set: all of it, if the set says nothing
+// of its parts.
+func below(v any, of *fieldpath.Set, pe fieldpath.PathElement) any {
+	if _, some := of.Children.Get(pe); !some {
+		return v
+	}
+	return partOf(v, of.WithPrefix(pe))
+}
+
+// identifies says whether a path element is that of the i-th element of a list.
+func identifies(pe fieldpath.PathElement, element any, i int) bool {
+	switch {
+	case pe.Key != nil:
+		_, surely := matches(element, pe)
+		return surely
+	case pe.Value != nil:
+		return value.Equals(value.NewValueInterface(element), *pe.Value)
+	}
+	return pe.Index != nil && *pe.Index == i
+}
+
+// Mask replaces the values of a Secret, in two states of it of which either may be nil, so
+// that only whether they differ is still to be seen.
+func Mask(before, after map[string]any) {
+	for _, field := range []string{"data", "stringData"} {
+		maskAll(before, after, field)
+	}
+	was, _ := before["metadata"].(map[string]any)
+	is, _ := after["metadata"].(map[string]any)
+	for _, m := range []map[string]any{was, is} {
+		if annotations, ok := m["annotations"].(map[string]any); ok {
+			delete(annotations, lastApplied)
+		}
+	}
+}
+
+// maskAll masks all values of a field. What is no map, as only a broken server has it, is
+// masked as a whole.
+func maskAll(before, after map[string]any, field string) {
+	was, wasMap := before[field].(map[string]any)
+	is, isMap := after[field].(map[string]any)
+	for _, side := range []struct {
+		of  map[string]any
+		may bool
+	}{{before, wasMap}, {after, isMap}} {
+		if v, ok := side.of[field]; ok && v != nil && !side.may {
+			side.of[field] = wire.Masked
+		}
+	}
+	names := map[string]bool{}
+	for _, m := range []map[string]any{was, is} {
+		for name := range maps.Keys(m) {
+			names[name] = true
+		}
+	}
+	for name := range names {
+		x, inWas := was[name]
+		y, inIs := is[name]
+		masks := [2]string{wire.Masked, wire.Masked}
+		if inWas && inIs && !value.Equals(value.NewValueInterface(x), value.NewValueInterface(y)) {
+			masks = [2]string{wire.MaskedBefore, wire.MaskedAfter}
+		}
+		if inWas {
+			was[name] = masks[0]
+		}
+		if inIs {
+			is[name] = masks[1]
+		}
+	}
+}
+
+// Encode is the JSON of an object as Shown has it; nil if there is none.
+func Encode(object map[string]any) (json.RawMessage, error) {
+	if object == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	return b, nil
+}
