@@ -85,12 +85,7 @@ func (w *world) may(_ context.Context, verb string, o key.Object) bool {
 	if verb != "list" || o.Name != "" {
 		return w.lists == nil || verb == "get" && slices.Contains(w.lists, o.Resource.Resource+"/"+o.Name)
 	}
-	for _, r := range w.lists {
-		if o.Resource.Resource == r {
-			return true
-		}
-	}
-	return w.lists == nil
+	return w.lists == nil || slices.Contains(w.lists, o.Resource.Resource)
 }
 
 func (w *world) run(file string) {
