@@ -251,7 +251,8 @@ type ObjectTest struct {
 	LabelSelectors []metav1.LabelSelector `json:"labelSelectors,omitempty"`
 	// HelmReleases match what these releases of Helm made of their charts' templates, by
 	// the annotations that Helm gives to it. The releases' own Secrets, CRDs of a chart's
-	// crds/ and hooks have none, and are not matched.
+	// crds/ and hooks have none, and are not matched: the CRDs come by followReferences of
+	// the custom resources, hooks by a test of their own.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
