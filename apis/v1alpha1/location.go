@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.agent.kubernetesVersion`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !self.metadata.name.contains('--')",message="the name of a location is a DNS label of at most 40 characters without \"--\""
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.namespaces) ? self.spec.namespaces : 'Same') == (has(oldSelf.spec) && has(oldSelf.spec.namespaces) ? oldSelf.spec.namespaces : 'Same')",fieldPath=".spec.namespaces",message="can't be changed, since what is at the cluster would not move: add another location"
 type Location struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -44,12 +45,30 @@ const (
 	MappingPaused Mapping = "Paused"
 )
 
+// NamespacePlacing is into which namespaces of its cluster a location puts objects.
+//
+// +kubebuilder:validation:Enum=Same;Prefixed
+type NamespacePlacing string
+
+const (
+	// NamespacesSame puts objects into the namespace that they are in.
+	NamespacesSame NamespacePlacing = "Same"
+	// NamespacesPrefixed puts objects of each space into namespaces of that space.
+	NamespacesPrefixed NamespacePlacing = "Prefixed"
+)
+
 // LocationSpec says how a location is managed.
 type LocationSpec struct {
 	// Mapping is Active, or Paused: then the agent changes nothing at the location.
 	// +optional
 	// +kubebuilder:default=Active
 	Mapping Mapping `json:"mapping,omitempty"`
+	// Namespaces is Same, or Prefixed: then what is in namespace NS of a space S gets into
+	// namespace S--NS of the cluster, so that spaces can have the same namespaces there. A
+	// name of more than 63 characters is cut, and ends in a hash. Cluster-scoped objects
+	// other than Namespaces are refused. It can't be changed. Same when absent.
+	// +optional
+	Namespaces NamespacePlacing `json:"namespaces,omitempty"`
 	// Properties are what Customizers may use of the location: any JSON by name.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256

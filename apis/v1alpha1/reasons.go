@@ -29,6 +29,9 @@ const (
 	// ReasonNotAdmitted, of Failed: the location does not admit the object, as its
 	// spec.admit says; nothing is sent to it.
 	ReasonNotAdmitted = "NotAdmitted"
+	// ReasonClusterScoped, of Failed: the object is in no namespace, and the location keeps
+	// spaces apart by namespaces of their own (namespaces: Prefixed).
+	ReasonClusterScoped = "ClusterScoped"
 	// ReasonNoSuchLocation, of Failed: the object's annotation names a location that does
 	// not exist; of LocationsKnown: a Placement does.
 	ReasonNoSuchLocation = "NoSuchLocation"

@@ -15,7 +15,7 @@ import (
 )
 
 // content is what is desired at one location, as its agent is told. Unless it is
-// purged, it is a function of the rows alone: the same rows give the same frames and
+// empty for another reason, it is a function of the rows alone: the same rows give the same frames and
 // sums at every hub.
 type content struct {
 	location key.Location
@@ -24,26 +24,44 @@ type content struct {
 	can abilities
 	// purged says that the operator has the location purged: its content is empty.
 	purged bool
+	// strange says that the agent does not know where the location has objects put: its
+	// content is empty, since it would put them elsewhere. An agent of this version that is
+	// started in its place then finds nothing that was not put as it would.
+	strange bool
 }
 
 // abilities are what the agents of the version before can't do.
 type abilities struct {
 	// impersonates: it obeys Policy.ServiceAccount; another is told to leave alone what has
 	// one. confirms: it confirms what is to be gone; another is told that it is not desired.
-	impersonates, confirms bool
+	// prefixes: it obeys Settings.Namespaces; another is sent nothing where there is one.
+	impersonates, confirms, prefixes bool
 }
 
 // abilitiesOf are those of the agent that has sent a request.
 func abilitiesOf(r *http.Request) abilities {
-	return abilities{wire.Capable(r.Header, wire.Impersonates), wire.Capable(r.Header, wire.Confirms)}
+	return abilities{wire.Capable(r.Header, wire.Impersonates), wire.Capable(r.Header, wire.Confirms), wire.Capable(r.Header, wire.Prefixes)}
+}
+
+// lack is what an agent would have to know for a location with settings; empty: nothing.
+func (b abilities) lack(s wire.Settings) string {
+	if s.Namespaces != "" && !b.prefixes {
+		return "spec.namespaces: " + s.Namespaces
+	}
+	return ""
 }
 
 // contentOf is the content of a location as its settings are now, for an agent that can do
 // that.
 func (a *Server) contentOf(l key.Location, can abilities) content {
-	_, settings, err := a.Settings(l)
-	return content{location: l, renderer: a.config.Renderer, can: can, purged: err == nil && settings.Purge}
+	c := content{location: l, renderer: a.config.Renderer, can: can}
+	if _, settings, err := a.Settings(l); err == nil {
+		c.set(settings)
+	}
+	return c
 }
+
+func (c *content) set(s wire.Settings) { c.purged, c.strange = s.Purge, c.can.lack(s) != "" }
 
 // entry is how one row takes part in the content.
 type entry struct {
@@ -65,7 +83,7 @@ const cannotImpersonate = "the location admits it with the rights of a ServiceAc
 
 // entry returns nil for a row that is not part of the content.
 func (c content) entry(row *table.Row) *entry {
-	if row == nil || row.In == nil || c.purged {
+	if row == nil || row.In == nil || c.purged || c.strange {
 		return nil
 	}
 	m, ok := row.In.(*placement.Membership)

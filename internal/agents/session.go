@@ -63,11 +63,16 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
-	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks))
+	can := abilitiesOf(r)
+	lacks := ""
+	if _, settings, err := a.Settings(l); err == nil {
+		lacks = can.lack(settings)
+	}
+	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks), lacks)
 	defer a.sessions.end(mine)
 
 	s := &session{
-		server: a, content: content{location: l, renderer: a.config.Renderer, can: abilitiesOf(r)},
+		server: a, content: content{location: l, renderer: a.config.Renderer, can: can},
 		out: newSessionWriter(w), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
@@ -121,7 +126,8 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return errLocationRemoved
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
-	s.settings, s.content.purged = settings, settings.Purge
+	s.settings = settings
+	s.content.set(settings)
 	s.root, s.count = s.content.total(rows)
 	s.at = rev
 	row, _ := s.server.config.Table.Get(s.content.location.Key())

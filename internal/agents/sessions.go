@@ -50,6 +50,9 @@ type LastSeen struct {
 	// Refused is the protocol version for which an agent was refused; empty if none was,
 	// or one has connected since.
 	Refused string
+	// Lacks is what of the location's spec the agent of the last session does not know, and
+	// may not ignore; empty: nothing.
+	Lacks string
 	// apis is the list that goes with apisDigest.
 	apis       []wire.API
 	apisDigest string
@@ -61,8 +64,8 @@ func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
 }
 
 // start starts a session and ends an older one of the location. The caller must end it.
-// answers says that its agent answers Look frames.
-func (s *Sessions) start(ctx context.Context, l key.Location, answers bool) *openSession {
+// answers says that its agent answers Look frames; lacks is LastSeen.Lacks.
+func (s *Sessions) start(ctx context.Context, l key.Location, answers bool, lacks string) *openSession {
 	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
 	if answers {
 		mine.looks = make(chan wire.Look)
@@ -75,7 +78,7 @@ func (s *Sessions) start(ctx context.Context, l key.Location, answers bool) *ope
 	}
 	s.open[l] = mine
 	seen := s.seen[l]
-	seen.Opened, seen.Ended, seen.Refused = true, time.Time{}, ""
+	seen.Opened, seen.Ended, seen.Refused, seen.Lacks = true, time.Time{}, "", lacks
 	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/succession"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -62,7 +63,7 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 	if d := location.Annotations[v1alpha1.ConfirmPruneAnnotation]; d != "" {
 		s.Confirm = append([]wire.Confirmation{{Digest: d}}, s.Confirm...)
 	}
-	s.Halt, s.TakesOver = haltOf(&location), succession.Granted(a.config.Table, l)
+	s.Halt, s.TakesOver, s.Namespaces = haltOf(&location), succession.Granted(a.config.Table, l), string(placement.PlacingOf(row))
 	return row.Meta.UID, s, nil
 }
 

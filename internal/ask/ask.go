@@ -321,7 +321,7 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 		}
 		for _, l := range m.Refused() {
 			if f.placed(m, l) {
-				add(placeStatusOf(l, judge.Refused()))
+				add(placeStatusOf(l, judge.Refused(m.Refusal(l))))
 			}
 		}
 	}
@@ -445,7 +445,7 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 		} else if ok {
 			answer.Place = new(q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l)))
 		} else if m != nil && m.RefusedBy(l) {
-			answer.Place = new(placeStatusOf(l, judge.Refused()))
+			answer.Place = new(placeStatusOf(l, judge.Refused(m.Refusal(l))))
 		}
 		return answer
 	}

@@ -38,6 +38,9 @@ type gotten struct {
 	// Content is the object as the hub sends it, in canonical JSON, and Digest its digest.
 	Content string `json:"content,omitempty"`
 	Digest  string `json:"digest,omitempty"`
+	// Namespace is the one that the object is in at the locations, or that it is, if that has
+	// another name there: their agents put it there.
+	Namespace string `json:"namespace,omitempty"`
 	// Reason and Message say why there is none: locations keep what they have.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -101,7 +104,7 @@ func (q *Server) render(state table.Reader, o key.Object, row *table.Row, only k
 	class := placement.ClassesOf(state, o, row, q.config.Rules)
 	at := map[gotten]int{}
 	add := func(location *table.Row, l key.Location) {
-		what := q.gotten(row, placement.Place{Location: l, Class: class(location)})
+		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).at(placement.PlacingOf(location), o)
 		i, ok := at[what]
 		if !ok {
 			i = len(answer.Renderings)
@@ -129,6 +132,22 @@ func (q *Server) render(state table.Reader, o key.Object, row *table.Row, only k
 		return true
 	})
 	return answer, nil
+}
+
+// at is what is got where a location puts it.
+func (g gotten) at(p key.Placing, o key.Object) gotten {
+	at := p.Locate(o)
+	switch {
+	case !p.Admits(o.Resource, o.Namespace):
+		v := judge.Refused(v1alpha1.ReasonClusterScoped)
+		return gotten{Reason: v.Reason, Message: v.Message}
+	case at.Moved == "" || g.Reason != "":
+	case at.Namespace != "":
+		g.Namespace = at.Namespace
+	default:
+		g.Namespace = at.Name
+	}
+	return g
 }
 
 // gotten is what a place gets of a row's object, or why it gets nothing else than it has.

@@ -60,6 +60,9 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	line("Labels", formatLabels(l.Labels))
 	line("Properties", formatProperties(l.Spec.Properties))
 	line("Taints", formatTaints(l.Spec.Taints))
+	if l.Spec.Namespaces == v1alpha1.NamespacesPrefixed {
+		line("Namespaces", "Prefixed: those of space S are S--NAME at the cluster")
+	}
 	line("Mark", key.OwnershipMark(key.Location(l.Name), string(l.UID)))
 	if len(l.Spec.TakesOver) > 0 {
 		line("Takes over", strings.Join(l.Spec.TakesOver, ", "))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	var labels, properties, takesOver []string
-	var at string
+	var at, namespaces string
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "add NAME",
@@ -52,6 +53,10 @@ a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment
 With --takes-over it takes over what a location that was removed, or whose hub was lost,
 has left at the cluster: its mark is the value of the label orrery.dev/location there.
 What is not placed any more stays until its removal is confirmed.
+
+With --namespaces Prefixed, what is in namespace NS of a space S gets into namespace S--NS
+of the cluster, so that spaces do not meet there. That can't be changed later, and what is
+in no namespace is refused.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   orrery location add plant7 --url inside
@@ -72,6 +77,9 @@ What is not placed any more stays until its removal is confirmed.
 					return badUsage(cmd, "--takes-over: %v", err)
 				}
 			}
+			if all := []string{"", string(v1alpha1.NamespacesSame), string(v1alpha1.NamespacesPrefixed)}; !slices.Contains(all, namespaces) {
+				return badUsage(cmd, "--namespaces %q: want Same or Prefixed", namespaces)
+			}
 			if err := j.check(cmd); err != nil {
 				return err
 			}
@@ -84,7 +92,7 @@ What is not placed any more stays until its removal is confirmed.
 				return err
 			}
 			location := v1alpha1.Location{TypeMeta: typeMeta("Location"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: parsed, Annotations: annotations}}
-			location.Spec.Properties, location.Spec.TakesOver = known, takesOver
+			location.Spec.Properties, location.Spec.TakesOver, location.Spec.Namespaces = known, takesOver, v1alpha1.NamespacePlacing(namespaces)
 			if err := h.create(cmd.Context(), location, nil, rootPath(key.Locations)...); err != nil {
 				return err
 			}
@@ -94,6 +102,7 @@ What is not placed any more stays until its removal is confirmed.
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
 	cmd.Flags().StringArrayVar(&properties, "property", nil, "property NAME=VALUE, which Customizers may use; JSON, or else a string; may be repeated")
 	cmd.Flags().StringArrayVar(&takesOver, "takes-over", nil, "mark NAME.UID8 of a location that is no more, whose objects at the cluster become this one's; may be repeated")
+	cmd.Flags().StringVar(&namespaces, "namespaces", "", "Same, or Prefixed: each space has namespaces of its own at the cluster (default Same)")
 	cmd.Flags().StringVar(&at, "url", "", "name or URL under which the agent is to reach the hub, one of those that the hub advertises (default the first of them)")
 	j.addFlags(cmd)
 	return cmd

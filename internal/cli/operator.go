@@ -173,7 +173,11 @@ created only for objects in them stay, and so does what others at the cluster us
 			}
 			done, hint := "its cluster keeps what it runs", ""
 			if l, err := h.location(cmd.Context(), name); err == nil && !purge { // or else the deletion says why not
-				hint = fmt.Sprintf("to have that again: orrery location add %s --takes-over %s\n", name, key.OwnershipMark(key.Location(name), string(l.UID)))
+				hint = fmt.Sprintf("to have that again: orrery location add %s --takes-over %s", name, key.OwnershipMark(key.Location(name), string(l.UID)))
+				if n := l.Spec.Namespaces; n != "" {
+					hint += " --namespaces " + string(n)
+				}
+				hint += "\n"
 			}
 			if purge {
 				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

@@ -40,6 +40,7 @@ func newRender(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show an object as a location gets it",
 		Long: `Show an object of a space as a location gets it, or would get it if it were placed
 there: without what stays in the space, and with the rules of all Customizers that match.
+A location with namespaces: Prefixed puts it into another namespace, which is named above it.
 With --all-locations, those that get the same are one document.
 
 With -f the object is read from a file and is not stored; the space is asked how it would
@@ -206,6 +207,9 @@ func (y *renderCommand) print(made ask.Renderings) error {
 				return fmt.Errorf("encode the object: %w", err)
 			}
 			text = strings.TrimSuffix(string(asYAML), "\n")
+			if r.Namespace != "" {
+				text = "# there in namespace " + r.Namespace + "\n" + text
+			}
 		}
 		if y.all && y.output.format == formatYAML {
 			text += "\n---"

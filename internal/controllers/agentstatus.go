@@ -122,6 +122,10 @@ func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen a
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
 			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.Refused, wire.ProtocolVersion)})
+	case seen.Lacks != "":
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
+			Message: fmt.Sprintf("the agent is too old for %s of the location, and is sent nothing: upgrade it", seen.Lacks)})
 	case seen.Opened:
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProtocol,

@@ -125,9 +125,14 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 }
 
 // Refused is the verdict about an object that policies place at a location that does not
-// admit it. It is not assigned there, and what it may still have of it is Left.
-func Refused() Verdict {
-	return Verdict{State: wire.Failed, Reason: v1alpha1.ReasonNotAdmitted, Message: "the location does not admit it; orrery why says by which part of its spec.admit"}
+// admit it, with the reason in one word. It is not assigned there, and what it may still
+// have of it is Left.
+func Refused(reason string) Verdict {
+	message := "the location does not admit it; orrery why says by which part of its spec.admit"
+	if reason == v1alpha1.ReasonClusterScoped {
+		message = "the location keeps spaces apart by namespaces of their own (namespaces: Prefixed), and the object is in none"
+	}
+	return Verdict{State: wire.Failed, Reason: reason, Message: message}
 }
 
 // Astray is the verdict about an object whose own annotation names a location that it does

@@ -147,7 +147,8 @@ func SplitVersion(groupVersion string) (group, version string) {
 }
 
 // Identity is what an object is called within one API: its resource, namespace
-// (empty when cluster-scoped) and name. It is the same in a space and at a location.
+// (empty when cluster-scoped) and name. It is the same in a space and at a location, unless
+// that is Prefixed.
 type Identity struct {
 	Resource
 	Namespace string

@@ -20,6 +20,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/discovery"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/space"
@@ -103,7 +104,8 @@ func (v *Server) serveView(w http.ResponseWriter, r *http.Request, root route.Ro
 		respond.Error(w, r, err)
 		return
 	}
-	v.serveAPI(w, r, root, view.Location(l), v.catalogs.ofLocation(l))
+	row, _ := v.catalogs.Table.Get(l.Key())
+	v.serveAPI(w, r, root, view.Location(l, placement.PlacingOf(row)), v.catalogs.ofLocation(l))
 }
 
 // maxQuery is how many bytes of a query are taken: each term of a selector is compared with

@@ -104,7 +104,7 @@ func play(t *testing.T, seed int, schedule []step) (wrong error) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, dir)
+		w := newWorldOf(t, seed, dir, []key.Placing{key.Same, key.Same, key.Prefixed}[seed%3])
 		wrong = w.play(schedule)
 		w.stop(true)
 		if wrong != nil {
@@ -116,6 +116,7 @@ func play(t *testing.T, seed int, schedule []step) (wrong error) {
 
 // world is a hub, a cluster, an agent between them, and what the model knows.
 type world struct {
+	places
 	t       *testing.T
 	dir     string
 	hub     *center
@@ -159,13 +160,19 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed int, dir string) *world {
+	return newWorldOf(t, seed, dir, key.Same)
+}
+
+// newWorldOf is a world with a location that has places of its own.
+func newWorldOf(t *testing.T, seed int, dir string, p key.Placing) *world {
 	w := &world{
-		t: t, dir: dir,
+		places: placesOf(p), t: t, dir: dir,
 		hub:     newCenter(rand.New(rand.NewPCG(uint64(seed), 2))),
 		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
 		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
 		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]store.Want{},
 	}
+	w.hub.settings.Namespaces = string(p)
 	if seed%2 == 1 {
 		w.secret = []byte("a key from outside of the volume")
 	}
@@ -488,12 +495,4 @@ func (w *world) rest() (heard bool) {
 		}
 	}
 	return true
-}
-
-// keysOf are the keys of all spaces for an identity.
-func spaceKeys(id key.Identity) (all []string) {
-	for _, s := range []key.Space{"s", "t"} {
-		all = append(all, key.Object{Space: s, Identity: id}.Path())
-	}
-	return all
 }

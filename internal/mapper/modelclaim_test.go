@@ -137,7 +137,7 @@ func TestModelAlias(t *testing.T) {
 		<-time.After(30 * time.Second)
 		before := w.there(id)
 		alias := key.Object{Space: "s", Identity: key.Identity{Resource: aliasMaps, Namespace: id.Namespace, Name: id.Name}}
-		w.agent.engine.Adopt(target.Served{Place: target.Place{Resource: aliasMaps, Version: "v1"}, Kind: "ConfigMap"}, []key.Object{alias})
+		w.agent.engine.Adopt(target.Served{Place: target.Place{Resource: aliasMaps, Version: "v1"}, Kind: "ConfigMap"}, []key.Located{{Object: alias}})
 		<-time.After(5 * time.Minute)
 		if now := w.there(id); before == "" || now != before {
 			t.Errorf("%q became %q", before, now)

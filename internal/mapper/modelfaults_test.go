@@ -205,7 +205,7 @@ func TestModelContested(t *testing.T) {
 		report := func() wire.Report {
 			w.hub.mu.Lock()
 			defer w.hub.mu.Unlock()
-			return w.hub.reports[spaceKeys(id)[0]]
+			return w.hub.reports[w.spaceKeys(id)[0]]
 		}
 		const fight = 20 * time.Minute
 		for start := time.Now(); time.Since(start) < fight; <-time.After(200 * time.Millisecond) {

@@ -23,7 +23,7 @@ func TestModelGuard(t *testing.T) {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			g := &guardModel{
-				world: newWorld(t, seed, dir), rng: rand.New(rand.NewPCG(uint64(seed), 9)),
+				world: newWorldOf(t, seed, dir, []key.Placing{key.Same, key.Prefixed}[seed%2]), rng: rand.New(rand.NewPCG(uint64(seed), 9)),
 				wanted: map[string]bool{}, held: map[string]bool{},
 			}
 			defer g.stop(true)
@@ -132,9 +132,15 @@ func (g *guardModel) some(n int) []string {
 	return all[:min(n, len(all))]
 }
 
+// guarded is one of the objects.
+func guarded(name string) key.Object {
+	return key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: name}}
+}
+
 func (g *guardModel) add() {
-	id := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: fmt.Sprintf("m%03d", g.rng.IntN(200))}
-	k := key.Object{Space: "s", Identity: id}.Path()
+	o := guarded(fmt.Sprintf("m%03d", g.rng.IntN(200)))
+	k := o.Path()
+	g.is(o)
 	if g.wanted[k] {
 		return
 	}
@@ -142,7 +148,7 @@ func (g *guardModel) add() {
 	delete(g.held, k)
 	g.hub.mu.Lock()
 	defer g.hub.mu.Unlock()
-	g.put(k, id, wire.Frame{}, 7, 1)
+	g.put(k, wire.Frame{}, 7, 1)
 }
 
 // take has the hub say that an object is no longer desired, and counts it.
@@ -179,8 +185,8 @@ func (g *guardModel) compare(after string) {
 	defer g.cluster.mu.Unlock()
 	there := map[string]bool{}
 	for _, o := range g.cluster.objects {
-		if o.id.Namespace == "a" {
-			there[key.Object{Space: "s", Identity: o.id}.Path()] = true
+		if one := guarded(o.id.Name); o.id == g.placing.At(one) {
+			there[one.Path()] = true
 		}
 	}
 	for k := range there {
@@ -240,14 +246,10 @@ func TestModelConfirmedOnce(t *testing.T) {
 					t.Fatalf("%d removals wait that are confirmed", n)
 				}
 				for _, k := range all[50:] {
-					o, err := key.ParsePath(k)
-					if err != nil {
-						t.Fatal(err)
-					}
 					g.wanted[k] = true
 					delete(g.held, k)
 					g.hub.mu.Lock()
-					g.put(k, o.Identity, wire.Frame{}, 7, 1)
+					g.put(k, wire.Frame{}, 7, 1)
 					g.hub.mu.Unlock()
 				}
 				<-time.After(time.Minute)

@@ -146,7 +146,7 @@ func left(before, after *thing, p wire.Policy) bool {
 func (w *world) stays(o *thing) bool {
 	known := false
 	for _, p := range w.puts {
-		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || p.Key != o.meta("labels", v1alpha1.SpaceLabel)+"/"+o.id.String() {
+		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || !strings.HasPrefix(p.Key, o.meta("labels", v1alpha1.SpaceLabel)+"/") || w.placeOf(p.Key) != o.id {
 			continue
 		}
 		if known = true; !p.Policy.Orphan {
@@ -201,7 +201,7 @@ func isMark(p string) bool {
 
 // options are the puts that may be followed of an identity.
 func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
-	for _, k := range spaceKeys(id) {
+	for _, k := range w.spaceKeys(id) {
 		for sum := range w.allowed[k] {
 			if p := w.puts[sum]; p != nil {
 				all, orphan = append(all, p), orphan || p.Policy.Orphan
@@ -210,7 +210,7 @@ func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
 	}
 	for sum, p := range w.puts { // what was orphaned before it ceased to be desired
 		_ = sum
-		if o, err := key.ParsePath(p.Key); err == nil && o.Identity == id && p.Policy.Orphan {
+		if w.placeOf(p.Key) == id && p.Policy.Orphan {
 			orphan = true
 		}
 	}
@@ -219,7 +219,7 @@ func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
 
 // unwanted says that the location need not have an identity.
 func (w *world) unwanted(id key.Identity) bool {
-	for _, k := range spaceKeys(id) {
+	for _, k := range w.spaceKeys(id) {
 		if _, known := w.allowed[k]; known && !w.gone[k] {
 			return false
 		}

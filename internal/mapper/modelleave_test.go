@@ -56,7 +56,7 @@ func (w *world) before(o *thing) *thing {
 // desires says that the agent's store has an entry of an identity.
 func (w *world) desires(id key.Identity) bool {
 	content := w.contentOf()
-	return slices.ContainsFunc(spaceKeys(id), func(k string) bool { _, ok := content[k]; return ok })
+	return slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := content[k]; return ok })
 }
 
 // What leaves together in these tests.
@@ -92,7 +92,7 @@ func leaveTogether(t *testing.T, all []key.Identity, before func(*leaveModel), t
 		m := &leaveModel{world: w, all: all, cause: wire.Deleted}
 		w.cluster.slow = map[key.Identity]time.Duration{}
 		w.hub.mu.Lock()
-		w.put(pathOf(widgetsCRD), widgetsCRD, wire.Frame{}, 7, 1)
+		w.put(pathOf(widgetsCRD), wire.Frame{}, 7, 1)
 		for _, id := range all {
 			if id != widgetsCRD {
 				m.make(id)

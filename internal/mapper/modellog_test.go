@@ -56,7 +56,7 @@ func (w *world) continues(o *thing) bool {
 	}
 	known := false
 	if err := w.agent.store.View(func(x *store.Tx) error {
-		for _, k := range spaceKeys(o.id) {
+		for _, k := range w.spaceKeys(o.id) {
 			entry, _, err := x.Want(k)
 			if err != nil {
 				return err

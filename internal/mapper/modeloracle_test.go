@@ -53,7 +53,7 @@ func (w *world) check() error {
 	if m.Revision == 0 && !heard {
 		return nil // it knows nothing, so it does nothing; the judge saw to that
 	}
-	for _, id := range identities {
+	for _, id := range w.ids {
 		if err := w.checkIdentity(id, desired, reports); err != nil {
 			return fmt.Errorf("%s: %w", id, err)
 		}
@@ -118,7 +118,7 @@ func (w *world) checkContent(desired map[string]store.Want, heard bool) error {
 // winner is the entry to follow of an identity, and its key.
 func (w *world) winner(id key.Identity, desired map[string]store.Want) (k string, x *store.Want) {
 	o := w.cluster.objects[id.String()]
-	for _, candidate := range spaceKeys(id) {
+	for _, candidate := range w.spaceKeys(id) {
 		y, ok := desired[candidate]
 		if !ok || y.Object() == nil {
 			continue
@@ -142,7 +142,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		}
 		return w.checkUnwanted(id, o, desired, reports)
 	}
-	for _, other := range spaceKeys(id) {
+	for _, other := range w.spaceKeys(id) {
 		if y, ok := desired[other]; ok && other != k && y.Desired() && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != store.WantHold {
 			return fmt.Errorf("the report of %s, which does not win, is %+v", other, reports[other])
 		}
@@ -231,7 +231,7 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 // is not ours.
 func (w *world) equals(o *thing, s *store.Source) bool {
 	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
-	if o.meta("labels", v1alpha1.LocationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) != o.id.Name {
+	if o.meta("labels", v1alpha1.LocationLabel) == "" || !w.namesSource(o) {
 		return false
 	}
 	for p, v := range fields {
@@ -257,10 +257,18 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 	return true
 }
 
+// namesSource says that an object names what it stands for.
+func (w *world) namesSource(o *thing) bool {
+	of := key.Object{Space: key.Space(o.meta("labels", v1alpha1.SpaceLabel)), Identity: key.Identity{
+		Resource: o.id.Resource, Namespace: o.meta("annotations", v1alpha1.SourceNamespaceAnnotation), Name: o.meta("annotations", v1alpha1.SourceNameAnnotation),
+	}}
+	return slices.Contains(w.spaceKeys(o.id), of.Path())
+}
+
 // checkUnwanted is about an identity that nobody wants, or of which nobody has
 // an object.
 func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
-	for _, k := range spaceKeys(id) {
+	for _, k := range w.spaceKeys(id) {
 		x, ok := desired[k]
 		if !ok || !x.Desired() {
 			continue
@@ -277,7 +285,7 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
 		return nil
 	}
-	goes := slices.ContainsFunc(spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
+	goes := slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
 	if goes && !w.heard() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
 		return nil // that it is written from the hub's log, only the hub can prove
 	}
@@ -292,15 +300,15 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 		// Of what is held and was never heard of, nobody knows whether it is there.
 		perhaps := false
 		for k, entry := range desired {
-			x, err := key.ParsePath(k)
-			if err != nil || !slices.Contains(engine.Containers(x.Identity), id.String()) {
+			x := w.placeOf(k)
+			if !slices.Contains(engine.Containers(x), id.String()) {
 				continue
 			}
-			used = used || w.cluster.objects[x.Identity.String()] != nil
+			used = used || w.cluster.objects[x.String()] != nil
 			perhaps = perhaps || entry.Object() == nil
 		}
 		state := wire.State("")
-		for _, k := range spaceKeys(id) {
+		for _, k := range w.spaceKeys(id) {
 			if r, ok := reports[k]; ok {
 				state = r.State
 			}
@@ -316,7 +324,7 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	if w.recordOf(id) != nil {
 		return errors.New("there is still a record of it")
 	}
-	for _, k := range spaceKeys(id) {
+	for _, k := range w.spaceKeys(id) {
 		r, ok := reports[k]
 		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it, if it is heard
 			if !ok || r.State != wire.Removed || w.heard() && !w.broken() {

@@ -78,7 +78,7 @@ func TestModelCannotRelease(t *testing.T) {
 		w := newWorld(t, 1, dir)
 		defer w.stop(true)
 		id, v := identities[2], fieldPath("data", "v")
-		k := spaceKeys(id)[0]
+		k := w.spaceKeys(id)[0]
 		put := func(value any, release string) {
 			object := canonical(map[string]any{
 				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": id.Name, "namespace": id.Namespace}, "data": map[string]any{"v": value},

@@ -26,7 +26,7 @@ var identities = []key.Identity{
 
 // act does one step.
 func (w *world) act(s step) {
-	id := identities[s.a%len(identities)]
+	id := w.ids[s.a%len(w.ids)]
 	switch n := s.do % 100; {
 	case n < 24:
 		w.edit(id, s.b, s.c)
@@ -65,12 +65,15 @@ func (w *world) edit(id key.Identity, b, c int) {
 		space = "t"
 	}
 	k := key.Object{Space: space, Identity: id}.Path()
+	if keys := w.spaceKeys(id); len(keys) == 1 {
+		k, space = keys[0], key.Space(keys[0][:1])
+	}
 	content := w.hub.content(w.hub.revision)
 	if content[k].Gone != nil {
 		return // it is not made again until it is gone
 	}
 	// The space that has an identity keeps it.
-	for _, other := range spaceKeys(id) {
+	for _, other := range w.spaceKeys(id) {
 		if f, ok := content[other]; ok && other != k && f.Conflict == nil {
 			w.tell("conflict %s", k)
 			w.hub.write(wire.Frame{Conflict: &wire.Conflict{Key: k, UID: "u-" + string(space), Digest: wire.SumOf([]byte("conflict:" + other)), Owner: other}})
@@ -86,10 +89,14 @@ func (w *world) edit(id key.Identity, b, c int) {
 		w.hub.write(wire.Frame{Hold: &wire.Hold{Key: k, UID: uid, Digest: wire.SumOf([]byte("hold:rule")), Reason: v1alpha1.ReasonSuspended, Error: "rule"}})
 		return
 	}
-	w.put(k, id, content[k], b, c)
+	w.put(k, content[k], b, c)
 }
 
-func (w *world) put(k string, id key.Identity, was wire.Frame, b, c int) {
+func (w *world) put(k string, was wire.Frame, b, c int) {
+	id, err := key.ParsePath(k)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	s := servedKind(id.Resource)
 	meta := map[string]any{"name": id.Name}
 	if id.Namespace != "" {
@@ -162,7 +169,7 @@ func (w *world) drop(id key.Identity, b, c int) {
 		w.dropAll(content, b, c)
 		return
 	}
-	for _, k := range spaceKeys(id) {
+	for _, k := range w.spaceKeys(id) {
 		if _, ok := content[k]; !ok {
 			continue
 		}
@@ -177,9 +184,9 @@ func (w *world) drop(id key.Identity, b, c int) {
 		w.tell("del %s (%s)", k, cause)
 		w.hub.write(del(k, cause))
 		// Another space's object of the identity takes its place.
-		for _, other := range spaceKeys(id) {
+		for _, other := range w.spaceKeys(id) {
 			if f, ok := content[other]; ok && other != k && f.Conflict != nil {
-				w.put(other, id, wire.Frame{}, b, c)
+				w.put(other, wire.Frame{}, b, c)
 			}
 		}
 		return
@@ -200,8 +207,8 @@ func (w *world) dropAll(content map[string]wire.Frame, b, c int) {
 		return
 	}
 	for _, k := range keysIn(content) {
-		if o, err := key.ParsePath(k); err == nil && content[k].Conflict == nil {
-			w.put(k, o.Identity, wire.Frame{}, b, c)
+		if content[k].Conflict == nil {
+			w.put(k, wire.Frame{}, b, c)
 		}
 	}
 }

@@ -73,6 +73,13 @@ func valid(before, after *thing) *apierrors.StatusError {
 	return nil
 }
 
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.Response {
 	var b map[string]any
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -81,6 +88,9 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 	meta := b["metadata"].(map[string]any)
 	gr := schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
 	now := l.objects[id.String()]
+	if named := fmt.Sprint(meta["namespace"], " ", meta["name"]); named != fmt.Sprint(orNil(id.Namespace), " ", id.Name) {
+		return failed(apierrors.NewBadRequest("the body is of " + named))
+	}
 	uid, rv := fmt.Sprint(meta["uid"]), fmt.Sprint(meta["resourceVersion"])
 	switch {
 	case now == nil && meta["uid"] != nil:

@@ -114,7 +114,7 @@ func (a *Agent) leftovers() []Leftover {
 	var all []Leftover
 	var paths []string
 	for _, o := range a.engine.Those((*engine.Item).LeftOver) {
-		paths = append(paths, o.Path())
+		paths = append(paths, o.Source().Path())
 	}
 	slices.Sort(paths)
 	for _, path := range paths[:min(store.MaxExamples, len(paths))] {

@@ -26,6 +26,8 @@ type admit struct {
 	byLabels bool
 	// everySpace says that some objects of every space are admitted.
 	everySpace bool
+	// placing is where the Location puts objects, which it may not be able to.
+	placing key.Placing
 }
 
 // isResource matches what may be the name of a resource. Another would match nothing, and
@@ -159,17 +161,20 @@ func (p petition) isOf(test v1alpha1.KindTest) bool {
 	return test.Resources == nil || slices.Contains(test.Resources, wildcard) || slices.Contains(test.Resources, p.resource.Resource)
 }
 
-// decide is the index of the entry that admits objects like p of a space, -1 if none does.
+// decide is the index of the entry that admits objects like p of a space, or why none does.
 func (a *admit) decide(t tenant, p petition) int {
 	for i := range a.entries {
 		switch e := &a.entries[i]; {
 		case e.objects.problem != "":
-			return -1
-		case e.spaces.fit(t) && e.objects.fit(p):
+			return notAdmitted
+		case !e.spaces.fit(t) || !e.objects.fit(p):
+		case !a.placing.Admits(p.resource, p.namespace):
+			return clusterScoped
+		default:
 			return i
 		}
 	}
-	return -1
+	return notAdmitted
 }
 
 // admitsSpace says whether any entry is about a space.

@@ -65,7 +65,7 @@ func (c *contest) set(space key.Space, as *Membership, moved func(location key.L
 	was := c.as[space]
 	if was != nil {
 		for _, l := range was.members {
-			if as != nil && as.Has(l) {
+			if !was.contends(l) || as != nil && as.contends(l) {
 				continue
 			}
 			c.byLocation[l] = without(c.byLocation[l], space)
@@ -81,7 +81,7 @@ func (c *contest) set(space key.Space, as *Membership, moved func(location key.L
 	}
 	c.as[space] = as
 	for _, l := range as.members {
-		if was == nil || !was.Has(l) {
+		if as.contends(l) && (was == nil || !was.contends(l)) {
 			c.byLocation[l] = with(c.byLocation[l], space)
 			moved(l)
 		}
@@ -104,7 +104,7 @@ func (c claims) at(s spot) []key.Space {
 	switch {
 	case claim.contest != nil:
 		return claim.contest.byLocation[s.location]
-	case claim.as != nil && claim.as.Has(s.location):
+	case claim.as != nil && claim.as.contends(s.location):
 		return []key.Space{claim.space}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (c claims) contested(id key.Identity, as *Membership, fn func(location key.
 		return
 	}
 	for _, l := range as.members {
-		if len(contest.byLocation[l]) > 1 {
+		if as.contends(l) && len(contest.byLocation[l]) > 1 {
 			fn(l)
 		}
 	}

@@ -26,7 +26,8 @@ type Explanation struct {
 	Policy wire.Policy `json:"policy,omitzero"`
 	// Obstacles say why no policy can place it there at all.
 	Obstacles []string `json:"obstacles,omitempty"`
-	// Admission is what the location's spec.admit says of the object; nil if it has none.
+	// Admission is what the location's spec.admit says of the object, and whether it can put
+	// it anywhere; nil if there is nothing to say.
 	Admission *AdmissionExplanation `json:"admission,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
@@ -45,7 +46,7 @@ type AdmissionExplanation struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Reason is ReasonNotAdmitted if it does not; then Space says that it admits nothing
 	// of the space, and Findings are why each entry does not match, up to one that can't
-	// be used.
+	// be used. ReasonClusterScoped: it can't be kept apart from what other spaces have.
 	Reason   string    `json:"reason,omitempty"`
 	Space    bool      `json:"space,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
@@ -161,21 +162,30 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	return e
 }
 
-// explainAdmission says what a Location's spec.admit says of an object; nil if it has none.
+// explainAdmission says whether a Location admits an object; nil if nothing in its spec is
+// about that.
 func explainAdmission(state table.Reader, object key.Object, locationRow *table.Row) *AdmissionExplanation {
 	if locationRow == nil {
 		return nil
 	}
-	a, t, p := compileAdmit(admitTextOf(locationRow)), tenantOf(state, object.Space), petitionOf(object)
+	on := termsOf(locationRow)
+	a, t, p := on.compile(), tenantOf(state, object.Space), petitionOf(object)
 	if a == nil {
 		return nil
 	}
 	e := &AdmissionExplanation{Entry: a.decide(t, p)}
 	if e.Admits = e.Entry >= 0; e.Admits {
+		if on.text == "" {
+			return nil
+		}
 		e.ServiceAccount = a.entries[e.Entry].account
 		return e
 	}
-	e.Reason, e.Space = v1alpha1.ReasonNotAdmitted, !a.admitsSpace(t)
+	if e.Reason = reasonOf(e.Entry); e.Reason == v1alpha1.ReasonClusterScoped {
+		e.Entry = notAdmitted
+		return e
+	}
+	e.Space = !a.admitsSpace(t)
 	if !e.Space { // who can use nothing of a location need not hear of its entries
 		e.Findings = a.findings(t, p)
 	}
@@ -187,6 +197,8 @@ func (e *AdmissionExplanation) describe(of Explanation, line func(string, ...any
 	switch {
 	case e.Admits:
 		line("  the location admits it by admit[%d]", e.Entry)
+	case e.Reason == v1alpha1.ReasonClusterScoped:
+		line("  %s: the location keeps spaces apart by namespaces of their own (namespaces: Prefixed), and the object is in none", e.Reason)
 	case e.Space:
 		line("  %s: the location admits nothing of space %q", e.Reason, space)
 	default:

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,26 +13,40 @@ import (
 // gate says which locations do not admit objects that are alike, and in whose name others
 // get them. The zero gate admits everywhere.
 type gate struct {
-	// refused are the locations that do not admit them; nil if all do.
+	// refused are the locations that do not admit them, with the reason as what they need;
+	// nil if all do.
 	refused *locationSet
+	// prefixed are the locations where each space has namespaces of its own, so that nothing
+	// of another space is in the way of what is in one; nil if there are none.
+	prefixed *locationSet
 	// accounts are the locations where a ServiceAccount acts for them, which is what they
 	// need; nil if there are none.
 	accounts *locationSet
 }
 
 // ids are different for each gate.
-func (g gate) ids() (refused, accounts uint64) {
-	if g.refused != nil {
-		refused = g.refused.id
+func (g gate) ids() (all [3]uint64) {
+	for i, s := range []*locationSet{g.refused, g.prefixed, g.accounts} {
+		if s != nil {
+			all[i] = s.id
+		}
 	}
-	if g.accounts != nil {
-		accounts = g.accounts.id
-	}
-	return refused, accounts
+	return all
 }
 
 // refuses says whether a location does not admit the objects.
 func (g gate) refuses(location key.Location) bool { return g.refused != nil && g.refused.has(location) }
+
+// refusal is why a location does not admit the objects; empty if it does.
+func (g gate) refusal(location key.Location) (reason string) {
+	if g.refused != nil {
+		reason, _ = g.refused.at(location)
+	}
+	return reason
+}
+
+// apart says whether nothing of another space is in the way of the objects at a location.
+func (g gate) apart(location key.Location) bool { return g.prefixed != nil && g.prefixed.has(location) }
 
 // split takes apart, of some locations in order, those that admit the objects.
 func (g gate) split(locations []key.Location) (admitted, refused []key.Location) {
@@ -57,11 +72,11 @@ func (g gate) account(location key.Location) string {
 	return account
 }
 
-// gates has the Locations with a spec.admit, and what follows for objects. Locations with
-// the same text share the decisions.
+// gates has the Locations that do not admit everything as it is, and what follows for
+// objects. Locations with the same terms share the decisions.
 type gates struct {
 	sets *locationSets
-	// groups are in the order of their texts.
+	// groups are in the order of their terms.
 	groups []*group
 	of     map[key.Location]*group
 	// decided has the gates by the decisions of all groups; it is void when groups change.
@@ -71,9 +86,9 @@ type gates struct {
 	asked map[asking]gate
 }
 
-// group are the Locations, those being deleted included, with one text of spec.admit.
+// group are the Locations, those being deleted included, with the same terms.
 type group struct {
-	text string
+	terms terms
 	*admit
 	locations *locationSet
 	admission *Admission
@@ -88,7 +103,7 @@ func newGates(sets *locationSets) gates {
 	return gates{sets: sets, of: map[key.Location]*group{}, decided: map[string]gate{}, asked: map[asking]gate{}}
 }
 
-// admit is the spec.admit of a location; nil admits everything.
+// admit is what a location admits; nil is everything.
 func (gs *gates) admit(l key.Location) *admit {
 	if g := gs.of[l]; g != nil {
 		return g.admit
@@ -96,28 +111,27 @@ func (gs *gates) admit(l key.Location) *admit {
 	return nil
 }
 
-// set notes the text of a Location's spec.admit, "" for none, and says whether it is
-// another one.
-func (gs *gates) set(state table.Reader, l key.Location, text string) (changed bool) {
+// set notes the terms of a Location and says whether they are others.
+func (gs *gates) set(state table.Reader, l key.Location, now terms) (changed bool) {
 	was := gs.of[l]
-	if was == nil && text == "" || was != nil && was.text == text {
+	if was == nil && now == (terms{}) || was != nil && was.terms == now {
 		return false
 	}
 	gs.decided, gs.asked = map[string]gate{}, map[asking]gate{}
 	if was != nil {
 		delete(gs.of, l)
 		if was.locations = gs.sets.without(was.locations, l); len(was.locations.names) == 0 {
-			i, _ := gs.find(was.text)
+			i, _ := gs.find(was.terms)
 			gs.groups = slices.Delete(gs.groups, i, i+1)
 		}
 	}
-	if text == "" {
+	if now == (terms{}) {
 		return true
 	}
-	i, found := gs.find(text)
+	i, found := gs.find(now)
 	if !found {
-		a := compileAdmit(text)
-		gs.groups = slices.Insert(gs.groups, i, &group{text, a, gs.sets.of(nil, nil), admissionOf(state, a)})
+		a := now.compile()
+		gs.groups = slices.Insert(gs.groups, i, &group{now, a, gs.sets.of(nil, nil), admissionOf(state, a)})
 	}
 	g := gs.groups[i]
 	g.locations = gs.sets.with(g.locations, l, "")
@@ -125,8 +139,10 @@ func (gs *gates) set(state table.Reader, l key.Location, text string) (changed b
 	return true
 }
 
-func (gs *gates) find(text string) (int, bool) {
-	return slices.BinarySearchFunc(gs.groups, text, func(g *group, text string) int { return strings.Compare(g.text, text) })
+func (gs *gates) find(t terms) (int, bool) {
+	return slices.BinarySearchFunc(gs.groups, t, func(g *group, t terms) int {
+		return cmp.Or(strings.Compare(g.terms.text, t.text), strings.Compare(string(g.terms.placing), string(t.placing)))
+	})
 }
 
 // noteSpace notes a space that was created, deleted or relabelled. It returns the groups
@@ -177,25 +193,32 @@ func (gs *gates) gate(state table.Reader, o key.Object) gate {
 }
 
 // make makes the gate of the decisions of all groups.
-func (gs *gates) make(decisions []int) (made gate) {
-	var refused []*locationSet
-	accounts := map[key.Location]string{}
+func (gs *gates) make(decisions []int) gate {
+	refused, prefixed, accounts := map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}
 	for i, g := range gs.groups {
-		if decisions[i] < 0 {
-			refused = append(refused, g.locations)
-			continue
+		reason, account := reasonOf(decisions[i]), ""
+		if reason == "" {
+			account = g.entries[decisions[i]].account
 		}
-		if account := g.entries[decisions[i]].account; account != "" {
-			for _, l := range g.locations.names {
+		for _, l := range g.locations.names {
+			switch {
+			case reason != "":
+				refused[l] = reason
+			case account != "":
 				accounts[l] = account
+			}
+			if g.terms.placing == key.Prefixed {
+				prefixed[l] = ""
 			}
 		}
 	}
-	if len(refused) > 0 {
-		made.refused = gs.sets.of(union(refused), nil)
+	return gate{refused: gs.setOf(refused), prefixed: gs.setOf(prefixed), accounts: gs.setOf(accounts)}
+}
+
+// setOf is the set of locations with what is needed of each; nil if there are none.
+func (gs *gates) setOf(all map[key.Location]string) *locationSet {
+	if len(all) == 0 {
+		return nil
 	}
-	if len(accounts) > 0 {
-		made.accounts = gs.sets.ofMap(accounts)
-	}
-	return made
+	return gs.sets.ofMap(all)
 }

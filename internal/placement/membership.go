@@ -137,9 +137,20 @@ func (m *Membership) Members() []key.Location { return m.members }
 func (m *Membership) Refused() []key.Location { return m.refused }
 
 // RefusedBy says whether a location is among them.
-func (m *Membership) RefusedBy(location key.Location) bool {
-	_, ok := slices.BinarySearch(m.refused, location)
-	return ok
+func (m *Membership) RefusedBy(location key.Location) bool { return m.Refusal(location) != "" }
+
+// Refusal is why a location is among them, in one word; empty if it is not.
+func (m *Membership) Refusal(location key.Location) string {
+	if _, refused := slices.BinarySearch(m.refused, location); !refused {
+		return ""
+	}
+	return m.gate.refusal(location)
+}
+
+// contends says whether the object is assigned to a location where another space's can be
+// in its way.
+func (m *Membership) contends(location key.Location) bool {
+	return m.Has(location) && !m.gate.apart(location)
 }
 
 // Leaves says that the object is being deleted: it is to be gone from its members, which
@@ -161,7 +172,8 @@ func (m *Membership) Has(location key.Location) bool {
 // location, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) || m.gate.account(location) != o.gate.account(location) ||
+	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) ||
+		m.gate.account(location) != o.gate.account(location) || m.gate.apart(location) != o.gate.apart(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.classAt(location) != o.classAt(location) {
 		return false
@@ -341,8 +353,9 @@ func membershipKey(sources []Source, releases, rules []effect, g gate, owners []
 		}
 	}
 	b = appendEffects(appendEffects(b, releases), rules)
-	refused, accounts := g.ids()
-	b = binary.AppendUvarint(binary.AppendUvarint(b, refused), accounts)
+	for _, id := range g.ids() {
+		b = binary.AppendUvarint(b, id)
+	}
 	for _, o := range owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
 	}

@@ -107,16 +107,31 @@ func (w world) naiveMembership(o key.Object) string {
 				p.Held, p.HeldFor = "suspended by Placement "+s.placement, "Suspended"
 			}
 		}
-		if winner := w.naiveWinner(o.Identity, l); winner != o.Space {
+		if winner := w.naiveWinner(o.Identity, l); winner != o.Space && !w.naivePrefixed(l) {
 			p.Owner = string(winner) + "/" + o.Identity.String()
 		}
 		places = append(places, p)
 	}
-	return fmt.Sprintf("%s placed by %v, refused by %v, status from %q %v", placesText(places), placements, w.naiveRefused(o), from, asked)
+	return fmt.Sprintf("%s placed by %v, refused by %v for %v, status from %q %v", placesText(places), placements, w.naiveRefused(o), w.naiveReasons(o), from, asked)
+}
+
+// naivePrefixed says whether each space has namespaces of its own at a location.
+func (w world) naivePrefixed(l key.Location) bool {
+	spec, ok := w[locationAt(l).Key()].spec.(v1alpha1.LocationSpec)
+	return ok && spec.Namespaces == "Prefixed"
 }
 
 // naiveAdmitted says whether a location admits an object, and who acts for it there.
 func (w world) naiveAdmitted(o key.Object, l key.Location) (admitted bool, account string) {
+	admitted, account = w.naiveListed(o, l)
+	if admitted && w.naivePrefixed(l) && o.Namespace == "" && o.Identity.Resource != key.Namespaces {
+		return false, ""
+	}
+	return admitted, account
+}
+
+// naiveListed is naiveAdmitted by the location's spec.admit.
+func (w world) naiveListed(o key.Object, l key.Location) (admitted bool, account string) {
 	spec := w[locationAt(l).Key()].spec
 	if spec == nil {
 		return true, ""
@@ -202,6 +217,18 @@ func (w world) naiveRefused(o key.Object) []key.Location {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// naiveReasons are why a location refuses what it refuses, in the order of locations.
+func (w world) naiveReasons(o key.Object) (reasons []string) {
+	for _, l := range w.naiveRefused(o) {
+		if listed, _ := w.naiveListed(o, l); listed {
+			reasons = append(reasons, "ClusterScoped")
+		} else {
+			reasons = append(reasons, "NotAdmitted")
+		}
+	}
+	return reasons
 }
 
 // naiveSources are the policies that match an object, the annotation first.

@@ -233,7 +233,11 @@ func (s *scenario) places() string {
 			b.WriteString("\n")
 		}
 		for _, l := range m.Refused() {
-			_, _ = fmt.Fprintf(&b, "  not admitted by %s\n", l)
+			what := "not admitted"
+			if reason := m.Refusal(l); reason != v1alpha1.ReasonNotAdmitted {
+				what = "refused for " + reason
+			}
+			_, _ = fmt.Fprintf(&b, "  %s by %s\n", what, l)
 		}
 		if from, asked := m.StatusFrom(); asked {
 			_, _ = fmt.Fprintf(&b, "  status from %q\n", from)

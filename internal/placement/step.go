@@ -38,7 +38,7 @@ type step struct {
 	unsettled map[key.Object]struct{}
 	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
-	// readmitted are the locations whose spec.admit has changed.
+	// readmitted are the locations whose terms have changed.
 	readmitted map[key.Location]bool
 }
 
@@ -208,11 +208,7 @@ func (s *step) updateLocations() []key.Location {
 	for _, c := range s.located {
 		l := key.Location(c.Name)
 		was, now := s.locations[l], siteOf(c.Cur)
-		admits := ""
-		if c.Cur != nil {
-			admits = admitTextOf(c.Cur)
-		}
-		if s.gates.set(s.state, l, admits) {
+		if s.gates.set(s.state, l, termsOf(c.Cur)) {
 			s.readmitted[l] = true
 		}
 		if was.same(now) && !s.readmitted[l] {

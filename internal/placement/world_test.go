@@ -347,6 +347,7 @@ func drawLocation(t *rapid.T, rev int64) (spec v1alpha1.LocationSpec, status v1a
 	if rapid.IntRange(0, 2).Draw(t, "admits") == 0 {
 		spec.Admit = drawAdmit(t)
 	}
+	spec.Namespaces = rapid.SampledFrom([]v1alpha1.NamespacePlacing{"", "", "Same", "Prefixed"}).Draw(t, "namespaces")
 	if rapid.IntRange(0, 3).Draw(t, "has properties") == 0 {
 		spec.Properties = map[string]apiextensionsv1.JSON{"p": {Raw: []byte(rapid.SampledFrom([]string{"1", `"x"`}).Draw(t, "property"))}}
 	}
@@ -515,7 +516,11 @@ func describe(in table.Membership) string {
 		return "-"
 	}
 	from, asked := m.StatusFrom()
-	return fmt.Sprintf("%s placed by %v, refused by %v, status from %q %v", placesText(m.Places()), m.Placements(), m.Refused(), from, asked)
+	var reasons []string
+	for _, l := range m.Refused() {
+		reasons = append(reasons, m.Refusal(l))
+	}
+	return fmt.Sprintf("%s placed by %v, refused by %v for %v, status from %q %v", placesText(m.Places()), m.Placements(), m.Refused(), reasons, from, asked)
 }
 
 func placesText(places []Place) string {

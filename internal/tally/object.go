@@ -235,7 +235,7 @@ const concealed = "of objects of this kind only who may list them is told more, 
 
 // describe is the entry of a failing pair in a Placement's status.
 func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
-	v := judge.Refused()
+	v := judge.Refused(o.as.Refusal(location))
 	if !o.as.RefusedBy(location) {
 		v = o.judge(config, location)
 	}

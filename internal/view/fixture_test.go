@@ -244,7 +244,7 @@ func (f *fixture) serve() *httptest.Server {
 		parts := strings.SplitN(req.URL.Path, "/", 5)
 		switch {
 		case parts[1] == "views":
-			lens = Location(key.Location(parts[3]))
+			lens = Location(key.Location(parts[3]), key.Same)
 			req.URL.Path = "/" + parts[4]
 		case parts[2] == "*":
 			lens = AllSpaces()

@@ -41,18 +41,21 @@ type query struct {
 	resource key.Resource
 	// namespaced says that the resource is namespaced.
 	namespaced bool
-	// namespace and name are empty for all.
+	// namespace and name are empty for all. They are those where objects are put.
 	namespace, name string
+	placing         key.Placing
 }
 
 // about says whether a key is one of the query's.
 func (q query) about(k string) bool {
-	_, resource, rest, ok := key.Split(k)
+	s, resource, rest, ok := key.Split(k)
 	if !ok || resource != q.resource {
 		return false
 	}
-	namespace, name := key.SplitName(rest)
-	return (q.namespace == "" || q.namespace == namespace) && (q.name == "" || q.name == name)
+	o := key.Object{Space: s, Identity: key.Identity{Resource: resource}}
+	o.Namespace, o.Name = key.SplitName(rest)
+	at := q.placing.At(o)
+	return (q.namespace == "" || q.namespace == at.Namespace) && (q.name == "" || q.name == at.Name)
 }
 
 // single says that the query is for at most one object of a space.
@@ -66,8 +69,9 @@ func (q query) object(s key.Space) key.Object {
 type look struct {
 	// space adds the annotation that names the space.
 	space bool
-	// at, if set, shows objects as they are rendered for the location.
-	at key.Location
+	// at, if set, shows objects as they are rendered for the location, where it puts them.
+	at      key.Location
+	placing key.Placing
 	// mark is the value of the location's label; empty if the location does not exist.
 	mark string
 	// listRevision gives items the revision of the list in place of their own.

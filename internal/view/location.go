@@ -12,10 +12,13 @@ import (
 
 // Location is the view of what is desired at a location: the rows that belong to it,
 // rendered, without those that are held or in whose place the location has another space's
-// object.
-func Location(name key.Location) Lens { return locationLens{name} }
+// object. They are where the location puts them.
+func Location(name key.Location, p key.Placing) Lens { return locationLens{name, p} }
 
-type locationLens struct{ name key.Location }
+type locationLens struct {
+	name    key.Location
+	placing key.Placing
+}
 
 func (l locationLens) String() string { return route.View(l.name).String() }
 
@@ -63,14 +66,25 @@ func listed(l Lens, rev int64, rows []*table.Row) state {
 func (l locationLens) holds(row *table.Row) bool { return Holds(row, l.name) }
 
 func (l locationLens) place(row *table.Row) string {
-	_, rest := restOf(row)
-	return rest
+	namespace, name := nameOf(l.placing, row)
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// nameOf is what the object of a row is called where it is put.
+func nameOf(p key.Placing, row *table.Row) (namespace, name string) {
+	s, r, rest, _ := key.Split(row.Key)
+	namespace, name = key.SplitName(rest)
+	at := p.At(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
+	return at.Namespace, at.Name
 }
 
 func (l locationLens) since(t *table.Table) int64 { return createdAt(t, l.name.Key()) }
 
 func (l locationLens) looks(t *table.Table, _ *kinds.Kind) look {
-	shown := look{at: l.name, listRevision: true}
+	shown := look{at: l.name, placing: l.placing, listRevision: true}
 	if row, _ := t.Get(l.name.Key()); row != nil {
 		shown.mark = key.OwnershipMark(l.name, row.Meta.UID)
 	}

@@ -221,7 +221,7 @@ func (a angle) options(version string) (context.Context, *metainternalversion.Li
 
 func genAngle(t *rapid.T, label string) angle {
 	a := angle{
-		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1"), Location("l2")}).Draw(t, label),
+		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1", key.Same), Location("l2", key.Same)}).Draw(t, label),
 		gvr:  rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
 	}
 	if a.gvr == widgetsV1 {

@@ -84,7 +84,11 @@ func (o *object) document() (document, addition, error) {
 			return document{}, a, err
 		}
 		a.labels, a.annotations = l.marks(o.row, o.reader.kind.GVK.Kind)
-		d, err := parse(r.Object)
+		shown, err := l.placed(o.row, r.Object)
+		if err != nil {
+			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
+		}
+		d, err := parse(shown)
 		return d, a, err
 	case l.space:
 		a.annotations = []field{{v1alpha1.SpaceAnnotation, string(spaceOf(o.row))}}

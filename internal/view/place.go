@@ -1,6 +1,9 @@
 package view
 
 import (
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/render"
@@ -35,6 +38,25 @@ func (r *reader) rendered(row *table.Row) (render.Rendered, error) {
 // digest is the digest of what rendered returns.
 func (r *reader) digest(row *table.Row) (wire.Sum, error) {
 	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.look.at))
+}
+
+// placed is the JSON of a row's object with the name that it has where it is put. The
+// JSON is not changed.
+func (l look) placed(row *table.Row, object []byte) ([]byte, error) {
+	if l.placing == key.Same {
+		return object, nil
+	}
+	namespace, name := nameOf(l.placing, row)
+	if namespace != "" {
+		return sjson.SetBytes(object, "metadata.namespace", namespace)
+	}
+	if label := `metadata.labels.kubernetes\.io/metadata\.name`; gjson.GetBytes(object, label).Exists() { // Kubernetes sets it to the name
+		var err error
+		if object, err = sjson.SetBytes(object, label, name); err != nil {
+			return nil, err
+		}
+	}
+	return sjson.SetBytes(object, "metadata.name", name)
 }
 
 // classAt is the class by which a row's object is rendered for a location.

@@ -63,7 +63,7 @@ func (r *reader) GetSingularName() string { return r.kind.Singular }
 
 // query is the query of a request's path.
 func (r *reader) query(ctx context.Context, name string) query {
-	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name}
+	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name, placing: r.look.placing}
 	if q.namespaced {
 		q.namespace = request.NamespaceValue(ctx)
 	}

@@ -60,7 +60,7 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
 	}
-	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: r.kind, row: row, value: value})
+	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: r.kind, row: row, placing: l.placing, value: value})
 }
 
 // marked says whether there may be labels that rendering removes.
@@ -76,10 +76,11 @@ func marked(l table.Labels) bool {
 // fieldsOf are the fields of a row by which it can be selected. They are extracted only if a
 // selector needs one that is not in the key.
 type fieldsOf struct {
-	kind  *kinds.Kind
-	row   *table.Row
-	value []byte
-	set   fields.Set
+	kind    *kinds.Kind
+	row     *table.Row
+	placing key.Placing
+	value   []byte
+	set     fields.Set
 }
 
 // Has says that every field is there: other fields are refused before.
@@ -87,8 +88,7 @@ func (f *fieldsOf) Has(field string) bool { return true }
 
 // Get is the value of a field, "" if the object does not have it.
 func (f *fieldsOf) Get(field string) string {
-	_, rest := restOf(f.row)
-	namespace, name := key.SplitName(rest)
+	namespace, name := nameOf(f.placing, f.row)
 	switch field {
 	case "metadata.name":
 		return name

@@ -178,7 +178,7 @@ func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 		}
 		from := metainternalversion.ListOptions{ResourceVersion: "1"}
 		now := metainternalversion.ListOptions{}
-		busy, idle, other := watchFrom(with("e/mine"), t, f, Space("a"), from), watchFrom(with("e/mine"), t, f, Location("north"), now), watchFrom(with("e/other"), t, f, Space("a"), now)
+		busy, idle, other := watchFrom(with("e/mine"), t, f, Space("a"), from), watchFrom(with("e/mine"), t, f, Location("north", key.Same), now), watchFrom(with("e/other"), t, f, Space("a"), now)
 		synctest.Wait()
 		f.apply(table.Update{Key: "e/mine", Value: []byte("2")})
 		if e, ok := <-idle.ResultChan(); ok {
@@ -213,7 +213,7 @@ func TestWatchesEndWithTheirLocation(t *testing.T) {
 		f.put(cm("a", "x", "1", "at=north"))
 		f.apply(table.Update{Key: denyKey, Value: []byte("south")})
 		open := func(of key.Location, from string) <-chan watch.Event {
-			return watchFrom(t.Context(), t, f, Location(of), metainternalversion.ListOptions{ResourceVersion: from}).ResultChan()
+			return watchFrom(t.Context(), t, f, Location(of, key.Same), metainternalversion.ListOptions{ResourceVersion: from}).ResultChan()
 		}
 		north, south := open("north", "2"), open("south", "2")
 		gone := []table.Update{{Key: key.Location("north").Key()}, {Key: key.Location("south").Key()}, {Key: denyKey, Value: []byte("north south")}}

@@ -31,6 +31,8 @@ const (
 	Confirms = "Confirms"
 	// Looks: the agent answers Look frames.
 	Looks = "Looks"
+	// Prefixes: the agent obeys Settings.Namespaces.
+	Prefixes = "Prefixes"
 )
 
 // Capable says whether the header of a request lists a capability.
@@ -111,13 +113,17 @@ type Settings struct {
 	// TakesOver are the marks of locations that are no more, as NAME.UID8, whose objects at
 	// the target the location takes over. Agents of the version before leave these alone.
 	TakesOver []string `json:"takesOver,omitempty"`
+	// Namespaces is the location's spec.namespaces if that is not Same. Keys and objects of
+	// frames and reports are those of the space all the same: the agent alone knows places. An
+	// agent that does not announce Prefixes has nothing desired where there is one.
+	Namespaces string `json:"namespaces,omitempty"`
 }
 
 // Equal says whether two settings are the same.
 func (s Settings) Equal(o Settings) bool {
 	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver)
 	return lists && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
-		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge
+		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge && s.Namespaces == o.Namespaces
 }
 
 // Put says that an object is desired at the location.

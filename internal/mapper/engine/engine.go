@@ -90,12 +90,12 @@ func (e *Engine) Push(which func(*Item) bool) {
 
 // Those are the objects of the items that which returns true for, each with the space in
 // whose line it queues.
-func (e *Engine) Those(which func(*Item) bool) (all []key.Object) {
+func (e *Engine) Those(which func(*Item) bool) (all []key.Located) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
 		if which(it) {
-			all = append(all, key.Object{Space: it.home(), Identity: it.Identity()})
+			all = append(all, it.located())
 		}
 	}
 	return all
@@ -143,7 +143,7 @@ func (e *Engine) Touch(all []store.Touched) {
 	e.mu.Lock()
 	changed := false
 	for _, t := range all {
-		it, more := e.item(t.Object)
+		it, more := e.item(t.Object, t.Moved)
 		changed = changed || more
 		if t.Want != nil {
 			changed = it.learn(t.Want) || changed
@@ -169,9 +169,11 @@ func (e *Engine) Touch(all []store.Touched) {
 // View is a copy of what the engine knows of an item.
 type View struct {
 	// As is the owner in this turn, even if the engine's changes meanwhile.
-	As       marks.Owner
-	Seen     decide.Observed
-	Spaces   []key.Space
+	As     marks.Owner
+	Seen   decide.Observed
+	Spaces []key.Space
+	// Source is what the item is called in its spaces.
+	Source   key.Identity
 	At       target.Place
 	Cause    string // why objects of the kind cannot be observed
 	Shown    string // the version in which objects of the kind are observed; empty: they are not
@@ -194,7 +196,7 @@ func (e *Engine) View(it *Item) View {
 	defer e.mu.Unlock()
 	now := time.Now()
 	v := View{
-		As: e.as, Seen: it.seen, Spaces: slices.Clone(it.spaces), State: it.state, wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
+		As: e.as, Seen: it.seen, Spaces: slices.Clone(it.spaces), Source: it.located().Source().Identity, State: it.state, wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
 		At: target.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
 		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID],
 		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience,

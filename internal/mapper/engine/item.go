@@ -25,6 +25,8 @@ type Item struct {
 	kind *kind
 	// spaces are those that have a source for it, or had one and still have a report.
 	spaces []key.Space
+	// moved is that of key.Located; where it is not empty, there is one space.
+	moved string
 	// wanted says that some space has a desired entry, status that one asks for status.
 	wanted, status bool
 	// slotted says that it has waited for its slot to have its pair refreshed.
@@ -109,11 +111,17 @@ func (it *Item) home() key.Space {
 	return it.spaces[0]
 }
 
+// located is the item as an object of the space in whose line it queues.
+func (it *Item) located() key.Located {
+	return key.Located{Object: key.Object{Space: it.home(), Identity: it.Identity()}, Moved: it.moved}
+}
+
 // concerns notes that a space has a source for it.
-func (it *Item) concerns(s key.Space) {
+func (it *Item) concerns(s key.Space, moved string) {
 	if !slices.Contains(it.spaces, s) {
 		it.spaces = append(it.spaces, s)
 	}
+	it.moved = moved
 }
 
 // Stays says that the object stays at the target by what is reported of it.

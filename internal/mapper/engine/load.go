@@ -11,7 +11,7 @@ import (
 // Load makes the engine know what the store holds, before the workers start. What can
 // be observed is queued only when its kind has been listed at the target.
 func (e *Engine) Load(st *store.Store) error {
-	l := loader{e}
+	l := loader{e, st.Meta().Placing}
 	if err := st.EachWant(l.want); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
 	}
@@ -26,10 +26,20 @@ func (e *Engine) Load(st *store.Store) error {
 }
 
 // loader takes what a store holds into an engine, entry by entry.
-type loader struct{ *Engine }
+type loader struct {
+	*Engine
+	placing key.Placing
+}
+
+// at is the item of an object of a space.
+func (l loader) at(o key.Object) *Item {
+	at := l.placing.Locate(o)
+	it, _ := l.item(at.Object, at.Moved)
+	return it
+}
 
 func (l loader) want(o key.Object, w *store.Want) error {
-	it, _ := l.item(o)
+	it := l.at(o)
 	it.learn(w)
 	if w.Desired() {
 		it.wanted = true
@@ -38,7 +48,7 @@ func (l loader) want(o key.Object, w *store.Want) error {
 }
 
 func (l loader) record(id key.Identity, r *store.Record) error {
-	it, _ := l.item(key.Object{Space: r.Space, Identity: id})
+	it, _ := l.item(key.Object{Space: r.Space, Identity: id}, r.Moved)
 	if k := it.kind; k.version == "" {
 		k.version, k.name = r.Version, r.Kind
 	}
@@ -52,7 +62,7 @@ func (l loader) record(id key.Identity, r *store.Record) error {
 }
 
 func (l loader) report(o key.Object, r *wire.Report) error {
-	it, _ := l.item(o)
+	it := l.at(o)
 	l.tally.report(it, r.State)
 	return nil
 }

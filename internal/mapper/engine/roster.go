@@ -18,13 +18,13 @@ func newRoster() roster {
 	return roster{items: map[string]*Item{}, kinds: map[key.Resource]*kind{}, inside: map[string]map[*Item]struct{}{}}
 }
 
-// item finds or makes the item of an object, which the object's space has from then on;
-// it returns true if its kind is new.
-func (r *roster) item(o key.Object) (*Item, bool) {
+// item finds or makes the item of an object at its place, which the object's space has from
+// then on; it returns true if its kind is new.
+func (r *roster) item(o key.Object, moved string) (*Item, bool) {
 	id := o.Identity.String()
 	it, known := r.items[id]
 	if known {
-		it.concerns(o.Space)
+		it.concerns(o.Space, moved)
 		return it, false
 	}
 	k, old := r.kinds[o.Resource]
@@ -33,7 +33,7 @@ func (r *roster) item(o key.Object) (*Item, bool) {
 		r.kinds[o.Resource] = k
 	}
 	k.items++
-	it = &Item{ID: id, kind: k, spaces: []key.Space{o.Space}}
+	it = &Item{ID: id, kind: k, spaces: []key.Space{o.Space}, moved: moved}
 	if k.sight == decide.Absent {
 		it.seen.Presence = decide.Absent
 	}

@@ -13,6 +13,7 @@ import (
 // Sighting is one object as a list or a watch showed it.
 type Sighting struct {
 	Object key.Object // Space is from the object's label
+	Moved  string     // see key.Located
 	Ours   bool
 	Gone   bool
 	Seen   decide.Observed
@@ -64,7 +65,7 @@ func (e *Engine) Observe(as marks.Owner, all []Sighting) []int {
 			if !s.Ours || s.Gone || e.kinds[s.Object.Resource] == nil {
 				continue
 			}
-			it, _ = e.item(s.Object)
+			it, _ = e.item(s.Object, s.Moved)
 		}
 		if s.Ours && s.Ended != "" {
 			e.endings[it.ID] = decide.Ending{UID: s.Seen.UID, How: s.Ended}
@@ -206,13 +207,13 @@ func (e *Engine) Again(ids []string) {
 
 // Adopt makes items of objects of ours, so that their kind is observed, and they are
 // removed if nobody desires them.
-func (e *Engine) Adopt(of target.Served, ours []key.Object) {
+func (e *Engine) Adopt(of target.Served, ours []key.Located) {
 	if len(ours) == 0 {
 		return
 	}
 	e.mu.Lock()
 	for _, o := range ours {
-		it, _ := e.item(o)
+		it, _ := e.item(o.Object, o.Moved)
 		if k := it.kind; k.version == "" {
 			k.version, k.name = of.Version, of.Kind
 		}

@@ -10,7 +10,7 @@ import (
 // TestProofsAreCounted shows that an item counts as long as it waits.
 func TestProofsAreCounted(t *testing.T) {
 	e := New()
-	it, _ := e.item(key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")})
+	it, _ := e.item(key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}, "")
 	e.queue.push(it)
 	e.queue.pop((*kind).mayRun)
 	for _, c := range []struct {

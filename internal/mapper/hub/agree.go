@@ -151,13 +151,8 @@ func (r *Reporter) agree(ctx context.Context) error {
 // review tells left of all keys of which only a report is left.
 func (r *Reporter) review() error {
 	left, err := r.Store.OnlyReported()
-	if len(left) == 0 {
-		return err
+	if len(left) > 0 {
+		r.left(left)
 	}
-	all := make([]store.Touched, 0, len(left))
-	for _, o := range left {
-		all = append(all, store.Touched{Object: o})
-	}
-	r.left(all)
 	return err
 }

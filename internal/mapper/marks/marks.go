@@ -87,20 +87,32 @@ func (m *Meta) Controller() *OwnerReference {
 	return nil
 }
 
+// Kind is a kind of objects at the target, and where the location puts them.
+type Kind struct {
+	Resource key.Resource
+	Name     string // ConfigMap
+	Placing  key.Placing
+}
+
 // ProvesOurs says whether the object has all marks that the agent gives to an object of
-// this kind and identity, and returns its space. Labels alone prove nothing, since
-// controllers copy them; the kind, namespace and name in the marks tell an object from
-// one that was restored from a backup under another identity.
-func (m *Meta) ProvesOurs(l Owner, kind string) (key.Space, bool) {
-	space := key.Space(m.Labels[v1alpha1.SpaceLabel])
+// this kind and identity, and returns it. Labels alone prove nothing, since controllers
+// copy them; the kind, namespace and name in the marks tell an object from one that was
+// restored from a backup under another identity: what they name has exactly this place.
+func (m *Meta) ProvesOurs(l Owner, of Kind) (key.Located, bool) {
+	at := key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name}
+	source := key.Object{Space: key.Space(m.Labels[v1alpha1.SpaceLabel]), Identity: key.Identity{
+		Resource: of.Resource, Namespace: m.Annotations[v1alpha1.SourceNamespaceAnnotation], Name: m.Annotations[v1alpha1.SourceNameAnnotation],
+	}}
 	ours := m.Labels[v1alpha1.LocationLabel] == string(l) &&
-		key.ValidateName(string(space)) == nil &&
-		m.Annotations[v1alpha1.SourceKindAnnotation] == kind &&
-		m.Annotations[v1alpha1.SourceNamespaceAnnotation] == m.Namespace &&
-		m.Annotations[v1alpha1.SourceNameAnnotation] == m.Name &&
+		key.ValidateName(string(source.Space)) == nil &&
+		m.Annotations[v1alpha1.SourceKindAnnotation] == of.Name &&
+		of.Placing.At(source) == at &&
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
 		!m.Controlled()
-	return space, ours
+	if !ours {
+		return key.Located{Object: key.Object{Identity: at}}, false
+	}
+	return of.Placing.Locate(source), true
 }
 
 // WrittenAs says that the location wrote the object in the resource's API group. An API
@@ -165,10 +177,10 @@ type Origin struct {
 	Account string
 }
 
-// Dress makes the body of an apply: the rendering with the marks and a precondition. uid
-// is the UID that the object at the target must have; empty: there must be none. Nothing
-// but metadata is decoded; the rest is copied as it is.
-func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte, error) {
+// Dress makes the body of an apply: the rendering at its place, with the marks and a
+// precondition. uid is the UID that the object at the target must have; empty: there must be
+// none. Nothing but metadata is decoded; the rest is copied as it is.
+func Dress(object []byte, l Owner, at key.Located, of Origin, uid string) ([]byte, error) {
 	old := gjson.GetBytes(object, "metadata")
 	if !old.IsObject() {
 		return nil, errors.New("object: there is no metadata")
@@ -179,6 +191,7 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 	if err := dec.Decode(&meta); err != nil {
 		return nil, fmt.Errorf("decode metadata: %w", err)
 	}
+	o := at.Source()
 	if meta["name"] != o.Name || o.Namespace != "" && meta["namespace"] != o.Namespace {
 		return nil, fmt.Errorf("object: metadata does not name %q", o.Identity.String())
 	}
@@ -193,6 +206,9 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 	labels[v1alpha1.LocationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
 	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.UID
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
+	if at.Moved != "" {
+		move(meta, labels, at)
+	}
 	if of.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
 	}
@@ -216,6 +232,19 @@ func Dress(object []byte, l Owner, o key.Object, of Origin, uid string) ([]byte,
 	}
 	return slices.Concat(object[:old.Index], dressed, object[old.Index+len(old.Raw):]), nil
 }
+
+// move gives metadata the name of the object's place.
+func move(meta, labels map[string]any, at key.Located) {
+	meta["name"] = at.Name
+	if at.Namespace != "" {
+		meta["namespace"] = at.Namespace
+	} else if _, named := labels[namespaceLabel]; named { // Kubernetes sets it to the name
+		labels[namespaceLabel] = at.Name
+	}
+}
+
+// namespaceLabel is what every Namespace of Kubernetes has, with its name.
+const namespaceLabel = "kubernetes.io/metadata.name"
 
 // child returns the map under a name in m, which it makes if it is missing.
 func child(m map[string]any, name string) (map[string]any, error) {

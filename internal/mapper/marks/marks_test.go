@@ -35,7 +35,7 @@ func TestMarksOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := Dress([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
-		"edge.0a1b2c3d", o, Origin{UID: "u", Orphan: true}, "f")
+		"edge.0a1b2c3d", key.Located{Object: o}, Origin{UID: "u", Orphan: true}, "f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestMarksOnly(t *testing.T) {
 	if err := errors.Join(json.Unmarshal(body, &got), json.Unmarshal(body, &all)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ours := got.Metadata.ProvesOurs("edge.0a1b2c3d", "ConfigMap"); !ours || len(got.Metadata.Labels) != 2 || got.Metadata.UID != "f" || len(all) != 3 {
+	if _, ours := got.Metadata.ProvesOurs("edge.0a1b2c3d", configMaps); !ours || len(got.Metadata.Labels) != 2 || got.Metadata.UID != "f" || len(all) != 3 {
 		t.Errorf("got %s", body)
 	}
 	if !got.Metadata.Orphan() {

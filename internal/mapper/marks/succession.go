@@ -11,7 +11,7 @@ import (
 const maxTakenFrom = 8
 
 // ProvesAny is the owner, of some, that the object proves to be of; empty: of none.
-func (m *Meta) ProvesAny(of []Owner, kind string) Owner {
+func (m *Meta) ProvesAny(of []Owner, kind Kind) Owner {
 	for _, l := range of {
 		if _, proves := m.ProvesOurs(l, kind); proves {
 			return l
@@ -35,7 +35,7 @@ func (m *Meta) TakenFrom() []Owner {
 
 // Successor is the owner that has taken the object over from l; empty: none has. All marks
 // have to prove that, since controllers copy labels and annotations.
-func (m *Meta) Successor(l Owner, kind string) Owner {
+func (m *Meta) Successor(l Owner, kind Kind) Owner {
 	by := Owner(m.Labels[v1alpha1.LocationLabel])
 	if by == l || !slices.Contains(m.TakenFrom(), l) || m.ProvesAny([]Owner{by}, kind) == "" || !m.Written(by) {
 		return ""

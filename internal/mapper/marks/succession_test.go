@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 )
 
 // of is an object that has all marks of an owner.
@@ -25,6 +26,8 @@ func of(l Owner) *Meta {
 		},
 	}
 }
+
+var configMaps = Kind{Resource: key.NewResource("", "configmaps"), Name: "ConfigMap"}
 
 const (
 	first  = Owner("edge.11111111")
@@ -63,27 +66,27 @@ func after(t *testing.T, m *Meta, patch any) *Meta {
 // ones, whose agents know by that who has it.
 func TestSucceed(t *testing.T) {
 	m := of(first)
-	if by := m.Successor(first, "ConfigMap"); by != "" {
+	if by := m.Successor(first, configMaps); by != "" {
 		t.Errorf("it has a successor %s at once", by)
 	}
 	fields := m.Fields(first)
 	m = after(t, m, Succeed(m, first, second))
-	if m.ProvesAny([]Owner{third, second}, "ConfigMap") != second || m.ProvesAny([]Owner{first, third}, "ConfigMap") != "" {
+	if m.ProvesAny([]Owner{third, second}, configMaps) != second || m.ProvesAny([]Owner{first, third}, configMaps) != "" {
 		t.Errorf("it proves to be of another: %+v", m)
 	}
 	if m.Written(first) || !m.Written(second) || m.Fields(second) != fields || len(m.ManagedFields) != 2 {
 		t.Errorf("its managed fields are %+v", m.ManagedFields)
 	}
-	if m.Successor(first, "ConfigMap") != second || m.Successor(second, "ConfigMap") != "" || m.Successor(third, "ConfigMap") != "" {
+	if m.Successor(first, configMaps) != second || m.Successor(second, configMaps) != "" || m.Successor(third, configMaps) != "" {
 		t.Errorf("its successors are wrong: %v", m.TakenFrom())
 	}
 	m = after(t, m, Succeed(m, second, third))
-	if m.Successor(first, "ConfigMap") != third || m.Successor(second, "ConfigMap") != third || m.Successor(third, "ConfigMap") != "" {
+	if m.Successor(first, configMaps) != third || m.Successor(second, configMaps) != third || m.Successor(third, configMaps) != "" {
 		t.Errorf("its successors are wrong: %v", m.TakenFrom())
 	}
 	// It may go back, as when a hub was restored.
 	m = after(t, m, Succeed(m, third, second))
-	if m.Successor(third, "ConfigMap") != second || m.Successor(second, "ConfigMap") != "" {
+	if m.Successor(third, configMaps) != second || m.Successor(second, configMaps) != "" {
 		t.Errorf("its successors are wrong: %v", m.TakenFrom())
 	}
 }
@@ -99,8 +102,8 @@ func TestNoSuccessor(t *testing.T) {
 	} {
 		m := of(first)
 		m = after(t, m, Succeed(m, first, second))
-		if change(m); m.Successor(first, "ConfigMap") != "" {
-			t.Errorf("%s: %s", name, m.Successor(first, "ConfigMap"))
+		if change(m); m.Successor(first, configMaps) != "" {
+			t.Errorf("%s: %s", name, m.Successor(first, configMaps))
 		}
 	}
 }

@@ -254,10 +254,9 @@ func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone b
 // sight makes a sighting of an observation.
 func (w *observer) sight(o *marks.Observation, gone bool) engine.Sighting {
 	m := &o.Metadata
-	space, ours := m.ProvesOurs(w.as, w.Kind)
+	at, ours := m.ProvesOurs(w.as, marks.Kind{Resource: w.Resource, Name: w.Kind, Placing: w.store.Meta().Placing})
 	s := engine.Sighting{
-		Object: key.Object{Space: space, Identity: key.Identity{Resource: w.Resource, Namespace: m.Namespace, Name: m.Name}},
-		Ours:   ours, Gone: gone,
+		Object: at.Object, Moved: at.Moved, Ours: ours, Gone: gone,
 		Seen: decide.Observed{
 			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
 			Released: m.Released(), Log: m.Log(), Account: m.Account(), Heirloom: len(m.TakenFrom()) > 0,

@@ -82,7 +82,7 @@ func (r *Reconciler) done(t *turn, d decide.Decision, m marks.Meta) outcome {
 	}
 	source := *t.source()
 	rec := &store.Record{
-		Space: t.object().Space, Source: source, UID: m.UID, As: t.view.As, Generation: m.Generation, Fields: m.Fields(t.view.As),
+		Space: t.object().Space, Moved: t.moved(), Source: source, UID: m.UID, As: t.view.As, Generation: m.Generation, Fields: m.Fields(t.view.As),
 		Version: t.view.At.Version, Kind: t.view.Kind,
 	}
 	return outcome{
@@ -122,13 +122,13 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		return decide.Observed{}, err
 	}
 	o := *decide.ObservedOf(&m, t.view.As)
-	if _, ours := m.ProvesOurs(t.view.As, t.view.Kind); ours {
+	if _, ours := m.ProvesOurs(t.view.As, t.kind()); ours {
 		return o, nil
 	}
-	if by := m.Successor(t.view.As, t.view.Kind); by != "" && !r.State.Assures() {
+	if by := m.Successor(t.view.As, t.kind()); by != "" && !r.State.Assures() {
 		return r.succeeded(ctx, &m, by)
 	}
-	if m.ProvesAny(t.formers, t.view.Kind) != "" {
+	if m.ProvesAny(t.formers, t.kind()) != "" {
 		o.Presence, o.Inherited = decide.Foreign, true
 		return o, nil
 	}
@@ -157,7 +157,8 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	space, ours := m.ProvesOurs(t.view.As, t.view.Kind)
+	at, ours := m.ProvesOurs(t.view.As, t.kind())
+	space := at.Space
 	if !ours || m.UID != t.view.Seen.UID { // what was read is newer than what was observed
 		now := decide.Observed{Presence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
@@ -178,7 +179,7 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &store.Record{
-			Space: space, UID: m.UID, As: t.view.As,
+			Space: space, Moved: at.Moved, UID: m.UID, As: t.view.As,
 			Source: store.Source{
 				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
 				Policy: wire.Policy{Orphan: orphan, ServiceAccount: m.Account()}, Log: m.Log(),
@@ -193,7 +194,7 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 // agent knows under another identity: it was written as one of another group, or a
 // recorded or desired object has its UID.
 func (r *Reconciler) alias(t *turn, m *marks.Meta) (is bool, err error) {
-	if space, _ := m.ProvesOurs(t.view.As, t.view.Kind); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(space, m) {
+	if at, _ := m.ProvesOurs(t.view.As, t.kind()); !m.WrittenAs(t.view.As, t.id.Resource) && !t.remembers(at.Space, m) {
 		return true, nil
 	}
 	others, is := r.Engine.Namesakes(t.id, m.UID)

@@ -20,7 +20,7 @@ func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 		stands.Log = t.record.Source.Log
 	}
 	rec := &store.Record{
-		Space: t.object().Space, Source: stands, UID: d.UID, As: t.view.As, Fields: f.Seen.Fields,
+		Space: t.object().Space, Moved: t.moved(), Source: stands, UID: d.UID, As: t.view.As, Fields: f.Seen.Fields,
 		Version: t.view.At.Version, Kind: t.view.Kind,
 	}
 	o := outcome{Decision: decide.Applied(source), record: rec, changed: true}

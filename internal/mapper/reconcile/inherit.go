@@ -29,7 +29,7 @@ func (r *Reconciler) inherit(ctx context.Context, t *turn, f decide.Facts) (outc
 	if err != nil {
 		return outcome{}, err
 	}
-	from := m.ProvesAny(t.formers, t.view.Kind)
+	from := m.ProvesAny(t.formers, t.kind())
 	if from == "" || m.Log() != f.Seen.Log { // it is not as it was when its proof was looked at
 		return outcome{}, errLook
 	}

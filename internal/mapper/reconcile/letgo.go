@@ -19,7 +19,7 @@ const letGoFor = 5 * time.Second
 func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.At, t.id)
 	if err == nil && m.UID != d.UID {
-		if _, ours := m.ProvesOurs(t.view.As, t.view.Kind); !ours {
+		if _, ours := m.ProvesOurs(t.view.As, t.kind()); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil
 		}
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) Look(ctx context.Context, q wire.Look) wire.Looked {
 		return untold(v1alpha1.ReasonNotPlaced, "this is no object: "+err.Error())
 	}
 	const nothing = "the location has nothing of it"
-	it, known := r.Engine.Find(o.Identity)
+	it, known := r.Engine.Find(r.Store.Meta().Placing.At(o))
 	if !known {
 		return untold(v1alpha1.ReasonNotPlaced, nothing)
 	}
@@ -200,6 +200,6 @@ func (l *look) ours(m *marks.Meta) bool {
 	if rec := l.turn.record; rec != nil && rec.Space == l.of.Space && rec.UID == m.UID {
 		return true
 	}
-	space, ours := m.ProvesOurs(l.turn.view.As, l.turn.view.Kind)
-	return ours && space == l.of.Space
+	at, ours := m.ProvesOurs(l.turn.view.As, l.turn.kind())
+	return ours && at.Space == l.of.Space
 }

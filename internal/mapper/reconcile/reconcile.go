@@ -63,7 +63,7 @@ func New(p Parts) *Reconciler {
 		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
 		readings: readings{all: map[string]reading{}},
 		remover: &remover{
-			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target},
+			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target, store: p.Store},
 			writer: writer, refusals: refusals, log: p.Log,
 		},
 	}
@@ -158,7 +158,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 			return err
 		}
 		for _, s := range t.view.Spaces {
-			path := key.Object{Space: s, Identity: t.id}.Path()
+			path := t.sourceIn(s).Path()
 			w, _, err := x.Want(path)
 			if err != nil {
 				return err
@@ -171,7 +171,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 				return err
 			}
 		}
-		t.guarded = x.Guarded(it.ID)
+		t.guarded, t.placing = x.Guarded(it.ID), x.Meta().Placing
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.State.Proves()
 		t.status, t.formers = x.Status(it.ID), x.Meta().Formers()

@@ -35,7 +35,9 @@ var (
 
 // turn is what a worker knows of one identity while it works on it.
 type turn struct {
-	id      key.Identity
+	id key.Identity // at the target
+	// placing is where the location puts objects.
+	placing key.Placing
 	view    engine.View
 	wants   []decide.Entry
 	winner  int // index in wants; -1: no space desires it
@@ -84,9 +86,14 @@ func (t *turn) want() *store.Want {
 	return t.wants[t.winner].Want
 }
 
+// kind is that of the object as its marks have it.
+func (t *turn) kind() marks.Kind {
+	return marks.Kind{Resource: t.id.Resource, Name: t.view.Kind, Placing: t.placing}
+}
+
 // object is the source object: the winner's, or else the one that was applied.
 func (t *turn) object() key.Object {
-	o := key.Object{Identity: t.id}
+	o := t.sourceIn("")
 	switch {
 	case t.winner >= 0:
 		o.Space = t.wants[t.winner].Space
@@ -96,6 +103,16 @@ func (t *turn) object() key.Object {
 		o.Space = t.view.Spaces[0]
 	}
 	return o
+}
+
+// located is the source object at its place, moved what that says of it.
+func (t *turn) located() key.Located { return t.placing.Locate(t.object()) }
+
+func (t *turn) moved() string { return t.located().Moved }
+
+// sourceIn is the object in a space.
+func (t *turn) sourceIn(s key.Space) key.Object {
+	return key.Object{Space: s, Identity: t.view.Source}
 }
 
 // ended is how the desired Job or Pod ran to its end, as observed or by its last report,
@@ -125,7 +142,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 	o.Completed = t.completed
 	owner := t.object().Space
 	for i, w := range t.wants {
-		path, before := key.Object{Space: w.Space, Identity: t.id}.Path(), t.before[w.Space]
+		path, before := t.sourceIn(w.Space).Path(), t.before[w.Space]
 		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget // the outcome is about its object
 		var report wire.Report
 		switch {

@@ -29,6 +29,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
@@ -55,6 +56,7 @@ type usage struct {
 type users struct {
 	engine *engine.Engine
 	target *target.Client
+	store  *store.Store
 }
 
 // of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
@@ -152,26 +154,26 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 	pages := 0
 	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *target.Page) (more bool, err error) {
 		pages++
-		var ours []key.Object
+		var ours []key.Located
 		var seen []engine.Sighting
 		for i := range p.Items {
 			m := &p.Items[i].Metadata
-			o := key.Object{Identity: key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}}
+			o := key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}
 			switch c := m.Controller(); {
 			case c != nil:
 				s.inside[m.UID] = true
-				s.owned = append(s.owned, dependent{o.Identity.String(), m.Namespace, *c})
+				s.owned = append(s.owned, dependent{o.String(), m.Namespace, *c})
 			case inEveryNamespace(k.Resource, m):
 			default:
-				var proven bool
-				if o.Space, proven = m.ProvesOurs(s.as, k.Kind); !proven || !m.Written(s.as) {
-					by = "there is " + o.Identity.String()
+				at, proven := m.ProvesOurs(s.as, marks.Kind{Resource: k.Resource, Name: k.Kind, Placing: s.store.Meta().Placing})
+				if !proven || !m.Written(s.as) {
+					by = "there is " + o.String()
 					return false, nil
 				}
 				s.inside[m.UID] = true
 				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
-					ours = append(ours, o)
-					seen = append(seen, engine.Sighting{Object: o, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
+					ours = append(ours, at)
+					seen = append(seen, engine.Sighting{Object: at.Object, Moved: at.Moved, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
 				}
 			}
 		}

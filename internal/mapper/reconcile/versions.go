@@ -38,7 +38,7 @@ func (t *turn) withoutVersion() outcome {
 		return o
 	}
 	rec := &store.Record{
-		Space: t.object().Space, UID: seen.UID, Fields: ^seen.Fields, Version: t.view.Shown, Kind: t.view.Kind,
+		Space: t.object().Space, Moved: t.moved(), UID: seen.UID, Fields: ^seen.Fields, Version: t.view.Shown, Kind: t.view.Kind,
 		Source: store.Source{UID: s.UID, Policy: s.Policy},
 	}
 	if said := t.before[rec.Space]; said != nil && said.UID == s.UID {

@@ -57,7 +57,7 @@ func (w *writer) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
-	body, err := marks.Dress(object, t.view.As, t.object(), marks.Origin{
+	body, err := marks.Dress(object, t.view.As, t.located(), marks.Origin{
 		UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan, Account: of.Policy.ServiceAccount,
 	}, uid)
 	if err != nil {

@@ -28,6 +28,8 @@ const (
 type guardedRemoval struct {
 	Cause wire.Cause `json:"cause"`
 	Space key.Space  `json:"space"`
+	// Moved is that of the object's place, see key.Located.
+	Moved string `json:"moved,omitempty"`
 	// Placement is the one that no longer places the object; empty: it is not known, or
 	// there are too many.
 	Placement string `json:"placement,omitempty"`
@@ -45,6 +47,11 @@ func (g guardedRemoval) sum(id string) wire.Sum {
 		b = fmt.Appendf(b, "\n%d", g.Once)
 	}
 	return wire.SumOf(b)
+}
+
+// placed is the object that has the identity at the target.
+func (g guardedRemoval) placed(id key.Identity) key.Located {
+	return key.Located{Object: key.Object{Space: g.Space, Identity: id}, Moved: g.Moved}
 }
 
 func (g guardedRemoval) group() GuardGroup {
@@ -118,7 +125,7 @@ func (t *Tx) guard(id string, cause wire.Cause, placement string) error {
 	if err != nil || rec == nil || t.Guarded(id) {
 		return err
 	}
-	g := guardedRemoval{Cause: cause, Space: rec.Space, Placement: placement, UID: rec.UID, Once: rand.Uint64()}
+	g := guardedRemoval{Cause: cause, Space: rec.Space, Moved: rec.Moved, Placement: placement, UID: rec.UID, Once: rand.Uint64()}
 	if _, known := t.meta.Guarded[g.group()]; !known && len(t.meta.Guarded) >= maxGroups {
 		g.Placement = ""
 	}
@@ -172,7 +179,7 @@ func (t *Tx) confirm() ([]Touched, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, Touched{Object: key.Object{Space: g.Space, Identity: id}})
+			all = append(all, touched(g.placed(id), nil))
 		}
 	}
 	for _, o := range all {
@@ -205,7 +212,11 @@ func (t *Tx) Pending() (*wire.PruneStatus, error) {
 		if err := json.Unmarshal(t.open(guardBucket, string(k), v), &g); err != nil {
 			return nil, fmt.Errorf("decode the guarded removal of %q: %w", k, err)
 		}
-		p.Objects = append(p.Objects, key.PathPrefix(g.Space)+string(k))
+		id, err := key.ParseIdentity(string(k))
+		if err != nil {
+			return nil, err
+		}
+		p.Objects = append(p.Objects, g.placed(id).Source().Path())
 	}
 	return p, nil
 }

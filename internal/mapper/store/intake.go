@@ -74,11 +74,14 @@ func Admit(f wire.Frame) (Arrival, error) {
 	return a, a.object.Identity.Validate()
 }
 
-// Touched is one key whose desired entry may have changed.
+// Touched is one object whose desired entry may have changed, at its place.
 type Touched struct {
 	Object key.Object
-	Want   *Want // the entry now; nil: there is none
+	Moved  string // see key.Located
+	Want   *Want  // the entry now; nil: there is none
 }
+
+func touched(at key.Located, w *Want) Touched { return Touched{at.Object, at.Moved, w} }
 
 // Apply puts frames into the store, in their order, and returns what they touched and
 // the intake after that. It does not change in, so that a transaction can run it again.
@@ -162,11 +165,11 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 		}
 	}
 	if w.Object() != nil { // an entry without an object does not say that a waiting removal is moot
-		if err := t.unguard(o.Identity.String()); err != nil {
+		if err := t.unguard(t.place(o).Identity.String()); err != nil {
 			return nil, err
 		}
 	}
-	return []Touched{{Object: o, Want: &w}}, nil
+	return []Touched{touched(t.place(o), &w)}, nil
 }
 
 // gone sets an entry that says that the object is to be gone. It is for a user's deletion
@@ -194,7 +197,7 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 			return nil, err
 		}
 	}
-	return []Touched{{Object: o, Want: &w}}, nil
+	return []Touched{touched(t.place(o), &w)}, nil
 }
 
 // deferChange notes that the hub would change or remove an entry, which waits until its
@@ -208,7 +211,7 @@ func (in *Intake) deferChange(t *Tx, o key.Object, old *Want, object []byte) ([]
 	if err := t.setWant(o.Path(), old, w, bytes.Clone(object)); err != nil {
 		return nil, err
 	}
-	return []Touched{{Object: o, Want: &w}}, nil
+	return []Touched{touched(t.place(o), &w)}, nil
 }
 
 // del removes the desired entry of a key. Whether the object at the target may be removed
@@ -228,7 +231,7 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 	if err := t.rememberLast(o, old); err != nil {
 		return nil, err
 	}
-	id := o.Identity.String()
+	id := t.place(o).Identity.String()
 	rec, err := t.Record(id)
 	if err != nil {
 		return nil, err
@@ -239,7 +242,7 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 			return nil, err
 		}
 	}
-	return []Touched{{Object: o}}, nil
+	return []Touched{touched(t.place(o), nil)}, nil
 }
 
 // mark takes a wire mark: a walk's removals, and the revision, if the content has the
@@ -298,7 +301,7 @@ func (in *Intake) settle(t *Tx) ([]Touched, error) {
 		if err := t.setWant(string(k), &old, w, bytes.Clone(object)); err != nil {
 			return nil, err
 		}
-		all = append(all, Touched{Object: o, Want: &w})
+		all = append(all, touched(t.place(o), &w))
 		c.Seek(k)
 	}
 	return all, nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,17 @@ func (t *Tx) putMeta() error {
 	if err != nil {
 		return fmt.Errorf("encode meta: %w", err)
 	}
-	return t.bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", wire.SumOf(b)))
+	return t.bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", t.meta.sum(b)))
+}
+
+// sum is the sum of the text of meta. Where objects have other places it is another one, so
+// that an agent of before, which would put them elsewhere, takes the store for damaged and
+// sets it aside.
+func (m *Meta) sum(text []byte) wire.Sum {
+	if m.Placing == key.Same {
+		return wire.SumOf(text)
+	}
+	return wire.SumOf([]byte(string(m.Placing) + "\n" + string(text)))
 }
 
 // readMeta reads meta and checks its sum. The first agents wrote no sums: for a store of
@@ -36,11 +47,11 @@ func readMeta(b *bolt.Tx) (*Meta, error) {
 		}
 		return m, sumValues(b, m)
 	}
-	if string(sum) != wire.SumOf(text).String() {
-		return nil, errors.New("meta does not have its sum")
-	}
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("decode meta: %w", err)
+	}
+	if string(sum) != m.sum(text).String() {
+		return nil, errors.New("meta does not have its sum")
 	}
 	return m, nil
 }
@@ -85,16 +96,27 @@ func (m *Meta) Halt() string {
 	if m.Successor != "" {
 		return "the location " + string(m.Successor) + " has taken over what this one has at the cluster; stop this agent"
 	}
+	if m.moved() {
+		return "the location's namespaces are " + cmp.Or(m.Settings.Namespaces, "Same") + ", and this agent has placed objects by another rule; begin with an empty data directory"
+	}
 	if m.Heard != nil && m.Heard.Halt == "" && m.Settings.Halt != "" {
 		return m.Settings.Halt + "; the hub does not say so any more, which waits until its log is accepted"
 	}
 	return m.Settings.Halt
 }
 
+// moved says that the location puts objects elsewhere than where the store has them. Before
+// the first hello nothing is known of that.
+func (m *Meta) moved() bool {
+	return m.LocationUID != "" && m.Settings.Namespaces != string(m.Placing)
+}
+
 // Meta describes the store and the session's progress. It changes only in transactions.
 type Meta struct {
 	Location    key.Location `json:"location"`
 	LocationUID string       `json:"locationUID,omitempty"`
+	// Placing is where the location puts objects. It does not change while the store has any.
+	Placing key.Placing `json:"placing,omitempty"`
 	// Marker and Revision are those of the last wire mark from a proven log.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
@@ -151,6 +173,19 @@ func (t *Tx) Welcome(h wire.Hello, proven bool) {
 		t.meta.ReportsAgreed, t.meta.ReportsMarker = false, h.Marker
 	}
 	t.meta.hear(h.Settings, proven)
+	if t.meta.moved() && t.blank() {
+		t.meta.Placing = key.Placing(h.Settings.Namespaces)
+	}
+}
+
+// blank says that the store has nothing that has a place.
+func (t *Tx) blank() bool {
+	for _, name := range [][]byte{desiredBucket, recordBucket, reportBucket} {
+		if k, _ := t.bucket(name).Cursor().First(); k != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Accept takes the log of a hello for the continuation of the one before, as an operator

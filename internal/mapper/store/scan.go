@@ -117,14 +117,14 @@ func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 
 // OnlyReported returns the objects that have a report, but neither a desired entry nor a
 // record.
-func (s *Store) OnlyReported() (left []key.Object, err error) {
+func (s *Store) OnlyReported() (left []Touched, err error) {
 	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
 		o, err := key.ParsePath(k)
 		if err != nil {
 			return err
 		}
-		if !t.HasWant(k) && !t.HasRecord(o.Identity.String()) {
-			left = append(left, o)
+		if at := t.place(o); !t.HasWant(k) && !t.HasRecord(at.Identity.String()) {
+			left = append(left, touched(at, nil))
 		}
 		return nil
 	})

@@ -21,6 +21,9 @@ type Tx struct {
 
 func newTx(b *bolt.Tx, m *Meta, x *box) *Tx { return &Tx{values{tx: b, meta: m, box: x}} }
 
+// place is where the location has an object.
+func (t *Tx) place(o key.Object) key.Located { return t.meta.Placing.Locate(o) }
+
 // Want returns the desired entry of a key and the object's bytes, which are
 // valid until the transaction ends; nil if there is none.
 func (t *Tx) Want(k string) (*Want, []byte, error) {
@@ -195,7 +198,7 @@ func (t *Tx) Sent(u Unsent) error {
 // rememberLast is remember for the record of an object that ceases to be desired, if it is
 // of the space.
 func (t *Tx) rememberLast(o key.Object, was *Want) error {
-	id := o.Identity.String()
+	id := t.place(o).Identity.String()
 	rec, err := t.Record(id)
 	if err != nil || rec == nil || rec.Space != o.Space {
 		return err

@@ -117,6 +117,8 @@ func typeOf(object []byte) (version, kind string, err error) {
 type Record struct {
 	Space  key.Space `json:"space"`
 	Source Source    `json:"source"`
+	// Moved is that of the object's place, see key.Located.
+	Moved string `json:"moved,omitempty"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
 	// As is the owner in the object's marks; empty: an older agent wrote the record.

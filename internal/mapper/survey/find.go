@@ -5,6 +5,8 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
@@ -13,11 +15,17 @@ import (
 type finder struct {
 	engine *engine.Engine
 	target *target.Client
+	store  *store.Store
+}
+
+// kindOf is a kind of objects as their marks have it.
+func (f *finder) kindOf(of target.Served) marks.Kind {
+	return marks.Kind{Resource: of.Resource, Name: of.Kind, Placing: f.store.Meta().Placing}
 }
 
 // all makes items of all objects of a resource that prove to be ours.
 func (f *finder) all(ctx context.Context, of target.Served) error {
-	return f.find(ctx, of, func(ours []key.Object) bool {
+	return f.find(ctx, of, func(ours []key.Located) bool {
 		f.engine.Adopt(of, ours)
 		return true
 	})
@@ -26,7 +34,7 @@ func (f *finder) all(ctx context.Context, of target.Served) error {
 // one makes an item of the first object of a resource that proves to be ours: its kind
 // is observed then, which shows the others.
 func (f *finder) one(ctx context.Context, of target.Served) error {
-	return f.find(ctx, of, func(ours []key.Object) bool {
+	return f.find(ctx, of, func(ours []key.Located) bool {
 		f.engine.Adopt(of, ours[:min(1, len(ours))])
 		return len(ours) == 0
 	})
@@ -34,16 +42,14 @@ func (f *finder) one(ctx context.Context, of target.Served) error {
 
 // find passes to show, page by page, the objects of a resource that prove to be ours and
 // were written as of its group, until show returns false.
-func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Object) (more bool)) error {
+func (f *finder) find(ctx context.Context, of target.Served, show func(ours []key.Located) (more bool)) error {
 	self := f.engine.Self()
 	_, err := f.target.Pages(ctx, of.Place, "", self.Selector(), false, func(l *target.Page) (more bool, err error) {
-		var ours []key.Object
+		var ours []key.Located
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
-			if space, ok := m.ProvesOurs(self, of.Kind); ok && m.WrittenAs(self, of.Resource) {
-				ours = append(ours, key.Object{
-					Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name},
-				})
+			if at, ok := m.ProvesOurs(self, f.kindOf(of)); ok && m.WrittenAs(self, of.Resource) {
+				ours = append(ours, at)
 			}
 		}
 		return show(ours), nil

@@ -34,7 +34,6 @@ const heritageSoon = time.Second
 // every kind was listed and all that was found is taken over; then it costs nothing.
 type Heritage struct {
 	finder
-	store  *store.Store
 	state  *hub.State
 	prover *hub.Prover
 	gate   *observe.Gate
@@ -48,7 +47,7 @@ func (h *Heritage) Unproven() int { return int(h.unproven.Load()) }
 
 // NewHeritage makes what searches the target for what is to be taken over.
 func NewHeritage(e *engine.Engine, t *target.Client, st *store.Store, state *hub.State, p *hub.Prover, g *observe.Gate, log *slog.Logger) *Heritage {
-	return &Heritage{finder: finder{engine: e, target: t}, store: st, state: state, prover: p, gate: g, log: log}
+	return &Heritage{finder: finder{engine: e, target: t, store: st}, state: state, prover: p, gate: g, log: log}
 }
 
 // bequest is what a search was for. If it changes, the search begins anew.
@@ -129,7 +128,7 @@ func (h *Heritage) kind(ctx context.Context, of target.Served, formers []marks.O
 	_, err := h.target.Pages(ctx, of.Place, "", marks.SelectorOf(formers), false, func(l *target.Page) (more bool, err error) {
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
-			from := m.ProvesAny(formers, of.Kind)
+			from := m.ProvesAny(formers, h.kindOf(of))
 			if from == "" || !m.WrittenAs(from, of.Resource) || m.DeletionTimestamp != "" {
 				continue
 			}
@@ -148,8 +147,7 @@ func (h *Heritage) kind(ctx context.Context, of target.Served, formers []marks.O
 // object takes over one object, unless the hub's log is not known to have it.
 func (h *Heritage) object(ctx context.Context, of target.Served, m *marks.Meta, from marks.Owner, found *finding) error {
 	self := h.engine.Self()
-	space, _ := m.ProvesOurs(from, of.Kind)
-	o := key.Object{Space: space, Identity: key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name}}
+	o, _ := m.ProvesOurs(from, h.kindOf(of))
 	switch h.prover.Judge(o.Identity.String(), m.Log(), time.Now()) {
 	case marks.Given:
 	case marks.Unasked:
@@ -179,11 +177,11 @@ func (h *Heritage) object(ctx context.Context, of target.Served, m *marks.Meta, 
 	case target.Unavailable(err):
 		return err
 	default: // others may be less trouble
-		h.log.Warn("an object of a former location can't be taken over", "object", o.Path(), "from", from, "error", err)
+		h.log.Warn("an object of a former location can't be taken over", "object", o.Source().Path(), "from", from, "error", err)
 		found.left++
 		return nil
 	}
-	h.log.Info("took over an object of a former location", "object", o.Path(), "from", from)
-	h.engine.Adopt(of, []key.Object{o})
+	h.log.Info("took over an object of a former location", "object", o.Source().Path(), "from", from)
+	h.engine.Adopt(of, []key.Located{o})
 	return nil
 }

@@ -30,8 +30,7 @@ const (
 // like any others: the hub's content is empty.
 type Purge struct {
 	finder
-	store *store.Store
-	log   *slog.Logger
+	log *slog.Logger
 
 	swept atomic.Bool // whether a sweep has succeeded since the purge was asked for
 	// listed are the resources that have been listed, closed those that the agent may not
@@ -43,7 +42,7 @@ type Purge struct {
 
 // NewPurge makes what sweeps the target for a purge.
 func NewPurge(e *engine.Engine, t *target.Client, st *store.Store, log *slog.Logger) *Purge {
-	p := &Purge{finder: finder{engine: e, target: t}, store: st, log: log}
+	p := &Purge{finder: finder{engine: e, target: t, store: st}, log: log}
 	p.reset()
 	return p
 }

@@ -50,7 +50,6 @@ const (
 // Survey finds kinds with objects of ours that a new store does not know.
 type Survey struct {
 	finder
-	store *store.Store
 	state *hub.State
 	log   *slog.Logger
 	// gate says whether anything is asked of the target now.
@@ -63,7 +62,7 @@ type Survey struct {
 
 // New makes what searches the target for a new store.
 func New(e *engine.Engine, t *target.Client, st *store.Store, state *hub.State, g *observe.Gate, log *slog.Logger) *Survey {
-	return &Survey{finder: finder{engine: e, target: t}, store: st, state: state, gate: g, log: log}
+	return &Survey{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log}
 }
 
 // Run searches if the store is new, until that is done or ctx ends.
@@ -188,7 +187,7 @@ func (s *Survey) open() (open bool, err error) {
 	}
 	strays := s.engine.Those((*engine.Item).Stray)
 	err = s.store.View(func(t *store.Tx) error {
-		open = slices.ContainsFunc(strays, func(o key.Object) bool { return !t.HasRecord(o.Identity.String()) })
+		open = slices.ContainsFunc(strays, func(o key.Located) bool { return !t.HasRecord(o.Identity.String()) })
 		return nil
 	})
 	return open, err

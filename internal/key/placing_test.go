@@ -1,0 +1,88 @@
+package key
+
+import (
+	"strings"
+	"testing"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"pgregory.net/rapid"
+)
+
+func TestPlacing(t *testing.T) {
+	configmap := func(s Space, namespace string) Object {
+		return Object{s, Identity{NewResource("", "configmaps"), namespace, "x"}}
+	}
+	long := strings.Repeat("n", 63)
+	for name, c := range map[string]struct {
+		of   Object
+		want string
+	}{
+		"in a namespace":     {configmap("s", "default"), "core/configmaps/s--default/x"},
+		"a Namespace":        {Object{"s", Identity{Namespaces, "", "default"}}, "core/namespaces/s--default"},
+		"as long as may be":  {configmap("s", long[:60]), "core/configmaps/s--" + long[:60] + "/x"},
+		"longer":             {configmap("s", long[:61]), "core/configmaps/s---" + long[:38] + "-" + "HASH/x"},
+		"the longest":        {configmap(Space(long[:40]), long), "core/configmaps/" + long[:40] + "---HASH/x"},
+		"in no namespace":    {Object{"s", Identity{NewResource("rbac.authorization.k8s.io", "clusterroles"), "", "x"}}, "rbac.authorization.k8s.io/clusterroles/x"},
+		"with two separated": {configmap("s", "a--b"), "core/configmaps/s--a--b/x"},
+	} {
+		got := Prefixed.At(c.of).String()
+		if i := strings.Index(c.want, "HASH"); i >= 0 {
+			if len(got) < i+placeHash || got[:i] != c.want[:i] || got[i+placeHash:] != c.want[i+len("HASH"):] {
+				t.Errorf("%s: %s, want %s", name, got, c.want)
+			}
+		} else if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if Same.At(c.of) != c.of.Identity || Same.Locate(c.of) != (Located{Object: c.of}) {
+			t.Errorf("%s: it does not stay where it is", name)
+		}
+	}
+	for _, r := range []Resource{CRDs, NewResource("", "nodes"), Locations} {
+		if Prefixed.Admits(r, "") || !Same.Admits(r, "") || !Prefixed.Admits(r, "n") {
+			t.Errorf("%s in no namespace", r)
+		}
+	}
+	if !Prefixed.Admits(Namespaces, "") {
+		t.Error("a Namespace is not admitted")
+	}
+	// The place of what is there must not change with a version of the agent.
+	if got := prefixed("space", long); got != "space---nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-"+got[len(got)-placeHash:] || got[len(got)-placeHash:] != "0957gmhjdg655nqk8nfv" {
+		t.Errorf("a namespace that is too long became %s", got)
+	}
+}
+
+// TestPlacesAreApart shows that no two namespaces share a place, whatever they and their
+// spaces are called, and that a place is a name that a cluster takes.
+func TestPlacesAreApart(t *testing.T) {
+	label := func(most int) *rapid.Generator[string] {
+		// Few letters, so that names are beginnings of each other.
+		return rapid.Custom(func(t *rapid.T) string {
+			inner := rapid.StringOfN(rapid.RuneFrom([]rune("ab---")), 0, most-2, -1).Draw(t, "inner")
+			return "a" + inner + rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "end")
+		}).Filter(func(s string) bool { return len(utilvalidation.IsDNS1123Label(s)) == 0 })
+	}
+	spaces := label(maxNameLength).Filter(func(s string) bool { return ValidateName(s) == nil })
+	rapid.Check(t, func(t *rapid.T) {
+		one := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
+		other := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
+		at := Prefixed.At(one)
+		if rapid.Bool().Draw(t, "by the place") { // what the other's namespace would have to be
+			if rest, ok := strings.CutPrefix(at.Name, string(other.Space)+prefixEnd); ok && len(utilvalidation.IsDNS1123Label(rest)) == 0 {
+				other.Name = rest
+			}
+		}
+		if problems := utilvalidation.IsDNS1123Label(at.Name); len(problems) > 0 {
+			t.Fatalf("%s is at %q: %v", one.Path(), at.Name, problems)
+		}
+		if one != other && at == Prefixed.At(other) {
+			t.Fatalf("%s and %s are both at %s", one.Path(), other.Path(), at)
+		}
+		if back := Prefixed.Locate(one).Source(); back != one {
+			t.Fatalf("%s came back as %s", one.Path(), back.Path())
+		}
+		in := Object{one.Space, Identity{NewResource("apps", "deployments"), one.Name, "x"}}
+		if got := Prefixed.Locate(in); got.Namespace != at.Name || got.Source() != in {
+			t.Fatalf("what is in %s is at %s", one.Path(), got.Path())
+		}
+	})
+}
