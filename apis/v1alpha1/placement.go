@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Placement decides which objects of its space go to which locations.
+// Placement decides which objects of its space go to which locations. A Placement in the
+// space root can place objects of other spaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=pl,categories=orrery
@@ -33,6 +34,12 @@ type PlacementSpec struct {
 	// matches are removed all the same.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+	// Spaces whose objects a Placement in the space root places, instead of those of root
+	// itself: it is one more Placement of each of them. It never reaches root. Whoever
+	// writes it has to be able to read what it matches in all spaces. Absent: the Placement
+	// is about its own space.
+	// +optional
+	Spaces *SpaceSelector `json:"spaces,omitempty"`
 	// Locations get the objects if any entry selects them.
 	// +optional
 	// +listType=atomic
@@ -320,7 +327,11 @@ type PlacementStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Locations that the placement selects.
+	// Spaces that a placement in root with spec.spaces reaches.
+	// +optional
+	Spaces int64 `json:"spaces,omitempty"`
+	// Locations that the placement selects. Of one that reaches other spaces, what
+	// locations admit of these is not regarded.
 	// +optional
 	Locations int64 `json:"locations"`
 	// Objects that the placement matches.
@@ -328,7 +339,7 @@ type PlacementStatus struct {
 	Objects int64 `json:"objects"`
 	Counts  `json:",inline"`
 	// Errors shows up to ten pairs that failed. Of Secrets it has no names, since all see it
-	// who may read the Placement.
+	// who may read the Placement; nor of objects of other spaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -379,13 +390,19 @@ type WaitingPrune struct {
 type ConfirmedPrune struct {
 	// Location is the location's name.
 	Location string `json:"location"`
+	// Space is that of the objects, if it is not the Placement's own.
+	// +optional
+	Space string `json:"space,omitempty"`
 	// Digest names exactly the removals that waited there.
 	Digest string `json:"digest"`
 }
 
 // PlacementError is one pair of object and location that failed.
 type PlacementError struct {
-	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Space is that of the object, if it is not the Placement's own.
+	// +optional
+	Space string `json:"space,omitempty"`
+	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME, or GROUP/RESOURCE alone.
 	Object string `json:"object"`
 	// Location is the location's name.
 	Location string `json:"location"`

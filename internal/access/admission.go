@@ -165,7 +165,8 @@ func (w writer) lacksForGrant(l *lacks) (*held, error) {
 }
 
 // lacksForPlacement adds what the writer of a Placement may not read of what it takes to
-// locations.
+// locations. One that reaches other spaces is written by who may read it in all there may be:
+// which it reaches changes, with their labels, and as spaces of a name come and go.
 func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	var p v1alpha1.Placement
 	if err := w.into(&p); err != nil {
@@ -175,7 +176,11 @@ func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	for _, d := range p.Spec.Downsync {
 		tests = append(tests, d.ObjectTest)
 	}
-	return w.lacksFor(tests, reads, l), nil
+	reach := w.space
+	if p.Spec.Spaces != nil {
+		reach = key.AllSpaces
+	}
+	return w.lacksFor(reach, tests, reads, l), nil
 }
 
 // lacksForCustomizer adds what the writer of a Customizer may not read or change of what
@@ -185,7 +190,7 @@ func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	if err := w.into(&c); err != nil {
 		return nil, err
 	}
-	h := w.lacksFor(c.Spec.Match, slices.Concat(reads, []string{"update"}), l)
+	h := w.lacksFor(w.space, c.Spec.Match, slices.Concat(reads, []string{"update"}), l)
 	for _, d := range c.Spec.Data {
 		h.lacking(rbacv1.PolicyRule{
 			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.ConfigMap.Name},
@@ -194,11 +199,11 @@ func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// lacksFor adds what the writer may not do with objects that tests match. A test that does
-// not say of what kind they are is about all kinds; what labels say is not asked, since
-// that changes.
-func (w writer) lacksFor(tests []v1alpha1.ObjectTest, verbs []string, l *lacks) *held {
-	h := w.heldIn(w.space, w.who)
+// lacksFor adds what the writer may not do with objects of a space that tests match. A test
+// that does not say of what kind they are is about all kinds; what labels say is not asked,
+// since that changes.
+func (w writer) lacksFor(reach key.Space, tests []v1alpha1.ObjectTest, verbs []string, l *lacks) *held {
+	h := w.heldIn(reach, w.who)
 	for _, t := range tests {
 		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
 		if t.APIGroup != nil { // as the test takes it: the core group has two names

@@ -28,7 +28,7 @@ func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alp
 		}
 		f := v1alpha1.Follows{Entry: int32(i)} // #nosec G115 -- the schema has 64 at most
 		for _, k := range refer.All() {
-			if may(k, &d.ObjectTest) {
+			if may(k, &d.ObjectTest, p.Spec.Spaces != nil) {
 				f.Resources = append(f.Resources, k.String())
 			}
 		}
@@ -38,26 +38,30 @@ func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alp
 }
 
 // readerOf says whether somebody who writes a policy may read objects of a kind wherever a
-// test of it may match. What is granted and revoked just now counts, since it is noted for
+// test of it may match, in all spaces there may be if it reaches others. What is granted and revoked just now counts, since it is noted for
 // good.
-func (g *Guard) readerOf(ctx context.Context, who user.Info) func(refer.Kind, *v1alpha1.ObjectTest) bool {
+func (g *Guard) readerOf(ctx context.Context, who user.Info) func(k refer.Kind, t *v1alpha1.ObjectTest, reaches bool) bool {
 	root := RootOf(ctx)
 	switch {
 	case g.authorizer.mayAll(who):
-		return func(refer.Kind, *v1alpha1.ObjectTest) bool { return true }
+		return func(refer.Kind, *v1alpha1.ObjectTest, bool) bool { return true }
 	case who == nil || root.API != route.Spaces || g.fresh.wait(ctx) != nil:
-		return func(refer.Kind, *v1alpha1.ObjectTest) bool { return false }
+		return func(refer.Kind, *v1alpha1.ObjectTest, bool) bool { return false }
 	}
 	return writer{Authorizer: g.authorizer, who: who, space: key.Space(root.Name)}.reads
 }
 
 // reads says whether the writer may read objects of a kind wherever a test may match.
-func (w writer) reads(k refer.Kind, t *v1alpha1.ObjectTest) bool {
+func (w writer) reads(k refer.Kind, t *v1alpha1.ObjectTest, reaches bool) bool {
+	space := w.space
+	if reaches {
+		space = key.AllSpaces
+	}
 	namespaces := t.Namespaces
 	if k == refer.Definitions {
 		namespaces = nil // they are in none
 	}
-	h, lacking := w.heldIn(w.space, w.who), lacks(nil)
+	h, lacking := w.heldIn(space, w.who), lacks(nil)
 	h.lacking(rbacv1.PolicyRule{Verbs: reads, APIGroups: []string{k.Resource().APIGroup()}, Resources: []string{k.String()}}, namespaces, &lacking)
 	return len(lacking) == 0 && h.steps <= maxSteps
 }

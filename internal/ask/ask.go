@@ -62,8 +62,11 @@ type PlacementTotal struct {
 	PartOf []string `json:"partOf,omitempty"`
 	// StatusLeftOut says which statuses that it asks for are not returned.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
-	Locations     int64  `json:"locations"`
-	Objects       int64  `json:"objects"`
+	// Spaces is how many spaces it reaches, if it is one of root that reaches others. What is
+	// counted of it in one of them is of that space alone.
+	Spaces    int64 `json:"spaces,omitempty"`
+	Locations int64 `json:"locations"`
+	Objects   int64 `json:"objects"`
 	v1alpha1.Counts
 	Errors []v1alpha1.PlacementError `json:"errors,omitempty"`
 }
@@ -206,7 +209,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (q *Server) admits(rights *rights, f *statusFilter) error {
 	f.lists = rights.lists
 	if f.placement != "" {
-		if err := rights.gets(f.placement.Of(rights.space).Object()); err != nil {
+		if err := rights.names(f.placement); err != nil {
 			return err
 		}
 	}
@@ -237,13 +240,13 @@ func (q *Server) waiting(rights *rights) []prune.Waiting {
 func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights *rights, f statusFilter) {
 	s := rights.space
 	snapshot := q.config.Table.Snapshot()
-	totals := slices.DeleteFunc(q.placementTotals(snapshot, rights, s), func(p PlacementTotal) bool {
-		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(p.Name.Of(s).Object().Identity)
+	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(snapshot, rights, s), q.totalsOfRoot(snapshot, rights)), func(p PlacementTotal) bool {
+		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(key.Identity{Resource: key.Placements, Name: string(p.Name)})
 	})
 	for i := range totals {
 		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
 			o, err := key.ParseIn(s, e.Object)
-			return err != nil || !f.lists(o.Identity)
+			return e.Space == "" && (err != nil || !f.lists(o.Identity)) // of other spaces nothing is named
 		})
 	}
 	head, err := json.Marshal(SpaceStatus{
@@ -354,15 +357,15 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 		}
 		counts := q.config.Tally.Placement(p)
 		var parts []string
-		for _, part := range q.config.Releases.Parts(p) {
+		for _, part := range q.config.Releases.Parts(p, s) {
 			part.Missing = slices.DeleteFunc(part.Missing, unknown)
 			parts = append(parts, part.String())
 		}
 		all = append(all, PlacementTotal{
-			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(p).Without(unknown).String(),
+			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(p, s).Without(unknown).String(),
 			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
-			Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
-			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return unknown(e.Object) }),
+			Spaces: int64(resolved.Spaces), Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
+			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return e.Space == "" && unknown(e.Object) }),
 		})
 		return true
 	})

@@ -62,6 +62,16 @@ func (r *rights) gets(o key.Object) error {
 		errors.New("it takes the right to get it"))
 }
 
+// names fails if the reader may not name a Placement: one of root that reaches the space is
+// told by name to all who may list those of the space.
+func (r *rights) names(ref key.PlacementRef) error {
+	p := ref.Of(r.space)
+	if p.Space != r.space && r.lists(key.Identity{Resource: key.Placements}) {
+		return nil
+	}
+	return r.gets(p.Object())
+}
+
 // writes fails if the reader may not change an object: who sends what rules are to be
 // applied to could otherwise find out what these are.
 func (r *rights) writes(o key.Object) error {
@@ -72,12 +82,23 @@ func (r *rights) writes(o key.Object) error {
 		errors.New("it takes the right to change it"))
 }
 
-// narrow leaves out of an explanation what the reader may not know: policies, and an
-// object of another space.
+// narrow leaves out of an explanation what the reader may not know: policies, what those of
+// root say, and an object of another space.
 func (r *rights) narrow(e *placement.Explanation) {
 	if !r.lists(key.Identity{Resource: key.Placements}) {
 		e.Placements = nil
 	}
+	var told []placement.PlacementExplanation
+	for _, p := range e.Placements {
+		ok := true
+		if of := p.Name.Of(r.space); of.Space != r.space && !r.may("get", of.Object()) {
+			p, ok = p.Conceal()
+		}
+		if ok {
+			told = append(told, p)
+		}
+	}
+	e.Placements = told
 	if !r.lists(key.Identity{Resource: key.Customizers}) {
 		e.Customizers = nil
 	}

@@ -105,10 +105,25 @@ func printWaiting(out io.Writer, all []prune.Waiting, there func(key.PlacementRe
 	return nil
 }
 
+// anyPlacement stands for a Placement of the space that confirms what another let go.
+const anyPlacement = "NAME"
+
+// confirmer is the Placement to name for what waits: that which let it go, unless it is one
+// of root.
+func confirmer(w prune.Waiting) string {
+	if w.Placement.Of("").Space == key.Root {
+		return anyPlacement
+	}
+	return string(w.Placement)
+}
+
 func waitingLine(w prune.Waiting, there bool) string {
-	of, by, note := "Placement "+string(w.Placement), string(w.Placement), ""
+	of, by, note := "Placement "+string(w.Placement), confirmer(w), ""
 	if !there {
-		by, note = "NAME", ", where NAME is any Placement of the space"
+		by = anyPlacement
+	}
+	if by == anyPlacement {
+		note = ", where NAME is any Placement of the space"
 	}
 	switch {
 	case w.Placement == "":

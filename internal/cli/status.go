@@ -190,6 +190,9 @@ func printProblems(w io.Writer, all []ask.PlacementTotal) error {
 		if len(p.Unknown) > 0 {
 			problems = append(problems, "no location has the name "+strings.Join(p.Unknown, ", "))
 		}
+		if p.Spaces > 0 {
+			problems = append(problems, fmt.Sprintf("reaches %d spaces; what is in one of them says orrery status --space NAME", p.Spaces))
+		}
 		if p.StatusLeftOut != "" {
 			problems = append(problems, p.StatusLeftOut)
 		}

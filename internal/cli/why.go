@@ -123,7 +123,7 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	}
 	for i := range why.Waiting {
 		of := string(why.Waiting[i].Placement)
-		text += "\n" + cmp.Or(of, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, of)
+		text += "\n" + cmp.Or(of, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, confirmer(why.Waiting[i]))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

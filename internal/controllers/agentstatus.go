@@ -69,7 +69,8 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
-		if !knows(one.Space) || len(one.Placement) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
+		of := key.PlacementRef(one.Placement).Of(key.Space(one.Space))
+		if !knows(one.Space) || len(of.Name) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
 			continue // no proper agent sends this
 		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{

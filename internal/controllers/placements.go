@@ -112,7 +112,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 	if row == nil || !ok || !c.exists(p.Space) {
 		return nil
 	}
-	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(p), c.config.LeftOut.Of(p)
+	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(p, p.Space), c.config.LeftOut.Of(p, p.Space)
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -120,7 +120,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		}
 		st := &pl.Status
 		st.ObservedGeneration = row.Meta.Generation
-		st.Locations = int64(len(resolved.Locations))
+		st.Spaces, st.Locations = int64(resolved.Spaces), int64(len(resolved.Locations))
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		c.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = c.config.Pruned.Status(p, row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)

@@ -278,3 +278,56 @@ func TestDeputies(t *testing.T) {
 		t.Errorf("another location for what jane may not read: %d %s", code, body)
 	}
 }
+
+// TestDeputiesOfRoot shows that a Placement that reaches spaces is written by who may read
+// what it matches in all spaces there may be, root's rights alone do not suffice, and that
+// none is written elsewhere than in root.
+func TestDeputiesOfRoot(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("a")
+	placements := written{"Placement", "placements"}
+	const writes = `{"apiGroups":["orrery.dev"],"resources":["placements"],"verbs":["get","create","update","patch"]}`
+	reads := func(resource string) string {
+		return `{"apiGroups":[""],"resources":["` + resource + `"],"verbs":["get","list","watch"]}`
+	}
+	grant := func(s key.Space, who, reaches, rules string) {
+		r.grant(s, who, `{"subjects":[{"kind":"User","name":"`+who+`"}],`+reaches+`"rules":[`+rules+`]}`)
+	}
+	place := func(spaces, resource string) string {
+		return `{` + spaces + `"locations":[{"selector":{}}],"downsync":[{"apiGroup":"","resources":["` + resource + `"]}]}`
+	}
+	named, all := `"spaces":{"names":["a"]},`, `"spaces":{"selector":{}},`
+	for _, who := range []string{"inroot", "ina", "some", "everywhere"} {
+		grant(key.Root, who, "", writes+","+reads("configmaps"))
+	}
+	grant("a", "ina", "", reads("configmaps")+","+reads("secrets"))
+	for who, selector := range map[string]string{"some": `{"matchLabels":{"team":"x"}}`, "everywhere": `{}`} {
+		r.grant(key.Root, who+"-reaching", `{"subjects":[{"kind":"User","name":"`+who+`"}],"spaces":{"selector":`+selector+`},"rules":[`+reads("configmaps")+`]}`)
+	}
+	for _, c := range []struct {
+		who, spec string
+		may       bool
+	}{
+		{"inroot", place(named, "configmaps"), false},
+		{"inroot", place(all, "configmaps"), false},
+		{"ina", place(named, "configmaps"), false}, // a may be another's tomorrow
+		{"some", place(`"spaces":{"selector":{"matchLabels":{"team":"x"}}},`, "configmaps"), false},
+		{"everywhere", place(all, "configmaps"), true},
+		{"everywhere", place(named, "configmaps"), true},
+		{"everywhere", place(named, "secrets"), false},
+	} {
+		r.attempts(placements, r.as(c.who), key.Root, place("", "configmaps"), c.spec, c.may)
+	}
+	for spec, says := range map[string]string{
+		place(all, "configmaps"): "only Placements in the space root reach other spaces",
+	} {
+		body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":` + spec + `}`
+		if code, said := r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(said, says) {
+			t.Errorf("in a space: %d %s", code, said)
+		}
+	}
+	body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":` + place(`"spaces":{"names":["root"]},`, "configmaps") + `}`
+	if code, said := r.as("admin", "system:masters").send("POST "+orreryOf(key.Root, "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(said, "spec.spaces.names[0]") {
+		t.Errorf("of root: %d %s", code, said)
+	}
+}

@@ -61,7 +61,7 @@ func TestPartOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("")
-	if parts := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}); len(parts) != 0 {
+	if parts := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}, "s"); len(parts) != 0 {
 		t.Errorf("still %v", parts)
 	}
 }

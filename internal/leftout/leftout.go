@@ -144,27 +144,38 @@ type Missed struct {
 }
 
 // example is an object, as GROUP/RESOURCE/[NAMESPACE/]NAME, and the location from which its
-// status is.
+// status is. Of an object of another space, which is for who may read it, there is only that.
 type example struct {
 	object   string
 	location key.Location
+	space    key.Space
 }
 
 // String says it to people.
-func (e example) String() string { return e.object + " from " + string(e.location) }
+func (e example) String() string {
+	if e.space != "" {
+		return "of space " + string(e.space) + " from " + string(e.location)
+	}
+	return e.object + " from " + string(e.location)
+}
 
 // Without is the same without naming objects that somebody may not know.
 func (m Missed) Without(unknown func(object string) bool) Missed {
-	m.examples = slices.DeleteFunc(slices.Clone(m.examples), func(e example) bool { return unknown(e.object) })
+	m.examples = slices.DeleteFunc(slices.Clone(m.examples), func(e example) bool { return e.object != "" && unknown(e.object) })
 	return m
 }
 
-// Of sums up what is left out for a Placement.
-func (l *Index) Of(p key.Placement) (m Missed) {
+// Of sums up what is left out for a Placement, as it is told in a space: in the Placement's
+// own all, in another its own.
+func (l *Index) Of(p key.Placement, in key.Space) (m Missed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first []string
+	prefix := key.SpacePrefix(in)
 	for k := range l.named[p] {
+		if in != p.Space && !strings.HasPrefix(k, prefix) {
+			continue
+		}
 		m.Count++
 		for _, limit := range l.all[k].Limits {
 			if !slices.Contains(m.limits, limit) {
@@ -180,7 +191,13 @@ func (l *Index) Of(p key.Placement) (m Missed) {
 	slices.Sort(m.limits)
 	slices.Sort(first)
 	for _, k := range first {
-		m.examples = append(m.examples, example{strings.TrimPrefix(k, key.SpacePrefix(p.Space)), l.all[k].Location})
+		e := example{location: l.all[k].Location}
+		if object, here := strings.CutPrefix(k, prefix); here {
+			e.object = object
+		} else if o, err := key.ParseObject(k); err == nil {
+			e.space = o.Space
+		}
+		m.examples = append(m.examples, e)
 	}
 	return m
 }

@@ -12,6 +12,8 @@
 package placement
 
 import (
+	"iter"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -24,7 +26,9 @@ type Engine struct {
 	// nil if there are none; releases do not change renderings.
 	Rules RulesOf
 
+	// placements are those about their own space; roots has the others.
 	placements  map[key.Space]policies[*placement]
+	roots       roots
 	customizers map[key.Space]policies[*customizer]
 	// locations are those that exist.
 	locations map[key.Location]*site
@@ -56,6 +60,7 @@ func New() *Engine {
 func (e *Engine) Reset() {
 	*e = Engine{
 		Rules:       e.Rules,
+		roots:       newRoots(),
 		placements:  map[key.Space]policies[*placement]{},
 		customizers: map[key.Space]policies[*customizer]{},
 		locations:   map[key.Location]*site{},
@@ -75,14 +80,14 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		Engine:    e,
 		state:     state,
 		recheck:   map[reach]struct{}{},
-		ended:     map[key.Space][]key.PlacementRef{},
+		endedIn:   map[key.Space][]key.PlacementRef{},
 		evaluated: map[string]struct{}{},
 		moved:     map[key.Object]struct{}{},
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
 
-		readmitted: map[key.Location]bool{},
+		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{},
 	}
 	clear(e.gates.asked)
 	s.sort(changes)
@@ -115,7 +120,7 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 		}
 	}
 	behind := e.references.of(s.Object)
-	for _, p := range e.placements[s.Space] {
+	for p := range e.placing(s.Space) {
 		parts, by := e.parts(p, s, behind)
 		if len(parts) > 0 {
 			source := sourceOf(p.ref, p.suspended, &e.sets, parts...)
@@ -134,7 +139,21 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil, leaves), follows
 }
 
-// scopes calls fn for all policies of all spaces.
+// placing are the Placements that may place objects of a space: its own, then those of
+// root that reach it, each in the order of names.
+func (e *Engine) placing(space key.Space) iter.Seq[*placement] {
+	return func(yield func(*placement) bool) {
+		for _, all := range [2][]*placement{e.placements[space], e.roots.of[space]} {
+			for _, p := range all {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scopes calls fn for all policies of all spaces, each about its own.
 func (e *Engine) scopes(fn func(key.Space, *scope)) {
 	for space, all := range e.placements {
 		for _, p := range all {
@@ -148,9 +167,9 @@ func (e *Engine) scopes(fn func(key.Space, *scope)) {
 	}
 }
 
-// scopesOf calls fn for all policies of a space.
+// scopesOf calls fn for all policies about a space.
 func (e *Engine) scopesOf(space key.Space, fn func(*scope)) {
-	for _, p := range e.placements[space] {
+	for p := range e.placing(space) {
 		fn(&p.scope)
 	}
 	for _, c := range e.customizers[space] {

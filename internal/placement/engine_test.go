@@ -40,6 +40,9 @@ func TestCompetingSpaces(t *testing.T) { checkEngine(t, competition()) }
 // TestFollowing is the same where objects follow those that refer to them.
 func TestFollowing(t *testing.T) { checkEngine(t, followers()) }
 
+// TestPlacementsOfRoot is the same where Placements of root reach spaces.
+func TestPlacementsOfRoot(t *testing.T) { checkEngine(t, reaching()) }
+
 // checkEngine changes a small world at random, several things
 // in a revision, and compares the engine's memberships with the naive rules and
 // with an engine that sees the same state for the first time.
@@ -158,6 +161,9 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if got, want := engine.references.text(), fresh.references.text(); !maps.Equal(got, want) {
 		t.Fatalf("references: %v, from scratch %v", got, want)
 	}
+	if got, want := engine.roots.text(), fresh.roots.text(); !maps.Equal(got, want) {
+		t.Fatalf("Placements of root: %v, from scratch %v", got, want)
+	}
 	if len(engine.placements) != len(fresh.placements) || len(engine.customizers) != len(fresh.customizers) || len(engine.locations) != len(fresh.locations) {
 		t.Fatalf("%d and %d spaces and %d locations, from scratch %d and %d and %d",
 			len(engine.placements), len(engine.customizers), len(engine.locations), len(fresh.placements), len(fresh.customizers), len(fresh.locations))
@@ -176,6 +182,19 @@ func (rs *references) text() map[string]string {
 		for f, n := range by {
 			all["to "+o.Path()+" by "+f.String()] = fmt.Sprint(n)
 		}
+	}
+	return all
+}
+
+func (r roots) text() map[string]string {
+	all := map[string]string{}
+	for s, of := range r.of {
+		for _, p := range of {
+			all[string(s)] += fmt.Sprint(p.ref, p.set.names, p.seating.barred.names, "; ")
+		}
+	}
+	for _, p := range r.all {
+		all[p.name] = fmt.Sprint(p.set.names, p.seating.barred.names)
 	}
 	return all
 }
@@ -248,7 +267,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 			t.Fatalf("%s at %s: placed is %v, by policy %v, in truth %v:\n%s", o.Path(), l, e.Placed, byPolicy, want, e)
 		}
 	}
-	for _, space := range worldSpaces {
+	for _, space := range append(worldSpaces[:3:3], key.Root) {
 		status, ok := StatusOf(state, key.Placement{Space: space, Name: "p"})
 		p := w[placementAt(space, "p").Key()]
 		if ok != (p != nil && !p.deleting) {
@@ -258,8 +277,14 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 			continue
 		}
 		spec, readable := p.spec.(v1alpha1.PlacementSpec)
-		if !slices.Equal(status.Locations, w.naiveSeats(space, p.uid, spec, nil)) || !readable && len(status.Problems) == 0 {
-			t.Fatalf("status of p in %s: %+v, want %v", space, status, w.naiveSeats(space, p.uid, spec, nil))
+		want := w.naiveSeats(space, p.uid, spec, nil)
+		if spec.Spaces != nil && space == key.Root {
+			want = w.naiveSeatsIn(w.naiveSelected(spec.Locations), p.uid, spec, nil)
+		} else if spec.Spaces != nil {
+			want = nil
+		}
+		if !slices.Equal(status.Locations, want) || !readable && len(status.Problems) == 0 || space == key.Root && status.Spaces != w.naiveReached(spec) {
+			t.Fatalf("status of p in %s: %+v, want %v and %d", space, status, want, w.naiveReached(spec))
 		}
 	}
 	for _, l := range worldLocations {

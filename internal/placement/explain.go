@@ -31,7 +31,8 @@ type Explanation struct {
 	Admission *AdmissionExplanation `json:"admission,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
-	// Placements are all those of the object's space, by name.
+	// Placements are all those of the object's space, by name, then those of root that reach
+	// spaces.
 	Placements []PlacementExplanation `json:"placements,omitempty"`
 	// Customizers are all those of the object's space, by name.
 	Customizers []CustomizerExplanation `json:"customizers,omitempty"`
@@ -70,6 +71,10 @@ type PlacementExplanation struct {
 	// follows others there.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
+	// Concealed says that only what it does is told, and not why: see Conceal.
+	Concealed bool `json:"concealed,omitempty"`
+	// Unreached says why it does not reach the object's space.
+	Unreached *Finding `json:"unreached,omitempty"`
 	// Unseated says why the object does not get the location though it is selected: a
 	// taint that is not tolerated, or others are picked.
 	Unseated *Finding `json:"unseated,omitempty"`
@@ -141,10 +146,8 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	}
 	e.Admission = explainAdmission(state, object, locationRow)
 	s := subject{object, row, state}
-	for name, row := range policyRows(state, object.Space, key.Placements) {
-		if p := compile(name, row); p != nil {
-			e.Placements = append(e.Placements, p.explain(s, at))
-		}
+	for p := range placementsFor(state, object.Space) {
+		e.Placements = append(e.Placements, p.explain(s, at))
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
@@ -209,6 +212,48 @@ func (e *AdmissionExplanation) describe(of Explanation, line func(string, ...any
 	}
 }
 
+// placementsFor are the Placements that may place objects of a space: its own, then those of
+// root that reach into spaces, whether or not they reach this one.
+func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
+	return func(yield func(*placement) bool) {
+		for name, row := range policyRows(state, space, key.Placements) {
+			if p := compile(key.Placement{Space: space, Name: name}, row); p != nil && !yield(p) {
+				return
+			}
+		}
+		if space == key.Root {
+			return
+		}
+		for name, row := range policyRows(state, key.Root, key.Placements) {
+			of := key.Placement{Space: key.Root, Name: name}
+			if p := compile(of, row); p != nil && p.reaches != nil {
+				if p.ref = of.In(space); !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// unreached says why a Placement is not about a space; nil if it is.
+func (p *placement) unreached(state table.Reader, s key.Space) *Finding {
+	switch {
+	case p.reaches == nil:
+		return nil
+	case s == key.Root:
+		return &Finding{"spaces", "it is about other spaces, never about root"}
+	case state.Get(s.Key()) == nil:
+		return &Finding{"spaces", fmt.Sprintf("there is no space %q", s)}
+	}
+	switch {
+	case p.reaches.fit(tenantOf(state, s)):
+		return nil
+	case p.reaches.problem != "":
+		return &Finding{fieldInvalid, p.reaches.problem}
+	}
+	return &Finding{"spaces", fmt.Sprintf("space %q is not selected", s)}
+}
+
 // policyRows are the policies of a kind in a space, by name.
 func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq2[string, *table.Row] {
 	return func(yield func(string, *table.Row) bool) {
@@ -239,15 +284,15 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 }
 
 func (p *placement) explain(s subject, at *site) PlacementExplanation {
-	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Fit: p.fit(s, at)}
+	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(s.state, s.Space), Fit: p.fit(s, at)}
 	_, e.Policy, _ = p.matches(s)
 	if e.Selects {
 		e.Unseated = p.unseated(s, at)
 	}
-	if at != nil {
+	if at != nil && e.Unreached == nil {
 		e.Following = p.explainFollowing(s, at)
 	}
-	e.Places = e.Selects && e.Unseated == nil && e.Matched >= 0 || e.Following != nil && e.Following.Follows
+	e.Places = e.Unreached == nil && e.Selects && e.Unseated == nil && e.Matched >= 0 || e.Following != nil && e.Following.Follows
 	return e
 }
 
@@ -356,17 +401,40 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 		suspended = " (suspended)"
 	}
 	line("  Placement %s%s", p.Name, suspended)
-	p.describeObject("downsync", line)
-	if p.Matched >= 0 {
-		if how := describePolicy(p.Policy); how != "" {
-			line("    %s", how)
+	if p.Concealed {
+		if p.describePolicy(line); p.Places {
+			line("    it places the object there")
+		} else {
+			line("    it places the object, not there")
 		}
+		return
 	}
+	if p.Unreached != nil {
+		line("    it does not reach the space: %s", p.Unreached)
+		return
+	}
+	p.describeObject("downsync", line)
+	p.describePolicy(line)
 	p.describeLocation(line)
 	if p.Unseated != nil {
 		line("    %s", p.Unseated)
 	}
 	p.Following.describe(line)
+}
+
+func (p PlacementExplanation) describePolicy(line func(string, ...any)) {
+	if how := describePolicy(p.Policy); p.Matched >= 0 && how != "" {
+		line("    %s", how)
+	}
+}
+
+// Conceal is what is told of a Placement of root to a reader who may not get it: what it does
+// with the object. ok is false if it does not match the object, and nothing is told.
+func (p PlacementExplanation) Conceal() (said PlacementExplanation, ok bool) {
+	if p.Unreached != nil || p.Matched < 0 && (p.Following == nil || !p.Following.Follows) {
+		return said, false
+	}
+	return PlacementExplanation{Name: p.Name, Places: p.Places, Suspended: p.Suspended, Concealed: true, Policy: p.Policy}, true
 }
 
 func (c CustomizerExplanation) describe(line func(string, ...any)) {

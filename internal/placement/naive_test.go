@@ -33,6 +33,7 @@ func (w world) naiveMemberships() map[string]string {
 
 type naiveSource struct {
 	placement string
+	home      key.Object
 	locations []key.Location
 	asks      bool
 	suspended bool
@@ -175,7 +176,7 @@ func (w world) naiveIsAbout(e v1alpha1.Admit, s key.Space) bool {
 	if e.Spaces == nil {
 		return true
 	}
-	if e.Spaces.Names != nil && !slices.Contains(e.Spaces.Names, string(s)) {
+	if e.Spaces.Names != nil && !slices.Contains(e.Spaces.Names, string(s)) || e.Spaces.Names == nil && s == key.Root {
 		return false
 	}
 	var of map[string]string
@@ -247,16 +248,9 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 			})
 		}
 	}
-	for _, name := range []string{"p", "q"} {
-		p := w[placementAt(o.Space, name).Key()]
-		if p == nil || p.deleting {
-			continue
-		}
-		spec, ok := p.spec.(v1alpha1.PlacementSpec)
-		if !ok {
-			continue
-		}
-		s := naiveSource{placement: name, suspended: spec.Suspend, locations: w.naiveSeats(o.Space, p.uid, spec, &o)}
+	for _, p := range w.naivePlacements(o.Space) {
+		spec := p.spec
+		s := naiveSource{placement: p.ref, home: placementAt(p.home, p.name), suspended: spec.Suspend, locations: w.naiveSeats(o.Space, p.uid, spec, &o)}
 		matched := false
 		for _, d := range spec.Downsync {
 			if w.naiveMatches(d.ObjectTest, o, x) {
@@ -271,8 +265,8 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		if matched {
 			sources = append(sources, s)
 		}
-		for _, f := range w.naiveBehind(p, o) {
-			sources = append(sources, naiveSource{placement: name, suspended: spec.Suspend, locations: f.locations, words: f.words})
+		for _, f := range w.naiveBehind(w[placementAt(p.home, p.name).Key()], o) {
+			sources = append(sources, naiveSource{placement: p.ref, home: placementAt(p.home, p.name), suspended: spec.Suspend, locations: f.locations, words: f.words})
 		}
 	}
 	return sources
@@ -418,7 +412,7 @@ func (w world) naiveLetGo(next world) map[string]string {
 			for _, s := range w.naiveSources(o) {
 				if slices.Contains(s.locations, l) {
 					by = append(by, s.placement)
-					ended = ended && s.placement != "" && gone(placementAt(o.Space, s.placement).Key()) && !next.naiveGoing(o.Space)
+					ended = ended && s.placement != "" && gone(s.home.Key()) && !next.naiveGoing(s.home.Space)
 				}
 			}
 			by = append(slices.DeleteFunc(by, func(s string) bool { return s == "" }), "")
@@ -529,7 +523,7 @@ func (w world) naiveWinner(id key.Identity, location key.Location) key.Space {
 		space key.Space
 	}
 	var all []candidate
-	for _, s := range worldSpaces {
+	for _, s := range append(worldSpaces[:3:3], key.Root) {
 		o := key.Object{Space: s, Identity: id}
 		if !slices.Contains(w.naiveLocationsOf(o), location) {
 			continue

@@ -13,7 +13,12 @@ import (
 // naiveSeats are those of the selected locations that an object gets by a Placement with a
 // UID; nil: one that is nowhere.
 func (w world) naiveSeats(s key.Space, uid string, spec v1alpha1.PlacementSpec, o *key.Object) []key.Location {
-	open := slices.DeleteFunc(w.naiveSeen(s, spec.Locations), func(l key.Location) bool { return w.naiveTainted(l, spec.Tolerations, &o) })
+	return w.naiveSeatsIn(w.naiveSeen(s, spec.Locations), uid, spec, o)
+}
+
+// naiveSeatsIn are those of some locations.
+func (w world) naiveSeatsIn(all []key.Location, uid string, spec v1alpha1.PlacementSpec, o *key.Object) []key.Location {
+	open := slices.DeleteFunc(all, func(l key.Location) bool { return w.naiveTainted(l, spec.Tolerations, &o) })
 	if spec.Pick == nil {
 		return open
 	}

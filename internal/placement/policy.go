@@ -16,7 +16,11 @@ import (
 type placement struct {
 	scope
 	// ref is how it is named in the space of the objects.
-	ref       key.PlacementRef
+	ref key.PlacementRef
+	// reaches are the spaces that it places objects of; nil: its own alone.
+	reaches *criteria[tenant]
+	// tenant is the space that it was resolved for, if it reaches some.
+	tenant    tenant
 	suspended bool
 	// waits says that deletions wait for removal.
 	waits     bool
@@ -25,17 +29,27 @@ type placement struct {
 	names []string
 }
 
-// compile compiles the row of the Placement name; nil if it does not act.
-func compile(name string, row *table.Row) *placement {
+// compile compiles the row of a Placement; nil if it does not act.
+func compile(of key.Placement, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{ref: key.PlacementRef(name), scope: scope{name: name, spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	p := &placement{ref: of.In(of.Space), scope: scope{name: of.Name, spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {
 			p.problems = append(p.problems, fmt.Sprintf("spec: %v", err))
 			return p
+		}
+	}
+	if spec.Spaces != nil && of.Space != key.Root {
+		p.problems = append(p.problems, "spaces: only Placements in the space root reach others")
+		return p
+	}
+	if spec.Spaces != nil {
+		p.reaches = new(compileSpaces("spaces", spec.Spaces))
+		if p.reaches.problem != "" {
+			p.problems = append(p.problems, p.reaches.problem)
 		}
 	}
 	p.suspended, p.waits, p.treatment = spec.Suspend, spec.WaitForRemoval, treatment(&spec)

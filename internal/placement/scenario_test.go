@@ -272,6 +272,9 @@ func (s *scenario) status(space key.Space, name string) string {
 		return "gone\n"
 	}
 	text := fmt.Sprintf("%v\n", status.Locations)
+	if status.Reaches {
+		text = fmt.Sprintf("%d spaces, %s", status.Spaces, text)
+	}
 	if len(status.Unknown) > 0 {
 		text += fmt.Sprintf("unknown: %v\n", status.Unknown)
 	}

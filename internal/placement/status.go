@@ -7,8 +7,12 @@ import (
 
 // Status is what one Placement's spec selects in a state.
 type Status struct {
+	// Spaces is how many other spaces a Placement of root reaches.
+	Spaces int
+	// Reaches says that it is one that does.
+	Reaches bool
 	// Locations are the names of the locations, in order, that an object gets which is at
-	// none of them.
+	// none of them. If it is of another space, what locations admit is not regarded.
 	Locations []key.Location
 	// Unknown are the names in its locations of which there is none.
 	Unknown []string
@@ -19,20 +23,45 @@ type Status struct {
 
 // StatusOf resolves one Placement; ok is false if it is gone or being deleted. It only
 // reads the state, so any goroutine may call it. Its cost is in proportion to the number
-// of locations.
+// of locations, and to that of spaces if it reaches into these.
 func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
-	p := compile(of.Name, state.Get(of.Object().Key()))
+	p := compile(of, state.Get(of.Object().Key()))
 	if p == nil {
 		return Status{}, false
 	}
+	p.admitted = p.reaches == nil
 	sites := p.resolve(state, tenantOf(state, of.Space))
-	status = Status{Locations: p.choose(nil, sites), Problems: p.problems}
+	status = Status{Locations: p.choose(nil, sites), Problems: p.problems, Reaches: p.reaches != nil}
+	if status.Reaches {
+		for t, row := range tenantsIn(state) {
+			if !row.Meta.Deleting && p.reaches.fit(t) {
+				status.Spaces++
+			}
+		}
+	}
 	for _, name := range p.names {
 		if sites[key.Location(name)] == nil {
 			status.Unknown = append(status.Unknown, name)
 		}
 	}
 	return status, true
+}
+
+// Reached is a Placement of root that reaches a space.
+type Reached struct {
+	Placement key.Placement
+	Suspended bool
+}
+
+// Reaching are the Placements of root that reach a space, by name. It only reads the state,
+// so any goroutine may call it.
+func Reaching(state table.Reader, space key.Space) (all []Reached) {
+	for p := range placementsFor(state, space) {
+		if p.reaches != nil && p.unreached(state, space) == nil {
+			all = append(all, Reached{p.ref.Of(space), p.suspended})
+		}
+	}
+	return all
 }
 
 // compiledAdmits gives the spec.admit of Locations, each text compiled once.

@@ -25,8 +25,10 @@ type step struct {
 	configMaps []change
 	reports    []table.Change
 
-	// ended are the Placements that were deleted themselves, by the space of objects.
-	ended map[key.Space][]key.PlacementRef
+	// ended are the Placements that were deleted themselves, and endedIn the same as they
+	// are named in a space, where that was asked.
+	ended   []key.Placement
+	endedIn map[key.Space][]key.PlacementRef
 	// recheck are the parts of spaces whose objects must be evaluated again.
 	recheck map[reach]struct{}
 	// evaluated are the keys of the objects that were evaluated in this step.
@@ -38,8 +40,9 @@ type step struct {
 	unsettled map[key.Object]struct{}
 	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
-	// readmitted are the locations whose terms have changed.
-	readmitted map[key.Location]bool
+	// relocated are the locations that have changed in what concerns policies, and readmitted
+	// those of them whose terms have.
+	relocated, readmitted map[key.Location]bool
 }
 
 type change struct {
@@ -87,15 +90,21 @@ func (s *step) updatePolicies() {
 	s.updateSpaces()
 	s.noteEnded()
 	compiled := map[*scope]bool{}
-	updateKind(s, s.placed, s.placements, func(c change) *placement { return compile(c.Name, c.Cur) }, compiled)
+	updateKind(s, s.placed, s.placements, func(c change) *placement {
+		if p := compile(key.Placement{Space: c.Space, Name: c.Name}, c.Cur); p != nil && p.reaches == nil {
+			return p
+		}
+		return nil
+	}, compiled)
+	s.updateRoots(moved)
 	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
 		return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules)
 	}, compiled)
 	s.updateData(compiled)
 	if len(moved) > 0 {
 		s.scopes(func(space key.Space, p *scope) {
-			if !compiled[p] && p.set != nil {
-				s.moveLocations(space, p, moved)
+			if !compiled[p] && p.set != nil && s.moveLocations(tenantOf(s.state, space), p, moved) {
+				p.reach(space, s.reaches)
 			}
 		})
 	}
@@ -149,7 +158,7 @@ func (s *step) admitSpace(space key.Space, c change) {
 		return
 	}
 	for _, p := range s.placements[space] {
-		s.selectLocations(space, &p.scope)
+		s.selectLocations(tenantOf(s.state, space), &p.scope)
 	}
 	s.reaches(reach{prefix: key.SpacePrefix(space)})
 }
@@ -165,7 +174,7 @@ func (s *step) prepareAgain(space key.Space, c *customizer) {
 	rules, set := c.rules.text, c.set
 	c.rules, c.needs, c.set = now.rules, now.needs, nil
 	if c.selective() {
-		s.selectLocations(space, &c.scope)
+		s.selectLocations(tenantOf(s.state, space), &c.scope)
 	}
 	if c.rules.text != rules || c.set != set {
 		c.reach(space, s.reaches)
@@ -194,11 +203,32 @@ func (s *step) updateData(compiled map[*scope]bool) {
 func (s *step) noteEnded() {
 	for _, c := range s.placed {
 		_, there := s.placements[c.Space].find(c.Name)
+		if c.Space == key.Root && !there {
+			_, there = s.roots.all.find(c.Name)
+		}
 		_, going := s.going[c.Space]
 		if there && !going && (c.Cur == nil || c.Cur.Meta.Deleting) {
-			s.ended[c.Space] = append(s.ended[c.Space], key.PlacementRef(c.Name))
+			s.ended = append(s.ended, key.Placement{Space: c.Space, Name: c.Name})
 		}
 	}
+}
+
+// endedFor are the Placements that were deleted, of those that may have placed objects of a
+// space, as they are named there.
+func (s *step) endedFor(space key.Space) []key.PlacementRef {
+	if len(s.ended) == 0 {
+		return nil
+	}
+	refs, known := s.endedIn[space]
+	if !known {
+		for _, p := range s.ended {
+			if p.Space == space || p.Space == key.Root {
+				refs = append(refs, p.In(space))
+			}
+		}
+		s.endedIn[space] = refs
+	}
+	return refs
 }
 
 // updateLocations returns the names of locations that were created, deleted or relabeled,
@@ -215,6 +245,7 @@ func (s *step) updateLocations() []key.Location {
 			continue
 		}
 		moved = append(moved, l)
+		s.relocated[l] = true
 		if now != nil {
 			s.locations[l] = now
 		} else {
@@ -245,7 +276,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 		if now != none {
 			p := now.base()
 			if p.selective() {
-				s.selectLocations(c.Space, p)
+				s.selectLocations(tenantOf(s.state, c.Space), p)
 			}
 			p.reach(c.Space, s.reaches)
 			compiled[p] = true
@@ -258,9 +289,8 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 	}
 }
 
-// selectLocations gives a policy of a space its set, with its needs.
-func (s *step) selectLocations(space key.Space, p *scope) {
-	t := tenantOf(s.state, space)
+// selectLocations gives a policy about a space its set, with its needs.
+func (s *step) selectLocations(t tenant, p *scope) {
 	var names, barred []key.Location
 	for name, at := range s.locations {
 		if in, bars := p.takes(at, s.gates.admit(name), t); in {
@@ -284,9 +314,10 @@ func (s *step) selectLocations(space key.Space, p *scope) {
 	}
 }
 
-// moveLocations updates a policy's set for locations that have changed.
-func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
-	was, again, t := p.set, false, tenantOf(s.state, space)
+// moveLocations updates the set of a policy about a space for locations that have changed,
+// and says whether that may change where objects are, or how.
+func (s *step) moveLocations(t tenant, p *scope, moved []key.Location) bool {
+	was, again := p.set, false
 	for _, name := range moved {
 		at, in, barred := s.locations[name], false, false
 		if at != nil {
@@ -305,9 +336,7 @@ func (s *step) moveLocations(space key.Space, p *scope, moved []key.Location) {
 		}
 		p.set = s.sets.with(p.set, name, needs)
 	}
-	if p.set != was || again {
-		p.reach(space, s.reaches)
-	}
+	return p.set != was || again
 }
 
 // evaluateChanged evaluates the objects that themselves changed.
@@ -455,7 +484,7 @@ func (s *step) settle() []table.Assignment {
 		if row == nil {
 			continue
 		}
-		a := table.Assignment{Key: k, Ended: s.ended[o.Space]}
+		a := table.Assignment{Key: k, Ended: s.endedFor(o.Space)}
 		if g := s.gates.of[key.Location(o.Name)]; o.Resource == key.Locations && o.Space == key.Root && g != nil && g.admission != nil {
 			a.In = g.admission
 		} else if m := s.claims.as(o); m != nil {

@@ -30,8 +30,10 @@ type Supposition struct {
 // number of objects.
 func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membership)) (whole bool) {
 	seen := supposed{Reader: s.State, key: s.Policy.Key(), row: s.Row, scope: key.SpacePrefix(s.Policy.Space)}
+	deciding := []string{key.SpacePrefix(key.Root), seen.scope}
 	if s.Policy.Space == key.Root {
 		seen.scope = key.Objects.Prefix()
+		deciding = []string{seen.scope}
 	}
 	var objects []*table.Row
 	whole = true
@@ -47,16 +49,13 @@ func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membershi
 		return true
 	})
 	var changes []table.Change
-	for _, prefix := range []string{key.SpacePrefix(key.Root), seen.scope} {
+	for _, prefix := range deciding {
 		seen.Ascend(prefix, func(row *table.Row) bool {
 			if decides(row.Key) {
 				changes = append(changes, table.Change{Cur: row})
 			}
 			return true
 		})
-		if strings.HasPrefix(prefix, seen.scope) {
-			break
-		}
 	}
 	for _, row := range objects {
 		changes = append(changes, table.Change{Cur: row})

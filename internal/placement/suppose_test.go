@@ -51,7 +51,11 @@ func TestSupposed(t *testing.T) {
 }
 
 func checkForetold(t *rapid.T, tbl *table.Writer, s key.Space, foretold map[string]string) {
-	tbl.Snapshot().Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
+	scope := key.SpacePrefix(s)
+	if s == key.Root {
+		scope = key.Objects.Prefix()
+	}
+	tbl.Snapshot().Ascend(scope, func(row *table.Row) bool {
 		if decides(row.Key) {
 			return true
 		}

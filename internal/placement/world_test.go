@@ -153,10 +153,15 @@ type focus struct {
 	// follows says that Placements match little but what refers to something, and have it
 	// followed.
 	follows bool
+	// placers are the spaces that have Placements.
+	placers []key.Space
 }
 
 func everything() focus {
-	return focus{kinds: []string{spacing, locating, placing, placing, customizing, reporting, writing, writing}, objects: worldObjects(), assigned: 1}
+	return focus{
+		kinds:   []string{spacing, locating, placing, placing, customizing, reporting, writing, writing},
+		objects: worldObjects(), assigned: 1, placers: append(worldSpaces[:3:3], key.Root),
+	}
 }
 
 func competition() focus {
@@ -169,13 +174,21 @@ func competition() focus {
 
 // followers is one space of objects that refer to each other.
 func followers() focus {
-	f := focus{kinds: []string{locating, placing, placing, reporting, writing, writing, writing}, follows: true}
+	f := focus{kinds: []string{spacing, locating, placing, placing, reporting, writing, writing, writing}, follows: true, placers: []key.Space{"s1", key.Root}}
 	for _, o := range worldObjects() {
 		if o.Space == "s1" && o.Group != "coordination.k8s.io" && o.Resource.Resource != "events" {
 			f.objects = append(f.objects, o)
 		}
 	}
 	return f
+}
+
+// reaching is where Placements of root reach spaces that come, go and change.
+func reaching() focus {
+	return focus{
+		kinds:   []string{spacing, spacing, spacing, locating, placing, placing, reporting, writing},
+		objects: worldObjects(), placers: []key.Space{"s1", key.Root, key.Root},
+	}
 }
 
 const (
@@ -198,7 +211,7 @@ func worldObjects() (all []key.Object) {
 			objectAt(s, "example.com", "widgets", "n1", "x"), objectAt(s, "apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com"),
 		)
 	}
-	return all
+	return append(all, objectAt(key.Root, "", "configmaps", "n1", "x"))
 }
 
 func drawLabels(t *rapid.T) map[string]string {
@@ -435,14 +448,20 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			next.spec = map[string]any{"admit": "everything"}
 		}
 	case placing:
-		space := rapid.SampledFrom(worldSpaces).Draw(t, "space")
+		space := rapid.SampledFrom(f.placers).Draw(t, "space")
 		k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")).Key()
-		next.spec, next.status = drawSpec(t), drawFollows(t)
+		spec, status := drawSpec(t), drawFollows(t)
 		if f.follows {
-			space = "s1"
-			k = placementAt(space, rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement of s1")).Key()
-			next.spec, next.status = drawFollowed(t)
+			spec, status = drawFollowed(t)
 		}
+		if rapid.IntRange(0, 9).Draw(t, "reaches")%9 == 0 == (space != key.Root) { // seldom elsewhere, where it is refused
+			spec.Spaces = &v1alpha1.SpaceSelector{Names: drawSome(t, "reached", "s1", "s2", "none")}
+			if rapid.IntRange(0, 3).Draw(t, "by selector") > 0 {
+				selector := drawSelector(t)
+				spec.Spaces.Selector = &selector
+			}
+		}
+		next.spec, next.status = spec, status
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"locations": "everywhere"}
 		}

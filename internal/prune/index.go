@@ -33,14 +33,30 @@ type group struct {
 // placement is the Placement of the group.
 func (g group) placement() key.Placement { return g.of.Of(g.space) }
 
+// reached says that it is one of root that reaches the space.
+func (g group) reached() bool { return g.placement().Space != g.space }
+
 // part is what waits at one location of one group.
 type part struct {
 	pending int64
 	digest  string
 }
 
-// parts are those of one group, by location.
-type parts map[key.Location]part
+// spot is where objects of a space are.
+type spot struct {
+	space    key.Space
+	location key.Location
+}
+
+// parts are those of one group, or of all groups of a Placement of root.
+type parts map[spot]part
+
+// let is a confirmation for an agent, and whether it was given in root for another space:
+// then it is only about what Placements of root no longer assign.
+type let struct {
+	wire.Confirmation
+	byRoot bool
+}
 
 // place is what waits at one location.
 type place struct {
@@ -69,7 +85,7 @@ type Index struct {
 	groups map[key.Space]map[key.PlacementRef]parts
 	owners map[key.Space]map[string]owner
 	// let counts, by location and confirmation, the Placements whose status has it.
-	let   map[key.Location]map[wire.Confirmation]int
+	let   map[key.Location]map[let]int
 	dirty map[key.Placement]struct{}
 }
 
@@ -89,7 +105,7 @@ func (x *Index) Reset() {
 	x.places = map[key.Location]place{}
 	x.groups = map[key.Space]map[key.PlacementRef]parts{}
 	x.owners = map[key.Space]map[string]owner{}
-	x.let = map[key.Location]map[wire.Confirmation]int{}
+	x.let = map[key.Location]map[let]int{}
 }
 
 // Observe notes what Locations and Placements say in a revision.
@@ -159,7 +175,8 @@ func placeOf(row *table.Row) place {
 }
 
 // setPart sets what waits of a group at a location. That may change the status of its
-// Placement, and those of Placements of the space that have confirmed something.
+// Placement, and those of Placements that have confirmed something, of the same space, and of
+// root if it is one of root's.
 func (x *Index) setPart(g group, l key.Location, one part) {
 	space := x.groups[g.space]
 	if space == nil {
@@ -171,8 +188,9 @@ func (x *Index) setPart(g group, l key.Location, one part) {
 		all = parts{}
 		space[g.of] = all
 	}
-	if all[l] = one; one == (part{}) {
-		if delete(all, l); len(all) == 0 {
+	at := spot{g.space, l}
+	if all[at] = one; one == (part{}) {
+		if delete(all, at); len(all) == 0 {
 			delete(space, g.of)
 		}
 		if len(space) == 0 {
@@ -182,6 +200,12 @@ func (x *Index) setPart(g group, l key.Location, one part) {
 	x.dirty[g.placement()] = struct{}{}
 	for name := range x.owners[g.space] {
 		x.dirty[key.Placement{Space: g.space, Name: name}] = struct{}{}
+	}
+	if !g.reached() {
+		return
+	}
+	for name := range x.owners[key.Root] {
+		x.dirty[key.Placement{Space: key.Root, Name: name}] = struct{}{}
 	}
 }
 
@@ -203,8 +227,8 @@ func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Loc
 	}
 	x.dirty[p] = struct{}{}
 	if was.raw != now.raw { // it may confirm removals of other Placements
-		for of := range x.groups[p.Space] {
-			x.dirty[of.Of(p.Space)] = struct{}{}
+		for of := range x.toldIn(p.Space) {
+			x.dirty[of] = struct{}{}
 		}
 	}
 	x.count(p.Space, was.confirmed, -1, moved)
@@ -226,12 +250,19 @@ func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Loc
 	}
 }
 
-// count adds n to the count of each of some confirmations.
+// count adds n to the count of each of some confirmations of a Placement in a space. Only
+// one in root confirms anything of another.
 func (x *Index) count(s key.Space, all []v1alpha1.ConfirmedPrune, n int, moved map[key.Location]struct{}) {
 	for _, one := range all {
-		l, c := key.Location(one.Location), wire.Confirmation{Space: string(s), Digest: one.Digest}
+		l, c := key.Location(one.Location), let{wire.Confirmation{Space: string(s), Digest: one.Digest}, false}
+		if one.Space != "" {
+			if s != key.Root {
+				continue
+			}
+			c.Space, c.byRoot = one.Space, true
+		}
 		if x.let[l] == nil {
-			x.let[l] = map[wire.Confirmation]int{}
+			x.let[l] = map[let]int{}
 		}
 		if x.let[l][c] += n; x.let[l][c] == 0 {
 			if delete(x.let[l], c); len(x.let[l]) == 0 {

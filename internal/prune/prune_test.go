@@ -22,8 +22,8 @@ type machine struct {
 	table *table.Writer
 	index *Index
 	rev   int64
-	// at is what waits, as agents say it: by location, then Placement, the objects.
-	at map[key.Location]map[key.Placement]map[string]bool
+	// at is what waits, as agents say it: by location, then group, the objects.
+	at map[key.Location]map[group]map[string]bool
 	// says are the annotations of the Placements there are.
 	says map[key.Placement]string
 	// shown are the statuses that a hub has written.
@@ -40,7 +40,7 @@ type status struct {
 
 func newMachine() *machine {
 	m := &machine{
-		at: map[key.Location]map[key.Placement]map[string]bool{}, says: map[key.Placement]string{}, shown: map[key.Placement]status{},
+		at: map[key.Location]map[group]map[string]bool{}, says: map[key.Placement]string{}, shown: map[key.Placement]status{},
 		meant: map[string]bool{}, poked: map[key.Location]bool{},
 	}
 	m.index = New(func(l key.Location) { m.poked[l] = true })
@@ -79,10 +79,10 @@ func digestOf(objects map[string]bool) string {
 // announce writes the row of a location as its agent says it is.
 func (m *machine) announce(l key.Location) {
 	prune := v1alpha1.PendingPrune{Pending: 1}
-	for p, objects := range m.at[l] {
+	for g, objects := range m.at[l] {
 		if len(objects) > 0 {
 			prune.Placements = append(prune.Placements, v1alpha1.PlacementPrune{
-				Space: string(p.Space), Placement: p.Name, Pending: int64(len(objects)), Digest: digestOf(objects),
+				Space: string(g.space), Placement: string(g.of), Pending: int64(len(objects)), Digest: digestOf(objects),
 			})
 		}
 	}
@@ -122,20 +122,21 @@ func (m *machine) settle(t *rapid.T) {
 }
 
 var (
-	testPlacements = []key.Placement{{Space: "s", Name: "p"}, {Space: "s", Name: "q"}, {Space: "z", Name: "p"}}
+	testPlacements = []key.Placement{{Space: "s", Name: "p"}, {Space: "s", Name: "q"}, {Space: "z", Name: "p"}, {Space: key.Root, Name: "p"}}
+	testGroups     = []group{{"s", "p"}, {"s", "q"}, {"z", "p"}, {"s", ""}, {"s", "root/p"}, {"z", "root/p"}, {"z", "root/gone"}}
 	testLocations  = []key.Location{"a", "b", "c"}
 )
 
 func (m *machine) wait(t *rapid.T) {
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
-	p := rapid.SampledFrom(append(testPlacements, key.Placement{Space: "s"})).Draw(t, "of")
+	p := rapid.SampledFrom(testGroups).Draw(t, "of")
 	if m.at[l] == nil {
-		m.at[l] = map[key.Placement]map[string]bool{}
+		m.at[l] = map[group]map[string]bool{}
 	}
 	if m.at[l][p] == nil {
 		m.at[l][p] = map[string]bool{}
 	}
-	o := string(l) + p.Name + rapid.SampledFrom([]string{"1", "2"}).Draw(t, "object")
+	o := string(l) + string(p.of) + rapid.SampledFrom([]string{"1", "2"}).Draw(t, "object")
 	if rapid.Bool().Draw(t, "waits") {
 		m.at[l][p][o] = true
 	} else {
@@ -155,8 +156,10 @@ func (m *machine) confirm(t *rapid.T) {
 	w := rapid.SampledFrom(all).Draw(t, "what")
 	m.says[p] = w.Digest
 	for l, of := range m.at {
-		if objects := of[w.Placement.Of(p.Space)]; w.Digest != "" && len(objects) > 0 {
-			m.meant[fmt.Sprint(l, p.Space, digestOf(objects))] = true
+		for g, objects := range of {
+			if told := g.space == p.Space || p.Space == key.Root; told && g.placement() == w.Placement.Of(p.Space) && w.Digest != "" && len(objects) > 0 {
+				m.meant[fmt.Sprint(l, g.space, digestOf(objects))] = true
+			}
 		}
 	}
 	m.write(p)
@@ -167,9 +170,9 @@ func (m *machine) hear(t *rapid.T) {
 	m.settle(t)
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
 	for p, objects := range m.at[l] {
-		c := wire.Confirmation{Space: string(p.Space), Digest: digestOf(objects)}
+		c := wire.Confirmation{Space: string(p.space), Digest: digestOf(objects)}
 		if len(objects) > 0 && slices.Contains(m.index.Confirmations(l), c) {
-			if !m.meant[fmt.Sprint(l, p.Space, c.Digest)] {
+			if !m.meant[fmt.Sprint(l, p.space, c.Digest)] {
 				t.Fatalf("%s lets go %v of %v, which nobody confirmed", l, objects, p)
 			}
 			clear(objects)
@@ -188,6 +191,21 @@ func (m *machine) restart(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
+// confirmed says whether the status of any Placement confirms what waits of a group at a
+// location.
+func (m *machine) confirmed(g group, l key.Location, digest string) bool {
+	for q, other := range m.shown {
+		c := v1alpha1.ConfirmedPrune{Location: string(l), Digest: digest}
+		if q.Space == key.Root {
+			c.Space = string(g.space)
+		}
+		if (q.Space == g.space || q.Space == key.Root && g.reached()) && slices.Contains(other.confirmed, c) {
+			return true
+		}
+	}
+	return false
+}
+
 // check recounts what waits, and checks that what is confirmed reaches the agent.
 func (m *machine) check(t *rapid.T) {
 	m.settle(t)
@@ -195,21 +213,22 @@ func (m *machine) check(t *rapid.T) {
 		want := v1alpha1.WaitingPrune{}
 		open := 0
 		for l, of := range m.at {
-			objects := of[p]
-			if len(objects) == 0 {
-				continue
+			here := 0
+			for g, objects := range of {
+				if g.placement() != p {
+					continue
+				}
+				if here += len(objects); len(objects) == 0 {
+					continue
+				}
+				if !m.confirmed(g, l, digestOf(objects)) {
+					open++
+				} else if c := (wire.Confirmation{Space: string(g.space), Digest: digestOf(objects)}); !slices.Contains(m.index.Confirmations(l), c) {
+					t.Fatalf("%v is confirmed, and %s does not hear of it", c, l)
+				}
 			}
-			want.Pending += int64(len(objects))
-			want.Locations++
-			c := v1alpha1.ConfirmedPrune{Location: string(l), Digest: digestOf(objects)}
-			confirmed := false
-			for q, other := range m.shown {
-				confirmed = confirmed || q.Space == p.Space && slices.Contains(other.confirmed, c)
-			}
-			if !confirmed {
-				open++
-			} else if !slices.Contains(m.index.Confirmations(l), wire.Confirmation{Space: string(p.Space), Digest: c.Digest}) {
-				t.Fatalf("%v is confirmed, and %s does not hear of it", c, l)
+			if want.Pending += int64(here); here > 0 {
+				want.Locations++
 			}
 		}
 		if want.Locations == 0 {
@@ -247,12 +266,41 @@ func TestIndex(t *testing.T) {
 	})
 }
 
+// TestOnlyRootReaches shows that what a status says of another space is believed of a
+// Placement in root alone, and of what Placements of root no longer assign.
+func TestOnlyRootReaches(t *testing.T) {
+	m := newMachine()
+	m.at["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}, {"s", "root/p"}: {"y": true}}
+	m.announce("a")
+	of := func(name string) string { return digestOf(map[string]bool{name: true}) }
+	for _, one := range []struct {
+		by      key.Placement
+		digest  string
+		allowed bool
+	}{
+		{key.Placement{Space: "z", Name: "p"}, of("x"), false},
+		{key.Placement{Space: "z", Name: "p"}, of("y"), false},
+		{key.Placement{Space: key.Root, Name: "q"}, of("x"), false},
+		{key.Placement{Space: key.Root, Name: "q"}, of("y"), true},
+	} {
+		forged := []v1alpha1.ConfirmedPrune{{Location: "a", Space: "s", Digest: one.digest}}
+		m.shown[one.by] = status{confirmed: forged}
+		m.write(one.by)
+		if heard := len(m.index.Confirmations("a")) > 0; heard != one.allowed {
+			t.Errorf("%v confirms %s: %v", one.by, one.digest, heard)
+		}
+		if _, kept := m.index.Status(one.by, "", forged); len(kept) > 0 != one.allowed {
+			t.Errorf("%v keeps %v", one.by, kept)
+		}
+	}
+}
+
 // TestForgets shows that nothing is kept of what is gone.
 func TestForgets(t *testing.T) {
 	m := newMachine()
 	empty := New(func(key.Location) {})
 	for range 2 {
-		m.at["a"] = map[key.Placement]map[string]bool{{Space: "s", Name: "p"}: {"x": true}}
+		m.at["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
 		m.announce("a")
 		p := key.Placement{Space: "s", Name: "p"}
 		m.says[p] = m.index.Waiting("s")[0].Digest
@@ -282,7 +330,7 @@ func BenchmarkConfirm(b *testing.B) {
 	m := newMachine()
 	for i := range maxConfirmed {
 		l := key.Location(fmt.Sprint("l", i))
-		m.at[l] = map[key.Placement]map[string]bool{{Space: "s", Name: "p"}: {"x": true}}
+		m.at[l] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
 		m.announce(l)
 	}
 	digest := m.index.Waiting("s")[0].Digest

@@ -10,6 +10,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,8 +30,10 @@ const (
 
 // Part is a release of which a Placement matches some objects but not all.
 type Part struct {
-	// Release is NAMESPACE/NAME.
+	// Release is NAMESPACE/NAME; empty if it is in Space, which is another than the one in
+	// which this is told, where it is for who may read its objects.
 	Release string
+	Space   key.Space
 	// Matched is how many of its Objects are matched.
 	Matched, Objects int
 	// Missing are the first objects that are not, as GROUP/RESOURCE/[NAMESPACE/]NAME, of
@@ -40,7 +43,11 @@ type Part struct {
 
 // String says it to people.
 func (p Part) String() string {
-	text := fmt.Sprintf("matches %d of the %d objects of Helm release %s", p.Matched, p.Objects, p.Release)
+	of := "Helm release " + p.Release
+	if p.Release == "" {
+		of = "a Helm release in space " + string(p.Space)
+	}
+	text := fmt.Sprintf("matches %d of the %d objects of %s", p.Matched, p.Objects, of)
 	if len(p.Missing) == 0 {
 		return text
 	}
@@ -58,10 +65,17 @@ type of struct {
 	matched map[key.PlacementRef]int
 }
 
+// id is a release, as NAMESPACE/NAME, of a space.
+type id struct {
+	space key.Space
+	name  string
+}
+
 // Index is safe for concurrent use. It is a table.Observer.
 type Index struct {
 	mu    sync.Mutex
-	all   map[key.Space]map[string]*of // by NAMESPACE/NAME
+	all   map[key.Space]map[string]*of      // by NAMESPACE/NAME
+	parts map[key.Placement]map[id]struct{} // those of which not all is matched
 	dirty map[key.Placement]struct{}
 }
 
@@ -69,7 +83,7 @@ var _ table.Observer = (*Index)(nil)
 
 // New makes an Index that has observed nothing.
 func New() *Index {
-	return &Index{all: map[key.Space]map[string]*of{}, dirty: map[key.Placement]struct{}{}}
+	return &Index{all: map[key.Space]map[string]*of{}, parts: map[key.Placement]map[id]struct{}{}, dirty: map[key.Placement]struct{}{}}
 }
 
 // Reset forgets everything.
@@ -77,6 +91,7 @@ func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.all)
+	clear(x.parts)
 }
 
 // Observe notes the objects of releases among the changes of a revision.
@@ -126,7 +141,7 @@ func (x *Index) add(s key.Space, name string, row *table.Row) {
 	m, _ := row.In.(*placement.Membership)
 	r.objects[row.Key] = m
 	r.count(m, 1)
-	x.changed(s, r)
+	x.changed(id{s, name}, r)
 }
 
 func (x *Index) remove(s key.Space, name, k string) {
@@ -134,7 +149,10 @@ func (x *Index) remove(s key.Space, name, k string) {
 	if r == nil {
 		return
 	}
-	x.changed(s, r)
+	for ref := range r.matched {
+		x.list(ref.Of(s), id{s, name}, false)
+	}
+	defer x.changed(id{s, name}, r)
 	m, known := r.objects[k]
 	if !known {
 		return
@@ -147,10 +165,25 @@ func (x *Index) remove(s key.Space, name, k string) {
 	}
 }
 
-// changed marks the Placements that match objects of a release as dirty.
-func (x *Index) changed(s key.Space, r *of) {
-	for ref := range r.matched {
-		x.dirty[ref.Of(s)] = struct{}{}
+// changed notes which Placements match a release in part, of those that match it at all.
+func (x *Index) changed(release id, r *of) {
+	for ref, n := range r.matched {
+		x.list(ref.Of(release.space), release, n < len(r.objects))
+	}
+}
+
+// list notes whether a Placement matches a release in part, and that it may be so since now.
+func (x *Index) list(p key.Placement, release id, inPart bool) {
+	x.dirty[p] = struct{}{}
+	switch {
+	case !inPart:
+		if delete(x.parts[p], release); len(x.parts[p]) == 0 {
+			delete(x.parts, p)
+		}
+	case x.parts[p] == nil:
+		x.parts[p] = map[id]struct{}{release: {}}
+	default:
+		x.parts[p][release] = struct{}{}
 	}
 }
 
@@ -179,30 +212,42 @@ func (x *Index) Dirty() []key.Placement {
 	return all
 }
 
-// Parts are the first maxParts releases, by name, that a Placement matches in part.
-func (x *Index) Parts(p key.Placement) []Part {
+// Parts are the first maxParts releases, by space and name, that a Placement matches in
+// part, as they are told in a space: in the Placement's own all, in another its own.
+func (x *Index) Parts(p key.Placement, in key.Space) []Part {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var names []string
-	for name, r := range x.all[p.Space] {
-		if n := r.matched[p.In(p.Space)]; n > 0 && n < len(r.objects) {
-			names = append(names, name)
+	var first []id
+	for release := range x.parts[p] {
+		if in != p.Space && in != release.space {
+			continue
+		}
+		if i, _ := slices.BinarySearchFunc(first, release, id.compare); i < maxParts {
+			first = slices.Insert(first, i, release)
+			first = first[:min(maxParts, len(first))]
 		}
 	}
-	slices.Sort(names)
 	var all []Part
-	for _, name := range names[:min(maxParts, len(names))] {
-		r := x.all[p.Space][name]
-		all = append(all, Part{Release: name, Matched: r.matched[p.In(p.Space)], Objects: len(r.objects), Missing: r.missing(p)})
+	for _, release := range first {
+		r := x.all[release.space][release.name]
+		of := Part{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
+		if release.space == in {
+			of.Release, of.Missing = release.name, r.missing(p.In(in), in)
+		}
+		all = append(all, of)
 	}
 	return all
 }
 
+func (a id) compare(b id) int {
+	return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.name, b.name))
+}
+
 // missing are the first objects that a Placement does not match.
-func (r *of) missing(p key.Placement) []string {
+func (r *of) missing(p key.PlacementRef, in key.Space) []string {
 	var first []string
 	for k, m := range r.objects {
-		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p.In(p.Space) }) {
+		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p }) {
 			continue
 		}
 		if o, err := key.ParseObject(k); err != nil || o.Concealed() {
@@ -213,7 +258,7 @@ func (r *of) missing(p key.Placement) []string {
 			first = first[:min(maxExamples, len(first))]
 		}
 	}
-	prefix := key.SpacePrefix(p.Space)
+	prefix := key.SpacePrefix(in)
 	for i := range first {
 		first[i] = strings.TrimPrefix(first[i], prefix)
 	}

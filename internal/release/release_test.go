@@ -46,8 +46,13 @@ func (x thing) value() []byte {
 	return mustJSON(map[string]any{"metadata": metadata})
 }
 
-func placementOf(is string) []byte {
+func placementOf(s key.Space, is string) []byte {
+	var reached any
+	if s == key.Root {
+		reached = map[string]any{"selector": map[string]any{}}
+	}
 	return mustJSON(map[string]any{"spec": map[string]any{
+		"spaces":    reached,
 		"locations": []any{map[string]any{"selector": map[string]any{}}},
 		"downsync":  []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]string{"is": is}}}}},
 	}})
@@ -95,13 +100,13 @@ func (m *machine) change(t *rapid.T) {
 }
 
 func (m *machine) place(t *rapid.T) {
-	p := key.Placement{Space: rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"), Name: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")}
+	p := key.Placement{Space: rapid.SampledFrom([]key.Space{"s", "z", key.Root}).Draw(t, "space"), Name: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "placement")}
 	k := keyOf(p.Space, v1alpha1.Group, "placements", "", p.Name)
 	if m.places[p] = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "selects"); m.places[p] == "" {
 		m.put(k, nil)
 		return
 	}
-	m.put(k, placementOf(m.places[p]))
+	m.put(k, placementOf(p.Space, m.places[p]))
 }
 
 func (m *machine) restart(*rapid.T) {
@@ -116,12 +121,15 @@ func (m *machine) restart(*rapid.T) {
 
 // naive looks at every object anew.
 func (m *machine) naive(p key.Placement) (parts []Part) {
-	for _, release := range []string{"r1", "r2"} {
-		part := Part{Release: "n/" + release}
+	for _, at := range []id{{"s", "r1"}, {"s", "r2"}, {"z", "r1"}, {"z", "r2"}} {
+		if p.Space != key.Root && at.space != p.Space {
+			continue
+		}
+		release, part := at.name, Part{Space: at.space, Release: "n/" + at.name}
 		for _, k := range slices.Sorted(maps.Keys(m.objects)) {
 			x := m.objects[k]
 			o, err := key.ParseObject(k)
-			if err != nil || x.space != p.Space || x.release != release || x.manager != "Helm" || x.deleting || o.Resource.Resource == "events" {
+			if err != nil || x.space != at.space || x.release != release || x.manager != "Helm" || x.deleting || o.Resource.Resource == "events" {
 				continue
 			}
 			if part.Objects++; x.is == m.places[p] {
@@ -129,6 +137,9 @@ func (m *machine) naive(p key.Placement) (parts []Part) {
 			} else if len(part.Missing) < maxExamples {
 				part.Missing = append(part.Missing, o.Identity.String())
 			}
+		}
+		if p.Space == key.Root {
+			part.Release, part.Missing = "", nil
 		}
 		if part.Matched > 0 && part.Matched < part.Objects {
 			parts = append(parts, part)
@@ -139,11 +150,11 @@ func (m *machine) naive(p key.Placement) (parts []Part) {
 
 func (m *machine) check(t *rapid.T) {
 	for _, p := range m.index.Dirty() {
-		m.shown[p] = m.index.Parts(p)
+		m.shown[p] = m.index.Parts(p, p.Space)
 	}
 	for p := range m.places {
 		want := m.naive(p)
-		if got := m.index.Parts(p); !reflect.DeepEqual(got, want) {
+		if got := m.index.Parts(p, p.Space); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v: got %v, want %v", p, got, want)
 		}
 		if m.places[p] != "" && !reflect.DeepEqual(m.shown[p], want) {
@@ -158,11 +169,13 @@ func TestParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		m.put(keyOf(key.Root, v1alpha1.Group, "locations", "", "l"), []byte(`{}`))
+		m.put(key.Space("s").Key(), []byte(`{}`))
+		m.put(key.Space("z").Key(), []byte(`{}`))
 		t.Repeat(map[string]func(*rapid.T){"": m.check, "change": m.change, "change more": m.change, "place": m.place, "restart": m.restart})
 		for k := range m.objects {
 			m.put(k, nil)
 		}
-		if len(m.index.all) > 0 {
+		if len(m.index.all)+len(m.index.parts) > 0 {
 			t.Fatalf("%v is left", m.index.all)
 		}
 	})
@@ -181,13 +194,13 @@ func TestPartSays(t *testing.T) {
 func BenchmarkParts(b *testing.B) {
 	m := newMachine()
 	m.put(keyOf(key.Root, v1alpha1.Group, "locations", "", "l"), []byte(`{}`))
-	m.put(keyOf("s", v1alpha1.Group, "placements", "", "p"), placementOf("x"))
+	m.put(keyOf("s", v1alpha1.Group, "placements", "", "p"), placementOf("s", "x"))
 	for i := range 10_000 {
 		m.put(keyOf("s", "", "configmaps", "n", fmt.Sprint("o", i)), thing{"s", "r", "Helm", []string{"x", "y"}[i%2], false}.value())
 	}
 	b.Run("ask", func(b *testing.B) {
 		for b.Loop() {
-			if len(m.index.Parts(key.Placement{Space: "s", Name: "p"})) != 1 {
+			if len(m.index.Parts(key.Placement{Space: "s", Name: "p"}, "s")) != 1 {
 				b.Fatal("it is whole")
 			}
 		}

@@ -40,12 +40,16 @@ func (s validated) more(ctx context.Context, obj runtime.Object) field.ErrorList
 
 // validatePlacement validates the selectors of a Placement. It has no errors for an object
 // that the schema refuses anyway.
-func validatePlacement(_ key.Space, object map[string]any) (errs field.ErrorList) {
+func validatePlacement(s key.Space, object map[string]any) (errs field.ErrorList) {
 	var p v1alpha1.Placement
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
 		return nil
 	}
 	errs = append(validateWhere(p.Spec.Locations), validateSeats(&p.Spec)...)
+	if p.Spec.Spaces != nil && s != key.Root {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "spaces"), "only Placements in the space root reach other spaces"))
+	}
+	errs = append(errs, validateReach(p.Spec.Spaces, "Placement")...)
 	for i, d := range p.Spec.Downsync {
 		errs = append(errs, validateTest(d.ObjectTest, field.NewPath("spec", "downsync").Index(i))...)
 	}
@@ -87,18 +91,24 @@ func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
 			}
 		}
 	}
-	if g.Spec.Spaces == nil {
-		return errs
+	return append(errs, validateReach(g.Spec.Spaces, "Grant")...)
+}
+
+// validateReach validates the spaces that an object of root reaches.
+func validateReach(of *v1alpha1.SpaceSelector, kind string) (errs field.ErrorList) {
+	if of == nil {
+		return nil
 	}
-	for i, name := range g.Spec.Spaces.Names {
-		path := spec.Child("spaces", "names").Index(i)
+	spaces := field.NewPath("spec", "spaces")
+	for i, name := range of.Names {
+		path := spaces.Child("names").Index(i)
 		if err := key.ValidateName(name); err != nil {
 			errs = append(errs, field.Invalid(path, name, err.Error()))
 		} else if key.Space(name) == key.Root {
-			errs = append(errs, field.Invalid(path, name, "a Grant about root has no spaces"))
+			errs = append(errs, field.Invalid(path, name, "a "+kind+" about root has no spaces"))
 		}
 	}
-	return append(errs, validateSelector(g.Spec.Spaces.Selector, spec.Child("spaces", "selector"))...)
+	return append(errs, validateSelector(of.Selector, spaces.Child("selector"))...)
 }
 
 func validateWhere(entries []v1alpha1.LocationSelector) (errs field.ErrorList) {

@@ -81,7 +81,7 @@ func (t *Tally) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
 	}
 	looks := 0
 	pairs.Scan(func(at pair) bool {
-		said := t.objects[at.path].describe(t.config, at.location)
+		said := t.objects[at.path].describe(t.config, at.location, c.Space)
 		e := v1alpha1.CustomizerError{
 			Object: said.Object, Location: said.Location, Rule: int32(t.blames.of[at].Rule),
 			Reason: said.Reason, Message: said.Message,

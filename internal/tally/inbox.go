@@ -143,19 +143,27 @@ func (s selectable) equal(o selectable) bool {
 	return s.admit == o.admit && slices.Equal(s.labels, o.labels)
 }
 
-// noteSpace makes the Placements of a space dirty whose labels have changed.
+// reachable is what of a Space decides who reaches it, and who admits it.
+type reachable struct {
+	labels   table.Labels
+	there    bool
+	deleting bool
+}
+
+// noteSpace makes the Placements dirty that may be about a space which has changed.
 func (t *Tally) noteSpace(s key.Space, row *table.Row) {
-	was := t.spaces[s]
+	was, now := t.spaces[s], reachable{}
 	if row == nil {
 		delete(t.spaces, s)
 	} else {
-		t.spaces[s] = row.Meta.Labels
+		now = reachable{row.Meta.Labels, true, row.Meta.Deleting}
+		t.spaces[s] = now
 	}
-	if slices.Equal(was, t.spaces[s]) {
+	if was.there == now.there && was.deleting == now.deleting && slices.Equal(was.labels, now.labels) {
 		return
 	}
 	for p := range t.known {
-		if p.Space == s {
+		if p.Space == s || p.Space == key.Root {
 			t.dirtyPlacement[p] = struct{}{}
 		}
 	}

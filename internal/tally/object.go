@@ -229,12 +229,15 @@ func (t *Tally) state(o *object, location key.Location) state {
 	return waiting
 }
 
-// concealed is the message about objects whose names are for who may list them. That of
-// the cluster has their names, too.
-const concealed = "of objects of this kind only who may list them is told more, by orrery status"
+// concealed and foreign are the messages about objects whose names are for who may list
+// them: some of this space, and all of others. That of the cluster has their names, too.
+const (
+	concealed = "of objects of this kind only who may list them is told more, by orrery status"
+	foreign   = "who may list them is told more, by orrery status --space "
+)
 
-// describe is the entry of a failing pair in a Placement's status.
-func (o *object) describe(config Config, location key.Location) v1alpha1.PlacementError {
+// describe is the entry of a failing pair in the status of a Placement of a space.
+func (o *object) describe(config Config, location key.Location, of key.Space) v1alpha1.PlacementError {
 	v := judge.Refused(o.as.Refusal(location))
 	if !o.as.RefusedBy(location) {
 		v = o.judge(config, location)
@@ -242,7 +245,10 @@ func (o *object) describe(config Config, location key.Location) v1alpha1.Placeme
 	e := v1alpha1.PlacementError{
 		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
 	}
-	if o.id.Concealed() {
+	switch {
+	case o.id.Space != of:
+		e.Space, e.Object, e.Message = string(o.id.Space), o.id.Resource.String(), foreign+string(o.id.Space)
+	case o.id.Concealed():
 		e.Object, e.Message = o.id.Resource.String(), concealed
 	}
 	return e

@@ -66,8 +66,9 @@ type Tally struct {
 	locations  map[key.Location]*locationTally
 	// there has what of the Locations that have a row decides who selects them, by name.
 	there map[key.Location]selectable
-	// spaces has the labels of Spaces, by which locations admit them.
-	spaces map[key.Space]table.Labels
+	// spaces has what of the Spaces that have a row decides who reaches them, and who admits
+	// them.
+	spaces map[key.Space]reachable
 	// known are the Placements that have a row.
 	known          map[key.Placement]struct{}
 	left           lefts
@@ -131,7 +132,7 @@ func (t *Tally) clear() {
 	t.placements = map[key.Placement]*placementTally{}
 	t.locations = map[key.Location]*locationTally{}
 	t.there = map[key.Location]selectable{}
-	t.spaces = map[key.Space]table.Labels{}
+	t.spaces = map[key.Space]reachable{}
 	t.away = map[key.Location]struct{}{}
 	t.known = map[key.Placement]struct{}{}
 	t.left = newLefts()
@@ -149,7 +150,7 @@ func (t *Tally) Placement(p key.Placement) PlacementCounts {
 	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
 	looks := 0
 	sum.failing.Scan(func(at pair) bool {
-		e := t.objects[at.path].describe(t.config, at.location)
+		e := t.objects[at.path].describe(t.config, at.location, p.Space)
 		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
 			counts.Errors = append(counts.Errors, e)
 		}
@@ -186,7 +187,7 @@ func (t *Tally) Object(path string) v1alpha1.Counts {
 // Dirty counts what has been observed and names, in order, the Placements and locations
 // whose counts or own rows have changed since it was last called; some may be gone. A
 // change of a location's labels, or of what it admits, makes every Placement dirty, since
-// each may select it or not now, and one of a Space's labels those of the space.
+// each may select it or not now, and one of a Space those of the space and of root.
 func (t *Tally) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -124,8 +124,14 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		k = rapid.SampledFrom(testSpaces).Draw(t, "space").Key()
 		value = mustJSON(map[string]any{"metadata": metadata})
 	case "placement":
-		k = objectAt(rapid.SampledFrom(testSpaces).Draw(t, "space"), v1alpha1.Group, "placements", "", rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")).Key()
+		space := rapid.SampledFrom(append(testSpaces[:2:2], key.Root)).Draw(t, "space")
+		k = objectAt(space, v1alpha1.Group, "placements", "", rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name")).Key()
+		var reached *v1alpha1.SpaceSelector
+		if space == key.Root {
+			reached = &v1alpha1.SpaceSelector{Selector: &metav1.LabelSelector{MatchLabels: labels}}
+		}
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": v1alpha1.PlacementSpec{
+			Spaces:    reached,
 			Suspend:   rapid.IntRange(0, 3).Draw(t, "suspend") == 0,
 			Locations: []v1alpha1.LocationSelector{{Selector: &metav1.LabelSelector{MatchLabels: labels}}, {Names: []string{"a"}}},
 			Downsync: []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{
@@ -203,7 +209,7 @@ func (m *machine) check(t *rapid.T) {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()
-	for _, s := range testSpaces {
+	for _, s := range append(testSpaces[:2:2], key.Root) {
 		for _, name := range []string{"p", "q"} {
 			p := key.Placement{Space: s, Name: name}
 			status, _ := placement.StatusOf(m.table.Snapshot(), p)
@@ -347,7 +353,14 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 			c := placements[p]
 			c.Objects++
 			for _, l := range source.Locations() {
-				if e := m.count(state, o, row, l, &c.Counts); e != nil && len(c.Errors) < 10 {
+				e := m.count(state, o, row, l, &c.Counts)
+				if e != nil && p.Space != o.Space {
+					e = &v1alpha1.PlacementError{
+						Space: string(o.Space), Object: "core/configmaps", Location: e.Location, Reason: e.Reason,
+						Message: "who may list them is told more, by orrery status --space " + string(o.Space),
+					}
+				}
+				if e != nil && len(c.Errors) < 10 && !slices.Contains(c.Errors, *e) {
 					c.Errors = append(c.Errors, *e)
 				}
 			}
