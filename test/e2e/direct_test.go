@@ -11,7 +11,8 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// TestDirectAssignment places an object by its own annotation.
+// TestDirectAssignment places an object by its own annotation; and the same ones of two
+// spaces at one cluster, where they are kept apart.
 func TestDirectAssignment(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "north")
@@ -41,4 +42,5 @@ func TestDirectAssignment(t *testing.T) {
 	w.kubectl("annotate", "configmap", "direct", "orrery.dev/assigned-locations-")
 	w.Eventually("it leaves", func() error { return isGone(north.Get(t, world.ConfigMaps, "default", "direct")) })
 	w.Invariants()
+	w.prefixed(north)
 }

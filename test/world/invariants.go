@@ -76,9 +76,12 @@ func (s *Site) Marked(w *World) (Listed, error) {
 
 // Proven says that the marks of an object are its own: controllers copy labels.
 func Proven(u *unstructured.Unstructured) bool {
-	a := u.GetAnnotations()
-	return a["orrery.dev/source-kind"] == u.GetKind() && a["orrery.dev/source-name"] == u.GetName() &&
-		a["orrery.dev/source-namespace"] == u.GetNamespace() && metav1.GetControllerOf(u) == nil
+	a, space := u.GetAnnotations(), u.GetLabels()["orrery.dev/space"]
+	name, namespace := a["orrery.dev/source-name"], a["orrery.dev/source-namespace"]
+	there := func(at string) bool { return at == space+"--"+namespace || at == space+"--"+name }
+	same := name == u.GetName() && namespace == u.GetNamespace()
+	prefixed := namespace != "" && name == u.GetName() && there(u.GetNamespace()) || namespace == "" && u.GetNamespace() == "" && there(u.GetName())
+	return a["orrery.dev/source-kind"] == u.GetKind() && (same || prefixed) && metav1.GetControllerOf(u) == nil
 }
 
 // sourceExists follows the marks of an object back to the space.
@@ -94,9 +97,9 @@ func (w *World) sourceExists(a *unstructured.Unstructured) error {
 	}
 	namespace := ""
 	if namespaced {
-		namespace = a.GetNamespace()
+		namespace = a.GetAnnotations()["orrery.dev/source-namespace"]
 	}
-	source, err := In(Dynamic(w.T, config), gvr, namespace).Get(context.WithoutCancel(w.T.Context()), a.GetName(), metav1.GetOptions{})
+	source, err := In(Dynamic(w.T, config), gvr, namespace).Get(context.WithoutCancel(w.T.Context()), a.GetAnnotations()["orrery.dev/source-name"], metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("its source: %w", err)
 	}
