@@ -154,4 +154,5 @@ func TestSeats(t *testing.T) {
 	if out := env.KubectlFails(t, s.Root, "patch", "location", x, "--type=merge", "-p", `{"spec":{"taints":[{"key":"a b","effect":"NoPlace"}]}}`); !strings.Contains(out, "spec.taints[0].key") {
 		t.Errorf("a bad taint: %s", out)
 	}
+	s.release("c")
 }

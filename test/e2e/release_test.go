@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+// chart has what Helm does not mark as a release's: a CRD in crds/ and a hook.
+const chart = `
+-- Chart.yaml --
+apiVersion: v2
+name: shop
+version: 1.0.0
+-- crds/widgets.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.shop.example}
+spec:
+  group: shop.example
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+-- templates/widget.yaml --
+apiVersion: shop.example/v1
+kind: Widget
+metadata: {name: shop}
+spec: {size: 3}
+-- templates/settings.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {currency: EUR}
+-- templates/shop.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      imagePullSecrets: [{name: pull}]
+      containers: [{name: shop, image: registry.example/shop, envFrom: [{configMapRef: {name: settings}}, {configMapRef: {name: region}}]}]
+-- templates/prepare.yaml --
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: prepare
+  labels: {app.kubernetes.io/instance: "{{ .Release.Name }}"}
+  annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: prepare, image: registry.example/shop, envFrom: [{secretRef: {name: database}}]}]
+`
+
+// lastYAML is the last YAML in a document.
+func (s *seats) lastYAML(file string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	i := strings.LastIndex(string(text), "```yaml\n")
+	block, _, ok := strings.Cut(string(text[max(i, 0)+len("```yaml\n"):]), "```")
+	if i < 0 || !ok {
+		s.t.Fatalf("%s has no YAML", file)
+	}
+	return block
+}
+
+// release installs a chart as docs/placement.md says, for one site: its CRD and what is not
+// of the chart follow what is, and Helm waits for the hook that runs there.
+func (s *seats) release(site string) {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	for _, f := range txtar.Parse([]byte(chart)).Files {
+		name := filepath.Join(dir, f.Name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, f.Data, 0o600)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pull", "database", "unused"} {
+		env.Kubectl(s.t, s.space, "create", "secret", "generic", name, "--from-literal=k=v")
+	}
+	env.Kubectl(s.t, s.space, "create", "configmap", "region")
+	env.KubectlIn(s.t, s.space, strings.ReplaceAll(s.lastYAML(placementDoc), "plant7", site), "apply", "-f", "-")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := env.Command{Binary: "helm", Kubeconfig: s.space, Args: []string{"install", "shop", dir, "--timeout=5m"}}.Try(s.t)
+		ended <- err
+	}()
+	s.at(site, "the hook's Job comes with what it needs", "batch jobs/prepare", "secrets/database")
+	env.Kubectl(s.t, s.Sites[site].Cluster.Kubeconfig, "patch", "job", "prepare", "--subresource=status", "--type=merge", "-p", `{"status":{
+		"startTime":"2030-01-01T00:00:00Z","completionTime":"2030-01-01T00:01:00Z","succeeded":1,"uncountedTerminatedPods":{},
+		"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`)
+	if err := <-ended; err != nil {
+		s.t.Fatal(err)
+	}
+	s.at(site, "the release is there with what it needs, the hook is gone", "apiextensions.k8s.io customresourcedefinitions/widgets.shop.example",
+		"apps deployments/shop", "configmaps/region", "configmaps/settings", "secrets/pull", "shop.example widgets/shop")
+	env.Command{Binary: "helm", Kubeconfig: s.space, Args: []string{"uninstall", "shop"}}.Run(s.t)
+	s.at(site, "what followed the release is gone with it")
+	env.Kubectl(s.t, s.space, "get", "secret/pull", "configmap/region", "crd/widgets.shop.example")
+}
+
+// at waits until a site has exactly some of all that the chart of release concerns, each
+// GROUP RESOURCE/NAME.
+func (s *seats) at(site, what string, want ...string) {
+	s.t.Helper()
+	s.Eventually(what, func() error {
+		var has []string
+		for _, of := range []string{
+			"apiextensions.k8s.io customresourcedefinitions/widgets.shop.example", "apps deployments/shop", "batch jobs/prepare",
+			"configmaps/region", "configmaps/settings", "secrets/database", "secrets/pull", "secrets/sh.helm.release.v1.shop.v1", "secrets/unused",
+			"shop.example widgets/shop",
+		} {
+			path, name, _ := strings.Cut(of, "/")
+			group, resource, found := strings.Cut(path, " ")
+			if !found {
+				group, resource = "", path
+			}
+			namespace := "default"
+			if resource == "customresourcedefinitions" {
+				namespace = ""
+			}
+			gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+			u, err := s.Sites[site].Get(s.t, gvr, namespace, name)
+			switch {
+			case err == nil:
+				has = append(has, of)
+				if err := s.collect(site, gvr, u); err != nil {
+					return err
+				}
+			case !apierrors.IsNotFound(err):
+				return err
+			}
+		}
+		if !slices.Equal(has, want) {
+			return fmt.Errorf("%s has %q, want %q", site, has, want)
+		}
+		return nil
+	})
+}
+
+// collect does what a garbage collector does with a workload without Pods that is being
+// deleted; none runs at the sites.
+func (s *seats) collect(site string, gvr schema.GroupVersionResource, u *unstructured.Unstructured) error {
+	if u.GetDeletionTimestamp() == nil || !slices.Equal(u.GetFinalizers(), []string{metav1.FinalizerDeleteDependents}) {
+		return nil
+	}
+	_, err := world.In(s.Sites[site].Client, gvr, u.GetNamespace()).Patch(s.t.Context(), u.GetName(), types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
