@@ -102,9 +102,9 @@ func TestSeats(t *testing.T) {
 	env.Kubectl(t, s.space, "create", "configmap", "old")
 	var first map[string]string
 	env.Orrery(t, s.Root, "location", "add", "plant7", "--label", "region=eu", "--property", "cameras=4")
-	s.taint("plant7", `[{"key":"full","effect":"NoPlace"}]`)
+	s.taint("plant7", `[{"key":"closed","effect":"NoPlace"}]`) // which nothing here tolerates
 	out := env.Orrery(t, s.Root, "location", "describe", "plant7")
-	for _, line := range []string{`Properties:\s+cameras=4\n`, `Taints:\s+full:NoPlace\n`} {
+	for _, line := range []string{`Properties:\s+cameras=4\n`, `Taints:\s+closed:NoPlace\n`} {
 		if !regexp.MustCompile(line).MatchString(out) {
 			t.Errorf("described as\n%s", out)
 		}
