@@ -15,9 +15,10 @@ const (
 	// the right to its view.
 	ContentSubresource = "content"
 	// LiveSubresource of a Location in a space is what the location's cluster has of the
-	// space's objects, LiveSecretsSubresource the same of Secrets. There is nothing at their
-	// paths: the right to them is one of who asks for a difference.
-	LiveSubresource        = "live"
+	// space's objects. There is nothing at its path: the right to it is one of who asks for
+	// a difference.
+	LiveSubresource = "live"
+	// LiveSecretsSubresource is the same of Secrets.
 	LiveSecretsSubresource = "livesecrets"
 	// spaceGroup is how groups begin whose members have a role in one space:
 	// orrery:space:NAME:ROLE.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,25 +135,26 @@ const shownValue = 120
 
 // describeEffect is what one rule does to the object.
 func describeEffect(e rules.Effect) string {
-	text := fmt.Sprintf("  rules[%d] of Customizer %s, %s\n", e.Rule, e.Customizer, e.Path)
+	var text strings.Builder
+	fmt.Fprintf(&text, "  rules[%d] of Customizer %s, %s\n", e.Rule, e.Customizer, e.Path)
 	for _, c := range e.Changes {
 		switch {
 		case string(c.Before) == string(c.After):
-			text += fmt.Sprintf("    %s: is %s already\n", c.At, shorten(c.After))
+			fmt.Fprintf(&text, "    %s: is %s already\n", c.At, shorten(c.After))
 		default:
-			text += fmt.Sprintf("    %s: %s -> %s\n", c.At, shorten(c.Before), shorten(c.After))
+			fmt.Fprintf(&text, "    %s: %s -> %s\n", c.At, shorten(c.Before), shorten(c.After))
 		}
 	}
 	if e.Omitted > 0 {
-		text += fmt.Sprintf("    and %d more\n", e.Omitted)
+		fmt.Fprintf(&text, "    and %d more\n", e.Omitted)
 	}
 	switch {
 	case e.Error != "":
-		text += "    it fails: " + e.Error + "\n"
+		text.WriteString("    it fails: " + e.Error + "\n")
 	case len(e.Changes) == 0 && e.Omitted == 0:
-		text += "    changes nothing: there is nothing at its path\n"
+		text.WriteString("    changes nothing: there is nothing at its path\n")
 	}
-	return text
+	return text.String()
 }
 
 func shorten(value []byte) string {

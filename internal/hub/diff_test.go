@@ -80,7 +80,7 @@ func (a *agent) tells(id string, body []byte) int {
 	return 0
 }
 
-// answers answers all questions by f until the test ends.
+// answers has all questions answered by f until the test ends.
 func (l *looker) answers(f func(wire.Look) any) {
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(l.r.t.Context())

@@ -3,6 +3,7 @@ package key
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"strings"
 )
 
 // Placing is where at its cluster a location puts what it gets: the location's
@@ -25,8 +26,6 @@ const (
 	// hyphen, so what follows hashedEnd is none.
 	prefixEnd, hashedEnd = "--", "---"
 )
-
-var placeDigits = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // At is the identity at the cluster of an object of a space. Objects of different spaces, of
 // kinds with namespaces or Namespaces themselves, have different ones if they are Prefixed.
@@ -89,7 +88,7 @@ func prefixed(s Space, namespace string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(string(s) + "/" + namespace))
-	name, hash := string(s)+hashedEnd, placeDigits.EncodeToString(sum[:])[:placeHash]
+	name, hash := string(s)+hashedEnd, strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:placeHash])
 	if room := maxLabel - len(name) - placeHash - 1; room > 0 {
 		name += namespace[:min(room, len(namespace))] + "-"
 	}

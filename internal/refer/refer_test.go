@@ -17,8 +17,9 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-func id(group, resource, namespace, name string) key.Identity {
-	return key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}
+// id is the identity of the object x of a kind, in the namespace n.
+func id(group, resource string) key.Identity {
+	return key.Identity{Resource: key.NewResource(group, resource), Namespace: "n", Name: "x"}
 }
 
 // texts are what an object refers to, as KIND/NAME.
@@ -46,39 +47,39 @@ func TestOf(t *testing.T) {
 		yml  string
 		want []string
 	}{
-		{id("", "pods", "n", "x"), `{spec: ` + pod + `}`, want},
-		{id("", "podtemplates", "n", "x"), `{template: {spec: ` + pod + `}}`, want},
-		{id("", "replicationcontrollers", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, want},
-		{id("apps", "deployments", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, want},
-		{id("apps", "replicasets", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, want},
-		{id("apps", "daemonsets", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, want},
-		{id("batch", "jobs", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, want},
-		{id("batch", "cronjobs", "n", "x"), `{spec: {jobTemplate: {spec: {template: {spec: ` + pod + `}}}}}`, want},
+		{id("", "pods"), `{spec: ` + pod + `}`, want},
+		{id("", "podtemplates"), `{template: {spec: ` + pod + `}}`, want},
+		{id("", "replicationcontrollers"), `{spec: {template: {spec: ` + pod + `}}}`, want},
+		{id("apps", "deployments"), `{spec: {template: {spec: ` + pod + `}}}`, want},
+		{id("apps", "replicasets"), `{spec: {template: {spec: ` + pod + `}}}`, want},
+		{id("apps", "daemonsets"), `{spec: {template: {spec: ` + pod + `}}}`, want},
+		{id("batch", "jobs"), `{spec: {template: {spec: ` + pod + `}}}`, want},
+		{id("batch", "cronjobs"), `{spec: {jobTemplate: {spec: {template: {spec: ` + pod + `}}}}}`, want},
 		{
-			id("apps", "statefulsets", "n", "x"), `{spec: {template: {spec: ` + pod + `}, volumeClaimTemplates: [
+			id("apps", "statefulsets"), `{spec: {template: {spec: ` + pod + `}, volumeClaimTemplates: [
 			  {metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}},
 			  {metadata: {name: copy}, spec: {dataSource: {kind: PersistentVolumeClaim, name: golden}}},
 			  {metadata: {name: snapshot}, spec: {dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: s}}}]}}`,
 			[]string{"configmaps/cm", "persistentvolumeclaims/golden", "serviceaccounts/sa"},
 		},
-		{id("", "serviceaccounts", "n", "x"), `{secrets: [{name: a}, {kind: Secret}], imagePullSecrets: [{name: b}, {name: a}]}`, []string{"secrets/a", "secrets/b"}},
-		{id("networking.k8s.io", "ingresses", "n", "x"), `{spec: {tls: [{hosts: [h], secretName: cert}, {hosts: [i]}]}}`, []string{"secrets/cert"}},
-		{id("example.com", "widgets", "n", "x"), `{spec: {template: {spec: ` + pod + `}}}`, []string{"customresourcedefinitions/widgets.example.com"}},
-		{id("snapshot.storage.k8s.io", "volumesnapshots", "n", "x"), `{}`, []string{"customresourcedefinitions/volumesnapshots.snapshot.storage.k8s.io"}},
+		{id("", "serviceaccounts"), `{secrets: [{name: a}, {kind: Secret}], imagePullSecrets: [{name: b}, {name: a}]}`, []string{"secrets/a", "secrets/b"}},
+		{id("networking.k8s.io", "ingresses"), `{spec: {tls: [{hosts: [h], secretName: cert}, {hosts: [i]}]}}`, []string{"secrets/cert"}},
+		{id("example.com", "widgets"), `{spec: {template: {spec: ` + pod + `}}}`, []string{"customresourcedefinitions/widgets.example.com"}},
+		{id("snapshot.storage.k8s.io", "volumesnapshots"), `{}`, []string{"customresourcedefinitions/volumesnapshots.snapshot.storage.k8s.io"}},
 		{
-			id("", "pods", "n", "x"), `{spec: {volumes: [
+			id("", "pods"), `{spec: {volumes: [
 			  {name: a, ephemeral: {volumeClaimTemplate: {spec: {dataSource: {kind: PersistentVolumeClaim, name: a}}}}},
 			  {name: b, ephemeral: {volumeClaimTemplate: {spec: {dataSourceRef: {kind: PersistentVolumeClaim, name: b}}}}},
 			  {name: c, ephemeral: {volumeClaimTemplate: {spec: {dataSourceRef: {kind: PersistentVolumeClaim, name: c, namespace: other}}}}}]}}`,
 			[]string{"persistentvolumeclaims/a", "persistentvolumeclaims/b"},
 		},
 		// What every cluster makes by itself, and what can't be read.
-		{id("", "pods", "n", "x"), `{spec: {volumes: [{name: token, projected: {sources: [{configMap: {name: kube-root-ca.crt}}, {serviceAccountToken: {path: t}}]}}]}}`, nil},
-		{id("", "pods", "n", "x"), `{spec: {hostNetwork: "yes", serviceAccountName: sa}}`, []string{"serviceaccounts/sa"}},
-		{id("", "pods", "n", "x"), `{}`, nil},
-		{id("apps", "deployments", "n", "x"), `{spec: ` + pod + `}`, nil},
-		{id("", "secrets", "n", "x"), `{metadata: {annotations: {kubernetes.io/service-account.name: sa}}}`, nil},
-		{id("", "configmaps", "n", "x"), `{data: {secretName: s}}`, nil},
+		{id("", "pods"), `{spec: {volumes: [{name: token, projected: {sources: [{configMap: {name: kube-root-ca.crt}}, {serviceAccountToken: {path: t}}]}}]}}`, nil},
+		{id("", "pods"), `{spec: {hostNetwork: "yes", serviceAccountName: sa}}`, []string{"serviceaccounts/sa"}},
+		{id("", "pods"), `{}`, nil},
+		{id("apps", "deployments"), `{spec: ` + pod + `}`, nil},
+		{id("", "secrets"), `{metadata: {annotations: {kubernetes.io/service-account.name: sa}}}`, nil},
+		{id("", "configmaps"), `{data: {secretName: s}}`, nil},
 	} {
 		if got := texts(t, c.of, c.yml); !slices.Equal(got, c.want) {
 			t.Errorf("%s %s:\n got %v\nwant %v", c.of.Resource, c.yml, got, c.want)
@@ -175,7 +176,7 @@ func TestFieldsOfPods(t *testing.T) {
 	found := map[string]string{}
 	for path := range fieldsOf(reflect.TypeFor[corev1.PodSpec]()) {
 		found[path] = ""
-		if all := Of(id("", "pods", "n", "x"), podWith(t, path)); len(all) > 0 {
+		if all := Of(id("", "pods"), podWith(t, path)); len(all) > 0 {
 			found[path] = all[0].Resource.Resource
 		}
 	}
@@ -224,8 +225,7 @@ func fieldsOf(t reflect.Type) map[string]bool {
 		if t.Kind() != reflect.Struct || slices.Contains(inside, t) {
 			return
 		}
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" {
 				walk(f.Type, path, append(inside, t))

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func (s *site) alike(key string, all bool) {
 func looks(s *site) {
 	t := s.t
 	secret := "team/core/secrets/" + s.name + "/s"
-	secrets, maps := s.client.CoreV1().Secrets(s.name), s.client.CoreV1().ConfigMaps(s.name)
+	secrets, configMaps := s.client.CoreV1().Secrets(s.name), s.client.CoreV1().ConfigMaps(s.name)
 	s.hub.Put(s.deploymentKey("d"), "uid-d", s.deployment("d", "nobody"))
 	s.hub.Put(secret, "uid-s", fmt.Sprintf(`{"apiVersion":"v1","data":{"gone":"Z29uZS1zZWNyZXQ=","kept":"a2VwdC1zZWNyZXQ=","old":"b2xkLXNlY3JldA=="},"kind":"Secret","metadata":{"name":"s","namespace":%q}}`, s.name))
 	for _, name := range []string{"a", "removed", "recreated"} {
@@ -106,7 +107,7 @@ func looks(s *site) {
 		return err
 	}, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"last-applied-secret"}},"stringData":{"old":"new-secret","added":"added-secret"},"data":{"gone":null}}`)
 	edit(func(body string) error {
-		_, err := maps.Patch(t.Context(), "a", types.MergePatchType, []byte(body), by)
+		_, err := configMaps.Patch(t.Context(), "a", types.MergePatchType, []byte(body), by)
 		return err
 	}, `{"metadata":{"annotations":{"theirs":"x"}},"data":{"v":"tampered"}}`)
 	edit(func(body string) error {
@@ -140,11 +141,8 @@ func looks(s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	marked := map[string]string{}
-	for name, value := range there.Annotations {
-		marked[name] = value
-	}
-	if err := maps.Delete(t.Context(), "recreated", metav1.DeleteOptions{}); err != nil {
+	marked := maps.Clone(there.Annotations)
+	if err := configMaps.Delete(t.Context(), "recreated", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.exists("recreated", &metav1.ObjectMeta{Labels: there.Labels, Annotations: marked}) // the marks of another object

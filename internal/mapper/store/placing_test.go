@@ -31,8 +31,9 @@ func TestPlaces(t *testing.T) {
 	if err := write(s, func(x *Tx) error {
 		x.Welcome(wire.Hello{UID: "l", Settings: wire.Settings{Namespaces: "Prefixed"}}, true)
 		x.meta.Fresh = false
-		in, err := Intake{Proven: true}, error(nil)
-		if put, in, err = in.Apply(x, []Arrival{a}, now); err != nil {
+		var in Intake
+		var err error
+		if put, in, err = (Intake{Proven: true}).Apply(x, []Arrival{a}, now); err != nil {
 			return err
 		}
 		if err := x.Keep(id, &Record{Space: "s", Moved: "n", UID: "there"}); err != nil {
