@@ -2,6 +2,7 @@ package mapper
 
 import (
 	"strings"
+	"sync"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -11,13 +12,15 @@ type places struct {
 	placing key.Placing
 	// ids are what schedules are about, from what those stand for that have another name in
 	// their space. Others can be of each space.
-	ids  []key.Identity
+	ids []key.Identity
+	// mu guards from, to which tests add while the cluster answers.
+	mu   *sync.RWMutex
 	from map[key.Identity]key.Object
 }
 
 // placesOf are the places of schedules.
 func placesOf(p key.Placing) places {
-	w := places{placing: p, ids: identities}
+	w := places{placing: p, ids: identities, mu: &sync.RWMutex{}}
 	if p == key.Same {
 		return w
 	}
@@ -40,13 +43,18 @@ func placesOf(p key.Placing) places {
 // is notes what an object of a space is at the cluster.
 func (w places) is(o key.Object) {
 	if at := w.placing.At(o); at != o.Identity {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.from[at] = o
 	}
 }
 
 // spaceKeys are the keys of all spaces for an identity at the cluster.
 func (w places) spaceKeys(id key.Identity) (all []string) {
-	if o, ok := w.from[id]; ok {
+	w.mu.RLock()
+	o, ok := w.from[id]
+	w.mu.RUnlock()
+	if ok {
 		return []string{o.Path()}
 	}
 	for _, s := range []key.Space{"s", "t"} {
