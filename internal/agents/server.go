@@ -1,5 +1,6 @@
 // Package agents is the hub's side of the protocol with agents: sessions that stream
-// what is desired at a location, walks that compare it, and what agents report.
+// what is desired at a location, walks that compare it, what agents report, and what they
+// answer when somebody asks what is at their cluster.
 //
 // A location reads and writes only what is its own. The package must never decide what
 // is desired, nor what a report means to anybody.

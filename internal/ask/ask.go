@@ -1,5 +1,6 @@
 // Package ask answers questions about a space that no object of it answers: what is
-// where, why an object is or is not at a location, and which removals wait.
+// where, why an object is or is not at a location, what a location gets of it and has of it,
+// and which removals wait.
 //
 // It only reads, and must never decide by itself how far an object is: judge does.
 package ask

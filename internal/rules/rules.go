@@ -1,5 +1,6 @@
 // Package rules applies the rules of Customizers to objects: values, expressions in CEL and
-// removals, each at the places that its path leads to.
+// removals, each at the places that its path leads to; before these, the templates in an
+// object's own texts. It also says what rules use, and whether they fit the schemas of kinds.
 //
 // What comes out is a function of the object and of the inputs alone, which are texts: the
 // rules, with what they use of their space, and what they use of a location. It must never

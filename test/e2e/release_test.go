@@ -73,21 +73,6 @@ spec:
       containers: [{name: prepare, image: registry.example/shop, envFrom: [{secretRef: {name: database}}]}]
 `
 
-// lastYAML is the last YAML in a document.
-func (s *seats) lastYAML(file string) string {
-	s.t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	i := strings.LastIndex(string(text), "```yaml\n")
-	block, _, ok := strings.Cut(string(text[max(i, 0)+len("```yaml\n"):]), "```")
-	if i < 0 || !ok {
-		s.t.Fatalf("%s has no YAML", file)
-	}
-	return block
-}
-
 // release installs a chart as docs/placement.md says, for one site: its CRD and what is not
 // of the chart follow what is, and Helm waits for the hook that runs there.
 func (s *seats) release(site string) {
@@ -103,7 +88,7 @@ func (s *seats) release(site string) {
 		env.Kubectl(s.t, s.space, "create", "secret", "generic", name, "--from-literal=k=v")
 	}
 	env.Kubectl(s.t, s.space, "create", "configmap", "region")
-	env.KubectlIn(s.t, s.space, strings.ReplaceAll(s.lastYAML(placementDoc), "plant7", site), "apply", "-f", "-")
+	env.KubectlIn(s.t, s.space, strings.ReplaceAll(shownUnder(s.t, "## Helm releases"), "plant7", site), "apply", "-f", "-")
 	ended := make(chan error, 1)
 	go func() {
 		_, err := env.Command{Binary: "helm", Kubeconfig: s.space, Args: []string{"install", "shop", dir, "--timeout=5m"}}.Try(s.t)

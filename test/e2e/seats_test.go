@@ -17,17 +17,18 @@ import (
 // placementDoc explains what TestSeats shows.
 const placementDoc = "../../docs/placement.md"
 
-// firstYAML is the first YAML in a document.
-func firstYAML(t *testing.T, file string) string {
+// shownUnder is the first YAML below a heading of placementDoc.
+func shownUnder(t *testing.T, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(placementDoc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	_, rest, _ := strings.Cut("\n"+string(text), "\n"+heading)
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	block, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatalf("%s has no YAML", file)
+		t.Fatalf("%s has no YAML under %q", placementDoc, heading)
 	}
 	return block
 }
@@ -98,7 +99,7 @@ func TestSeats(t *testing.T) {
 		env.Kubectl(t, s.Root, "label", "location", site, "region="+regions[site])
 	}
 	s.space = s.AddSpace("web")
-	env.KubectlIn(t, s.space, firstYAML(t, placementDoc), "apply", "-f", "-")
+	env.KubectlIn(t, s.space, shownUnder(t, "# Which objects go where"), "apply", "-f", "-")
 	env.Kubectl(t, s.space, "create", "configmap", "old")
 	var first map[string]string
 	env.Orrery(t, s.Root, "location", "add", "plant7", "--label", "region=eu", "--property", "cameras=4")
@@ -154,5 +155,6 @@ func TestSeats(t *testing.T) {
 	if out := env.KubectlFails(t, s.Root, "patch", "location", x, "--type=merge", "-p", `{"spec":{"taints":[{"key":"a b","effect":"NoPlace"}]}}`); !strings.Contains(out, "spec.taints[0].key") {
 		t.Errorf("a bad taint: %s", out)
 	}
+	s.policy()
 	s.release("c")
 }
