@@ -6,9 +6,10 @@
 // It is pure: memberships are a function of the state of the table and of nothing else.
 // It keeps only compiled policies and the claims on shared identities, and reads
 // everything else from the table. It must never have a clock, a goroutine, a client or a
-// log, and never look into an object beyond its metadata and, if Placements have references
-// followed, what it refers to. A change of an object costs as
-// much as its space has policies; a change of a policy, as many objects as it may match.
+// log, and never look into an object beyond its metadata, but for what it refers to, if
+// Placements have references followed; the texts of ConfigMaps that Customizers name; and
+// templates, as package rules reads them. A change of an object costs as much as its space
+// has policies; a change of a policy, as many objects as it may match.
 package placement
 
 import (

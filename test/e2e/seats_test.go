@@ -89,7 +89,8 @@ func (s *seats) why(name, site string, part string) {
 }
 
 // TestSeats picks sites, taints them, tolerates that, and restarts the hub in between: what
-// is somewhere stays there, as long as nothing says that it may not.
+// is somewhere stays there, as long as nothing says that it may not. Then a policy of the
+// platform places beside that, and a chart is installed.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	s := &seats{World: world.New(t), t: t}
