@@ -296,8 +296,9 @@ type Downsync struct {
 	// ServiceAccounts and PersistentVolumeClaims of their Pods, the Secrets of
 	// ServiceAccounts and Ingresses, and the CustomResourceDefinition of a custom resource.
 	// It is at exactly the locations of the objects that refer to it and treated as they
-	// are, but its status does not come back; it leaves with the last of them. Only kinds
-	// follow that who wrote the entry may read: see status.follows.
+	// are, but its status does not come back; it leaves with the last of them, but claims
+	// that no entry matches stay, with their data. Only kinds follow that who wrote the
+	// entry may read: see status.follows.
 	// +optional
 	FollowReferences bool `json:"followReferences,omitempty"`
 }

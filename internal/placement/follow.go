@@ -128,7 +128,8 @@ func (rs *references) of(o key.Object) []following {
 // follows others by it, behind being all that the object follows. follows is how what the
 // object refers to follows it in turn, by this placement.
 func (e *Engine) parts(p *placement, s subject, behind []following) (parts []part, follows []following) {
-	if matched, policy, kinds := p.matches(s); matched {
+	matched, policy, kinds := p.matches(s)
+	if matched {
 		seats := p.seats(s, e.locations, &e.sets)
 		parts = []part{{policy, seats}}
 		if kinds != 0 {
@@ -140,10 +141,14 @@ func (e *Engine) parts(p *placement, s subject, behind []following) (parts []par
 		if f.placement != p.ref {
 			continue
 		}
-		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == f.policy }); i >= 0 {
+		treated := f.policy
+		if !matched && s.Resource == refer.Claims.Resource() {
+			treated.Orphan = true // its data would go with it, and nobody has deleted that
+		}
+		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == treated }); i >= 0 {
 			parts[i].locations = e.sets.of(union([]*locationSet{parts[i].locations, f.locations}), nil)
 		} else {
-			parts = append(parts, part{f.policy, f.locations})
+			parts = append(parts, part{treated, f.locations})
 		}
 		f.locations = e.admitted(s, f.locations)
 		follows = append(follows, f)
