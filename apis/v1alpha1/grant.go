@@ -72,9 +72,10 @@ const (
 
 // GrantRole gives a role.
 type GrantRole struct {
-	// Name is view: reads everything but Secrets and Grants; edit: also Secrets, and
-	// writes what is in namespaces, and Namespaces, but not RBAC, quotas, limit ranges,
-	// nor Orrery's own kinds; or admin: everything in the space.
+	// Name is view: reads everything but Secrets, Grants, and what clusters have; edit:
+	// also Secrets, and what clusters have of all else, and writes what is in namespaces,
+	// and Namespaces, but not RBAC, quotas, limit ranges, nor Orrery's own kinds; or
+	// admin: everything in the space.
 	Name RoleName `json:"name"`
 	// Namespaces that the role is about; all, and what is in none, when absent. Of the
 	// Namespaces themselves a role with namespaces only reads.
