@@ -85,11 +85,15 @@ func newLanguage() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
+	bounded, err := boundCalls(base)
+	if err != nil {
+		return nil, err
+	}
 	declared, err := apiservercel.NewDeclTypeProvider(location, space).EnvOptions(base.CELTypeProvider())
 	if err != nil {
 		return nil, err
 	}
-	env, err := base.Extend(append(declared,
+	env, err := base.Extend(append(append(declared, bounded...),
 		cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}),
 		cel.Variable(varSelf, cel.DynType),
 		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),

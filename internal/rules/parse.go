@@ -58,7 +58,8 @@ func depthOf(v any) (depth int) {
 	return depth + 1
 }
 
-// costs says what functions cost: those of Kubernetes as there, parseJSON by the text's length.
+// costs says what functions cost: those of Kubernetes as there, parseJSON by the text's length,
+// and what makes something large of little by what it makes.
 type costs struct{ *library.CostEstimator }
 
 var _ interpreter.ActualCostEstimator = costs{}
@@ -66,7 +67,11 @@ var _ interpreter.ActualCostEstimator = costs{}
 // CallCost implements interpreter.ActualCostEstimator.
 func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	if overload != parseOverload || len(args) != 1 {
-		return c.CostEstimator.CallCost(function, overload, args, result)
+		cost := c.CostEstimator.CallCost(function, overload, args, result)
+		if made := madeCost(function, args, result); made > 1 && (cost == nil || made > *cost) {
+			return &made
+		}
+		return cost
 	}
 	cost := uint64(1)
 	if text, ok := args[0].(types.String); ok {
