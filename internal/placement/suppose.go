@@ -22,8 +22,9 @@ type Supposition struct {
 // Derive calls fn for the objects that the policy can concern: those of its space, or, if
 // that is root, of all; with the Memberships that an Engine derives for the supposed state.
 // These are of another Engine than those of the rows: only what they say can be compared.
-// They know no object of another space, so none has lost its place. whole is false if there
-// are more objects than may be looked at.
+// Who has a place that several spaces want is not to be read from them: but for a policy of
+// root, they know no object of another space. whole is false if there are more objects than
+// may be looked at.
 //
 // It is a recomputation, by an Engine of its own that is shown what decides about them. It
 // only reads the state, so any goroutine may call it; its cost is in proportion to the
