@@ -25,9 +25,9 @@ import (
 // refused.
 func TestDeletionsDoNotGrow(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir(), withSmallQuota, hurried)
+	r := start(t, t.TempDir(), withDoubleQuota, hurried)
 	r.addSpace("s")
-	const all = 12 // each of 1 MiB, of which a full log takes less than half
+	const all = 24 // each of 1 MiB, of which a full log takes less than half
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	for i := range all {
 		held := object("v1", "ConfigMap", "default", fmt.Sprint("held-", i), nil, nil)
@@ -45,7 +45,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 			took++
 		}
 	}
-	if took > 5 { // what is kept for the hub and for deletions
+	if took > 10 { // what is kept for the hub and for deletions
 		t.Errorf("a full log took %d MiB more", took)
 	}
 	for i := range all {
@@ -138,7 +138,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 // told. A full log can be copied all the same.
 func TestSlowBackup(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir(), withSmallQuota, hurried)
+	r := start(t, t.TempDir(), withDoubleQuota, hurried)
 	r.addSpace("s")
 	for i := range 8 { // more than HTTP/2 has under way
 		if err := r.large(t.Context(), http.MethodPost, fmt.Sprint("large-", i), filler(i, 1<<20)); err != nil {
@@ -146,7 +146,7 @@ func TestSlowBackup(t *testing.T) {
 		}
 	}
 	churn := func() {
-		for i := range 6 { // more than there is room for
+		for i := range 24 { // more than there is room for
 			if err := r.large(t.Context(), http.MethodPut, "large-0", filler(i, 1<<20)); err != nil {
 				t.Fatalf("update %d: %v", i, err)
 			}

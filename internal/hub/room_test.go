@@ -37,6 +37,10 @@ const smallQuota = store.MinQuota
 
 func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 
+// withDoubleQuota is for tests that fill the log: of the smallest one, what etcd frees late
+// is a large part.
+func withDoubleQuota(c *hub.Config) { c.Quota = 2 * smallQuota }
+
 // hurried has the hub make room as soon as it is asked to, for tests in which nobody else
 // has to get on meanwhile.
 func hurried(c *hub.Config) { c.Pace = store.Pace{Least: 20 * time.Millisecond} }
@@ -242,8 +246,7 @@ func TestFullHub(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	dir := t.TempDir()
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
-	quota := func(c *hub.Config) { c.Quota = 32 << 20 }
-	r := start(t, dir, quota, hurried)
+	r := start(t, dir, withDoubleQuota, hurried)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "here"})
 	r.addPlacement("s", "p", "here", "all", nil)
@@ -276,7 +279,7 @@ func TestFullHub(t *testing.T) {
 		t.Error("a full hub takes any report")
 	}
 	r.stop()
-	r = start(t, dir, quota, hurried)
+	r = start(t, dir, withDoubleQuota, hurried)
 	n = r.fill(n) // a start may find a page or two that can be used again
 	r.saysFull()
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")

@@ -23,8 +23,9 @@ func (w *shop) prefixed(at *world.Site) {
 	shared := &world.Site{Name: "shared", Cluster: at.Cluster, Client: at.Client, Agent: env.StartAgent(w.t, "shared", token, at.Cluster.AgentKubeconfig)}
 	w.Sites["shared"] = shared
 	const everywhere = `{orrery.dev/assigned-locations: '["shared","north"]'}`
-	for space, kubeconfig := range map[string]string{spaceName: w.space, "team": team} {
-		env.KubectlIn(w.t, kubeconfig, `
+	spaces := map[string]string{spaceName: w.space, "team": team}
+	for _, space := range []string{spaceName, "team"} { // the first has what both want at north
+		env.KubectlIn(w.t, spaces[space], `
 apiVersion: v1
 kind: Namespace
 metadata: {name: web, annotations: `+everywhere+`, labels: {kubernetes.io/metadata.name: web, of: `+space+`}}

@@ -259,7 +259,7 @@ const neverTravels = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"n
 "finalizers":["example.org/hold"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"1"}],
 "labels":{"app":"w","orrery.dev/location":"x","orrery.dev/space":"x"},
 "annotations":{"note":"stays","orrery.dev/cascade":"true","kubectl.kubernetes.io/last-applied-configuration":"{}","orrery.dev/assigned-locations":"[\"away\"]",
-"orrery.dev/return-status":"None","orrery.dev/expand":"false","orrery.dev/space":"x","orrery.dev/source-kind":"x","orrery.dev/source-namespace":"x",
+"orrery.dev/return-status":"None","orrery.dev/expand":"true","orrery.dev/space":"x","orrery.dev/source-kind":"x","orrery.dev/source-namespace":"x",
 "orrery.dev/source-name":"x","orrery.dev/source-uid":"x","orrery.dev/on-remove":"Orphan","orrery.dev/log":"x.1"}},
 "spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},
 "status":{"replicas":1}}`
