@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
@@ -97,4 +99,43 @@ func goneSchedule(seed int) (all []step) {
 		happens()
 	}
 	return all
+}
+
+// TestModelGoneAndMadeAgain has objects that are to be gone made again from a backup of the
+// cluster while the agent is away, with their marks and other UIDs. They are not said to be
+// gone before these are.
+func TestModelGoneAndMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProofModel(t)
+		defer p.stop(true)
+		ids := identities[2:5]
+		p.offerAll("1", ids...)
+		dir := p.stop(true)
+		p.at(func(c *cluster) {
+			for _, id := range ids {
+				n := c.objects[id.String()].copy()
+				c.set(id.String(), nil)
+				c.set(id.String(), n)
+			}
+		})
+		p.hub.mu.Lock()
+		content := p.hub.content(p.hub.revision)
+		for _, id := range ids {
+			k := key.Object{Space: "s", Identity: id}.Path()
+			p.leave(k, id, content[k])
+		}
+		p.hub.mu.Unlock()
+		p.start(dir)
+		<-time.After(5 * time.Minute)
+		for _, id := range ids {
+			p.has("gone", map[key.Identity]string{id: ""})
+		}
+		p.hub.mu.Lock()
+		defer p.hub.mu.Unlock()
+		for k, f := range p.hub.content(p.hub.revision) {
+			if f.Gone != nil {
+				t.Errorf("%s has never been said to be gone", k)
+			}
+		}
+	})
 }

@@ -320,13 +320,13 @@ func (e *Engine) Finish(it *Item, r Result) {
 	}
 	unused := false
 	switch {
-	case r.Forget && it.queue == idle && len(it.spaces) > 0 && it.over():
-		e.pushContainers(it)
-	case !r.Forget || it.queue != idle || len(it.spaces) > 0:
+	case !r.Forget || it.queue != idle:
 	case it.seen.Presence == decide.Present: // another object of ours has its name
 		e.queue.push(it)
-	default:
+	case len(it.spaces) == 0:
 		unused = e.drop(it)
+	case it.over():
+		e.pushContainers(it)
 	}
 	e.wake.Signal()
 	e.mu.Unlock()

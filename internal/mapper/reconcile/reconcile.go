@@ -104,7 +104,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *engine.Item) {
 		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
 	}
 	switch {
-	case o.forget && t.confirms():
+	case o.forget && !o.again && t.confirms():
 		res.State = wire.Removed
 	case !o.keep:
 		res.State = o.Decision.State

@@ -9,6 +9,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
@@ -50,8 +51,10 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	case use.by != "":
 		m, err := r.target.Get(ctx, t.view.At, t.id)
 		switch {
-		case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
+		case target.MissingObject(err, t.id):
 			return outcome{forget: true, seen: r.gone(t)}, nil
+		case err == nil && m.UID != d.UID:
+			return r.replaced(t, &m), nil
 		case err != nil:
 			return o, err
 		case use.desired || !cascades(&m):
@@ -96,13 +99,24 @@ func (r *remover) gone(t *turn) *decide.Observed {
 	return &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
 }
 
+// replaced is the outcome if another object has the name of the one that was to be removed.
+// It may be ours, too, as from a backup of the cluster.
+func (r *remover) replaced(t *turn, m *marks.Meta) outcome {
+	if _, ours := m.ProvesOurs(t.view.As, t.kind()); ours {
+		return outcome{forget: true, again: true, keep: true, seen: decide.ObservedOf(m, t.view.As)}
+	}
+	return outcome{forget: true, seen: r.gone(t)}
+}
+
 // removalRefused finds out whether another object has the name by now, or
 // whether ours is still there and being deleted.
 func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision, refused error) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.At, t.id)
 	switch {
-	case target.MissingObject(err, t.id), err == nil && m.UID != d.UID:
+	case target.MissingObject(err, t.id):
 		return outcome{forget: true, seen: r.gone(t)}, nil
+	case err == nil && m.UID != d.UID:
+		return r.replaced(t, &m), nil
 	case err != nil:
 		return outcome{}, err
 	case m.DeletionTimestamp == "":

@@ -66,6 +66,7 @@ type outcome struct {
 	record  *store.Record
 	changed bool // the record has changed
 	forget  bool // nothing is left at the target
+	again   bool // with forget: but another object of ours has its name
 	letGo   bool // the recorded object is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
 	waits   bool // with claim: its removal waited for a confirmation before the store was lost
@@ -172,7 +173,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 func (t *turn) has(s key.Space, o outcome) bool {
 	switch seen := t.view.Seen.Presence; {
 	case o.forget:
-		return false
+		return o.again
 	case o.record != nil:
 		return o.record.Space == s
 	default: // what is there is not recorded
