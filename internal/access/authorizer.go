@@ -132,7 +132,7 @@ func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Premise, b
 // inSpace decides what somebody may do in a space, whether there is one of that name
 // or not.
 func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
-	a := asking{question: q, space: s, isNamespaced: func(group, resource string) bool { return z.namespaced(s, group, resource) }}
+	a := asking{question: q, space: s, isNamespaced: func(group, resource string) bool { return s != key.AllSpaces && z.namespaced(s, group, resource) }}
 	if !impersonates(q.verb) {
 		for _, group := range who.GetGroups() {
 			if r, ok := roleOfGroup(group, s); ok && (isBasic(q) || r.allows(q, a.isNamespaced)) {

@@ -1,6 +1,9 @@
 package ask
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -76,7 +79,7 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name))
 		return
 	}
-	answer, err := q.render(snapshot, o, row, key.Location(r.URL.Query().Get("location")))
+	answer, err := q.render(r.Context(), snapshot, o, row, key.Location(r.URL.Query().Get("location")))
 	if err != nil {
 		respond.Error(w, r, err)
 		return
@@ -97,41 +100,66 @@ func rowOf(w http.ResponseWriter, r *http.Request, o key.Object) (*table.Row, er
 	return &table.Row{Entry: table.NewEntry(o.Key(), value, 0, 0)}, nil
 }
 
+// maxRendered bounds the renderings of one answer together, in bytes: of an object that each
+// location gets otherwise there are as many as locations.
+const maxRendered = 32 << 20
+
+// sheet are renderings; locations that get the same share one.
+type sheet struct {
+	all  []Rendering
+	at   map[gotten]int
+	size int
+}
+
+// add adds what a location gets. It fails if that is too much together.
+func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
+	i, ok := s.at[what]
+	if !ok {
+		if s.size += len(what.Content) + len(what.Message); s.size > maxRendered {
+			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+				"locations get the object in so many ways that these have more than %d bytes together: ask for one location at a time", maxRendered))
+		}
+		i = len(s.all)
+		s.at[what], s.all = i, append(s.all, Rendering{gotten: what})
+	}
+	into := &s.all[i]
+	into.Locations = append(into.Locations, l)
+	if assigned {
+		into.Assigned = append(into.Assigned, l)
+	}
+	return nil
+}
+
 // render renders a row for one location, or for all that its space sees if there is none
-// given.
-func (q *Server) render(state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
+// given, for as long as its context lasts.
+func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
 	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
 	class := placement.ClassesOf(state, o, row, q.config.Rules)
-	at := map[gotten]int{}
-	add := func(location *table.Row, l key.Location) {
+	made := &sheet{all: answer.Renderings, at: map[gotten]int{}}
+	add := func(location *table.Row, l key.Location) error {
 		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).at(placement.PlacingOf(location), o)
-		i, ok := at[what]
-		if !ok {
-			i = len(answer.Renderings)
-			at[what], answer.Renderings = i, append(answer.Renderings, Rendering{gotten: what})
-		}
-		into := &answer.Renderings[i]
-		into.Locations = append(into.Locations, l)
-		if row.In != nil && row.In.Has(l) {
-			into.Assigned = append(into.Assigned, l)
-		}
+		return made.add(what, l, row.In != nil && row.In.Has(l))
 	}
 	if only != "" {
 		location := state.Get(only.Key())
 		if location == nil || !placement.Shown(location, o.Space) {
 			return answer, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(only))
 		}
-		add(location, only)
-		return answer, nil
+		err := add(location, only)
+		answer.Renderings = made.all
+		return answer, err
 	}
+	var err error
 	prefix := key.ResourcePrefix(key.Root, key.Locations)
 	state.Ascend(prefix, func(location *table.Row) bool {
 		if placement.Shown(location, o.Space) {
-			add(location, key.Location(location.Key[len(prefix):]))
+			err = add(location, key.Location(location.Key[len(prefix):]))
 		}
-		return true
+		err = cmp.Or(err, ctx.Err())
+		return err == nil
 	})
-	return answer, nil
+	answer.Renderings = made.all
+	return answer, err
 }
 
 // at is what is got where a location puts it.

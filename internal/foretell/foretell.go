@@ -10,6 +10,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/render"
@@ -72,7 +74,7 @@ func (t *Teller) Tell(ctx context.Context, policy key.Object, value []byte) []st
 	}
 	s := placement.Supposition{State: state, Policy: policy, Row: a.row, Rules: t.Rules, Most: t.objects}
 	if policy.Resource == key.Placements {
-		return append(a.moves(s, was), a.remarks(policy.Space)...)
+		return append(a.moves(s, was), a.remarks(reachOf(policy.Space, was, a.row)...)...)
 	}
 	return append(a.changes(s), a.remarks(policy.Space)...)
 }
@@ -111,11 +113,23 @@ func (t *Teller) listing(ctx context.Context) func(key.Object) bool {
 	}
 }
 
-// remarks say what is not counted, to who may not list everything: whether or not there is
-// anything else.
-func (a *answer) remarks(s key.Space) []string {
-	if a.lists(key.Object{Space: s, Identity: key.Identity{Resource: key.NewResource("*", "*")}}) {
-		return nil
+// reachOf are the spaces of which a Placement may place objects, as it was or would be.
+func reachOf(s key.Space, rows ...*table.Row) []key.Space {
+	for _, row := range rows {
+		if s == key.Root && row != nil && gjson.GetBytes(row.Value, "spec.spaces").Exists() {
+			return []key.Space{s, key.AllSpaces}
+		}
 	}
-	return []string{"objects that you may neither list nor get are not counted"}
+	return []key.Space{s}
+}
+
+// remarks say what is not counted, to who may not list everything in some spaces: whether or
+// not there is anything else.
+func (a *answer) remarks(spaces ...key.Space) []string {
+	for _, s := range spaces {
+		if !a.lists(key.Object{Space: s, Identity: key.Identity{Resource: key.NewResource("*", "*")}}) {
+			return []string{"objects that you may neither list nor get are not counted"}
+		}
+	}
+	return nil
 }

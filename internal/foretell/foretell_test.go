@@ -368,3 +368,21 @@ func TestLinesFit(t *testing.T) {
 		t.Errorf("the lines have %d bytes, of which a server cuts all but 4 KiB", size)
 	}
 }
+
+// Who may not read all that a Placement of root reaches is told that something may be
+// missing, whether or not anything is.
+func TestRootIsRemarked(t *testing.T) {
+	builtin, err := registry.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, builtin)
+	w.May = func(_ context.Context, _ string, o key.Object) bool { return o.Space == key.Root }
+	w.apply(key.Root, []byte("{kind: Location, metadata: {name: l}}\n---\n{kind: Space, metadata: {name: s}}\n"))
+	w.apply("s", []byte("{apiVersion: v1, kind: ConfigMap, metadata: {namespace: n, name: c}}\n"))
+	w.apply(key.Root, []byte("{kind: Placement, metadata: {name: p}, spec: {spaces: {names: [s]}, locations: [{selector: {}}], downsync: [{resources: [configmaps]}]}}"))
+	got := w.Tell(t.Context(), key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Placements, Name: "p"}}, nil)
+	if len(got) != 2 || !strings.Contains(got[1], "are not counted") {
+		t.Errorf("of a deletion it is told: %q", got)
+	}
+}

@@ -14,6 +14,9 @@ const (
 	// maxBehind and maxReferences bound how many objects an explanation names.
 	maxBehind     = 3
 	maxReferences = 20
+	// maxTrail bounds how many objects are looked at for what refers to one: what refers to
+	// these is looked for in turn. An explanation that would take more knows of the first.
+	maxTrail = 100_000
 )
 
 // FollowExplanation says how an object follows others to a location by one Placement, and
@@ -47,6 +50,8 @@ type trail struct {
 	at        key.Location
 	sites     map[key.Location]*site
 	sets      locationSets
+	// looked is how many objects were looked at.
+	looked int
 }
 
 // explainFollowing is nil if nothing follows anything by the placement.
@@ -125,6 +130,10 @@ func (t *trail) behind(o key.Object, fn func(subject) bool) {
 	more := true
 	for _, prefix := range referrersOf(o) {
 		t.state.Ascend(prefix, func(row *table.Row) bool {
+			if t.looked++; t.looked > maxTrail {
+				more = false
+				return more
+			}
 			from, err := key.ParseObject(row.Key)
 			if err != nil || o.Resource != key.CRDs && !bytes.Contains(row.Value, []byte(o.Name)) {
 				return true
