@@ -17,10 +17,13 @@ import (
 // who writes it may read wherever the entry may match what refers to them: these follow.
 // The hub takes to locations what a Placement says, so this is as for what it matches; but
 // what its writer may not read is left behind instead of refused, since nobody knows when
-// it is written what will refer to what.
+// it is written what will refer to what. It is nil if the log does not say now what they may.
 func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alpha1.Follows) {
 	who, _ := request.UserFrom(ctx)
 	may := g.readerOf(ctx, who)
+	if may == nil {
+		return nil
+	}
 	for i := range p.Spec.Downsync {
 		d := &p.Spec.Downsync[i]
 		if !d.FollowReferences {
@@ -45,8 +48,10 @@ func (g *Guard) readerOf(ctx context.Context, who user.Info) func(k refer.Kind, 
 	switch {
 	case g.authorizer.mayAll(who):
 		return func(refer.Kind, *v1alpha1.ObjectTest, bool) bool { return true }
-	case who == nil || root.API != route.Spaces || g.fresh.wait(ctx) != nil:
+	case who == nil || root.API != route.Spaces:
 		return func(refer.Kind, *v1alpha1.ObjectTest, bool) bool { return false }
+	case g.fresh.wait(ctx) != nil:
+		return nil
 	}
 	return writer{Authorizer: g.authorizer, who: who, space: key.Space(root.Name)}.reads
 }

@@ -2,6 +2,7 @@ package space
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/refer"
 )
 
-// Follows says for the entries of a Placement with followReferences which kinds follow by
-// the rights of who writes it with a context.
+// Follows says for each entry of a Placement with followReferences which kinds follow by
+// the rights of who writes it with a context; nil if nobody can say that now.
 type Follows func(context.Context, *v1alpha1.Placement) []v1alpha1.Follows
 
 // followAll has all kinds follow, whoever writes.
@@ -52,6 +54,18 @@ func (s followed) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 	if !sameOrders(obj, old) {
 		s.note(ctx, obj)
 	}
+}
+
+func (s followed) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), unnoted(obj)...)
+}
+
+func (s followed) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)
+	if sameOrders(obj, old) {
+		return errs
+	}
+	return append(errs, unnoted(obj)...)
 }
 
 func (s followed) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -126,6 +140,22 @@ func placementOf(obj runtime.Object) (*unstructured.Unstructured, *v1alpha1.Plac
 		return u, nil
 	}
 	return u, &p
+}
+
+// unnoted refuses a write of which nobody could say what follows by it. Taken for nothing,
+// it would have all that follows leave its locations.
+func unnoted(obj runtime.Object) (errs field.ErrorList) {
+	_, p := placementOf(obj)
+	if p == nil {
+		return nil
+	}
+	for i, d := range p.Spec.Downsync {
+		if d.FollowReferences && !slices.ContainsFunc(p.Status.Follows, func(f v1alpha1.Follows) bool { return int(f.Entry) == i }) {
+			errs = append(errs, field.InternalError(field.NewPath("spec", "downsync").Index(i).Child("followReferences"),
+				errors.New("the rights of who writes it can't be looked at now: try again")))
+		}
+	}
+	return errs
 }
 
 // unfollowed warns of the kinds that do not follow.
