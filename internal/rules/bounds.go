@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -46,7 +48,7 @@ func tooDear() map[string]func(args []ref.Val) bool {
 		"sets.intersects": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"quantity":        func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
 		"isQuantity":      func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
-		"find":            func(args []ref.Val) bool { return searched(args) > maxCostEach },
+		"find":            func(args []ref.Val) bool { return searched(args) > maxCostEach }, // see finding
 		"findAll":         func(args []ref.Val) bool { return searched(args) > maxCostEach },
 	}
 }
@@ -86,6 +88,9 @@ func boundCalls(env *cel.Env) (opts []cel.EnvOption, err error) {
 			}
 		}
 		opts = append(opts, cel.Function(name, overloads...))
+		if name == "find" || name == "findAll" {
+			opts = append(opts, finding(name, f, by)...)
+		}
 	}
 	return append(opts, matching()...), nil
 }
@@ -230,10 +235,23 @@ func lengthOf(v ref.Val) int {
 // pairs is how many there are of the elements of two lists.
 func pairs(a, b ref.Val) int { return lengthOf(a) * lengthOf(b) }
 
-// searched is what it costs to look for a regular expression in a text, as Kubernetes counts.
+// searched is what it costs to look for a regular expression in a text: as Kubernetes counts,
+// but by the states that it has if they are more than its bytes. (y?){999} has 2,000.
 func searched(args []ref.Val) int {
-	return int(math.Ceil(float64(1+len(textIn(args[0])))*common.StringTraversalCostFactor) *
-		math.Ceil(float64(len(textIn(args[1])))*common.RegexStringLengthCostFactor))
+	text, pattern := textIn(args[0]), textIn(args[1])
+	cost := func(states int) int {
+		return int(math.Ceil(float64(1+len(text))*common.StringTraversalCostFactor) * math.Ceil(float64(states)*common.RegexStringLengthCostFactor))
+	}
+	if c := cost(len(pattern)); c > maxCostEach {
+		return c
+	}
+	states := len(pattern)
+	if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+		if program, err := syntax.Compile(parsed.Simplify()); err == nil {
+			states = max(states, len(program.Inst))
+		}
+	}
+	return cost(states)
 }
 
 // isHuge says of a text that it may be a quantity with more digits than there is use for.
@@ -259,7 +277,7 @@ func madeCost(function string, args []ref.Val, result ref.Val) uint64 {
 		}
 	case "replace", "format":
 		return uint64(len(textIn(result)) / 10)
-	case boundMatches:
+	case boundMatches, boundPrefix + "find", boundPrefix + "findAll":
 		return uint64(searched(args)) // #nosec G115 -- no cost is negative
 	}
 	return 0
@@ -267,7 +285,29 @@ func madeCost(function string, args []ref.Val, result ref.Val) uint64 {
 
 // boundMatches is what calls of matches become: its own binding is one for all overloads,
 // which can't be replaced.
-const boundMatches = "orrery_matches"
+const boundMatches = boundPrefix + "matches"
+
+// boundPrefix is before the names of functions that stand for others.
+const boundPrefix = "orrery_"
+
+// finding are options by which calls of a function are those of one with another name: with a
+// pattern that is a literal, the library has them bypass what is bound.
+func finding(name string, f *decls.FunctionDecl, by map[string]*functions.Overload) (opts []cel.EnvOption) {
+	for _, o := range f.OverloadDecls() {
+		bound := bindingOf(len(o.ArgTypes()), func(args ...ref.Val) ref.Val {
+			if searched(args) > maxCostEach {
+				return errTooDear(name)
+			}
+			return call(by[o.ID()], args)
+		})
+		opts = append(opts,
+			cel.Function(boundPrefix+name, cel.Overload(boundPrefix+o.ID(), o.ArgTypes(), o.ResultType(), bound)),
+			cel.Macros(cel.ReceiverMacro(name, len(o.ArgTypes())-1, func(h cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+				return h.NewCall(boundPrefix+name, append([]ast.Expr{target}, args...)...), nil
+			})))
+	}
+	return opts
+}
 
 // matching are options by which matches is bounded, too.
 func matching() []cel.EnvOption {
