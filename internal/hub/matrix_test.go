@@ -55,6 +55,7 @@ var handWritten = map[key.Space][]string{
 // TestMatrix asks everything as everybody, and compares with what Grants say, read
 // slowly by something else.
 func TestMatrix(t *testing.T) {
+	t.Parallel() // it does one thing after the other
 	r := start(t, t.TempDir())
 	r.create(key.Root, spacesGVR, object("orrery.dev/v1alpha1", "Space", "", "a", map[string]string{"team": "x"}, nil))
 	r.addSpace("b")

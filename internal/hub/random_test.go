@@ -25,6 +25,7 @@ import (
 // locations. After every step each view must equal what a naive reading of
 // etcd says, and clients that were cut off and resumed must have seen it come.
 func TestRandomLife(t *testing.T) {
+	t.Parallel() // it does one thing after the other
 	r := startPrepared(t, t.TempDir(), followSites)
 	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
 	for _, s := range []key.Space{"s1", "s2"} {

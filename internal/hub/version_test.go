@@ -41,6 +41,7 @@ func (v rendering) prepare(h hub.Parts) {
 // agent hears of nothing whose bytes are the same, and of no deletion ever; what the new
 // version makes otherwise it is sent, once.
 func TestUpgradedRenderer(t *testing.T) {
+	t.Parallel() // it does one thing after the other
 	dir := t.TempDir()
 	var made atomic.Int64
 	start := func(v rendering) *running {
