@@ -18,7 +18,7 @@ import (
 // of each space: of each space's own, by the names that they have there.
 func TestModelLookAtPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &proofModel{world: newWorldOf(t, 1, t.TempDir(), key.Prefixed), t: t}
+		p := &proofModel{world: newWorldOf(t, 1, t.TempDir(), key.Prefixed)}
 		defer p.stop(true)
 		namespace, config := key.Identity{Resource: key.Namespaces, Name: "a"}, key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "a", Name: "x"}
 		for _, s := range []key.Space{"s", "t"} {
