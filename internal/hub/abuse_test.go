@@ -25,7 +25,7 @@ import (
 // refused.
 func TestDeletionsDoNotGrow(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir(), withDoubleQuota, hurried)
+	r := start(t, t.TempDir(), withSmallQuota, hurried)
 	r.addSpace("s")
 	const all = 24 // each of 1 MiB, of which a full log takes less than half
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
@@ -138,7 +138,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 // told. A full log can be copied all the same.
 func TestSlowBackup(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir(), withDoubleQuota, hurried)
+	r := start(t, t.TempDir(), withSmallQuota, hurried)
 	r.addSpace("s")
 	for i := range 8 { // more than HTTP/2 has under way
 		if err := r.large(t.Context(), http.MethodPost, fmt.Sprint("large-", i), filler(i, 1<<20)); err != nil {

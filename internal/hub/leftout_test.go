@@ -191,7 +191,7 @@ func TestReturnedStatusTriedAgain(t *testing.T) {
 func TestReturnedStatusAndFullLog(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
-	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *hub.Config) { c.Quota = 64 << 20 }, hurried)
+	r := newReturning(t, map[string]any{"returnStatus": "None"}, func(c *hub.Config) { c.Quota = 2 * smallQuota }, hurried)
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	patch := func(text string) error {
 		_, err := r.space("s").Resource(placementsGVR).Patch(t.Context(), "p", types.MergePatchType, []byte(text), metav1.PatchOptions{})

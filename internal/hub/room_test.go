@@ -33,13 +33,11 @@ import (
 	"orrery.dev/orrery/test/protocol"
 )
 
-const smallQuota = store.MinQuota
+// smallQuota is that of logs that tests fill. Of the smallest there may be, what etcd frees
+// late is a large part.
+const smallQuota = 2 * store.MinQuota
 
 func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
-
-// withDoubleQuota is for tests that fill the log: of the smallest one, what etcd frees late
-// is a large part.
-func withDoubleQuota(c *hub.Config) { c.Quota = 2 * smallQuota }
 
 // hurried has the hub make room as soon as it is asked to, for tests in which nobody else
 // has to get on meanwhile.
@@ -246,7 +244,7 @@ func TestFullHub(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	dir := t.TempDir()
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
-	r := start(t, dir, withDoubleQuota, hurried)
+	r := start(t, dir, withSmallQuota, hurried)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "here"})
 	r.addPlacement("s", "p", "here", "all", nil)
@@ -279,7 +277,7 @@ func TestFullHub(t *testing.T) {
 		t.Error("a full hub takes any report")
 	}
 	r.stop()
-	r = start(t, dir, withDoubleQuota, hurried)
+	r = start(t, dir, withSmallQuota, hurried)
 	n = r.fill(n) // a start may find a page or two that can be used again
 	r.saysFull()
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
