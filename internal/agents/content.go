@@ -82,30 +82,37 @@ type entry struct {
 const cannotImpersonate = "the location admits it with the rights of a ServiceAccount, for which its agent is too old"
 
 // entry returns nil for a row that is not part of the content.
-func (c content) entry(row *table.Row) *entry {
+func (c *content) entry(row *table.Row) *entry {
+	if e := new(entry); c.read(row, e) {
+		return e
+	}
+	return nil
+}
+
+// read says whether a row is part of the content, and how. Walks read millions of rows, one
+// after the other into the same entry.
+func (c *content) read(row *table.Row, e *entry) bool {
 	if row == nil || row.In == nil || c.purged || c.strange {
-		return nil
+		return false
 	}
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
-		return nil
+		return false
 	}
 	place, ok := m.Place(c.location)
 	if !ok {
-		return nil
+		return false
 	}
 	path, _ := key.PathOf(row.Key)
 	if place.Leaves {
-		if !c.can.confirms {
-			return nil
-		}
-		return &entry{key: path, uid: row.Meta.UID, digest: wire.SumOf([]byte("gone")), leaves: true}
+		*e = entry{key: path, uid: row.Meta.UID, digest: wire.SumOf([]byte("gone")), leaves: true}
+		return c.can.confirms
 	}
 	if place.Policy.ServiceAccount != "" && !c.can.impersonates && place.Held == "" {
 		place.Held, place.HeldFor = cannotImpersonate, v1alpha1.ReasonCannotImpersonate
 	}
 	d := judge.DesiredOf(c.renderer.Digest, row, place)
-	e := &entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, heldFor: d.HeldFor, class: place.Class}
+	*e = entry{key: path, uid: row.Meta.UID, policy: d.Policy, digest: d.Digest, owner: d.Owner, held: d.Held, heldFor: d.HeldFor, class: place.Class}
 	switch {
 	case e.owner != "":
 		e.held, e.policy = "", wire.Policy{} // a conflict frame has none
@@ -114,7 +121,7 @@ func (c content) entry(row *table.Row) *entry {
 		e.policy = wire.Policy{}                           // nor has a hold
 		e.digest = wire.SumOf([]byte("hold:" + e.heldFor)) // not the text, which is for people
 	}
-	return e
+	return true
 }
 
 // sum is the entry's part of the content's root.
@@ -173,8 +180,9 @@ func (c content) del(ch table.Change, was *entry) *wire.Del {
 
 // total is the root and the size of the content that rows make.
 func (c content) total(rows []*table.Row) (root wire.Sum, count int) {
+	var e entry
 	for _, row := range rows {
-		if e := c.entry(row); e != nil {
+		if c.read(row, &e) {
 			root, count = root.Add(e.sum()), count+1
 		}
 	}

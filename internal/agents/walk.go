@@ -46,8 +46,9 @@ func (a *Server) contentLeaves(l key.Location, can abilities) ([]wire.Leaf, int6
 	rows, rev := a.config.Table.Members(l)
 	c := a.contentOf(l, can)
 	leaves := make([]wire.Leaf, 0, len(rows))
+	var e entry
 	for _, row := range rows {
-		if e := c.entry(row); e != nil {
+		if c.read(row, &e) {
 			leaves = append(leaves, wire.Leaf{Key: e.key, Sum: e.sum()})
 		}
 	}
