@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 )
 
@@ -28,15 +26,12 @@ func (e diffError) Unwrap() error { return e.error }
 
 // diffCommand is `orrery diff`.
 type diffCommand struct {
-	connection      *connection
-	streams         genericiooptions.IOStreams
-	output          output
-	space, location string
-	all             bool
+	objectAtLocation
+	all bool
 }
 
 func newDiff(streams genericiooptions.IOStreams) *cobra.Command {
-	y := &diffCommand{connection: newConnection(true), streams: streams}
+	y := &diffCommand{objectAtLocation: objectAtLocation{connection: newConnection(true), streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME --location L",
 		Short: "Compare what a location has of an object with what it should have",
@@ -63,37 +58,16 @@ Exit codes: 0 no difference, 1 a difference, 2 an error or wrong usage.`,
 			return err
 		},
 	}
-	y.connection.addFlags(cmd.Flags())
-	y.output.addFlag(cmd, "diff", formatJSON, formatYAML)
-	cmd.Flags().StringVarP(&y.space, "space", "S", "", "space (default that of the kubeconfig)")
-	cmd.Flags().StringVarP(&y.location, "location", "L", "", "location (required)")
+	y.addFlags(cmd, "diff")
 	cmd.Flags().BoolVar(&y.all, "all", false, "show the fields of others, too (not of Secrets)")
 	return cmd
 }
 
 func (y *diffCommand) run(cmd *cobra.Command, args []string) error {
-	if err := y.output.check(cmd); err != nil {
-		return err
-	}
-	if y.location == "" {
-		return badUsage(cmd, "no --location given")
-	}
-	if err := key.ValidateName(y.location); err != nil {
-		return badUsage(cmd, "location: %v", err)
-	}
-	kind, name, err := splitObject(cmd, args)
+	h, query, err := y.open(cmd, args)
 	if err != nil {
 		return err
 	}
-	h, err := y.connection.open(y.space)
-	if err != nil {
-		return err
-	}
-	id, err := y.connection.identity(kind, name)
-	if err != nil {
-		return err
-	}
-	query := url.Values{"object": {id.String()}, "location": {y.location}}
 	if y.all {
 		query.Set("all", "true")
 	}

@@ -3,12 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -98,4 +100,47 @@ func shownAs(identity string) (namespace, name string) {
 		resource += "." + group
 	}
 	return id.Namespace, resource + "/" + id.Name
+}
+
+// objectAtLocation is what commands have in common that are about one object at one location.
+type objectAtLocation struct {
+	connection      *connection
+	streams         genericiooptions.IOStreams
+	output          output
+	space, location string
+}
+
+// addFlags adds the flags; format is how the answer is shown if nothing is said.
+func (o *objectAtLocation) addFlags(cmd *cobra.Command, format string) {
+	o.connection.addFlags(cmd.Flags())
+	o.output.addFlag(cmd, format, formatJSON, formatYAML)
+	cmd.Flags().StringVarP(&o.space, "space", "S", "", "space (default that of the kubeconfig)")
+	cmd.Flags().StringVarP(&o.location, "location", "L", "", "location (required)")
+}
+
+// open returns what leads to the hub, and the object and the location as it is asked about
+// them.
+func (o *objectAtLocation) open(cmd *cobra.Command, args []string) (*hubClient, url.Values, error) {
+	if err := o.output.check(cmd); err != nil {
+		return nil, nil, err
+	}
+	if o.location == "" {
+		return nil, nil, badUsage(cmd, "no --location given")
+	}
+	if err := key.ValidateName(o.location); err != nil {
+		return nil, nil, badUsage(cmd, "location: %v", err)
+	}
+	kind, name, err := splitObject(cmd, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := o.connection.open(o.space)
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := o.connection.identity(kind, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, url.Values{"object": {id.String()}, "location": {o.location}}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/judge"
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/rules"
@@ -21,14 +19,11 @@ import (
 
 // whyCommand is `orrery why`.
 type whyCommand struct {
-	connection      *connection
-	streams         genericiooptions.IOStreams
-	output          output
-	space, location string
+	objectAtLocation
 }
 
 func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
-	y := &whyCommand{connection: newConnection(true), streams: streams}
+	y := &whyCommand{objectAtLocation{connection: newConnection(true), streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "why KIND/NAME --location L",
 		Short: "Explain why an object is, or is not, at a location",
@@ -44,37 +39,17 @@ what, which of them fails, and what the location last reported.
 		Args: want(1, 2, objectArgs),
 		RunE: y.run,
 	}
-	y.connection.addFlags(cmd.Flags())
-	y.output.addFlag(cmd, "text", formatJSON, formatYAML)
-	cmd.Flags().StringVarP(&y.space, "space", "S", "", "space (default that of the kubeconfig)")
-	cmd.Flags().StringVarP(&y.location, "location", "L", "", "location (required)")
+	y.addFlags(cmd, "text")
 	return cmd
 }
 
 func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
-	if err := y.output.check(cmd); err != nil {
-		return err
-	}
-	if y.location == "" {
-		return badUsage(cmd, "no --location given")
-	}
-	if err := key.ValidateName(y.location); err != nil {
-		return badUsage(cmd, "location: %v", err)
-	}
-	kind, name, err := splitObject(cmd, args)
-	if err != nil {
-		return err
-	}
-	h, err := y.connection.open(y.space)
-	if err != nil {
-		return err
-	}
-	id, err := y.connection.identity(kind, name)
+	h, query, err := y.open(cmd, args)
 	if err != nil {
 		return err
 	}
 	var why ask.Why
-	if err := h.ask(cmd.Context(), route.Why, url.Values{"object": {id.String()}, "location": {y.location}}, &why); err != nil {
+	if err := h.ask(cmd.Context(), route.Why, query, &why); err != nil {
 		return err
 	}
 	if y.output.structured() {

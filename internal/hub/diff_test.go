@@ -137,17 +137,24 @@ func (r *running) refuses(who client, object, location string, code int, reason,
 	}
 }
 
-// TestDiffs shows who is asked about what a location has, and what is said if nobody can be.
-func TestDiffs(t *testing.T) {
-	r := fixture(t)
+// diffed is a hub with a ConfigMap and a Secret at location a, and an operator.
+func diffed(t *testing.T) (r *running, op client) {
+	t.Helper()
+	r = fixture(t)
 	r.addSecret("one", map[string]string{"what": "app"})
-	op := r.as("op", masters)
+	op = r.as("op", masters)
 	r.eventually(func() string {
 		if _, shown := r.asked(); strings.Count(shown, " a ") != 2 {
 			return shown
 		}
 		return ""
 	})
+	return r, op
+}
+
+// TestDiffs shows who is asked about what a location has, and what is said if nobody can be.
+func TestDiffs(t *testing.T) {
+	r, op := diffed(t)
 	r.refuses(op, "core/configmaps/default/none", "a", http.StatusNotFound, "NotFound", "none")
 	r.refuses(op, mapOne, "b", http.StatusNotFound, "NotPlaced", "not placed")
 	r.refuses(op, mapOne, "nowhere", http.StatusNotFound, "NotPlaced", "not placed")
@@ -293,15 +300,7 @@ func TestDiffsTakeARight(t *testing.T) {
 // TestHostileAnswers shows that an agent answers what it is asked, and nothing else, nobody
 // else answers it, and that no value of a Secret is believed to be masked.
 func TestHostileAnswers(t *testing.T) {
-	r := fixture(t)
-	r.addSecret("one", map[string]string{"what": "app"})
-	op := r.as("op", masters)
-	r.eventually(func() string {
-		if _, shown := r.asked(); strings.Count(shown, " a ") != 2 {
-			return shown
-		}
-		return ""
-	})
+	r, op := diffed(t)
 	hostile, other := r.join("a"), r.join("b")
 	l := hostile.looks()
 	var body []byte
