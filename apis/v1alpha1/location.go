@@ -367,6 +367,9 @@ type Counts struct {
 	// Applied: the location has the object as desired.
 	// +optional
 	Applied int64 `json:"applied"`
+	// Healthy: it is applied, and does at the location what its spec asks for.
+	// +optional
+	Healthy int64 `json:"healthy"`
 	// Mutated: it is applied, but admission at the location sets other values than
 	// it says. These count as Applied, too.
 	// +optional

@@ -59,6 +59,14 @@ type PlacementSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Downsync []Downsync `json:"downsync,omitempty"`
+	// Upsync selects objects that are born at the locations and seen in the center: those
+	// that any entry matches. They are in the reports view, for each space that asks, and
+	// never in the space. An object of the space that an entry matches is not placed at these
+	// locations, and if it was, it stays there as what is born.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Upsync []Upsync `json:"upsync,omitempty"`
 	// OnConflict says what to do where a location has an object of the same
 	// identity that Orrery did not create: Fail leaves it alone and reports it; Adopt
 	// applies over it and treats it as Orrery's from then on, removal included.
@@ -282,10 +290,12 @@ type HelmRelease struct {
 // Downsync matches objects and says how they are treated.
 type Downsync struct {
 	ObjectTest `json:",inline"`
-	// ReturnStatus says whether the status at the location comes back to the
-	// object in the space: None, or Singleton: while exactly one location has it.
+	// ReturnStatus says whether the status at the locations comes back to the object in the
+	// space: None; Singleton: while exactly one location has it; Rollup: merged over all of
+	// them, as the documentation says kind by kind. When absent: Rollup for kinds that have
+	// one, else Singleton, unless somebody in the space writes that status. If several entries
+	// and placements match an object, Rollup beats Singleton, and Singleton None.
 	// +optional
-	// +kubebuilder:default=None
 	ReturnStatus ReturnStatus `json:"returnStatus,omitempty"`
 	// CreateOnly creates the object where it is missing and never changes it there
 	// afterwards. It is deleted like any other. If several entries and placements
@@ -301,11 +311,62 @@ type Downsync struct {
 	// entry may read: see status.follows.
 	// +optional
 	FollowReferences bool `json:"followReferences,omitempty"`
+	// Associated has objects come back that the matched objects own at their locations,
+	// directly or not, such as the ReplicaSets and Pods of a Deployment: of these kinds.
+	// They are seen in the reports view, a bounded number for each object, those that are
+	// not healthy and the newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Associated []AssociatedKinds `json:"associated,omitempty"`
+}
+
+// AssociatedKinds are kinds of objects that come back with what owns them.
+type AssociatedKinds struct {
+	// APIGroup of the kinds: "" or absent is the core group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
+	// Resources are lower-case plural names.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Resources []string `json:"resources"`
+}
+
+// Upsync matches objects that are born at a location: all fields that are given must match.
+type Upsync struct {
+	// APIGroup of the kinds: "" or absent is the core group, "*" any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
+	// Resources are lower-case plural names.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Resources []string `json:"resources"`
+	// Namespaces of the objects; all, and what is in none, when absent.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Names of the objects; all when absent.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	Names []string `json:"names,omitempty"`
 }
 
 // ReturnStatus is a policy for the status of placed objects.
 //
-// +kubebuilder:validation:Enum=None;Singleton
+// +kubebuilder:validation:Enum=None;Singleton;Rollup
 type ReturnStatus string
 
 const (
@@ -314,6 +375,8 @@ const (
 	// ReturnStatusSingleton copies the status from the location while exactly one has
 	// the object.
 	ReturnStatusSingleton ReturnStatus = "Singleton"
+	// ReturnStatusRollup merges the statuses of all locations.
+	ReturnStatusRollup ReturnStatus = "Rollup"
 )
 
 // PlacementStatus sums up the state of what a placement places.

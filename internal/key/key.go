@@ -295,6 +295,8 @@ const (
 	Placed Origin = "placed"
 	// Born reports are about objects that came to be at the location.
 	Born Origin = "born"
+	// Owned reports are about objects that belong to placed ones at the location.
+	Owned Origin = "owned"
 )
 
 // Report identifies one location's report of one object.

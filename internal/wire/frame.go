@@ -117,11 +117,35 @@ type Settings struct {
 	// frames and reports are those of the space all the same: the agent alone knows places. An
 	// agent that does not announce Prefixes has nothing desired where there is one.
 	Namespaces string `json:"namespaces,omitempty"`
+	// Upsync says which objects that are born at the location come back, for each space that
+	// asks. An agent that does not announce Sees is never asked.
+	Upsync []Upsync `json:"upsync,omitempty"`
+	// UpsyncObjects and UpsyncBytes bound what comes back of born objects, over all spaces.
+	UpsyncObjects int   `json:"upsyncObjects,omitempty"`
+	UpsyncBytes   int64 `json:"upsyncBytes,omitempty"`
+}
+
+// Upsync are objects that a space wants to see: those that match all fields that are given.
+// Where there are Namespaces, nothing that is in none matches.
+type Upsync struct {
+	Space string `json:"space"`
+	// Group is that of the kinds; core group: core; "*": any of Resources.
+	Group      string   `json:"group"`
+	Resources  []string `json:"resources"`
+	Namespaces []string `json:"namespaces,omitempty"`
+	Names      []string `json:"names,omitempty"`
+}
+
+// Equal says whether two are the same.
+func (u Upsync) Equal(o Upsync) bool {
+	return u.Space == o.Space && u.Group == o.Group && slices.Equal(u.Resources, o.Resources) &&
+		slices.Equal(u.Namespaces, o.Namespaces) && slices.Equal(u.Names, o.Names)
 }
 
 // Equal says whether two settings are the same.
 func (s Settings) Equal(o Settings) bool {
-	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver)
+	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver) &&
+		slices.EqualFunc(s.Upsync, o.Upsync, Upsync.Equal) && s.UpsyncObjects == o.UpsyncObjects && s.UpsyncBytes == o.UpsyncBytes
 	return lists && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
 		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge && s.Namespaces == o.Namespaces
 }
@@ -168,6 +192,10 @@ type Policy struct {
 	// is made; the agent's own if empty. An agent that does not announce Impersonates is
 	// not sent what has one.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Associated are the kinds whose objects come back that the object owns at the location,
+	// directly or not: GROUP/RESOURCE (core group: core), sorted, one per line, empty if
+	// none. An agent that does not announce Sees is never asked.
+	Associated string `json:"associated,omitempty"`
 }
 
 // Hold says that the location keeps what it has of an object, whatever that is: the
@@ -314,6 +342,9 @@ const (
 	// Removed: nothing of the object is at the location, or what is there is no longer
 	// Orrery's. It is reported only of what is to be gone (Gone).
 	Removed State = "Removed"
+	// Present: the object is at the location, where it was not placed: it was born there, or
+	// belongs to what was placed.
+	Present State = "Present"
 )
 
 // OtherSpace is the message of hub and agent about an object in whose place the
@@ -334,6 +365,16 @@ type Report struct {
 	Message string `json:"message,omitempty"`
 	// Since is when State and Reason last changed, RFC 3339 in UTC.
 	Since string `json:"since,omitempty"`
+	// Health says how the object does at the location; empty if that is not known. It and
+	// all else that is small comes before the status, which readers stop at.
+	Health Health `json:"health,omitempty"`
+	// HealthNote says to people why the object is not Healthy.
+	HealthNote string `json:"healthNote,omitempty"`
+	// Wanted are the numbers of the object's live spec at the location that its status is
+	// measured by, if the policy asks for the status.
+	Wanted *Wanted `json:"wanted,omitempty"`
+	// Owner is the identity of the placed object that an object of origin Owned belongs to.
+	Owner string `json:"owner,omitempty"`
 	// Status is the object's status at the location, if the policy asks for it.
 	Status json.RawMessage `json:"status,omitempty"`
 	// StatusBytes is how large the status is, if it is left out for its size.
@@ -343,6 +384,32 @@ type Report struct {
 	// Orphan says that by its last policy the object stays when it is no longer
 	// desired: an agent that has lost its store needs to know.
 	Orphan bool `json:"orphan,omitempty"`
+	// Object is the object as the cluster shows it, without managedFields: of what was born
+	// at the location, or is owned there by what was placed.
+	Object json.RawMessage `json:"object,omitempty"`
+}
+
+// Health is how an object does at a location, by the rules of kstatus.
+type Health string
+
+// What Health can be.
+const (
+	// Healthy: the object is what its spec asks for (kstatus: Current).
+	Healthy Health = "Healthy"
+	// Progressing: it is on its way (InProgress, Terminating).
+	Progressing Health = "Progressing"
+	// Degraded: it will not get there by itself (Failed).
+	Degraded Health = "Degraded"
+	// HealthUnknown: the rules have no answer.
+	HealthUnknown Health = "Unknown"
+)
+
+// Wanted are numbers of a live spec; nil where the spec has none.
+type Wanted struct {
+	Replicas    *int64 `json:"replicas,omitempty"`
+	Partition   *int64 `json:"partition,omitempty"`
+	Completions *int64 `json:"completions,omitempty"`
+	Parallelism *int64 `json:"parallelism,omitempty"`
 }
 
 // Sum is the digest by which a walk compares reports. It is a function of what
@@ -357,7 +424,9 @@ func (r Report) Sum() Sum {
 
 // ReportLine is one line of a reports request: a report, or the removal of one.
 type ReportLine struct {
-	Key     string  `json:"key"`
+	Key string `json:"key"`
+	// Origin is that of the report's key; empty: Placed.
+	Origin  string  `json:"origin,omitempty"`
 	Report  *Report `json:"report,omitempty"`
 	Removed bool    `json:"removed,omitempty"`
 }
