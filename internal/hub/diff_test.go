@@ -210,7 +210,7 @@ func TestDiffs(t *testing.T) {
 		}
 		return ""
 	})
-	row, _ := r.Table.Get("o/s/" + mapOne)
+	row := r.row("o/s/" + mapOne)
 	a.reports(wire.ReportLine{Key: "s/" + mapOne, Report: &wire.Report{UID: row.Meta.UID, State: wire.Applied}})
 	if code, body := op.send("DELETE /spaces/s/apis/orrery.dev/v1alpha1/placements/p", ""); code != http.StatusOK {
 		t.Fatalf("delete the placement: %d %s", code, body)

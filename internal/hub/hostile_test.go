@@ -329,7 +329,7 @@ func TestQuestionsAreNarrow(t *testing.T) {
 
 	// Nor does anybody learn how many objects are left at locations that they may not list.
 	path := "a/" + secret
-	row, _ := r.Table.Get("o/" + path)
+	row := r.row("o/" + path)
 	r.join("home").reports(wire.ReportLine{Key: path, Report: &wire.Report{UID: row.Meta.UID, State: wire.Applied}})
 	if code, body := r.as("admin", "system:masters").send("DELETE /spaces/a/apis/orrery.dev/v1alpha1/placements/p", ""); code != http.StatusOK {
 		t.Fatalf("delete the placement: %d %s", code, body)
@@ -370,7 +370,7 @@ func TestPoliciesTellNoSecrets(t *testing.T) {
 	r.grant(key.Root, "ops", `{"subjects":[{"kind":"User","name":"ops"}],"roles":[{"name":"view"}]}`)
 	agent := r.join("home")
 	for _, path := range []string{"a/core/secrets/default/secret-matched", "a/core/configmaps/default/configmap-matched"} {
-		row, _ := r.Table.Get("o/" + path)
+		row := r.row("o/" + path)
 		agent.reports(wire.ReportLine{Key: path, Report: &wire.Report{UID: row.Meta.UID, State: wire.Failed, Reason: "Forbidden", Message: path + " is forbidden"}})
 	}
 	agent.tell(wire.AgentStatus{Prune: &wire.PruneStatus{Pending: 2, Digest: "d", Objects: []string{"a/core/secrets/default/secret-matched", "a/core/configmaps/default/configmap-matched"}}})

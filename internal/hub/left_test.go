@@ -65,8 +65,8 @@ func TestLeftovers(t *testing.T) {
 	r.addConfigMap("other", map[string]string{"what": "app"}, "1")
 	a := r.join("a")
 	kept := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "kept"}}
-	row, _ := r.Table.Get(kept.Key())
-	if row == nil || row.In == nil || !row.In.(*placement.Membership).Has("a") {
+	row := r.row(kept.Key())
+	if row.In == nil || !row.In.(*placement.Membership).Has("a") {
 		t.Fatalf("it is not placed: %+v", row)
 	}
 	r.eventually(func() string {

@@ -71,7 +71,7 @@ func TestPodsLeftBehind(t *testing.T) {
 	for _, k := range []string{"default/seen", "default/started", "n/started"} {
 		namespace, name, _ := strings.Cut(k, "/")
 		r.create("s", podsGVR, somePod(namespace, name))
-		row, _ := r.Table.Get("o/s/core/pods/" + k)
+		row := r.row("o/s/core/pods/" + k)
 		value, err := sjson.SetBytes(row.Value, "metadata.deletionTimestamp", time.Now().Add(-time.Minute).UTC().Format(time.RFC3339))
 		if err == nil {
 			value, err = sjson.SetBytes(value, "metadata.deletionGracePeriodSeconds", 0)

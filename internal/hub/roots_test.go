@@ -70,7 +70,7 @@ func TestPlacementOfRoot(t *testing.T) {
 	r.saysCounts(1)
 
 	// What fails of another space is not named in root.
-	row, _ := r.Table.Get("o/s/core/configmaps/default/one")
+	row := r.row("o/s/core/configmaps/default/one")
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: row.Meta.UID, State: wire.Failed, Reason: "Refused", Message: "one is bad"}})
 	failed := r.rootPlacement(func(s v1alpha1.PlacementStatus) bool { return s.Failed != 1 || len(s.Errors) != 1 })
 	if e := failed.Status.Errors[0]; e.Space != "s" || e.Object != "core/configmaps" || strings.Contains(e.Message, "one") {
@@ -169,7 +169,7 @@ func TestConfirmOverSpaces(t *testing.T) {
 		r.addSpace(s)
 		r.addPlacement(s, "p", "x", "app", nil)
 		r.create(s, configMapsGVR, object("v1", "ConfigMap", "default", "of"+string(s), map[string]string{"what": "app"}, nil))
-		row, _ := r.Table.Get("o/" + string(s) + "/core/configmaps/default/of" + string(s))
+		row := r.row("o/" + string(s) + "/core/configmaps/default/of" + string(s))
 		a.reports(wire.ReportLine{Key: string(s) + "/core/configmaps/default/of" + string(s), Report: &wire.Report{UID: row.Meta.UID, State: wire.Applied}})
 		waits.Prune.Placements = append(waits.Prune.Placements,
 			wire.PlacementPrune{Space: string(s), Placement: "p", Pending: 1, Digest: "own" + string(s)},

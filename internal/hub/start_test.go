@@ -20,6 +20,7 @@ import (
 	"orrery.dev/orrery/internal/inprocess"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/table"
 )
 
 const (
@@ -63,6 +64,19 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	}
 	t.Cleanup(r.stop)
 	return r
+}
+
+// row is a row of the table once that shows all that was acknowledged before; it is there.
+func (r *running) row(k string) *table.Row {
+	r.t.Helper()
+	if err := r.WaitCommitted(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	row, _ := r.Table.Get(k)
+	if row == nil {
+		r.t.Fatalf("no row %q", k)
+	}
+	return row
 }
 
 // stop stops the hub, if it runs.
