@@ -35,12 +35,14 @@ type abilities struct {
 	// impersonates: it obeys Policy.ServiceAccount; another is told to leave alone what has
 	// one. confirms: it confirms what is to be gone; another is told that it is not desired.
 	// prefixes: it obeys Settings.Namespaces; another is sent nothing where there is one.
-	impersonates, confirms, prefixes bool
+	// sees: it reports what was not placed; another is not asked to, nor told of such reports.
+	impersonates, confirms, prefixes, sees bool
 }
 
 // abilitiesOf are those of the agent that has sent a request.
 func abilitiesOf(r *http.Request) abilities {
-	return abilities{wire.Capable(r.Header, wire.Impersonates), wire.Capable(r.Header, wire.Confirms), wire.Capable(r.Header, wire.Prefixes)}
+	can := func(what string) bool { return wire.Capable(r.Header, what) }
+	return abilities{can(wire.Impersonates), can(wire.Confirms), can(wire.Prefixes), can(wire.Sees)}
 }
 
 // lack is what an agent would have to know for a location with settings; empty: nothing.

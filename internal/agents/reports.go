@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -103,10 +104,11 @@ func changeOf(op store.Op, seen *table.Row) store.Change {
 // reportOp checks one line and makes it a write. A location can only ever
 // write below its own prefix.
 func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
-	object, err := key.ParsePath(line.Key)
+	report, err := key.ParseLine(l, line.Key)
 	if err != nil {
 		return store.Op{}, err
 	}
+	object := report.Object
 	if err := object.Validate(); err != nil {
 		return store.Op{}, err
 	}
@@ -118,10 +120,13 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error
 			return store.Op{}, fmt.Errorf("a key's segment has %d characters, %d are allowed", len(segment), validation.DNS1123SubdomainMaxLength)
 		}
 	}
-	op := store.Op{Key: key.Report{Location: l, Origin: key.Placed, Object: object}.Key()}
+	op := store.Op{Key: report.Key()}
 	if line.Removed {
 		a.letGo.forget(l, op.Key)
 		return op, nil
+	}
+	if report.Origin != key.Placed {
+		return op, errors.New("the hub does not ask for the object")
 	}
 	if !a.mayReport(l, object, op.Key) {
 		return op, errors.New("the object is not assigned to the location")
@@ -161,17 +166,18 @@ func (a *Server) noteLetGo(l key.Location, path string) {
 	}
 }
 
-// reportLeaves are the leaves of a location's reports.
-func (a *Server) reportLeaves(l key.Location) ([]wire.Leaf, int64) {
+// reportLeaves are the leaves of a location's reports, for an agent that can do that.
+func (a *Server) reportLeaves(l key.Location, can abilities) ([]wire.Leaf, int64) {
 	state := a.config.Table.Snapshot()
-	var leaves []wire.Leaf
+	// Rows are in the order of spaces, and lines in that of origins, first of all.
+	by := map[key.Origin][]wire.Leaf{}
 	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		if rk, err := key.ParseReport(row.Key); err == nil && rk.Origin == key.Placed {
-			leaves = append(leaves, wire.Leaf{Key: rk.Path(), Sum: wire.SumOf(row.Value)})
+		if report, err := key.ParseReport(row.Key); err == nil && (report.Origin == key.Placed || can.sees) {
+			by[report.Origin] = append(by[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Value)})
 		}
 		return true
 	})
-	return leaves, state.Rev
+	return slices.Concat(by[key.Placed], by[key.Born], by[key.Owned]), state.Rev
 }
 
 // serveReportsFetch answers with the reports of the keys that are asked for.

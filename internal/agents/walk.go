@@ -31,7 +31,7 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	var leaves []wire.Leaf
 	var rev int64
 	if of.reports {
-		leaves, rev = a.reportLeaves(of.location)
+		leaves, rev = a.reportLeaves(of.location, of.can)
 	} else {
 		leaves, rev = a.contentLeaves(of.location, of.can)
 	}

@@ -26,7 +26,7 @@ const (
 type walkOf struct {
 	location key.Location
 	reports  bool
-	// can is what the agent can, if the content is compared.
+	// can is what the agent can do.
 	can abilities
 }
 

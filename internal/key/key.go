@@ -311,6 +311,43 @@ func (r Report) Key() string {
 	return string(Reports) + "/" + string(r.Location) + "/" + string(r.Space) + "/" + string(r.Origin) + "/" + r.Identity.String()
 }
 
+// Line is the report's key in the agents' protocol: the path of its object, after ~ORIGIN: if
+// it is not Placed. In order, Placed reports come first. No space has a name that begins like
+// that, so an agent or hub that knows Placed reports only takes no other for one of them.
+func (r Report) Line() string {
+	if r.Origin == Placed {
+		return r.Path()
+	}
+	return LinePrefix(r.Origin) + r.Path()
+}
+
+// LinePrefix is what the Lines of all reports of an origin begin with.
+func LinePrefix(o Origin) string {
+	if o == Placed {
+		return ""
+	}
+	return otherOrigin + string(o) + ":"
+}
+
+// otherOrigin begins the Lines of all reports that are not Placed.
+const otherOrigin = "~"
+
+// ParseLine takes apart a Line of a location's report.
+func ParseLine(l Location, line string) (Report, error) {
+	r := Report{Location: l, Origin: Placed}
+	path := line
+	if other, ok := strings.CutPrefix(line, otherOrigin); ok {
+		var origin string
+		origin, path, _ = strings.Cut(other, ":")
+		if r.Origin = Origin(origin); r.Origin != Born && r.Origin != Owned {
+			return Report{}, fmt.Errorf("report %q: unknown origin", line)
+		}
+	}
+	var err error
+	r.Object, err = ParsePath(path)
+	return r, err
+}
+
 // ParseReport takes apart a report's key.
 func ParseReport(k string) (Report, error) {
 	s := strings.SplitN(k, "/", 5)

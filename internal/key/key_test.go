@@ -55,6 +55,32 @@ func TestObjects(t *testing.T) {
 }
 
 // TestOtherKeys shows that other keys are no objects, and that nothing is made of them.
+// TestLines: a report's line names it, Placed reports come first in order, and no line of
+// another origin is one of a Placed report for those who know no other.
+func TestLines(t *testing.T) {
+	for _, o := range objects {
+		placed := Report{"l", Placed, o}.Line()
+		if placed != o.Path() {
+			t.Errorf("of a placed object the line is %q", placed)
+		}
+		for _, origin := range []Origin{Placed, Born, Owned} {
+			r := Report{"l", origin, o}
+			if got, err := ParseLine("l", r.Line()); err != nil || got != r || !strings.HasPrefix(r.Line(), LinePrefix(origin)) {
+				t.Errorf("%q is %+v, %v", r.Line(), got, err)
+			}
+			before, err := ParsePath(r.Line())
+			if origin != Placed && (r.Line() <= placed || err == nil && ValidateName(string(before.Space)) == nil) {
+				t.Errorf("%q may be taken for one of %q", r.Line(), placed)
+			}
+		}
+	}
+	for _, line := range []string{"~/a/core/configmaps/n/x", "~placed:a/core/configmaps/n/x", "~other:a/core/configmaps/n/x", "~born:", "~born:a", "~borna/core/configmaps/n/x"} {
+		if got, err := ParseLine("l", line); err == nil {
+			t.Errorf("%q is %+v", line, got)
+		}
+	}
+}
+
 func TestOtherKeys(t *testing.T) {
 	for _, k := range []string{"", "o", "o/", "o/a", "o/a/core/pods", "o/a/b/c/d/e/f", "r/l/a/placed/core/pods/n/x", "e/l", "m/x"} {
 		if o, err := ParseObject(k); err == nil {

@@ -19,26 +19,38 @@ const (
 	escaped = 6
 )
 
-// Fit is the report as the log takes it: if it is too large, the status is left out and
-// the message says how large it is, so that at least the state arrives. Agents and hubs
+// Fit is the report as the log takes it: if it is too large, the status or the object is left
+// out and the message says how large it is, so that at least the state arrives. Agents and hubs
 // both apply it, and a report that fits is unchanged, so both keep the same bytes.
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
 	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
-	const texts = 6 * maxReportText * escaped
-	if len(r.Status)*escaped+texts <= MaxReport {
+	r.Owner, r.Health, r.HealthNote = clip(r.Owner), Health(clip(string(r.Health))), clip(r.HealthNote)
+	const texts = 10 * maxReportText * escaped
+	if (len(r.Status)+len(r.Object))*escaped+texts <= MaxReport {
 		return r
 	}
 	if b, err := json.Marshal(r); err != nil || len(b) <= MaxReport {
 		return r // a status that is not JSON is refused elsewhere
 	}
-	r.StatusBytes, r.Status = len(r.Status), nil
-	said := fmt.Sprintf("its status of %d bytes is left out: a report may have %d", r.StatusBytes, MaxReport)
+	if len(r.Object) > 0 {
+		r.ObjectBytes, r.Object = len(r.Object), nil
+		r.leftOut("object", r.ObjectBytes)
+	}
+	if len(r.Status) > 0 {
+		r.StatusBytes, r.Status = len(r.Status), nil
+		r.leftOut("status", r.StatusBytes)
+	}
+	return r
+}
+
+// leftOut has the message say what is left out.
+func (r *Report) leftOut(what string, size int) {
+	said := fmt.Sprintf("its %s of %d bytes is left out: a report may have %d", what, size, MaxReport)
 	if r.Message != "" {
 		said = r.Message + "; " + said
 	}
 	r.Message = clip(said)
-	return r
 }
 
 func clip(s string) string { return Clip(s, maxReportText) }

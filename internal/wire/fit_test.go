@@ -43,6 +43,24 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestFitObject: an object that is too large is left out as a status is.
+func TestFitObject(t *testing.T) {
+	large := json.RawMessage(`{"a":"` + strings.Repeat("x", MaxReport) + `"}`)
+	r := Report{UID: "u", State: Present, Owner: "apps/deployments/n/x", Object: large, LeftOut: 3}
+	got := r.Fit()
+	if got.Object != nil || got.ObjectBytes != len(large) || !strings.Contains(got.Message, fmt.Sprintf("object of %d bytes", len(large))) ||
+		got.Owner != r.Owner || got.LeftOut != r.LeftOut || got.StatusBytes != 0 {
+		t.Errorf("it became %+v", got)
+	}
+	if again := got.Fit(); !reflect.DeepEqual(again, got) {
+		t.Errorf("another time it became %+v", again)
+	}
+	r.Object = large[:0]
+	if got := r.Fit(); !reflect.DeepEqual(got, r) {
+		t.Errorf("a report that fits is changed")
+	}
+}
+
 // TestClip: texts are one line of characters that show, within their limit, and stay as they are
 // the next time.
 func TestClip(t *testing.T) {

@@ -33,6 +33,9 @@ const (
 	Looks = "Looks"
 	// Prefixes: the agent obeys Settings.Namespaces.
 	Prefixes = "Prefixes"
+	// Sees: the agent obeys Settings.Upsync and Policy.Associated, and its reports have
+	// other origins than key.Placed, too.
+	Sees = "Sees"
 )
 
 // Capable says whether the header of a request lists a capability.
@@ -375,6 +378,9 @@ type Report struct {
 	Wanted *Wanted `json:"wanted,omitempty"`
 	// Owner is the identity of the placed object that an object of origin Owned belongs to.
 	Owner string `json:"owner,omitempty"`
+	// LeftOut counts the objects that belong to a placed one and do not come back, since
+	// there are more, or larger ones, than may. Events are not counted.
+	LeftOut int `json:"leftOut,omitempty"`
 	// Status is the object's status at the location, if the policy asks for it.
 	Status json.RawMessage `json:"status,omitempty"`
 	// StatusBytes is how large the status is, if it is left out for its size.
@@ -387,6 +393,8 @@ type Report struct {
 	// Object is the object as the cluster shows it, without managedFields: of what was born
 	// at the location, or is owned there by what was placed.
 	Object json.RawMessage `json:"object,omitempty"`
+	// ObjectBytes is how large the object is, if it is left out for its size.
+	ObjectBytes int `json:"objectBytes,omitempty"`
 }
 
 // Health is how an object does at a location, by the rules of kstatus.
@@ -424,9 +432,9 @@ func (r Report) Sum() Sum {
 
 // ReportLine is one line of a reports request: a report, or the removal of one.
 type ReportLine struct {
-	Key string `json:"key"`
-	// Origin is that of the report's key; empty: Placed.
-	Origin  string  `json:"origin,omitempty"`
+	// Key is the report's key.Report.Line, as it is in walks and fetches of reports: that of
+	// the object, behind the origin if that is not Placed.
+	Key     string  `json:"key"`
 	Report  *Report `json:"report,omitempty"`
 	Removed bool    `json:"removed,omitempty"`
 }

@@ -30,6 +30,28 @@ type AgentStatus struct {
 	Prune *PruneStatus `json:"prune,omitempty"`
 	// Purge is the progress of the removal of everything; nil if it is not asked for.
 	Purge *PurgeStatus `json:"purge,omitempty"`
+	// Sees says what of that which is asked for (Settings.Upsync, Policy.Associated) does not
+	// come back; nil: nothing is missing.
+	Sees *SeesStatus `json:"sees,omitempty"`
+}
+
+// SeesStatus is what of that which is asked for does not come back.
+type SeesStatus struct {
+	// LeftOut counts what was born at the location and would come back, too, if
+	// Settings.UpsyncObjects and UpsyncBytes allowed it.
+	LeftOut int `json:"leftOut,omitempty"`
+	// Unread are the first few of the kinds that can't be read, in order, and why.
+	Unread []UnreadKind `json:"unread,omitempty"`
+}
+
+// MaxUnread is how many kinds SeesStatus names.
+const MaxUnread = 20
+
+// UnreadKind is a kind that can't be read. What came back of it before stays.
+type UnreadKind struct {
+	Group    string `json:"group"` // core group: core
+	Resource string `json:"resource"`
+	Message  string `json:"message"`
 }
 
 // Lineage says whether a hub's log continues the one that an agent knows.
