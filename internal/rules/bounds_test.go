@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 )
 
 // What an expression makes of little, in memory or time, is bounded before it is made: its
@@ -17,7 +18,7 @@ func TestCallsAreBounded(t *testing.T) {
 	e := newEngine(t)
 	x, zeros := strings.Repeat("y", 8_000), make([]any, 9)
 	double := strings.Repeat(".map(a, a + a)", 40)
-	for _, expression := range []string{
+	for _, text := range []string{
 		"object.x.replace('', object.x).size()",
 		"lists.range(1000).map(a, 'a'.replace('a', object.x)).size()",
 		"object.x.split('').join(object.x).size()",
@@ -39,7 +40,7 @@ func TestCallsAreBounded(t *testing.T) {
 		"[object.l]" + double + "[0].reverse()",
 		"[object.l]" + double + ".map(a, a == a)",
 	} {
-		object := encode(map[string]any{"a": "${" + expression + "}", "x": x, "y": strings.Repeat("y", 1_000_000), "l": zeros})
+		object := expression.Encode(map[string]any{"a": "${" + text + "}", "x": x, "y": strings.Repeat("y", 1_000_000), "l": zeros})
 		p := e.Templates(Space{}, object)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -48,10 +49,10 @@ func TestCallsAreBounded(t *testing.T) {
 		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		if err == nil || strings.Contains(err.Error(), "not valid") {
-			t.Errorf("%s gives %.100s, and the error %v", expression, made, err)
+			t.Errorf("%s gives %.100s, and the error %v", text, made, err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 || took > 20*time.Second {
-			t.Errorf("%s takes %d bytes and %s", expression, used, took)
+			t.Errorf("%s takes %d bytes and %s", text, used, took)
 		}
 	}
 }
@@ -59,7 +60,7 @@ func TestCallsAreBounded(t *testing.T) {
 // What is of a usual size is made as ever.
 func TestBoundedCallsWork(t *testing.T) {
 	e := newEngine(t)
-	for expression, want := range map[string]string{
+	for text, want := range map[string]string{
 		"'a-b'.replace('-', '.') + 'a-b-c'.replace('-', '.', 1)":                                                                                                        "a.ba.b-c",
 		"['a', 'b'].join() + ['a', 'b'].join('-')":                                                                                                                      "aba-b",
 		"'%.2f %s %d'.format([1.0, {'a': [1]}, 3])":                                                                                                                     `1.00 {"a":[1]} 3`,
@@ -70,10 +71,10 @@ func TestBoundedCallsWork(t *testing.T) {
 		"'abc'.matches('^a.c$') && !matches('abc', 'd') && 'abc'.find('b') == 'b' && 'abab'.findAll('a').size() == 2 && 'abab'.findAll('a', 1).size() == 1 ? 'y' : 'n'": "y",
 		"([1, 2] + [3]).map(a, string(a)).join('')":                                                                                                                     "123",
 	} {
-		object := encode(map[string]any{"a": "${" + expression + "}"})
+		object := expression.Encode(map[string]any{"a": "${" + text + "}"})
 		made, err := e.Apply(object, []Input{e.Templates(Space{}, object).input(berlin)})
-		if err != nil || string(made) != string(encode(map[string]any{"a": want})) {
-			t.Errorf("%s gives %s %v, want %s", expression, made, err, want)
+		if err != nil || string(made) != string(expression.Encode(map[string]any{"a": want})) {
+			t.Errorf("%s gives %s %v, want %s", text, made, err, want)
 		}
 	}
 	if errs := e.Check([]v1alpha1.Rule{{Path: "$.data.x", Expression: "'a'.matches('(') ? 'a' : 'b'"}}, field.NewPath("rules")); len(errs) != 1 {

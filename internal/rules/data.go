@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"weak"
+
+	"orrery.dev/orrery/internal/expression"
 )
 
 const (
@@ -53,7 +55,7 @@ func (cs *contents) get(text string) *content {
 	if known := cs.of[sum].Value(); known != nil {
 		return known
 	}
-	decoded, err := decode([]byte(text))
+	decoded, err := expression.Decode([]byte(text))
 	values, ok := decoded.(map[string]any)
 	if err != nil || !ok {
 		return nil
@@ -116,7 +118,7 @@ func (u usedData) into(t *text) (ok bool) {
 	if sizeOf(picked) > maxData {
 		return false
 	}
-	t.Data, t.Missing = encode(picked), u.missing
+	t.Data, t.Missing = expression.Encode(picked), u.missing
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 )
 
 const sites = `{"b":"by label","berlin":"B","mode":"fast","x":"by property"}`
@@ -103,14 +104,14 @@ func TestContentsAreShared(t *testing.T) {
 func TestParsingCosts(t *testing.T) {
 	e := newEngine(t)
 	list := func(n int) string { return "[" + strings.Repeat("1,", n) + "1]" }
-	for n, want := range map[int]string{10: "", maxParsed: "limit exceeded"} {
+	for n, want := range map[int]string{10: "", expression.MaxParsed: "limit exceeded"} {
 		_, err := one(v1alpha1.Rule{Path: "$.a", Expression: "size(parseJSON(object.x))"}).gets(e, []byte(`{"x":"`+list(n)+`"}`), Space{}, berlin)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
 	_, err := one(v1alpha1.Rule{Path: "$.a", Expression: "[1,2,3,4,5,6,7,8].map(i, size(parseJSON(object.x)))"}).
-		gets(e, []byte(`{"x":"`+list(maxParsed/2-10)+`"}`), Space{}, berlin)
+		gets(e, []byte(`{"x":"`+list(expression.MaxParsed/2-10)+`"}`), Space{}, berlin)
 	if err == nil || !strings.Contains(err.Error(), "cost limit") {
 		t.Errorf("eight times as much as may be read once: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -174,7 +175,7 @@ func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
 
 // apply is Apply, and has a trace note what each rule does unless that is nil.
 func (e *Engine) apply(object []byte, inputs []Input, t *trace) ([]byte, error) {
-	tree, err := decode(object)
+	tree, err := expression.Decode(object)
 	if err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
 	}
@@ -188,7 +189,7 @@ func (e *Engine) apply(object []byte, inputs []Input, t *trace) ([]byte, error) 
 			return nil, err
 		}
 	}
-	return encode(r.object), nil
+	return expression.Encode(r.object), nil
 }
 
 func (e *Engine) applyInput(r *run, in Input) error {
@@ -222,7 +223,7 @@ func (e *Engine) applyInput(r *run, in Input) error {
 		if err == nil {
 			err = r.was.check(r.object)
 		}
-		if err == nil && i == len(set.rules)-1 && depthOf(r.object) > maxDepth {
+		if err == nil && i == len(set.rules)-1 && expression.DepthOf(r.object) > maxDepth {
 			err = errTooDeep
 		}
 		if err != nil {
@@ -304,7 +305,7 @@ func (e *Engine) rule(index int, from v1alpha1.Rule) (r rule, bad *problem) {
 	}
 	switch {
 	case from.Value != nil:
-		if r.value, err = decode(from.Value.Raw); err == nil {
+		if r.value, err = expression.Decode(from.Value.Raw); err == nil {
 			err = r.path.takes(r.value)
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 )
 
 const web = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"web","namespace":"shop"},` +
@@ -209,7 +210,7 @@ func TestProperties(t *testing.T) {
 	shared := newEngine(t)
 	rapid.Check(t, func(t *rapid.T) {
 		object := drawObject(t)
-		written := encode(object)
+		written := expression.Encode(object)
 		all := customizers{}
 		for _, name := range []string{"c", "d"} {
 			spec := v1alpha1.CustomizerSpec{Priority: rapid.Int32Range(-1, 1).Draw(t, "priority")}
@@ -229,14 +230,14 @@ func TestProperties(t *testing.T) {
 		if string(made) != string(again) || fmt.Sprint(err) != fmt.Sprint(err2) {
 			t.Fatalf("once\n%s %v\nthen\n%s %v", made, err, again, err2)
 		}
-		if string(encode(object)) != string(written) {
+		if string(expression.Encode(object)) != string(written) {
 			t.Fatal("the object was changed")
 		}
 		if err != nil {
 			return
 		}
-		tree, err := decode(made)
-		if err != nil || string(encode(tree)) != string(made) {
+		tree, err := expression.Decode(made)
+		if err != nil || string(expression.Encode(tree)) != string(made) {
 			t.Fatalf("%s is not canonical: %v", made, err)
 		}
 		if err := identityOf(object).check(tree.(map[string]any)); err != nil {
@@ -249,7 +250,7 @@ func TestProperties(t *testing.T) {
 			return
 		}
 		r.OnMissing = ""
-		made, err := one(r).gets(shared, encode(drawObject(t)), Space{}, berlin)
+		made, err := one(r).gets(shared, expression.Encode(drawObject(t)), Space{}, berlin)
 		if err != nil {
 			return
 		}
@@ -280,7 +281,7 @@ func backwards(v any) []byte {
 		}
 		return []byte("[" + strings.Join(parts, ",") + "]")
 	}
-	return encode(v)
+	return expression.Encode(v)
 }
 
 // Users write paths, expressions and values: none may crash the hub, or make another
@@ -299,13 +300,13 @@ func FuzzRules(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2], web)
 	}
 	e, kind := newEngine(f), builtinSchema(f, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
-	f.Fuzz(func(t *testing.T, path, expression, text, object string) {
-		tree, err := decode([]byte(object))
+	f.Fuzz(func(t *testing.T, path, source, text, object string) {
+		tree, err := expression.Decode([]byte(object))
 		before, ok := tree.(map[string]any)
 		if err != nil || !ok {
 			return
 		}
-		r := v1alpha1.Rule{Path: path, Expression: expression}
+		r := v1alpha1.Rule{Path: path, Expression: source}
 		if text != "" && json.Valid([]byte(text)) {
 			r.Value = value(text)
 		}
@@ -322,7 +323,7 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		again, _ := one(r).gets(e, []byte(object), Space{Name: "s"}, berlin)
-		after, err := decode(made)
+		after, err := expression.Decode(made)
 		if err != nil || string(again) != string(made) || id.check(after.(map[string]any)) != nil {
 			t.Fatalf("%+v makes %s (%v), then %s", r, made, err, again)
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 )
 
 var update = flag.Bool("update", false, "write what the scenarios give into their files")
@@ -201,7 +202,7 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 			}
 		}
 		if s.expands {
-			tree, err := decode(s.object)
+			tree, err := expression.Decode(s.object)
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -240,7 +241,7 @@ func propertiesText(properties any) string {
 	if properties == nil {
 		return ""
 	}
-	return string(encode(properties))
+	return string(expression.Encode(properties))
 }
 
 func (s *scenario) read(data []byte, into any) {
@@ -256,9 +257,9 @@ func (s *scenario) canonical(data []byte) []byte {
 	if err != nil {
 		s.Fatal(err)
 	}
-	tree, err := decode(asJSON)
+	tree, err := expression.Decode(asJSON)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return encode(tree)
+	return expression.Encode(tree)
 }

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
+	"orrery.dev/orrery/internal/expression"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -65,7 +66,7 @@ type template struct {
 // Templates prepares the templates in an object. Those that can't be used are prepared to
 // fail.
 func (e *Engine) Templates(s Space, object []byte) Prepared {
-	tree, err := decode(object)
+	tree, err := expression.Decode(object)
 	root, ok := tree.(map[string]any)
 	if err != nil || !ok {
 		return Prepared{}
@@ -81,11 +82,11 @@ func (e *Engine) Templates(s Space, object []byte) Prepared {
 	}
 	t := text{Version: e.version, Templates: true}
 	if !ofSpace.none() {
-		t.Space = encode(ofSpace.pick(map[string]any{"name": s.Name, "labels": anyOf(s.Labels)}))
+		t.Space = expression.Encode(ofSpace.pick(map[string]any{"name": s.Name, "labels": anyOf(s.Labels)}))
 	}
 	var p Prepared
 	if !ofLocation.none() {
-		t.Needs = encode(ofLocation.described())
+		t.Needs = expression.Encode(ofLocation.described())
 		p.Needs = func(l Location) string { return canonical(ofLocation.pick(l.values())) }
 	}
 	p.Text = t.encode()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"orrery.dev/orrery/internal/expression"
 )
 
 // Objects whose templates use the same have equal texts, and different needs others.
@@ -37,13 +39,13 @@ func TestTemplatesAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"many":             {strings.Repeat("${1}", maxTemplates), ""},
 		"too many":         {strings.Repeat("${1}", maxTemplates+1), "may have 64 expressions"},
-		"too long":         {strings.Repeat("${"+strings.Repeat(" ", maxExpression-2)+"1}", 1) + strings.Repeat("${'"+strings.Repeat("x", maxExpression/2)+"'}", 8), "may have 64 expressions"},
-		"one is too long":  {"${'" + strings.Repeat("x", maxExpression) + "'}", "longer than"},
+		"too long":         {strings.Repeat("${"+strings.Repeat(" ", expression.MaxLength-2)+"1}", 1) + strings.Repeat("${'"+strings.Repeat("x", expression.MaxLength/2)+"'}", 8), "may have 64 expressions"},
+		"one is too long":  {"${'" + strings.Repeat("x", expression.MaxLength) + "'}", "longer than"},
 		"dear together":    {strings.Repeat(dear, maxTemplates), "too much together"},
 		"escapes are free": {strings.Repeat("$${1}", 1000), ""},
 		"large":            {strings.Repeat("${object.x}", maxTemplates), "add more than"},
 	} {
-		object := encode(map[string]any{"a": c.text, "x": strings.Repeat("y", 100_000)})
+		object := expression.Encode(map[string]any{"a": c.text, "x": strings.Repeat("y", 100_000)})
 		p := e.Templates(Space{}, object)
 		_, err := e.Apply(object, []Input{p.input(berlin)})
 		var failed *TemplateError
@@ -62,7 +64,7 @@ func TestTemplatesInLargeTexts(t *testing.T) {
 		"escapes": strings.Repeat("$${", 200_000), "empty": strings.Repeat("${}", 200_000),
 	} {
 		start := time.Now()
-		object := encode(map[string]any{"a": text})
+		object := expression.Encode(map[string]any{"a": text})
 		_, err := e.Apply(object, []Input{e.Templates(Space{}, object).input(berlin)})
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s takes %s: %v", name, took, err)
@@ -85,8 +87,8 @@ func FuzzTemplates(f *testing.F) {
 			"apiVersion": a, "kind": b, "metadata": map[string]any{"name": a, "namespace": b, "annotations": map[string]any{"x": a, "orrery.dev/source-uid": b, b: a}},
 			"data": map[string]any{"a": a, b: b, "l": []any{a, map[string]any{a: b}}}, "status": a,
 		}
-		written := encode(object)
-		tree, err := decode(written)
+		written := expression.Encode(object)
+		tree, err := expression.Decode(written)
 		if err != nil {
 			return
 		}
@@ -113,7 +115,7 @@ func FuzzTemplates(f *testing.F) {
 			}
 			return
 		}
-		after, err := decode(made)
+		after, err := expression.Decode(made)
 		if err != nil || before.check(after.(map[string]any)) != nil || after.(map[string]any)["status"] != tree.(map[string]any)["status"] {
 			t.Fatalf("made %s: %v", made, err)
 		}

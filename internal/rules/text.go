@@ -1,15 +1,14 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 )
 
 // text is the rules of one Customizer, as they are encoded.
@@ -51,14 +50,14 @@ func (t text) encode() string {
 	rules := make([]indexed, len(t.Rules))
 	for i, r := range t.Rules {
 		if v := r.Rule.Value; v != nil {
-			if decoded, err := decode(v.Raw); err == nil {
-				r.Rule.Value = &apiextensionsv1.JSON{Raw: encode(decoded)}
+			if decoded, err := expression.Decode(v.Raw); err == nil {
+				r.Rule.Value = &apiextensionsv1.JSON{Raw: expression.Encode(decoded)}
 			}
 		}
 		rules[i] = r
 	}
 	t.Rules = rules
-	return string(encode(t))
+	return string(expression.Encode(t))
 }
 
 func decodeText(encoded string) (t text, err error) {
@@ -68,38 +67,15 @@ func decodeText(encoded string) (t text, err error) {
 	return t, nil
 }
 
-// decode decodes JSON; numbers stay as they are written.
-func decode(data []byte) (v any, err error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
-	}
-	return v, nil
-}
-
-// encode is canonical JSON of what decode gives, or of a type of this package.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil { // there is nothing in it that can't be encoded
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-func canonical(v any) string { return string(encode(v)) }
+// canonical is canonical JSON of what expression.Decode gives.
+func canonical(v any) string { return string(expression.Encode(v)) }
 
 // valuesOf decodes what rules need, an object; nothing of nothing.
 func valuesOf(needs string) (map[string]any, error) {
 	if needs == "" {
 		return map[string]any{}, nil
 	}
-	decoded, err := decode([]byte(needs))
+	decoded, err := expression.Decode([]byte(needs))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +90,7 @@ func valuesOf(needs string) (map[string]any, error) {
 func (l Location) values() map[string]any {
 	properties := map[string]any{}
 	if l.Properties != "" {
-		if decoded, err := decode([]byte(l.Properties)); err == nil {
+		if decoded, err := expression.Decode([]byte(l.Properties)); err == nil {
 			properties, _ = decoded.(map[string]any)
 		}
 	}

@@ -1,6 +1,10 @@
 package rules
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"orrery.dev/orrery/internal/expression"
+)
 
 // Effect is what one rule does to an object.
 type Effect struct {
@@ -73,10 +77,10 @@ func (t *trace) note(p place, after any) {
 	}
 	c := Change{At: describe(p.at)}
 	if p.there {
-		c.Before = encode(p.value)
+		c.Before = expression.Encode(p.value)
 	}
 	if after != nil {
-		c.After = encode(after)
+		c.After = expression.Encode(after)
 	}
 	if t.room -= len(c.Before) + len(c.After); t.room < 0 {
 		e.Omitted++

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/expression"
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
@@ -146,7 +146,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// fits fails if a value, as decode gives it, can't be where a schema is, at a place below.
+// fits fails if a value, as expression.Decode gives it, can't be where a schema is, at a place below.
 func fits(v any, s *openapi.Schema, at string) error {
 	if s == nil || s.Type == "" || v == nil {
 		return nil
@@ -284,7 +284,7 @@ func (l *language) checkAnew(of check) error {
 	}
 	typed, issues := t.env.Check(parsed)
 	if issues != nil && len(issues.Errors()) > 0 {
-		return errors.New("does not fit the schema: " + messages(issues))
+		return errors.New("does not fit the schema: " + expression.Messages(issues))
 	}
 	return gives(typed.OutputType(), of.result)
 }
@@ -467,12 +467,4 @@ func (r *replacer) comprehension(c ast.ComprehensionExpr) {
 	r.scope = append(r.scope, binding{c.IterVar(), element}, binding{c.IterVar2(), nil}, binding{c.AccuVar(), nil})
 	r.all(c.LoopCondition(), c.LoopStep(), c.Result())
 	r.scope = r.scope[:outside]
-}
-
-func messages(issues *cel.Issues) string {
-	var all []string
-	for _, e := range issues.Errors() { // without the text around it
-		all = append(all, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
-	}
-	return strings.Join(all, "; ")
 }

@@ -1,4 +1,4 @@
-package rules
+package expression
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ import (
 const (
 	// maxMade bounds what one call makes, in bytes: what is larger costs more than an
 	// expression may.
-	maxMade = maxCostEach * 10
+	maxMade = MaxCost * 10
 	// maxCompared bounds how many pairs of elements one call compares.
-	maxCompared = maxCostEach * 10
+	maxCompared = MaxCost * 10
 	// maxQuantity bounds the text of a quantity, and maxExponent its exponent: arithmetic
 	// spells out all its digits.
 	maxQuantity, maxExponent = 128, 100
@@ -41,15 +41,15 @@ func tooDear() map[string]func(args []ref.Val) bool {
 		"join":            func(args []ref.Val) bool { return joined(args) > maxMade },
 		"format":          func(args []ref.Val) bool { return formatted(args) > maxMade },
 		"flatten":         func(args []ref.Val) bool { return flattened(args) > maxMade },
-		"lists.range":     func(args []ref.Val) bool { n, ok := args[0].(types.Int); return ok && n > maxCostEach },
+		"lists.range":     func(args []ref.Val) bool { n, ok := args[0].(types.Int); return ok && n > MaxCost },
 		"distinct":        func(args []ref.Val) bool { return pairs(args[0], args[0]) > maxCompared },
 		"sets.contains":   func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"sets.equivalent": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"sets.intersects": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"quantity":        func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
 		"isQuantity":      func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
-		"find":            func(args []ref.Val) bool { return searched(args) > maxCostEach }, // see finding
-		"findAll":         func(args []ref.Val) bool { return searched(args) > maxCostEach },
+		"find":            func(args []ref.Val) bool { return searched(args) > MaxCost }, // see finding
+		"findAll":         func(args []ref.Val) bool { return searched(args) > MaxCost },
 	}
 }
 
@@ -242,7 +242,7 @@ func searched(args []ref.Val) int {
 	cost := func(states int) int {
 		return int(math.Ceil(float64(1+len(text))*common.StringTraversalCostFactor) * math.Ceil(float64(states)*common.RegexStringLengthCostFactor))
 	}
-	if c := cost(len(pattern)); c > maxCostEach {
+	if c := cost(len(pattern)); c > MaxCost {
 		return c
 	}
 	states := len(pattern)
@@ -295,7 +295,7 @@ const boundPrefix = "orrery_"
 func finding(name string, f *decls.FunctionDecl, by map[string]*functions.Overload) (opts []cel.EnvOption) {
 	for _, o := range f.OverloadDecls() {
 		bound := bindingOf(len(o.ArgTypes()), func(args ...ref.Val) ref.Val {
-			if searched(args) > maxCostEach {
+			if searched(args) > MaxCost {
 				return errTooDear(name)
 			}
 			return call(by[o.ID()], args)
@@ -331,7 +331,7 @@ func matching() []cel.EnvOption {
 			})),
 		cel.Function(boundMatches, cel.Overload("orrery_matches_string", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
 			cel.BinaryBinding(func(text, pattern ref.Val) ref.Val {
-				if searched([]ref.Val{text, pattern}) > maxCostEach {
+				if searched([]ref.Val{text, pattern}) > MaxCost {
 					return errTooDear("matches")
 				}
 				return text.(types.String).Match(pattern)

@@ -1,4 +1,4 @@
-package rules
+package expression
 
 import (
 	"github.com/google/cel-go/cel"
@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxParsed bounds a text that an expression parses, in bytes, and maxParsedDepth how
+	// MaxParsed bounds a text that an expression parses, in bytes, and maxParsedDepth how
 	// many lists and objects may lie in each other there.
-	maxParsed, maxParsedDepth = 64 << 10, 32
+	MaxParsed, maxParsedDepth = 64 << 10, 32
 	// parsedPerCost is how many bytes are parsed for one unit of an expression's cost.
 	parsedPerCost = 4
 
@@ -27,30 +27,30 @@ func parseJSON() cel.EnvOption {
 			if !ok {
 				return types.MaybeNoSuchOverloadErr(v)
 			}
-			if len(text) > maxParsed {
-				return types.NewErr("%s reads no more than %d bytes", parseFunction, maxParsed)
+			if len(text) > MaxParsed {
+				return types.NewErr("%s reads no more than %d bytes", parseFunction, MaxParsed)
 			}
-			parsed, err := decode([]byte(text))
+			parsed, err := Decode([]byte(text))
 			if err != nil {
 				return types.NewErr("%s: %v", parseFunction, err)
 			}
-			if depthOf(parsed) > maxParsedDepth {
+			if DepthOf(parsed) > maxParsedDepth {
 				return types.NewErr("%s: more than %d lists and objects lie in each other", parseFunction, maxParsedDepth)
 			}
 			return adapter{types.DefaultTypeAdapter}.NativeToValue(parsed)
 		})))
 }
 
-// depthOf is how many lists and objects lie in each other in a value.
-func depthOf(v any) (depth int) {
+// DepthOf is how many lists and objects lie in each other in a value.
+func DepthOf(v any) (depth int) {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, below := range v {
-			depth = max(depth, depthOf(below))
+			depth = max(depth, DepthOf(below))
 		}
 	case []any:
 		for _, below := range v {
-			depth = max(depth, depthOf(below))
+			depth = max(depth, DepthOf(below))
 		}
 	default:
 		return 0

@@ -1,4 +1,4 @@
-package rules
+package expression
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// adapter makes CEL's values of what decode gives. Maps have an order, so that an expression
+// adapter makes CEL's values of what Decode gives. Maps have an order, so that an expression
 // gives the same each time.
 type adapter struct{ types.Adapter }
 
@@ -79,10 +79,13 @@ func compareKeys(a, b ref.Val) int {
 	return 0
 }
 
-// jsonOf is a CEL value as decode gives JSON. It takes what that takes as JSON from room.
-func jsonOf(v ref.Val, room *int) (any, error) {
+// ErrTooMuch says that a value has more bytes than there was room for.
+var ErrTooMuch = errors.New("the value is too large")
+
+// JSON is a CEL value as Decode gives JSON. It takes what that takes as JSON from room.
+func JSON(v ref.Val, room *int) (any, error) {
 	if *room -= 8; *room < 0 {
-		return nil, errTooMuch
+		return nil, ErrTooMuch
 	}
 	switch v := v.(type) {
 	case types.Bool:
@@ -95,7 +98,7 @@ func jsonOf(v ref.Val, room *int) (any, error) {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, fmt.Errorf("the expression gives %v, which is no number of JSON", f)
 		}
-		return json.Number(encode(float64(v))), nil
+		return json.Number(Encode(float64(v))), nil
 	case types.Null:
 		return nil, nil
 	case types.String, types.Timestamp, types.Duration:
@@ -104,7 +107,7 @@ func jsonOf(v ref.Val, room *int) (any, error) {
 		if !v.HasValue() {
 			return nil, errors.New("the expression gives an optional value that is not there")
 		}
-		return jsonOf(v.GetValue(), room)
+		return JSON(v.GetValue(), room)
 	case *types.Type:
 		return nil, errors.New("the expression gives a type, which is not JSON")
 	case traits.Lister:
@@ -139,7 +142,7 @@ func textOf(v ref.Val, room *int) (any, error) {
 		return nil, fmt.Errorf("the expression gives a value of type %s, which is not JSON", v.Type().TypeName())
 	}
 	if *room -= len(text); *room < 0 {
-		return nil, errTooMuch
+		return nil, ErrTooMuch
 	}
 	return text, nil
 }
@@ -147,7 +150,7 @@ func textOf(v ref.Val, room *int) (any, error) {
 func listOf(l traits.Lister, room *int) (any, error) {
 	all := []any{}
 	for it := l.Iterator(); it.HasNext() == types.True; {
-		one, err := jsonOf(it.Next(), room)
+		one, err := JSON(it.Next(), room)
 		if err != nil {
 			return nil, err
 		}
@@ -165,9 +168,9 @@ func objectOf(m traits.Mapper, room *int) (any, error) {
 			return nil, fmt.Errorf("the expression gives an object with a name of type %s, not a string", k.Type().TypeName())
 		}
 		if *room -= len(name); *room < 0 {
-			return nil, errTooMuch
+			return nil, ErrTooMuch
 		}
-		one, err := jsonOf(m.Get(k), room)
+		one, err := JSON(m.Get(k), room)
 		if err != nil {
 			return nil, err
 		}
