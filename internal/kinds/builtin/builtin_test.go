@@ -8,7 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/mapper/health"
 )
 
 // discovered is one resource as a kube-apiserver lists it in discovery.
@@ -55,6 +57,8 @@ func TestTableIsThatOfKubernetes(t *testing.T) {
 		}
 		if status := slices.Contains(w.Subresources, kinds.StatusSubresource); k.HasStatus != status {
 			t.Errorf("%v: has status: %v, want %v", gvr, k.HasStatus, status)
+		} else if has := health.Has(key.NewResource(w.Group, w.Resource)); has != status { // agents observe it in full
+			t.Errorf("%v: health goes by its status: %v, want %v", gvr, has, status)
 		}
 		if scale := slices.Contains(w.Subresources, kinds.ScaleSubresource); (k.Scale != nil) != scale {
 			t.Errorf("%v: has scale: %v, want %v", gvr, k.Scale != nil, scale)
