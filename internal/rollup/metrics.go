@@ -1,0 +1,46 @@
+package rollup
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// maxMetrics is how many metrics a merged status has.
+const maxMetrics = 64
+
+// load is the current value of a metric: a share of what was asked for, or a quantity.
+type load struct {
+	share    int64
+	quantity resource.Quantity
+}
+
+func (l load) above(other load) bool {
+	if l.share != other.share {
+		return l.share > other.share
+	}
+	return l.quantity.Cmp(other.quantity) > 0
+}
+
+// identify says which metric an entry is about, and its current value.
+func identify(entry gjson.Result) (id string, current load) {
+	of := entry.Get("type").Str // a type is the name of its field, but for its first letter
+	if of != "" {
+		of = strings.ToLower(of[:1]) + of[1:]
+	}
+	value := entry.Get(of + ".current")
+	current.share = count(value.Get("averageUtilization"))
+	for _, name := range []string{"averageValue", "value"} {
+		if q, err := resource.ParseQuantity(value.Get(name).Str); err == nil {
+			current.quantity = q
+			break
+		}
+	}
+	rest, err := sjson.Delete(entry.Raw, of+".current")
+	if err != nil {
+		return entry.Raw, current
+	}
+	return canonical(gjson.Parse(rest)), current
+}
