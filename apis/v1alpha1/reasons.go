@@ -77,6 +77,9 @@ const (
 	ReasonRecreating = "Recreating"
 	// ReasonTargetUnavailable, of Waiting: the location's API server does not answer.
 	ReasonTargetUnavailable = "TargetUnavailable"
+	// ReasonAnnounced, of Waiting: it is made once the hub has noted that the location is about
+	// to have it, since its deletion waits until that is gone (waitForRemoval).
+	ReasonAnnounced = "Announced"
 	// ReasonLineageUnproven, of Waiting: the object there was written by a log that this
 	// hub's is not known to continue.
 	ReasonLineageUnproven = "LineageUnproven"

@@ -151,8 +151,14 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	}
 	return wire.Frame{Put: &wire.Put{
 		Key: e.key, UID: e.uid, Generation: row.Meta.Generation,
-		Digest: e.digest, Policy: e.policy, Object: rendered.Object,
+		Digest: e.digest, Policy: e.policy, Object: rendered.Object, ReportFirst: waits(row),
 	}}
+}
+
+// waits says that the deletion of a row's object waits for all locations that may have it.
+func waits(row *table.Row) bool {
+	m, ok := row.In.(*placement.Membership)
+	return ok && m.Waits()
 }
 
 // change is what an agent is told of a change, with the entry before and after it. ok is

@@ -250,3 +250,56 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	}
 	r.goes("location")
 }
+
+// TestRemovalOfTheAnnounced shows that a location is waited for from which a policy has taken
+// the object, if all that it has ever said is that it is about to make it: also when it is cut
+// off since, and the hub was restarted. It is told to say so before, of objects that wait alone.
+func TestRemovalOfTheAnnounced(t *testing.T) {
+	r := newRemoving(t)
+	label := map[string]string{"what": "app"}
+	r.addConfigMap("one", label, "1")
+	r.addConfigMap("unsaid", label, "1")
+	if f := r.told("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
+		t.Fatalf("the location is told %+v", f)
+	}
+	r.waits("false")
+	r.eventually(func() string {
+		if f := r.told("a", "default", "one"); f.Put == nil || f.Put.ReportFirst {
+			return "of what does not wait the location is told " + text(f)
+		}
+		return ""
+	})
+	r.waits("true")
+	r.says("a", "default", "one", wire.Waiting, v1alpha1.ReasonAnnounced)
+	if _, rows := r.asked("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, "core/configmaps/default/one a Waiting Announced\n") {
+		t.Errorf("what is about to be made is shown as\n%s", rows)
+	}
+	elsewhere := []byte(`{"metadata":{"labels":{"where":"y"}}}`)
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(t.Context(), "a", types.MergePatchType, elsewhere, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(func() string {
+		if f := r.told("a", "default", "one"); f.Del == nil {
+			return "the location is told " + text(f)
+		}
+		return ""
+	})
+	dir := r.dir
+	r.stop()
+	*r.running = *start(t, dir)
+	for _, a := range r.agents {
+		a.r = r.running
+	}
+	for _, name := range []string{"one", "unsaid"} {
+		r.remove(name)
+		r.says("b", "default", name, wire.Removed, "")
+	}
+	r.goes("unsaid")
+	r.kept("default", "one")
+	status, rows := r.asked("object", "core/configmaps/default/one")
+	if !strings.HasPrefix(rows, "core/configmaps/default/one a Removing \n") || status.Objects[0].Places[0].Cause != "Deleted" {
+		t.Errorf("it is shown as %s", text(status))
+	}
+	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
+	r.goes("one")
+}

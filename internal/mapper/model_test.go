@@ -145,6 +145,9 @@ type world struct {
 	gone    map[string]bool
 	frozen  bool
 	bad     []string
+	// known are the keys of which the hub has had a report, and not since then that nothing
+	// is left.
+	known map[string]bool
 	// believed is the desired content at the last settled time.
 	believed map[string]store.Want
 	// forgot says that the memory of what is to be orphaned may be lost.
@@ -171,6 +174,7 @@ func newWorldOf(t *testing.T, seed int, dir string, p key.Placing) *world {
 		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
 		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
 		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]store.Want{},
+		known: map[string]bool{},
 	}
 	w.hub.settings.Namespaces = string(p)
 	if seed%2 == 1 {
@@ -178,7 +182,7 @@ func newWorldOf(t *testing.T, seed int, dir string, p key.Placing) *world {
 	}
 	w.cluster.judge = w.judge
 	w.start(filepath.Join(dir, "0"))
-	w.hub.wrote, w.hub.confirmed = w.note, w.confirmed
+	w.hub.wrote, w.hub.confirmed, w.hub.took = w.note, w.confirmed, w.noteReport
 	w.logNow(true)
 	return w
 }

@@ -41,8 +41,9 @@ type center struct {
 	changed chan struct{}
 	// wrote is called, with the lock, after each change of the log.
 	wrote func()
-	// reported is called, with the lock, before reports are taken.
+	// reported is called, with the lock, before reports are taken, took for each that is.
 	reported func()
+	took     func(wire.ReportLine)
 	// confirmed is called, with the lock, when the location has confirmed that an object
 	// is gone.
 	confirmed func(gone *wire.Gone)
@@ -88,7 +89,7 @@ type keptIndex struct {
 
 func newCenter(rng *rand.Rand) *center {
 	h := &center{
-		rng: rng, wrote: func() {}, reported: func() {}, confirmed: func(*wire.Gone) {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
+		rng: rng, wrote: func() {}, reported: func() {}, took: func(wire.ReportLine) {}, confirmed: func(*wire.Gone) {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
 		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{},
 	}
 	h.start()
@@ -287,6 +288,7 @@ func (h *center) answer(call string, body *wire.Decoder) []byte {
 				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
 				continue
 			}
+			h.took(l)
 			if delete(h.reports, l.Key); l.Report != nil {
 				h.reports[l.Key] = *l.Report
 				if f := content[l.Key]; f.Gone != nil && confirms(f.Gone, l.Report) {

@@ -176,6 +176,7 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	}
 	foreign := before != nil && before.foreign
 	fits := false
+	w.judgeFirst(before, after, wrong)
 	for _, p := range wanted {
 		whole := before == nil && maps.Equal(applied, w.sources[p.Digest]) ||
 			before != nil && maps.Equal(applied, w.enforced(p.Digest, p.Policy)) && left(before, after, p.Policy)

@@ -153,6 +153,9 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		}
 		return nil
 	}
+	if x.Unannounced && (!w.heard() || w.broken()) && w.recordOf(id) == nil {
+		return nil // it is made when the hub has a report of it
+	}
 	state, reason, err := w.expect(id, o, x, reports[k])
 	if err != nil {
 		return err

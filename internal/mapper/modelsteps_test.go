@@ -149,6 +149,7 @@ func (w *world) put(k string, was wire.Frame, b, c int) {
 func (w *world) offer(k, uid string, was wire.Frame, body map[string]any, policy wire.Policy) {
 	object := canonical(body)
 	p := &wire.Put{Key: k, UID: uid, Generation: w.hub.revision, Digest: wire.SumOf(object), Policy: policy, Object: object}
+	p.ReportFirst = reportsFirst(k)
 	w.cluster.mu.Lock()
 	w.sources[p.Digest] = flatten(body)
 	w.puts[leafOf(wire.Frame{Put: p})] = p

@@ -163,6 +163,10 @@ type Put struct {
 	// Digest is the digest of Object.
 	Digest Sum    `json:"digest"`
 	Policy Policy `json:"policy"`
+	// ReportFirst: where the location has nothing of the object yet, the log is to have a
+	// report of it before it is made, since its deletion waits for all locations that may
+	// have it. It is part of no digest. Agents of the version before pass over it.
+	ReportFirst bool `json:"reportFirst,omitempty"`
 	// Object is the rendered object in canonical JSON, without ownership marks.
 	Object json.RawMessage `json:"object"`
 	// Revision and Marker are the place in the log at which the object is delivered;

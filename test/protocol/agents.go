@@ -130,6 +130,7 @@ func followCases() []agentCase {
 		{"Announces", agentAnnounces},
 		{"Impersonates", agentImpersonates},
 		{"Looks", agentLooks},
+		{"ReportsFirst", agentReportsFirst},
 	}
 }
 

@@ -46,6 +46,39 @@ func (h *Hub) serveLooked(r *http.Request, body []byte) answer {
 	return answer{lines: []any{struct{}{}}}
 }
 
+// agentReportsFirst: what an agent is to report before it makes it is not there before the
+// hub has taken the report, however long it takes, and is there then.
+func agentReportsFirst(e *trial) {
+	e.agent.Start()
+	defer e.agent.Stop()
+	e.put("other", "1")
+	e.settled()
+	refused := 0
+	e.hub.Instead(func(w http.ResponseWriter, _ *http.Request, call string) bool {
+		if call != route.Reports {
+			return false
+		}
+		refused++
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	object := []byte(`{"apiVersion":"v1","data":{"k":"1"},"kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}`)
+	e.hub.Write(wire.Frame{Put: &wire.Put{Key: KeyOf("one"), UID: "uid-one", Digest: wire.SumOf(object), Object: object, ReportFirst: true}})
+	e.within(func() string {
+		if e.hub.do(func() {}); refused < 3 {
+			return fmt.Sprintf("the agent has tried to report %d times", refused)
+		}
+		return ""
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if answer, err := e.hub.Look(ctx, KeyOf("one"), false); err != nil || answer.Live != nil {
+		e.Errorf("what it was to report first is there: %s %+v %v", answer.Live, answer, err)
+	}
+	e.hub.Instead(nil)
+	e.settled()
+}
+
 // agentLooks: an agent tells what is at its target of what is its own, and of nothing else,
 // also while it is halted. That changes nothing.
 func agentLooks(e *trial) {

@@ -21,8 +21,8 @@ type Facts struct {
 	// Former says that the object has the marks of an earlier location of the same name,
 	// so that no list shows it; Looked says that the target was asked for it.
 	Former, Looked bool
-	// Confirms says that the hub is to be told that nothing is there, so that what is not
-	// known has to be found out.
+	// Confirms says that the hub is to be told that nothing is there, or was told that
+	// something is about to be, so that what is not known has to be found out.
 	Confirms bool
 	// Guarded says that the removal waits for a confirmation.
 	Guarded bool
@@ -57,8 +57,18 @@ func On(f Facts) Decision {
 	case f.Want.Object() == nil:
 		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Note}
 	}
-	return decideObject(f, *f.Want.Object())
+	d := decideObject(f, *f.Want.Object())
+	if d.makes() && f.Want.Unannounced && (f.Record == nil || f.Record.Space != f.Space) {
+		return Decision{
+			State: wire.Waiting, Reason: v1alpha1.ReasonAnnounced,
+			Message: "it is made once the hub has noted that the location is about to have it, which its deletion waits for",
+		}
+	}
+	return d
 }
+
+// makes says that the object may be at the target after that, and was not before.
+func (d Decision) makes() bool { return d.Do == DoApply || d.Do == DoMark || d.Do == DoInherit }
 
 func decideObject(f Facts, s store.Source) Decision {
 	seen, rec := f.Seen, f.Record

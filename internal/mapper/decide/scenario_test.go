@@ -45,6 +45,8 @@ type givenEntry struct {
 	Content string `json:"content,omitempty"`
 	Log     string `json:"log,omitempty"`
 	wire.Policy
+	// First says that the hub has no report of it yet, and wants one first.
+	First bool `json:"first,omitempty"`
 	// Held and Conflict say that the hub gives no object: by which rule, or whose it is;
 	// what is written besides is what is kept.
 	Held     string `json:"held,omitempty"`
@@ -208,7 +210,7 @@ func (g given) facts(t *testing.T) Facts {
 // want is the entry. One that is held or in conflict keeps what is written of it.
 func (e *givenEntry) want() *store.Want {
 	source := store.Source{UID: e.UID, Digest: digest(e.Content), Policy: e.Policy, Log: marks.ParsePair(e.Log)}
-	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap"}
+	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap", Unannounced: e.First}
 	switch {
 	case e.Held != "":
 		w.Kind, w.Note = store.WantHold, e.Held

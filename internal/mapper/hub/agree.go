@@ -148,11 +148,11 @@ func (r *Reporter) agree(ctx context.Context) error {
 	return r.review()
 }
 
-// review tells left of all keys of which only a report is left.
+// review tells touch of all keys of which only a report is left.
 func (r *Reporter) review() error {
 	left, err := r.Store.OnlyReported()
 	if len(left) > 0 {
-		r.left(left)
+		r.touch(left)
 	}
 	return err
 }

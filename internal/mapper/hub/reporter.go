@@ -39,14 +39,15 @@ type Reporter struct {
 	// refusals counts requests in a row of which the report of a desired object was
 	// refused.
 	refusals int
-	// left is told of keys of which only a report is left.
-	left func([]store.Touched)
+	// touch is told of objects of which only a report is left, and of those that waited
+	// until the hub has a report.
+	touch func([]store.Touched)
 }
 
-// NewReporter makes a reporter that counts in sent and tells left of keys of which only a
-// report is left.
-func NewReporter(l Link, sent prometheus.Counter, left func([]store.Touched)) *Reporter {
-	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), left: left}
+// NewReporter makes a reporter that counts in sent and tells touch of objects of which only
+// a report is left, and of those that waited until the hub has a report.
+func NewReporter(l Link, sent prometheus.Counter, touch func([]store.Touched)) *Reporter {
+	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), touch: touch}
 }
 
 // Changed says that there is something to send. It does not block.
@@ -126,27 +127,66 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.sent.Add(float64(len(batch)))
-	// After an error the write may still go on, so kept is read only if there is none.
-	patient, kept := r.refusals < maxRefusals, 0
-	if err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
-		kept = 0
-		for _, u := range batch {
-			if refused[u.Line.Key] && patient && r.State.Proves() && t.HasWant(u.Line.Key) {
-				kept++
-				continue
-			}
-			if err := t.Sent(u); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
+	kept, err := r.answered(ctx, batch, refused)
+	switch {
+	case err != nil:
 		return more, err
-	}
-	if kept == 0 {
+	case kept == 0:
 		r.refusals = 0
 		return more, nil
 	}
 	r.refusals++
 	return more, fmt.Errorf("reports: the hub refused %d reports of desired objects", kept)
+}
+
+// answered notes what the hub has taken of a batch. kept are refused reports that are to be
+// sent again.
+func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused map[string]bool) (kept int, err error) {
+	// After an error the write may still go on, so what it sets is read only if there is none.
+	var waited []store.Touched
+	err = r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
+		kept, waited = 0, nil
+		for _, u := range batch {
+			keeps, err := r.keeps(t, u, refused)
+			switch {
+			case err != nil:
+				return err
+			case keeps:
+				kept++
+				continue
+			case refused[u.Line.Key]:
+				if _, err := t.Dropped(u); err != nil {
+					return err
+				}
+				continue
+			}
+			it, err := t.Sent(u)
+			if err != nil {
+				return err
+			}
+			if it != nil {
+				waited = append(waited, *it)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if len(waited) > 0 {
+		r.touch(waited)
+	}
+	return kept, nil
+}
+
+// keeps says that a refused report is to be sent again: of what is desired, for a while; of
+// what can't be made before the hub has it, for as long as that is so.
+func (r *Reporter) keeps(t *store.Tx, u store.Unsent, refused map[string]bool) (bool, error) {
+	if !refused[u.Line.Key] || !r.State.Proves() || !t.HasWant(u.Line.Key) {
+		return false, nil
+	}
+	if r.refusals < maxRefusals {
+		return true, nil
+	}
+	return t.Unannounced(u.Line.Key)
 }

@@ -218,7 +218,7 @@ func TestReportsAgree(t *testing.T) {
 	m.reports[name(4000)] = other // of something that nobody wants any more
 	m.reports[name(5000)] = other // of something of which we have not reported yet
 	var left []store.Touched
-	r.left = func(all []store.Touched) { left = append(left, all...) }
+	r.touch = func(all []store.Touched) { left = append(left, all...) }
 	for more := true; more; {
 		var err error
 		if more, err = r.round(t.Context()); err != nil {

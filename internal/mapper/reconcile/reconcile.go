@@ -191,7 +191,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
-		Guarded: t.guarded, Confirms: t.confirms(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
+		Guarded: t.guarded, Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
 		f.Former = t.record.As != "" && t.record.As != t.view.As

@@ -22,11 +22,25 @@ func (r *Reconciler) trace(ctx context.Context, t *turn) (bool, error) {
 }
 
 // traced says that only a report is left of the identity, and that by it an object of
-// ours was at the target.
+// ours was at the target, or may be.
 func (t *turn) traced() bool {
 	if t.winner >= 0 || t.record != nil {
 		return false
 	}
 	r := t.before[t.object().Space]
-	return r != nil && !r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased
+	return r != nil && !r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased || t.announced()
+}
+
+// announced says that the last word about what nobody desires is that it is about to be
+// made. If the agent was killed right then, it was.
+func (t *turn) announced() bool {
+	if t.winner >= 0 || t.record != nil {
+		return false
+	}
+	for _, r := range t.before {
+		if r != nil && r.Reason == v1alpha1.ReasonAnnounced {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 			UID: p.UID, Generation: p.Generation, Digest: p.Digest, Policy: p.Policy,
 			Log: marks.NewPair(cmp.Or(p.Marker, in.Marker), p.Revision), Epoch: t.meta.Epoch,
 		}
-		return in.replace(t, f.object, Want{Kind: WantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind}, p.Object)
+		return in.replace(t, f.object, Want{Kind: WantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind, Unannounced: p.ReportFirst}, p.Object)
 	case f.Hold != nil:
 		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
 		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Reason: f.Hold.Reason, Note: f.Hold.Error}, nil)
@@ -142,12 +143,15 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 		return nil, err
 	}
 	if old != nil && !in.Proven && old.Sum(k) != w.Sum(k) {
-		return in.deferChange(t, o, old, oldObject)
+		all, err := in.deferChange(t, o, old, oldObject)
+		return all, errors.Join(err, t.reportAgain(k, old.Deferred))
 	}
 	if w.Kind == WantPut {
 		w.Leaf.inherit(old)
+		w.Unannounced = w.Unannounced && !t.announced(k, old)
 	}
 	if old != nil && w.Kind != WantPut {
+		w.Unannounced = old.Unannounced
 		w.Kept, w.Version, w.ObjectKind = old.Kept, old.Version, old.ObjectKind
 		if old.Kind == WantPut {
 			kept := old.Leaf
@@ -158,11 +162,8 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 	if err := t.setWant(k, old, w, object); err != nil {
 		return nil, err
 	}
-	if old == nil && t.has(reportBucket, k) {
-		// The hub may have refused the report while the object was not desired.
-		if err := t.MarkUnsent(k); err != nil {
-			return nil, err
-		}
+	if err := t.reportAgain(k, old == nil || w.Unannounced); err != nil {
+		return nil, err
 	}
 	if w.Object() != nil { // an entry without an object does not say that a waiting removal is moot
 		if err := t.unguard(t.place(o).Identity.String()); err != nil {
@@ -181,7 +182,8 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 		return nil, err
 	}
 	if old != nil && !in.Proven && old.Sum(k) != w.Sum(k) {
-		return in.deferChange(t, o, old, object)
+		all, err := in.deferChange(t, o, old, object)
+		return all, errors.Join(err, t.reportAgain(k, old.Deferred))
 	}
 	if old != nil {
 		if err := t.rememberLast(o, old); err != nil {
@@ -191,11 +193,8 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 	if err := t.setWant(k, old, w, nil); err != nil {
 		return nil, err
 	}
-	if old == nil && t.has(reportBucket, k) {
-		// The hub may have refused the report while the object was not desired.
-		if err := t.MarkUnsent(k); err != nil {
-			return nil, err
-		}
+	if err := t.reportAgain(k, old == nil); err != nil {
+		return nil, err
 	}
 	return []Touched{touched(t.place(o), &w)}, nil
 }

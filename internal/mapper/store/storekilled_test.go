@@ -138,7 +138,8 @@ func acknowledge(x *Tx) error {
 	if k == nil {
 		return nil
 	}
-	return x.Sent(Unsent{Line: wire.ReportLine{Key: string(k)}, seq: bytes.Clone(seq)})
+	_, err := x.Sent(Unsent{Line: wire.ReportLine{Key: string(k)}, seq: bytes.Clone(seq)})
+	return err
 }
 
 func killedStore(t *testing.T, input []byte) {

@@ -184,15 +184,57 @@ func (t *Tx) MarkUnsent(k string) error {
 	return t.put(unsentBucket, k, binary.BigEndian.AppendUint64(nil, seq))
 }
 
-// Sent notes that the hub has a line. It does nothing if the key has been marked unsent
-// again since.
-func (t *Tx) Sent(u Unsent) error {
-	k := u.Line.Key
-	if now, ok := t.get(unsentBucket, k); !ok || !bytes.Equal(now, u.seq) {
+// reportAgain has the report of a key sent again, if there is one: the hub may have refused it
+// while the object was not desired.
+func (t *Tx) reportAgain(k string, may bool) error {
+	if !may || !t.has(reportBucket, k) {
 		return nil
 	}
+	return t.MarkUnsent(k)
+}
+
+// Dropped notes that a line is not to be sent again. It returns false if the key has been
+// marked unsent again since.
+func (t *Tx) Dropped(u Unsent) (bool, error) {
+	k := u.Line.Key
+	if now, ok := t.get(unsentBucket, k); !ok || !bytes.Equal(now, u.seq) {
+		return false, nil
+	}
 	t.meta.Unsent--
-	return t.remove(unsentBucket, k)
+	return true, t.remove(unsentBucket, k)
+}
+
+// Sent notes that the hub has a line. It returns an object that waited for that.
+func (t *Tx) Sent(u Unsent) (waited *Touched, err error) {
+	last, err := t.Dropped(u)
+	if report := u.Line.Report; !last || err != nil || report == nil || report.State == wire.Removed || report.State == wire.Orphaned {
+		return nil, err
+	}
+	k := u.Line.Key
+	w, object, err := t.Want(k)
+	if err != nil || w == nil || !w.Unannounced {
+		return nil, err
+	}
+	o, err := key.ParsePath(k)
+	if err != nil {
+		return nil, err
+	}
+	now := *w
+	now.Unannounced = false
+	it := touched(t.place(o), &now)
+	return &it, t.setWant(k, w, now, bytes.Clone(object))
+}
+
+// Unannounced says that a key's object waits until the hub has a report of it.
+func (t *Tx) Unannounced(k string) (bool, error) {
+	w, _, err := t.Want(k)
+	return w != nil && w.Unannounced, err
+}
+
+// announced says that the hub has a report of a key, whose desired entry was old, and that
+// the agent has not removed that since.
+func (t *Tx) announced(k string, old *Want) bool {
+	return old.Desired() && !old.Unannounced && t.has(reportBucket, k) && !t.has(unsentBucket, k)
 }
 
 // rememberLast is remember for the record of an object that ceases to be desired, if it is

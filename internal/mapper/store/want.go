@@ -54,6 +54,8 @@ type Want struct {
 	Reason string `json:"reason,omitempty"`
 	// Note is why the object is held, or the key that wins a conflict.
 	Note string `json:"note,omitempty"`
+	// Unannounced says that the hub is to have a report of it before it is made.
+	Unannounced bool `json:"unannounced,omitempty"`
 	// Deferred says that a change of this entry waits for proof of lineage.
 	Deferred bool `json:"deferred,omitempty"`
 }
