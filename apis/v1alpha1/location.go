@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -83,6 +84,9 @@ type LocationSpec struct {
 	// Prune bounds the deletions that may follow from a change of policy.
 	// +optional
 	Prune Prune `json:"prune,omitempty,omitzero"`
+	// Limits bound what the location reports.
+	// +optional
+	Limits LocationLimits `json:"limits,omitempty,omitzero"`
 	// Admit says which objects may be placed here, and with whose rights. For each
 	// object the first entry that matches it counts; what none matches does not come
 	// here. Absent: everything of every space may, with the rights of the agent. The
@@ -102,6 +106,18 @@ type LocationSpec struct {
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?\.[0-9a-f]{8}$`
 	TakesOver []string `json:"takesOver,omitempty"`
+}
+
+// LocationLimits bound what a location reports of objects that were not placed there.
+type LocationLimits struct {
+	// UpsyncObjects is how many objects come back that are born at the location, one that
+	// two spaces ask for being two. 20,000 when absent.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	UpsyncObjects *int64 `json:"upsyncObjects,omitempty"`
+	// UpsyncBytes is how large they may be together. 64Mi when absent.
+	// +optional
+	UpsyncBytes *resource.Quantity `json:"upsyncBytes,omitempty"`
 }
 
 // Taint keeps objects away from a location unless their Placement tolerates it.

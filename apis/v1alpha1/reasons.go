@@ -52,6 +52,14 @@ const (
 	// ReasonExists, of Conflict: somebody else's object has the name.
 	ReasonExists = "Exists"
 
+	// ReasonUpsynced, of Held and Orphaned: an entry of a Placement's upsync matches the
+	// object, so it is not placed at the location, which keeps what it has.
+	ReasonUpsynced = "Upsynced"
+	// ReasonImpersonated, of Upsynced: the location has a ServiceAccount act for objects of
+	// the space, which therefore sees nothing of what is born there.
+	ReasonImpersonated = "Impersonated"
+	// ReasonLimitExceeded, of Upsynced: more matches than the location's limits allow.
+	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonSuspended, of Held: all Placements that place the object there are suspended.
 	ReasonSuspended = "Suspended"
 	// ReasonTooManyRules, of Held: the object's Customizers have more paths than can be

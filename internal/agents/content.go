@@ -53,6 +53,14 @@ func (b abilities) lack(s wire.Settings) string {
 	return ""
 }
 
+// asked are settings as an agent is told them that can do that.
+func (b abilities) asked(s wire.Settings) wire.Settings {
+	if !b.sees {
+		s.Upsync, s.UpsyncObjects, s.UpsyncBytes = nil, 0, 0
+	}
+	return s
+}
+
 // contentOf is the content of a location as its settings are now, for an agent that can do
 // that.
 func (a *Server) contentOf(l key.Location, can abilities) content {
@@ -79,6 +87,9 @@ type entry struct {
 	class                *placement.Class
 }
 
+// yields is what agents are told of an object that is left to their location.
+const yields = "a Placement of its space asks to see what is born at the location and is called so"
+
 // cannotImpersonate is what the agents of the version before say of what is placed in the
 // name of a ServiceAccount.
 const cannotImpersonate = "the location admits it with the rights of a ServiceAccount, for which its agent is too old"
@@ -101,11 +112,19 @@ func (c *content) read(row *table.Row, e *entry) bool {
 	if !ok {
 		return false
 	}
+	path, _ := key.PathOf(row.Key)
 	place, ok := m.Place(c.location)
-	if !ok {
+	switch {
+	case !ok && m.Yields(c.location):
+		// A hold, so that no agent takes it for removed, whether or not it knows the reason.
+		*e = entry{key: path, uid: row.Meta.UID, held: yields, heldFor: v1alpha1.ReasonUpsynced, digest: wire.SumOf([]byte("hold:" + v1alpha1.ReasonUpsynced))}
+		return true
+	case !ok:
 		return false
 	}
-	path, _ := key.PathOf(row.Key)
+	if !c.can.sees {
+		place.Policy.Associated = ""
+	}
 	if place.Leaves {
 		*e = entry{key: path, uid: row.Meta.UID, digest: wire.SumOf([]byte("gone")), leaves: true}
 		return c.can.confirms

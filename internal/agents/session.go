@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -126,6 +127,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return errLocationRemoved
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
+	settings = s.content.can.asked(settings)
 	s.settings = settings
 	s.content.set(settings)
 	s.root, s.count = s.content.total(rows)
@@ -230,11 +232,16 @@ func (s *session) poll(mark *bool) error {
 	if err != nil {
 		return err
 	}
-	location := false
+	// What is asked comes before what follows of it for the content.
+	own := func(ch table.Change) bool { return ch.Row().Key == s.content.location.Key() }
+	if slices.ContainsFunc(steps, func(step table.Step) bool { return slices.ContainsFunc(step.Changes, own) }) {
+		if err := s.locationChanged(); err != nil {
+			return err
+		}
+	}
 	for _, step := range steps {
 		for _, ch := range step.Changes {
-			if ch.Row().Key == s.content.location.Key() {
-				location = true
+			if own(ch) {
 				continue
 			}
 			f, before, after, ok := s.content.change(ch)
@@ -252,11 +259,6 @@ func (s *session) poll(mark *bool) error {
 				return err
 			}
 			*mark = true
-		}
-	}
-	if location {
-		if err := s.locationChanged(); err != nil {
-			return err
 		}
 	}
 	if upTo < s.at { // more of the history before the hello's revision follows
@@ -298,6 +300,7 @@ func (s *session) locationChanged() error {
 		return err
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
+	settings = s.content.can.asked(settings)
 	if settings.Equal(s.settings) {
 		return nil
 	}

@@ -138,7 +138,8 @@ func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, r
 	made := &sheet{all: answer.Renderings, at: map[gotten]int{}}
 	add := func(location *table.Row, l key.Location) error {
 		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).at(placement.PlacingOf(location), o)
-		return made.add(what, l, row.In != nil && row.In.Has(l))
+		_, _, assigned := placeOf(row, l)
+		return made.add(what, l, assigned)
 	}
 	if only != "" {
 		location := state.Get(only.Key())

@@ -62,6 +62,9 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 			}
 			t.Objects++
 			for _, l := range source.Locations() {
+				if m.Yields(l) {
+					continue
+				}
 				t.add(o, l, q.verdict(state, o, row, m, l, away(l)), rights)
 			}
 		}

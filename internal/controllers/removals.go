@@ -71,10 +71,13 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 	if location == nil {
 		return false
 	}
+	m, ok := row.In.(*placement.Membership)
+	if ok && m.Yields(l) {
+		return false // what is there stays
+	}
 	if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
 		return !judge.Settled(report.Value, row.Meta.UID)
 	}
-	m, ok := row.In.(*placement.Membership)
 	return ok && m.Has(l) && hadAgent(state, l, location)
 }
 

@@ -71,7 +71,7 @@ func (m *moved) note(c change, n int) {
 		now, stays := placeAt(c.now, was.Location)
 		switch {
 		case was.Owner != "": // another space's object is there
-		case !stays && was.Policy.Orphan:
+		case !stays && (was.Policy.Orphan || c.now != nil && c.now.Yields(was.Location)):
 			leave = append(leave, was.Location)
 		case !stays:
 			remove = append(remove, was.Location)

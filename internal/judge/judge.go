@@ -152,6 +152,8 @@ func Left(report []byte, away bool) Verdict {
 	switch {
 	case report == nil:
 		said = Verdict{State: wire.Removing, Message: "the location has yet to say that nothing of it is there"}
+	case said.State == wire.Held && said.Reason == v1alpha1.ReasonUpsynced:
+		said.State, said.Message = wire.Orphaned, "it stays, since a Placement's upsync matches it; its agent is too old to let go of it"
 	case said.State != wire.Removing && said.State != wire.Orphaned:
 		said = Verdict{State: wire.Removing, Message: "the location has yet to remove it"}
 	}

@@ -7,21 +7,45 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// Admission says of which spaces a Location admits anything. It is the Membership of the
-// Location's own row, so that a change is one of that row; the row belongs to no location.
-// A Location that admits all spaces, those to come included, has none. It is immutable.
+// Admission says of which spaces a Location admits anything, and what spaces ask to see of
+// it. It is the Membership of the Location's own row, so that a change is one of that row; the
+// row belongs to no location. A Location that admits all spaces, those to come included, and
+// of which nothing is asked, has none. It is immutable.
 type Admission struct {
-	spaces []key.Space // in order
+	*admitted // nil: all spaces
+	asked     Asked
 }
 
 var _ table.Membership = (*Admission)(nil)
 
-// admissionOf is the Admission by a spec.admit in a state; nil: all spaces.
-func admissionOf(state table.Reader, a *admit) *Admission {
+// admitted are the spaces of which a Location admits anything. It is immutable.
+type admitted struct {
+	spaces []key.Space // in order
+}
+
+// locationRow is the Admission of a Location that exists; nil: it has none. is is what its row
+// has, which stays while it is the same.
+func (s *step) locationRow(l key.Location, is table.Membership) *Admission {
+	now := Admission{asked: s.upsyncs.at[l]}
+	if g := s.gates.of[l]; g != nil {
+		now.admitted = g.admission
+	}
+	was, ok := is.(*Admission)
+	switch {
+	case now.admitted == nil && now.asked == nil:
+		return nil
+	case ok && was.admitted == now.admitted && was.asked.Equal(now.asked):
+		return was
+	}
+	return &now
+}
+
+// admissionOf are the spaces that a spec.admit admits in a state; nil: all.
+func admissionOf(state table.Reader, a *admit) *admitted {
 	if a.everySpace {
 		return nil
 	}
-	of := &Admission{}
+	of := &admitted{}
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
 	state.Ascend(prefix, func(row *table.Row) bool {
 		if s := key.Space(row.Key[len(prefix):]); a.admitsSpace(tenant{s, row.Meta.Labels}) {
@@ -32,20 +56,23 @@ func admissionOf(state table.Reader, a *admit) *Admission {
 	return of
 }
 
-// with is the Admission with or without a space.
-func (a *Admission) with(s key.Space, admitted bool) *Admission {
+// with is the same with or without a space.
+func (a *admitted) with(s key.Space, in bool) *admitted {
 	i, found := slices.BinarySearch(a.spaces, s)
 	switch {
-	case found == admitted:
+	case found == in:
 		return a
-	case admitted:
-		return &Admission{slices.Insert(slices.Clone(a.spaces), i, s)}
+	case in:
+		return &admitted{slices.Insert(slices.Clone(a.spaces), i, s)}
 	}
-	return &Admission{slices.Delete(slices.Clone(a.spaces), i, i+1)}
+	return &admitted{slices.Delete(slices.Clone(a.spaces), i, i+1)}
 }
 
-// Admits says whether the Location admits a space.
-func (a *Admission) Admits(s key.Space) bool {
+// Admits says whether the Location admits a space; nil admits all.
+func (a *admitted) Admits(s key.Space) bool {
+	if a == nil {
+		return true
+	}
 	_, ok := slices.BinarySearch(a.spaces, s)
 	return ok
 }
@@ -57,11 +84,11 @@ func Shown(row *table.Row, s key.Space) bool {
 	return !ok || s == key.Root || a.Admits(s)
 }
 
-// Members are none.
-func (a *Admission) Members() []key.Location { return nil }
+// Told are none.
+func (a *Admission) Told() []key.Location { return nil }
 
-// Has is false.
-func (a *Admission) Has(key.Location) bool { return false }
+// Tells is false.
+func (a *Admission) Tells(key.Location) bool { return false }
 
 // SameAt is true: no location hears of it.
 func (a *Admission) SameAt(key.Location, table.Membership) bool { return true }

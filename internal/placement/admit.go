@@ -40,6 +40,9 @@ type admitEntry struct {
 	spaces  criteria[tenant]
 	objects criteria[petition]
 	account string
+	// kinds and namespaces are those of the entry; nil: all.
+	kinds      []v1alpha1.KindTest
+	namespaces []string
 }
 
 // tenant is a space as entries see it.
@@ -99,6 +102,7 @@ func compileAdmit(text string) *admit {
 }
 
 func compileAdmitEntry(field string, of *v1alpha1.Admit) (e admitEntry) {
+	e.kinds, e.namespaces = of.Kinds, of.Namespaces
 	if of.Spaces != nil {
 		e.spaces = compileSpaces(field+".spaces", of.Spaces)
 		e.objects.problem = e.spaces.problem

@@ -36,6 +36,8 @@ type Engine struct {
 	// going are the spaces that are being deleted: none of their objects is placed any
 	// more, so that the deletion of the objects themselves is no change for locations.
 	going map[key.Space]struct{}
+	// upsyncs has what spaces ask to see of locations.
+	upsyncs upsyncs
 	// direct has, by location, the keys of the objects whose annotation names it, whether
 	// or not the location exists.
 	direct map[key.Location]map[string]struct{}
@@ -66,6 +68,7 @@ func (e *Engine) Reset() {
 		customizers: map[key.Space]policies[*customizer]{},
 		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
+		upsyncs:     newUpsyncs(),
 		direct:      map[key.Location]map[string]struct{}{},
 		templates:   templates{map[string]*template{}, map[key.Space]map[string]*template{}},
 		claims:      claims{},
@@ -88,11 +91,12 @@ func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assi
 		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
 
-		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{},
+		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{}, asking: map[key.Space]bool{},
 	}
 	clear(e.gates.asked)
 	s.sort(changes)
-	s.updatePolicies()
+	moved := s.updatePolicies()
+	s.updateAsks(moved)
 	s.noteKept()
 	s.evaluateChanged()
 	s.evaluateReached()
@@ -120,9 +124,11 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 			sources = append(sources, sourceOf("", false, &e.sets, part{wire.Policy{ReturnStatus: d.returnStatus}, e.sets.of(there, nil)}))
 		}
 	}
-	behind := e.references.of(s.Object)
+	behind, asked := e.references.of(s.Object), e.askedOf(s)
+	g := e.gates.gate(s.state, s.Object)
+	yields := g.yields(asked)
 	for p := range e.placing(s.Space) {
-		parts, by := e.parts(p, s, behind)
+		parts, by := e.parts(p, s, behind, yields)
 		if len(parts) > 0 {
 			source := sourceOf(p.ref, p.suspended, &e.sets, parts...)
 			source.Waits = p.waits
@@ -130,14 +136,14 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 		}
 		follows = append(follows, by...)
 	}
-	if len(sources) == 0 {
+	if len(sources) == 0 && len(yields) == 0 {
 		return nil, nil
 	}
 	releases, rules := e.effectsOn(s)
 	if leaves {
 		follows = nil
 	}
-	return e.memberships.of(sources, releases, rules, e.gates.gate(s.state, s.Object), nil, leaves), follows
+	return e.memberships.of(draft{sources, releases, rules, g, asked, leaves}, nil), follows
 }
 
 // placing are the Placements that may place objects of a space: its own, then those of

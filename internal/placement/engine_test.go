@@ -105,7 +105,13 @@ func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 		}
 		for _, step := range steps {
 			for _, ch := range step.Changes {
-				here := func(r *table.Row) bool { return r != nil && r.In != nil && r.In.Has(l) }
+				here := func(r *table.Row) bool {
+					if r == nil {
+						return false
+					}
+					m, ok := r.In.(*Membership)
+					return ok && m.Has(l)
+				}
 				if here(ch.Prev) && !here(ch.Cur) {
 					by, named := LetGo(ch, l)
 					all[ch.Row().Key+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by, named)
@@ -124,7 +130,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := membershipKey(m.sources, m.releases, m.rules, m.gate, m.owners, false)
+		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, false}.key(m.owners)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
@@ -160,6 +166,9 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	}
 	if got, want := engine.references.text(), fresh.references.text(); !maps.Equal(got, want) {
 		t.Fatalf("references: %v, from scratch %v", got, want)
+	}
+	if got, want := engine.upsyncs.text(), fresh.upsyncs.text(); !maps.Equal(got, want) {
+		t.Fatalf("asked: %v, from scratch %v", got, want)
 	}
 	if got, want := engine.roots.text(), fresh.roots.text(); !maps.Equal(got, want) {
 		t.Fatalf("Placements of root: %v, from scratch %v", got, want)
@@ -246,12 +255,16 @@ func (c claims) text() map[string]string {
 // checkExplain sees that explanations and statuses agree with the memberships.
 func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	state := tbl.Snapshot()
+	checkAsked(t, state, w)
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
 		e := Explain(state, o, l)
-		byPolicy := e.Annotation != nil && e.Annotation.Names && e.Annotation.Taint == "" && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits)
+		byPolicy := e.Upsynced == nil && (e.Annotation != nil && e.Annotation.Names && e.Annotation.Taint == "" && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits))
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
+		}
+		if got, want := e.Upsynced != nil, slices.Contains(w.naiveYields(o), l); got != want {
+			t.Fatalf("%s at %s: it is left to the location: %v, want %v:\n%s", o.Path(), l, got, want, e)
 		}
 		if e.Placed && !strings.Contains(w.naiveMembership(o), fmt.Sprintf("{Location:%s Policy:%+v ", l, e.Policy)) {
 			t.Fatalf("%s at %s: policy %+v is not that of %s", o.Path(), l, e.Policy, w.naiveMembership(o))

@@ -29,6 +29,9 @@ type Explanation struct {
 	// Admission is what the location's spec.admit says of the object, and whether it can put
 	// it anywhere; nil if there is nothing to say.
 	Admission *AdmissionExplanation `json:"admission,omitempty"`
+	// Upsynced says that the object is left to the location, which shows what is born there:
+	// an entry of a Placement's upsync matches it, and nothing places it; nil if it is not.
+	Upsynced *UpsyncExplanation `json:"upsynced,omitempty"`
 	// Annotation is what the object's own annotation does; nil if it has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
 	// Placements are all those of the object's space, by name, then those of root that reach
@@ -51,6 +54,13 @@ type AdmissionExplanation struct {
 	Reason   string    `json:"reason,omitempty"`
 	Space    bool      `json:"space,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
+}
+
+// UpsyncExplanation says by which Placement an object is left to a location, as it is named
+// in the object's space, and by which entry of its upsync.
+type UpsyncExplanation struct {
+	Placement key.PlacementRef `json:"placement"`
+	Entry     int              `json:"entry"`
 }
 
 // AnnotationExplanation says what the annotation of direct assignment does.
@@ -148,13 +158,16 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	s := subject{object, row, state}
 	for p := range placementsFor(state, object.Space) {
 		e.Placements = append(e.Placements, p.explain(s, at))
+		if m, ok := row.In.(*Membership); ok && m != nil && m.Yields(location) && e.Upsynced == nil {
+			e.Upsynced = p.explainUpsync(s, location)
+		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
 			e.Customizers = append(e.Customizers, c.explain(s, at))
 		}
 	}
-	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits {
+	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits || e.Upsynced != nil {
 		for i := range e.Placements {
 			e.Placements[i].Places = false
 		}
@@ -365,6 +378,9 @@ func (e Explanation) String() string {
 	}
 	if e.Admission != nil && len(e.Obstacles) == 0 {
 		e.Admission.describe(e, line)
+	}
+	if u := e.Upsynced; u != nil {
+		line("  %s: upsync[%d] of Placement %s matches it: it is left to the location, which shows what is born there", v1alpha1.ReasonUpsynced, u.Entry, u.Placement)
 	}
 	if a := e.Annotation; a != nil {
 		switch {

@@ -126,15 +126,15 @@ func (rs *references) of(o key.Object) []following {
 
 // parts are how a placement treats an object: where it matches it, and where the object
 // follows others by it, behind being all that the object follows. follows is how what the
-// object refers to follows it in turn, by this placement.
-func (e *Engine) parts(p *placement, s subject, behind []following) (parts []part, follows []following) {
+// object refers to follows it in turn, by this placement, but not where it yields.
+func (e *Engine) parts(p *placement, s subject, behind []following, yields []key.Location) (parts []part, follows []following) {
 	matched, policy, kinds := p.matches(s)
 	if matched {
 		seats := p.seats(s, e.locations, &e.sets)
 		parts = []part{{policy, seats}}
 		if kinds != 0 {
-			policy.ReturnStatus = false
-			follows = append(follows, following{p.ref, policy, p.suspended, e.admitted(s, seats), kinds})
+			policy.ReturnStatus, policy.Associated = false, ""
+			follows = append(follows, following{p.ref, policy, p.suspended, e.admitted(s, seats, yields), kinds})
 		}
 	}
 	for _, f := range behind {
@@ -150,17 +150,17 @@ func (e *Engine) parts(p *placement, s subject, behind []following) (parts []par
 		} else {
 			parts = append(parts, part{treated, f.locations})
 		}
-		f.locations = e.admitted(s, f.locations)
+		f.locations = e.admitted(s, f.locations, yields)
 		follows = append(follows, f)
 	}
 	slices.SortFunc(follows, compareFollowing)
 	return parts, slices.Compact(follows)
 }
 
-// admitted are those of some locations that admit an object.
-func (e *Engine) admitted(s subject, all *locationSet) *locationSet {
+// admitted are those of some locations that admit an object, which does not yield there.
+func (e *Engine) admitted(s subject, all *locationSet, yields []key.Location) *locationSet {
 	admitted, refused := e.gates.gate(s.state, s.Object).split(all.names)
-	if refused == nil {
+	if admitted = apart(admitted, yields); refused == nil && len(admitted) == len(all.names) {
 		return all
 	}
 	return e.sets.of(admitted, nil)

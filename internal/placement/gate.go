@@ -22,11 +22,14 @@ type gate struct {
 	// accounts are the locations where a ServiceAccount acts for them, which is what they
 	// need; nil if there are none.
 	accounts *locationSet
+	// mute are the locations of which the space sees nothing that is born there; nil if there
+	// are none.
+	mute *locationSet
 }
 
 // ids are different for each gate.
-func (g gate) ids() (all [3]uint64) {
-	for i, s := range []*locationSet{g.refused, g.prefixed, g.accounts} {
+func (g gate) ids() (all [4]uint64) {
+	for i, s := range []*locationSet{g.refused, g.prefixed, g.accounts, g.mute} {
 		if s != nil {
 			all[i] = s.id
 		}
@@ -63,6 +66,19 @@ func (g gate) split(locations []key.Location) (admitted, refused []key.Location)
 	return admitted, refused
 }
 
+// yields are those of the locations where asks match the objects, nil for none, that admit
+// them and of which the space sees what is born there.
+func (g gate) yields(asked *locationSet) []key.Location {
+	if asked == nil || len(asked.names) == 0 {
+		return nil
+	}
+	yields, _ := g.split(asked.names)
+	if g.mute != nil {
+		yields = apart(yields, g.mute.names)
+	}
+	return yields
+}
+
 // account is who acts for the objects at a location; "" for the agent itself.
 func (g gate) account(location key.Location) string {
 	if g.accounts == nil {
@@ -91,7 +107,7 @@ type group struct {
 	terms terms
 	*admit
 	locations *locationSet
-	admission *Admission
+	admission *admitted
 }
 
 type asking struct {
@@ -177,24 +193,27 @@ func (gs *gates) gate(state table.Reader, o key.Object) gate {
 		return g
 	}
 	t := tenantOf(state, o.Space)
-	decisions := make([]int, len(gs.groups))
+	decisions, mute := make([]int, len(gs.groups)), make([]bool, len(gs.groups))
 	var k []byte
 	for i, g := range gs.groups {
 		decisions[i] = g.decide(t, ask.petition)
 		k = append(strconv.AppendInt(k, int64(decisions[i]), 10), ' ')
+		if mute[i] = g.mutes(t); mute[i] {
+			k = append(k, 'm')
+		}
 	}
 	g, ok := gs.decided[string(k)]
 	if !ok {
-		g = gs.make(decisions)
+		g = gs.make(decisions, mute)
 		gs.decided[string(k)] = g
 	}
 	gs.asked[ask] = g
 	return g
 }
 
-// make makes the gate of the decisions of all groups.
-func (gs *gates) make(decisions []int) gate {
-	refused, prefixed, accounts := map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}
+// make makes the gate of the decisions of all groups, and of which are mute.
+func (gs *gates) make(decisions []int, mutes []bool) gate {
+	refused, prefixed, accounts, mute := map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}
 	for i, g := range gs.groups {
 		reason, account := reasonOf(decisions[i]), ""
 		if reason == "" {
@@ -210,9 +229,12 @@ func (gs *gates) make(decisions []int) gate {
 			if g.terms.placing == key.Prefixed {
 				prefixed[l] = ""
 			}
+			if mutes[i] {
+				mute[l] = ""
+			}
 		}
 	}
-	return gate{refused: gs.setOf(refused), prefixed: gs.setOf(prefixed), accounts: gs.setOf(accounts)}
+	return gate{refused: gs.setOf(refused), prefixed: gs.setOf(prefixed), accounts: gs.setOf(accounts), mute: gs.setOf(mute)}
 }
 
 // setOf is the set of locations with what is needed of each; nil if there are none.

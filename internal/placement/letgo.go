@@ -17,9 +17,9 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 	if !ok {
 		return "", false
 	}
-	ended := true
+	assigned, ended := was.Has(location), true
 	for _, s := range was.sources {
-		if !s.locations.has(location) {
+		if !assigned || !s.locations.has(location) {
 			continue
 		}
 		if placement == "" {
@@ -27,5 +27,5 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 		}
 		ended = ended && s.Placement != "" && slices.Contains(ch.Ended, s.Placement)
 	}
-	return placement, ended || ch.Cur == nil || ch.Cur.Meta.Deleting
+	return placement, assigned && ended || ch.Cur == nil || ch.Cur.Meta.Deleting
 }

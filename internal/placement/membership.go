@@ -23,8 +23,13 @@ type Membership struct {
 	members         []key.Location
 	// refused are the locations that do not admit the object though sources select them.
 	refused []key.Location
-	gate    gate
-	owners  []owner
+	// yields are the locations where an ask of the space matches the object: it is at none
+	// of them by policy. told are these and the members; both are in order.
+	yields, told []key.Location
+	// asked are the locations where asks match, whatever they admit; nil: none.
+	asked  *locationSet
+	gate   gate
+	owners []owner
 	// released are the released paths at each of the members, as a wire.Policy has them;
 	// nil if they are releasedAll everywhere.
 	released    []string
@@ -33,9 +38,9 @@ type Membership struct {
 	classes  []*Class
 	classAll *Class
 	// statusFrom is the location of the sources that ask for status, if it is exactly one;
-	// asked says that there is such a source.
+	// returns says that there is such a source.
 	statusFrom key.Location
-	asked      bool
+	returns    bool
 	// leaves says that the object is being deleted: its members are the locations that are to
 	// confirm that it is gone.
 	leaves bool
@@ -136,6 +141,23 @@ func (m *Membership) Members() []key.Location { return m.members }
 // object, in order. It is not assigned to them. The caller must not change them.
 func (m *Membership) Refused() []key.Location { return m.refused }
 
+// Yields says whether the object is left to a location, since a Placement of its space asks
+// to see there what is like it: it is not assigned, and what was placed is let go of.
+func (m *Membership) Yields(location key.Location) bool {
+	_, yields := slices.BinarySearch(m.yields, location)
+	return yields
+}
+
+// Told implements table.Membership: the members, and the locations to which the object is
+// left, which are to let go of what they have.
+func (m *Membership) Told() []key.Location { return m.told }
+
+// Tells implements table.Membership.
+func (m *Membership) Tells(location key.Location) bool {
+	_, ok := slices.BinarySearch(m.told, location)
+	return ok
+}
+
 // RefusedBy says whether a location is among them.
 func (m *Membership) RefusedBy(location key.Location) bool { return m.Refusal(location) != "" }
 
@@ -172,7 +194,7 @@ func (m *Membership) Has(location key.Location) bool {
 // location, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) ||
+	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) || m.Yields(location) != o.Yields(location) ||
 		m.gate.account(location) != o.gate.account(location) || m.gate.apart(location) != o.gate.apart(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.classAt(location) != o.classAt(location) {
@@ -302,7 +324,7 @@ func (m *Membership) Sources() []Source { return m.sources }
 // StatusFrom says whether any source asks for the object's status to be returned, and from
 // which location. Only locations of the sources that ask count; location is empty unless
 // they are exactly one.
-func (m *Membership) StatusFrom() (location key.Location, asked bool) { return m.statusFrom, m.asked }
+func (m *Membership) StatusFrom() (location key.Location, asked bool) { return m.statusFrom, m.returns }
 
 // memberships interns Memberships and Classes.
 type memberships struct {
@@ -310,25 +332,32 @@ type memberships struct {
 	classPool pool[Class]
 }
 
-// of gives the Membership for sources, releases and rules, each in order, a gate and
-// owners.
-func (ms *memberships) of(sources []Source, releases, rules []effect, g gate, owners []owner, leaves bool) *Membership {
-	return ms.pool.get(membershipKey(sources, releases, rules, g, owners, leaves), func() *Membership {
-		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, gate: g, owners: owners, leaves: leaves}
+// of gives the Membership of what a draft says, with owners.
+func (ms *memberships) of(d draft, owners []owner) *Membership {
+	return ms.pool.get(d.key(owners), func() *Membership {
+		sources, releases, rules, g, leaves := d.sources, d.releases, d.rules, d.gate, d.leaves
+		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, asked: d.asked, gate: g, owners: owners, leaves: leaves}
 		var all, asking []*locationSet
 		for _, s := range sources {
 			all = append(all, s.locations)
 			for _, p := range s.parts {
 				if p.policy.ReturnStatus && !leaves {
 					asking = append(asking, p.locations)
-					m.asked = true
+					m.returns = true
 				}
 			}
 		}
+		m.yields = g.yields(d.asked)
 		m.members, m.refused = g.split(union(all))
+		m.members = apart(m.members, m.yields)
+		m.told = m.members
+		if len(m.yields) > 0 {
+			m.told = slices.Sorted(slices.Values(slices.Concat(m.members, m.yields)))
+		}
 		m.releasedAll, m.released = released(releases, m.members)
 		m.classAll, m.classes = ms.classes(rules, m.members)
-		if from, _ := g.split(union(asking)); len(from) == 1 {
+		from, _ := g.split(union(asking))
+		if from = apart(from, m.yields); len(from) == 1 {
 			m.statusFrom = from[0]
 		}
 		return m
@@ -340,26 +369,50 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(m.sources, m.releases, m.rules, m.gate, owners, m.leaves)
+	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.leaves}, owners)
 }
 
-func membershipKey(sources []Source, releases, rules []effect, g gate, owners []owner, leaves bool) string {
-	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(sources)))
-	for _, s := range sources {
+// draft is what makes a Membership, but for owners: sources, releases and rules, each in
+// order, a gate, and where asks match.
+type draft struct {
+	sources         []Source
+	releases, rules []effect
+	gate            gate
+	asked           *locationSet
+	leaves          bool
+}
+
+// key is another text for each draft with owners.
+func (d draft) key(owners []owner) string {
+	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(d.sources)))
+	for _, s := range d.sources {
 		b = append(appendText(b, string(s.Placement)), bit(s.Suspended)|bit(s.Waits)<<1)
 		b = binary.AppendUvarint(b, uint64(len(s.parts)))
 		for _, p := range s.parts {
-			b = binary.AppendUvarint(append(b, policyBits(p.policy)), p.locations.id)
+			b = binary.AppendUvarint(appendText(append(b, policyBits(p.policy)), p.policy.Associated), p.locations.id)
 		}
 	}
-	b = appendEffects(appendEffects(b, releases), rules)
-	for _, id := range g.ids() {
+	b = appendEffects(appendEffects(b, d.releases), d.rules)
+	for _, id := range d.gate.ids() {
 		b = binary.AppendUvarint(b, id)
 	}
+	if d.asked != nil {
+		b = binary.AppendUvarint(b, d.asked.id)
+	}
+	b = append(b, bit(d.asked != nil)|bit(d.leaves)<<1)
 	for _, o := range owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
 	}
-	return string(append(b, bit(leaves)))
+	return string(b)
+}
+
+// apart are those of some locations that are not among others, both in order. It shares
+// memory with the former if that are all.
+func apart(of, others []key.Location) []key.Location {
+	if !slices.ContainsFunc(others, func(l key.Location) bool { _, has := slices.BinarySearch(of, l); return has }) {
+		return of
+	}
+	return slices.DeleteFunc(slices.Clone(of), func(l key.Location) bool { _, has := slices.BinarySearch(others, l); return has })
 }
 
 func bit(b bool) byte {

@@ -45,11 +45,24 @@ type naiveSource struct {
 type naiveWords struct {
 	createOnly                                 bool
 	returnStatus                               v1alpha1.ReturnStatus
+	associated                                 []v1alpha1.AssociatedKinds
 	onConflict, onImmutable, onRemove, onDrift string
 }
 
 // naivePolicy is the table of the API: several placements on one object and location.
 func naivePolicy(words []naiveWords) wire.Policy {
+	owned := map[string]bool{}
+	for _, w := range words {
+		for _, k := range w.associated {
+			for _, r := range k.Resources {
+				if k.APIGroup == "" {
+					owned["core/"+r] = true
+				} else {
+					owned[k.APIGroup+"/"+r] = true
+				}
+			}
+		}
+	}
 	count := func(f func(naiveWords) bool) int {
 		return len(slices.DeleteFunc(slices.Clone(words), func(w naiveWords) bool { return !f(w) }))
 	}
@@ -59,13 +72,14 @@ func naivePolicy(words []naiveWords) wire.Policy {
 		Recreate:     count(func(w naiveWords) bool { return w.onImmutable == "Recreate" }) > 0,
 		Orphan:       count(func(w naiveWords) bool { return w.onRemove == "Orphan" }) > 0,
 		ReportDrift:  count(func(w naiveWords) bool { return w.onDrift != "Report" }) == 0,
+		Associated:   strings.Join(slices.Sorted(maps.Keys(owned)), "\n"),
 		ReturnStatus: count(func(w naiveWords) bool { return w.returnStatus == "Singleton" }) > 0,
 	}
 }
 
 func (w world) naiveMembership(o key.Object) string {
-	sources := w.naiveSources(o)
-	if len(sources) == 0 {
+	sources, yields := w.naiveSources(o), w.naiveYields(o)
+	if len(sources) == 0 && len(yields) == 0 {
 		return "-"
 	}
 	var placements []string
@@ -78,7 +92,7 @@ func (w world) naiveMembership(o key.Object) string {
 		if s.asks {
 			asked = true
 			for _, l := range s.locations {
-				if admitted, _ := w.naiveAdmitted(o, l); admitted {
+				if admitted, _ := w.naiveAdmitted(o, l); admitted && !slices.Contains(yields, l) {
 					asking = append(asking, l)
 				}
 			}
@@ -113,7 +127,7 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		places = append(places, p)
 	}
-	return fmt.Sprintf("%s placed by %v, refused by %v for %v, status from %q %v", placesText(places), placements, w.naiveRefused(o), w.naiveReasons(o), from, asked)
+	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status from %q %v", placesText(places), placements, yields, w.naiveRefused(o), w.naiveReasons(o), from, asked)
 }
 
 // naivePrefixed says whether each space has namespaces of its own at a location.
@@ -257,7 +271,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 				matched = true
 				s.asks = s.asks || d.ReturnStatus == "Singleton"
 				s.words = append(s.words, naiveWords{
-					d.CreateOnly, d.ReturnStatus,
+					d.CreateOnly, d.ReturnStatus, d.Associated,
 					string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
 				})
 			}
@@ -508,7 +522,7 @@ func (w world) naiveLocationsOf(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			if admitted, _ := w.naiveAdmitted(o, l); admitted {
+			if admitted, _ := w.naiveAdmitted(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
 				all[l] = true
 			}
 		}

@@ -29,7 +29,7 @@ func (w world) naiveFollow(p *thing, o key.Object) (all []naiveFollowed) {
 			continue
 		}
 		own.words = append(own.words, naiveWords{
-			d.CreateOnly, "", string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
+			d.CreateOnly, "", nil, string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
 		})
 		for _, f := range status.Follows {
 			if d.FollowReferences && int(f.Entry) == i {
@@ -45,7 +45,7 @@ func (w world) naiveFollow(p *thing, o key.Object) (all []naiveFollowed) {
 	for i := range all {
 		all[i].locations = slices.DeleteFunc(slices.Clone(all[i].locations), func(l key.Location) bool {
 			admitted, _ := w.naiveAdmitted(o, l)
-			return !admitted
+			return !admitted || slices.Contains(w.naiveYields(o), l)
 		})
 	}
 	return all

@@ -18,7 +18,11 @@ func (w world) naiveSeats(s key.Space, uid string, spec v1alpha1.PlacementSpec, 
 
 // naiveSeatsIn are those of some locations.
 func (w world) naiveSeatsIn(all []key.Location, uid string, spec v1alpha1.PlacementSpec, o *key.Object) []key.Location {
-	open := slices.DeleteFunc(all, func(l key.Location) bool { return w.naiveTainted(l, spec.Tolerations, &o) })
+	return w.naivePicked(slices.DeleteFunc(all, func(l key.Location) bool { return w.naiveTainted(l, spec.Tolerations, &o) }), uid, spec)
+}
+
+// naivePicked are those that are picked of locations that are open.
+func (w world) naivePicked(open []key.Location, uid string, spec v1alpha1.PlacementSpec) []key.Location {
 	if spec.Pick == nil {
 		return open
 	}
@@ -65,7 +69,7 @@ func (w world) naiveTainted(l key.Location, tolerations []v1alpha1.Toleration, o
 		case tolerated:
 		case t.Effect == "Evict":
 			return true
-		case of == nil: // assigned directly
+		case of == nil: // assigned directly, or asked
 		case *of == nil:
 			return true
 		default:

@@ -30,6 +30,8 @@ type objectTest struct {
 	byNamespace  bool
 	returnStatus bool
 	createOnly   bool
+	// associated is as a wire.Policy has it.
+	associated string
 	// followed says that what objects refer to follows them, if it is of the kinds in follows.
 	followed bool
 	follows  refer.Kinds
@@ -58,6 +60,7 @@ func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []
 		tests[i] = compileTest(fmt.Sprintf("downsync[%d]", i), entry.ObjectTest)
 		tests[i].returnStatus = entry.ReturnStatus == v1alpha1.ReturnStatusSingleton
 		tests[i].createOnly = entry.CreateOnly
+		tests[i].associated = associatedKinds(entry.Associated)
 		tests[i].followed = entry.FollowReferences
 		for _, f := range follows {
 			if entry.FollowReferences && int(f.Entry) == i {
@@ -71,7 +74,7 @@ func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []
 // policy is how the entry of a placement treats its objects.
 func (t *objectTest) policy(of *placement) wire.Policy {
 	policy := of.treatment
-	policy.ReturnStatus, policy.CreateOnly = t.returnStatus, t.createOnly
+	policy.ReturnStatus, policy.CreateOnly, policy.Associated = t.returnStatus, t.createOnly, t.associated
 	return policy
 }
 

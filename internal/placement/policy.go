@@ -25,6 +25,8 @@ type placement struct {
 	// waits says that deletions wait for removal.
 	waits     bool
 	treatment wire.Policy
+	// upsync is what it asks to see, each entry as it is where everything is admitted.
+	upsync []wire.Upsync
 	// names are those of its locations that are named, in order.
 	names []string
 }
@@ -61,6 +63,7 @@ func compile(of key.Placement, row *table.Row) *placement {
 	p.names = slices.Compact(p.names)
 	p.locations = compileLocations("locations", spec.Locations)
 	p.tests = compileDownsync(spec.Downsync, readFollows(p.follows))
+	p.yields, p.upsync = compileUpsync(spec.Upsync)
 	p.note()
 	return p
 }

@@ -206,6 +206,9 @@ func (s *step) viewed(r *rooted, t tenant) *placement {
 // those for which that is different.
 func (s *step) setRoots(space key.Space, now []*placement, changed map[*placement]bool) {
 	was := policies[*placement](s.roots.of[space])
+	if slices.ContainsFunc(slices.Concat(was, now), func(p *placement) bool { return len(p.upsync) > 0 }) {
+		s.asksMove(space)
+	}
 	for _, p := range was {
 		if i, found := policies[*placement](now).find(p.name); !found || !s.sameRoot(p, now[i]) || changed[p] {
 			p.reach(space, s.reaches)

@@ -33,6 +33,7 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	status SPACE NAME  the expected status of a Placement
 //	used SPACE NAME    what of a Customizer can't be used, and why
 //	locations SPACE    the locations that a space sees
+//	asked LOCATION     what is asked to see of a location
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -78,6 +79,8 @@ func runScenario(t *testing.T, file string) {
 			got = s.status(key.Space(args[0]), args[1])
 		case "locations":
 			got = s.locations(key.Space(args[0]))
+		case "asked":
+			got = s.asked(key.Location(args[0]))
 		case "used":
 			got = s.problems(key.Space(args[0]), args[1])
 		default:
@@ -232,6 +235,9 @@ func (s *scenario) places() string {
 			}
 			b.WriteString("\n")
 		}
+		for _, l := range m.yields {
+			_, _ = fmt.Fprintf(&b, "  left to %s\n", l)
+		}
 		for _, l := range m.Refused() {
 			what := "not admitted"
 			if reason := m.Refusal(l); reason != v1alpha1.ReasonNotAdmitted {
@@ -258,6 +264,16 @@ func (s *scenario) locations(space key.Space) string {
 	return fmt.Sprintf("%v\n", seen)
 }
 
+func (s *scenario) asked(l key.Location) string {
+	var b strings.Builder
+	row, _ := s.table.Get(l.Key())
+	asks, _ := AskedOf(row).Asks()
+	for _, a := range asks {
+		_, _ = fmt.Fprintf(&b, "%s\n", mustJSON(a))
+	}
+	return b.String()
+}
+
 func (s *scenario) why(path string, l key.Location) string {
 	o, err := key.ParsePath(path)
 	if err != nil {
@@ -277,6 +293,9 @@ func (s *scenario) status(space key.Space, name string) string {
 	}
 	if len(status.Unknown) > 0 {
 		text += fmt.Sprintf("unknown: %v\n", status.Unknown)
+	}
+	for _, u := range status.Unasked {
+		text += fmt.Sprintf("not asked: %s\n", u.In(space))
 	}
 	for _, p := range status.Problems {
 		text += p + "\n"

@@ -21,6 +21,8 @@ type scope struct {
 	follows string
 	// tests match the objects: one that fits is enough.
 	tests []objectTest
+	// yields match the objects that a Placement leaves to its locations: its upsync.
+	yields []objectTest
 	// locations select the locations: one that fits is enough.
 	locations []locationTest
 	// admitted selects only locations that admit something of the space, see sees.
@@ -50,7 +52,7 @@ func (p *scope) note() {
 			p.problems = append(p.problems, t.problem)
 		}
 	}
-	for _, t := range p.tests {
+	for _, t := range slices.Concat(p.tests, p.yields) {
 		if t.problem != "" {
 			p.problems = append(p.problems, t.problem)
 		}
@@ -108,6 +110,9 @@ func readFollows(raw string) (follows []v1alpha1.Follows) {
 func (p *scope) reach(space key.Space, fn func(reach)) {
 	for i := range p.tests {
 		p.tests[i].reach(space, "", fn)
+	}
+	for i := range p.yields {
+		p.yields[i].reach(space, "", fn)
 	}
 }
 

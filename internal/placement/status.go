@@ -16,6 +16,12 @@ type Status struct {
 	Locations []key.Location
 	// Unknown are the names in its locations of which there is none.
 	Unknown []string
+	// Unasked are the first of the locations that are not asked for what its upsync matches,
+	// by name, for the spaces that it is about; Unaskeds is how many there are.
+	Unasked  []Unasked
+	Unaskeds int
+	// Asks says that it has an upsync.
+	Asks bool
 	// Problems are the entries of its spec that can't be used, and why; they
 	// select and match nothing.
 	Problems []string
@@ -30,7 +36,8 @@ func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 		return Status{}, false
 	}
 	p.admitted = p.reaches == nil
-	sites := p.resolve(state, tenantOf(state, of.Space))
+	p.tenant = tenantOf(state, of.Space)
+	sites := p.resolve(state, p.tenant)
 	status = Status{Locations: p.choose(nil, sites), Problems: p.problems, Reaches: p.reaches != nil}
 	if status.Reaches {
 		for t, row := range tenantsIn(state) {
@@ -39,6 +46,8 @@ func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 			}
 		}
 	}
+	status.Asks = len(p.yields) > 0
+	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {
 		if sites[key.Location(name)] == nil {
 			status.Unknown = append(status.Unknown, name)

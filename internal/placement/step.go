@@ -43,6 +43,9 @@ type step struct {
 	// relocated are the locations that have changed in what concerns policies, and readmitted
 	// those of them whose terms have.
 	relocated, readmitted map[key.Location]bool
+	// asking are the spaces of which what is asked may be another, or is of other locations;
+	// those that are true may see others than before.
+	asking map[key.Space]bool
 }
 
 type change struct {
@@ -83,9 +86,9 @@ func (s *step) sort(changes []table.Change) {
 }
 
 // updatePolicies updates the compiled policies, and notes which objects must be evaluated
-// again for that.
-func (s *step) updatePolicies() {
-	moved := s.updateLocations()
+// again for that. moved are the locations that have changed.
+func (s *step) updatePolicies() (moved []key.Location) {
+	moved = s.updateLocations()
 	s.moveTemplates(moved)
 	s.updateSpaces()
 	s.noteEnded()
@@ -114,6 +117,7 @@ func (s *step) updatePolicies() {
 		}
 		s.scopesOf(c.Space, func(p *scope) { p.reachByNamespace(c.Space, c.Name, s.reaches) })
 	}
+	return moved
 }
 
 func (s *step) reaches(r reach) { s.recheck[r] = struct{}{} }
@@ -123,6 +127,7 @@ func (s *step) updateSpaces() {
 	for _, c := range s.spaces {
 		space := key.Space(c.Name)
 		s.admitSpace(space, c)
+		s.asking[space] = true
 		_, was := s.going[space]
 		going := c.Cur != nil && c.Cur.Meta.Deleting
 		switch {
@@ -485,8 +490,10 @@ func (s *step) settle() []table.Assignment {
 			continue
 		}
 		a := table.Assignment{Key: k, Ended: s.endedFor(o.Space)}
-		if g := s.gates.of[key.Location(o.Name)]; o.Resource == key.Locations && o.Space == key.Root && g != nil && g.admission != nil {
-			a.In = g.admission
+		if o.Resource == key.Locations && o.Space == key.Root {
+			if l := s.locationRow(key.Location(o.Name), row.In); l != nil {
+				a.In = l
+			}
 		} else if m := s.claims.as(o); m != nil {
 			a.In = s.memberships.owned(m, s.ownersOf(o, m))
 		}

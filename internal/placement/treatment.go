@@ -1,9 +1,11 @@
 package placement
 
 import (
+	"slices"
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -28,10 +30,37 @@ func combine(a, b wire.Policy) wire.Policy {
 		Recreate:     a.Recreate || b.Recreate,
 		Orphan:       a.Orphan || b.Orphan,
 		ReportDrift:  a.ReportDrift && b.ReportDrift,
+		Associated:   joinKinds(a.Associated, b.Associated),
 	}
 }
 
-// policyBits is a different number for each policy that releases nothing.
+// associatedKinds are kinds as a wire.Policy has them: GROUP/RESOURCE, sorted, one per line.
+func associatedKinds(all []v1alpha1.AssociatedKinds) string {
+	var lines []string
+	for _, k := range all {
+		for _, r := range k.Resources {
+			lines = append(lines, key.NewResource(k.APIGroup, r).String())
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n")
+}
+
+// joinKinds are the kinds of two policies.
+func joinKinds(a, b string) string {
+	switch {
+	case a == b || b == "":
+		return a
+	case a == "":
+		return b
+	}
+	lines := slices.Concat(strings.Split(a, "\n"), strings.Split(b, "\n"))
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "\n")
+}
+
+// policyBits is a different number for each policy that releases nothing and is associated
+// with nothing.
 func policyBits(p wire.Policy) byte {
 	return bit(p.ReturnStatus) | bit(p.CreateOnly)<<1 | bit(p.Adopt)<<2 |
 		bit(p.Recreate)<<3 | bit(p.Orphan)<<4 | bit(p.ReportDrift)<<5
@@ -57,6 +86,9 @@ func describePolicy(p wire.Policy) string {
 	}
 	if p.Release != "" {
 		all = append(all, "it is made with the values at "+describePaths(p.Release)+", which are then left to others")
+	}
+	if p.Associated != "" {
+		all = append(all, "what it owns there is seen of "+strings.ReplaceAll(p.Associated, "\n", ", "))
 	}
 	if p.ServiceAccount != "" {
 		all = append(all, "ServiceAccount "+p.ServiceAccount+" acts for it")

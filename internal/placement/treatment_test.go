@@ -16,7 +16,11 @@ var drawnPolicies = rapid.Custom(func(t *rapid.T) wire.Policy {
 	var p wire.Policy
 	v := reflect.ValueOf(&p).Elem()
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Name; name != "Release" && name != "ServiceAccount" {
+		switch name := v.Type().Field(i).Name; name {
+		case "Release", "ServiceAccount":
+		case "Associated":
+			p.Associated = rapid.SampledFrom([]string{"", "core/pods", "apps/replicasets\ncore/pods", "apps/replicasets"}).Draw(t, name)
+		default:
 			v.Field(i).SetBool(rapid.Bool().Draw(t, name))
 		}
 	}
@@ -30,7 +34,7 @@ func TestCombine(t *testing.T) {
 		if combine(a, a) != a || combine(a, b) != combine(b, a) || combine(combine(a, b), c) != combine(a, combine(b, c)) {
 			t.Errorf("%+v, %+v, %+v", a, b, c)
 		}
-		if (a == b) != (policyBits(a) == policyBits(b)) {
+		if (a == b) != (policyBits(a) == policyBits(b) && a.Associated == b.Associated) {
 			t.Errorf("%+v and %+v have the numbers %d and %d", a, b, policyBits(a), policyBits(b))
 		}
 		a.ReturnStatus = false

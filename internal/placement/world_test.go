@@ -274,8 +274,17 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 		d := v1alpha1.Downsync{ObjectTest: drawTest(t)}
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
 		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
+		for range max(0, rapid.IntRange(0, 3).Draw(t, "associated")-1) {
+			d.Associated = append(d.Associated, v1alpha1.AssociatedKinds{
+				APIGroup:  rapid.SampledFrom([]string{"", "apps"}).Draw(t, "group of what it owns"),
+				Resources: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"pods", "replicasets"}), 1, 2, rapid.ID).Draw(t, "what it owns"),
+			})
+		}
 		d.FollowReferences = rapid.IntRange(0, 2).Draw(t, "follows") > 0
 		spec.Downsync = append(spec.Downsync, d)
+	}
+	for range max(0, rapid.IntRange(0, 4).Draw(t, "upsync")-2) {
+		spec.Upsync = append(spec.Upsync, drawUpsync(t))
 	}
 	return spec
 }
@@ -539,7 +548,7 @@ func describe(in table.Membership) string {
 	for _, l := range m.Refused() {
 		reasons = append(reasons, m.Refusal(l))
 	}
-	return fmt.Sprintf("%s placed by %v, refused by %v for %v, status from %q %v", placesText(m.Places()), m.Placements(), m.Refused(), reasons, from, asked)
+	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status from %q %v", placesText(m.Places()), m.Placements(), m.yields, m.Refused(), reasons, from, asked)
 }
 
 func placesText(places []Place) string {

@@ -11,8 +11,8 @@ import (
 // in is a membership of one name.
 type in string
 
-func (i in) Members() []key.Location    { return []key.Location{key.Location(i)} }
-func (i in) Has(name key.Location) bool { return name == key.Location(i) }
+func (i in) Told() []key.Location         { return []key.Location{key.Location(i)} }
+func (i in) Tells(name key.Location) bool { return name == key.Location(i) }
 
 func (i in) SameAt(key.Location, table.Membership) bool { return false }
 

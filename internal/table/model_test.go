@@ -59,10 +59,10 @@ func membersOf(k, value, policy string) string {
 // membership is interned by testDeriver.
 type membership []key.Location
 
-func (m *membership) Members() []key.Location    { return *m }
-func (m *membership) Has(name key.Location) bool { return slices.Contains(*m, name) }
+func (m *membership) Told() []key.Location         { return *m }
+func (m *membership) Tells(name key.Location) bool { return slices.Contains(*m, name) }
 func (m *membership) SameAt(name key.Location, other Membership) bool {
-	return m.Has(name) == other.Has(name)
+	return m.Tells(name) == other.Tells(name)
 }
 
 // testDeriver recomputes everything every time.
@@ -237,7 +237,7 @@ func rowText(r *Row) string {
 	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev}
 	if r.In != nil {
 		var names []string
-		for _, l := range r.In.Members() {
+		for _, l := range r.In.Told() {
 			names = append(names, string(l))
 		}
 		m.members = strings.Join(names, ",")

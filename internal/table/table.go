@@ -46,13 +46,14 @@ type Row struct {
 	In Membership
 }
 
-// Membership names the locations to which a row belongs by policy. It is immutable, and a
-// Deriver returns the same value for the same membership, so that values can be compared.
+// Membership names the locations to which a row belongs by policy: what they are told of, be
+// it that they are to have it or not. It is immutable, and a Deriver returns the same value
+// for the same membership, so that values can be compared.
 type Membership interface {
-	// Members are the locations in order.
-	Members() []key.Location
-	// Has says whether the row belongs to a location.
-	Has(l key.Location) bool
+	// Told are the locations in order.
+	Told() []key.Location
+	// Tells says whether the row belongs to a location.
+	Tells(l key.Location) bool
 	// SameAt says whether other, which is never nil, says the same of a location.
 	SameAt(l key.Location, other Membership) bool
 }
@@ -282,8 +283,8 @@ func (t *Table) derive(changes []Change) []Change {
 // index keeps the member index equal to the rows' memberships.
 func (t *Table) index(c Change) {
 	if c.Prev != nil && c.Prev.In != nil {
-		for _, m := range c.Prev.In.Members() {
-			if c.Cur != nil && c.Cur.In != nil && (c.Cur.In == c.Prev.In || c.Cur.In.Has(m)) {
+		for _, m := range c.Prev.In.Told() {
+			if c.Cur != nil && c.Cur.In != nil && (c.Cur.In == c.Prev.In || c.Cur.In.Tells(m)) {
 				continue
 			}
 			if set := t.members[m]; set != nil {
@@ -294,8 +295,8 @@ func (t *Table) index(c Change) {
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
-		for _, m := range c.Cur.In.Members() {
-			if c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(m) {
+		for _, m := range c.Cur.In.Told() {
+			if c.Prev != nil && c.Prev.In != nil && c.Prev.In.Tells(m) {
 				continue
 			}
 			set := t.members[m]

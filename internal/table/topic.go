@@ -54,8 +54,8 @@ func (t Topic) concerns(c Change) bool {
 	switch t.kind {
 	case ofMember:
 		l := key.Location(t.name)
-		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Has(l) ||
-			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Has(l)
+		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Tells(l) ||
+			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Tells(l)
 		return here && !c.sameAt(l)
 	case acrossSpaces:
 		r, ok := key.ResourceOf(c.Row().Key)
@@ -79,15 +79,15 @@ func topics(c Change, fn func(Topic)) {
 		fn(Topic{acrossSpaces, r})
 	}
 	if c.Prev != nil && c.Prev.In != nil {
-		for _, m := range c.Prev.In.Members() {
+		for _, m := range c.Prev.In.Told() {
 			if !c.sameAt(m) {
 				fn(Topic{ofMember, string(m)})
 			}
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
-		for _, m := range c.Cur.In.Members() {
-			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Has(m) {
+		for _, m := range c.Cur.In.Told() {
+			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Tells(m) {
 				fn(Topic{ofMember, string(m)})
 			}
 		}

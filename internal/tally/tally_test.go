@@ -275,7 +275,7 @@ func (m *machine) checkLeft(t *rapid.T) {
 		if err != nil || r.Origin != key.Placed {
 			return true
 		}
-		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.Has(r.Location) {
+		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.(*placement.Membership).Has(r.Location) {
 			return true
 		}
 		c := counts[r.Location]

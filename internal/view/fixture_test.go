@@ -327,7 +327,7 @@ func followRules(object []byte, inputs []placement.Input) ([]byte, error) {
 // at is the membership of one row.
 type at struct{ places []placement.Place }
 
-func (a *at) Members() []key.Location {
+func (a *at) Told() []key.Location {
 	var names []key.Location
 	for _, p := range a.places {
 		names = append(names, p.Location)
@@ -335,7 +335,7 @@ func (a *at) Members() []key.Location {
 	return names
 }
 
-func (a *at) Has(l key.Location) bool {
+func (a *at) Tells(l key.Location) bool {
 	_, ok := a.Place(l)
 	return ok
 }

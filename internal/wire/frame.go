@@ -34,7 +34,7 @@ const (
 	// Prefixes: the agent obeys Settings.Namespaces.
 	Prefixes = "Prefixes"
 	// Sees: the agent obeys Settings.Upsync and Policy.Associated, and its reports have
-	// other origins than key.Placed, too.
+	// other origins than key.Placed, too. It lets go of what is held for Upsynced.
 	Sees = "Sees"
 )
 
@@ -208,6 +208,10 @@ type Policy struct {
 // Hold says that the location keeps what it has of an object, whatever that is: the
 // hub can't or must not say now what is desired. It takes the place of a put in the
 // location's content, with Digest as its leaf's digest.
+//
+// Of the reason Upsynced the object is the location's own from then on: an agent that
+// announces Sees lets go of what it has of it, as by Policy.Orphan, and has no report of it.
+// Others keep it, so that none deletes what its space has begun to watch.
 type Hold struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
