@@ -78,6 +78,7 @@ type kindOf struct {
 var kindsServed = []kindOf{
 	{key.Namespaces, "v1", "Namespace", false},
 	{key.NewResource("", "configmaps"), "v1", "ConfigMap", true},
+	{key.NewResource("", "services"), "v1", "Service", true},
 	{key.NewResource("batch", "jobs"), "v1", "Job", true},
 	{key.CRDs, "v1", "CustomResourceDefinition", false},
 	{key.NewResource("example.com", "widgets"), "v1", "Widget", true},

@@ -12,7 +12,9 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/health"
 	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -176,10 +178,35 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	if s := x.Object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
 		return fmt.Errorf("the report is of another object: %+v", r)
 	}
-	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus {
+	if err := w.checkHealth(o, r); err != nil {
+		return err
+	}
+	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.Has(id.Resource) {
 		if now, said := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != said {
 			return fmt.Errorf("the report's status says %q, not %q", said, now)
 		}
+	}
+	return nil
+}
+
+// checkHealth compares what is said of the health of a desired object with the object.
+func (w *world) checkHealth(o *thing, r wire.Report) error {
+	if o == nil || o.foreign {
+		if r.Health != "" && r.Completed == "" {
+			return fmt.Errorf("it is not there, and reported %s", r.Health)
+		}
+		return nil
+	}
+	rec := w.recordOf(o.id)
+	if rec == nil || rec.UID != o.uid {
+		return nil // what is at the cluster is not what is reported
+	}
+	of := health.Object{APIVersion: target.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
+	if health.Has(o.id.Resource) {
+		of.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
+	}
+	if is, note := health.Of(of); r.Health != is || r.HealthNote != note {
+		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, note)
 	}
 	return nil
 }

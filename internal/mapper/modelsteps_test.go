@@ -22,6 +22,7 @@ var identities = []key.Identity{
 	{Resource: key.NewResource("", "configmaps"), Namespace: "b", Name: "z"},
 	{Resource: key.NewResource("batch", "jobs"), Namespace: "a", Name: "j"},
 	{Resource: key.NewResource("example.com", "widgets"), Namespace: "b", Name: "w"},
+	{Resource: key.NewResource("", "services"), Namespace: "a", Name: "s"},
 }
 
 // act does one step.
@@ -266,7 +267,7 @@ func (w *world) tamper(id key.Identity, b, c int) {
 			n = n.copy()
 		}
 		w.tell("status of %s", k)
-		n.status = fmt.Sprintf(`{"observedGeneration":%d,"n":%d}`, n.generation, c%3)
+		n.status = fmt.Sprintf(`{"observedGeneration":%d,"n":%d,"conditions":[%s]}`, n.generation, c%3, conditions[c%len(conditions)])
 		cl.set(k, n)
 	case b%6 == 4:
 		w.tell("remove %s of %s", field, k)
@@ -276,6 +277,9 @@ func (w *world) tamper(id key.Identity, b, c int) {
 		cl.set(k, o.edit("kubectl", map[string]*string{fieldPath("data", field): text("tampered" + fmt.Sprint(c%3))}))
 	}
 }
+
+// conditions are what a status may say.
+var conditions = []string{``, `{"type":"Reconciling","status":"True","message":"it waits"}`, `{"type":"Stalled","status":"True"}`, `{"type":"Ready","status":"True"}`}
 
 // own says that a controller made an object: for one in its namespace, for a namespace,
 // for one in another namespace (which is none), or for one that is gone.

@@ -188,9 +188,9 @@ func (w *world) crowd(r key.Resource, n int) {
 	}
 }
 
-// pages is how many pages the largest list has.
+// pages is how many pages the largest list has, of whole objects.
 func (w *world) pages() (n int) {
-	w.at(func(c *cluster) { n = len(c.objects) / 500 })
+	w.at(func(c *cluster) { n = len(c.objects) / 100 })
 	return n
 }
 

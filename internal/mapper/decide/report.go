@@ -10,10 +10,10 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Compose makes the report of one key; before is the last one, nil if there is none.
-// Since is kept as long as state and reason stay the same.
-func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before *wire.Report, now time.Time) wire.Report {
-	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message}
+// Compose makes the report of one key; live is what is at the target, before the last
+// report, nil if there is none. Since is kept as long as state and reason stay the same.
+func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wire.Report, now time.Time) wire.Report {
+	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Note}
 	if d.Proof == marks.Missing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
 		// Nothing has changed of what was applied last.
 		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan
@@ -30,7 +30,7 @@ func Compose(w *store.Want, rec *store.Record, d Decision, status []byte, before
 				r.Completed, r.Digest = d.Completed, o.Digest
 			}
 			if o.Policy.ReturnStatus && rec != nil {
-				r.Status = sourceStatus(status, rec)
+				r.Status, r.Wanted = sourceStatus(live.Status, rec), live.Wanted
 			}
 		}
 		switch {

@@ -32,8 +32,8 @@ type Engine struct {
 	closed bool
 	open   openTime
 	timer  *time.Timer
-	// News is raised when the kinds to observe, the need for their status, or the owner
-	// have changed.
+	// News is raised when the kinds to observe, or the owner have changed, and when a kind is
+	// to be listed again.
 	News retry.Signal
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
+	"orrery.dev/orrery/internal/mapper/health"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
@@ -27,15 +28,15 @@ type Item struct {
 	spaces []key.Space
 	// moved is that of key.Located; where it is not empty, there is one space.
 	moved string
-	// wanted says that some space has a desired entry, status that one asks for status.
-	wanted, status bool
+	// wanted says that some space has a desired entry, asks that it asks for the status.
+	wanted, asks bool
 	// slotted says that it has waited for its slot to have its pair refreshed.
-	slotted    bool
-	proof      marks.Proof
-	actor      *actor // nil: it is not known yet who acts for it
-	seen       decide.Observed
-	statusHash uint64
-	state      wire.State // as last reported, for the winner
+	slotted bool
+	proof   marks.Proof
+	actor   *actor // nil: it is not known yet who acts for it
+	seen    decide.Observed
+	live    uint64     // hash of what the store has of how it was seen; zero: it has nothing
+	state   wire.State // as last reported, for the winner
 
 	queue    queueState
 	due      time.Time
@@ -54,8 +55,11 @@ type kind struct {
 	resource      key.Resource
 	rank          rank
 	version, name string // of the objects: v1, ConfigMap
-	items, status int    // how many items there are, and how many ask for status
-	actors        map[string]*actor
+	items         int
+	// asked counts the items that came to ask for their status when they had been seen: a
+	// list shows it.
+	asked  uint32
+	actors map[string]*actor
 	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
 	// and each item's own presence counts.
 	sight decide.Presence
@@ -144,16 +148,11 @@ func (it *Item) learn(w *store.Want) bool {
 	if w.Object() == nil { // whether status is asked for, an entry with an object says
 		return changed
 	}
-	asks := w.Object().Policy.ReturnStatus || decide.RunsOnce(k.resource)
-	if asks == it.status {
-		return changed
+	asks := w.Object().Policy.ReturnStatus
+	began := asks && !it.asks && it.seen.Presence == decide.Present && health.Has(k.resource)
+	it.asks = asks || it.asks && len(it.spaces) > 1 // another space's entry may ask
+	if began {
+		k.asked++
 	}
-	before := k.status > 0
-	it.status = asks
-	if asks {
-		k.status++
-	} else {
-		k.status--
-	}
-	return changed || before != (k.status > 0)
+	return changed || began
 }

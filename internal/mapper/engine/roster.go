@@ -62,15 +62,11 @@ func (r *roster) remove(it *Item) (emptied []*Item, changed bool) {
 	}
 	it.unacted()
 	it.kind.items--
-	before := it.kind.status > 0
-	if it.status {
-		it.kind.status--
+	if it.kind.items > 0 {
+		return emptied, false
 	}
-	if it.kind.items == 0 {
-		delete(r.kinds, it.kind.resource)
-		return emptied, true
-	}
-	return emptied, before != (it.kind.status > 0)
+	delete(r.kinds, it.kind.resource)
+	return emptied, true
 }
 
 // Containers are the identities of what an object is in: its Namespace, and the

@@ -17,8 +17,16 @@ type Sighting struct {
 	Ours   bool
 	Gone   bool
 	Seen   decide.Observed
-	Status uint64 // hash of the status; zero if there is none
-	Ended  string // how it ran to its end; empty: it did not
+	// Health is a hash of what is reported of how the object does, Status also of its
+	// status; zero: only metadata was shown.
+	Health, Status uint64
+	Ended          string // how it ran to its end; empty: it did not
+}
+
+// Changed is a sighting of which the store is to keep how the object does.
+type Changed struct {
+	At   int  // index among the sightings
+	Asks bool // its status, too
 }
 
 // Self is the owner as whom the location marks objects; empty until it is known.
@@ -48,16 +56,16 @@ func (e *Engine) Identify(as marks.Owner) {
 }
 
 // Observe notes objects at the target that were found by the marks of an owner, and
-// queues those that are not as they were known. It returns the indices of those whose
-// status is asked for and has changed.
-func (e *Engine) Observe(as marks.Owner, all []Sighting) []int {
+// queues those that are not as they were known. It returns those of which something else
+// than before is to be reported.
+func (e *Engine) Observe(as marks.Owner, all []Sighting) []Changed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if as != e.as {
 		return nil
 	}
 	now := e.open.at(time.Now())
-	var statuses []int
+	var changed []Changed
 	for i := range all {
 		s := &all[i]
 		it, ok := e.items[s.Object.Identity.String()]
@@ -74,13 +82,17 @@ func (e *Engine) Observe(as marks.Owner, all []Sighting) []int {
 		if it.notice(s, now) && it.kind.sight == decide.Absent {
 			e.queue.push(it)
 		}
-		if it.status && s.Ours && s.Status != it.statusHash {
-			it.statusHash = s.Status
-			statuses = append(statuses, i)
+		live := s.Health
+		if it.asks {
+			live = s.Status
+		}
+		if live != 0 && s.Ours && !s.Gone && live != it.live {
+			it.live = live
+			changed = append(changed, Changed{At: i, Asks: it.asks})
 		}
 	}
 	e.wake.Broadcast()
-	return statuses
+	return changed
 }
 
 // Saw notes at once what the answer to a request of ours showed. The watch then shows
@@ -162,8 +174,10 @@ func (e *Engine) Move(from Use, to target.Served) {
 // Use is what is to be observed of a kind.
 type Use struct {
 	target.Place
-	Kind   string
-	Status bool
+	Kind string
+	// Asked changes when a status is asked for that no watch need show: the kind is to be
+	// listed again.
+	Asked uint32
 	// of is the kind's entry in the engine: an equal use of another entry begins with
 	// nothing seen, so the kind is listed again.
 	of *kind
@@ -176,19 +190,19 @@ func (e *Engine) Uses() map[key.Resource]Use {
 	all := make(map[key.Resource]Use, len(e.kinds))
 	for r, k := range e.kinds {
 		if k.version != "" {
-			all[r] = Use{Place: target.Place{Resource: r, Version: k.version}, Kind: k.name, Status: k.status > 0, of: k}
+			all[r] = Use{Place: target.Place{Resource: r, Version: k.version}, Kind: k.name, Asked: k.asked, of: k}
 		}
 	}
 	return all
 }
 
-// ForgetStatus notes that the store did not keep the statuses of items.
-func (e *Engine) ForgetStatus(ids []string) {
+// ForgetLive notes that the store did not keep how items were seen.
+func (e *Engine) ForgetLive(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
 		if it, ok := e.items[id]; ok {
-			it.statusHash = 0
+			it.live = 0
 		}
 	}
 }

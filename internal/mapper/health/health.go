@@ -20,7 +20,7 @@ type Object struct {
 	APIVersion, Kind string
 	Generation       int64 // 0: it has none
 	Deleting         bool
-	// Spec has what Small leaves of the spec; it and Status may be empty.
+	// Spec needs to have what marks.Observation has of it; it and Status may be empty.
 	Spec, Status []byte
 }
 
@@ -82,32 +82,6 @@ func (o Object) decode() (*unstructured.Unstructured, error) {
 		}
 	}
 	return &unstructured.Unstructured{Object: all}, nil
-}
-
-// maxSmall is the length of the longest value in a spec that a rule may be about: numbers,
-// names, and strategies that hold some of these.
-const maxSmall = 512
-
-// Small leaves of a spec the values that rules are about. The others, such as the templates
-// of Pods and the schemas of CRDs, are most of what an object is.
-func Small(spec gjson.Result) []byte {
-	if !spec.IsObject() {
-		return nil
-	}
-	small := []byte("{")
-	spec.ForEach(func(name, value gjson.Result) bool {
-		if len(name.Raw)+len(value.Raw) > maxSmall {
-			return true
-		}
-		if len(small) > 1 {
-			small = append(small, ',')
-		}
-		small = append(small, name.Raw...)
-		small = append(small, ':')
-		small = append(small, value.Raw...)
-		return true
-	})
-	return append(small, '}')
 }
 
 // Wanted has the numbers of a spec that a status of the resource is measured by; nil if it

@@ -8,16 +8,23 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/health"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // of judges an object as the observer hands it over.
-func of(text string) (wire.Health, string) {
-	o := gjson.Parse(text)
+func of(t *testing.T, text string) (wire.Health, string) {
+	t.Helper()
+	var o marks.Observation
+	if err := o.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Spec) > 200 {
+		t.Errorf("%d bytes of the spec are observed", len(o.Spec))
+	}
 	return health.Of(health.Object{
-		APIVersion: o.Get("apiVersion").String(), Kind: o.Get("kind").String(), Generation: o.Get("metadata.generation").Int(),
-		Deleting: o.Get("metadata.deletionTimestamp").Exists(),
-		Spec:     health.Small(o.Get("spec")), Status: []byte(o.Get("status").Raw),
+		APIVersion: gjson.Get(text, "apiVersion").String(), Kind: o.Kind, Generation: o.Metadata.Generation,
+		Deleting: o.Metadata.DeletionTimestamp != "", Spec: o.Spec, Status: o.Status,
 	})
 }
 
@@ -52,7 +59,7 @@ func TestOf(t *testing.T) {
 		"a job that runs":    {`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"status":{"startTime":"2026-01-01T00:00:00Z","active":1}}`, wire.Healthy, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is, note := of(c.object)
+			is, note := of(t, c.object)
 			if is != c.want || !strings.Contains(note, c.note) || is == wire.Healthy && note != "" {
 				t.Errorf("%s %q, want %s %q", is, note, c.want, c.note)
 			}

@@ -12,7 +12,9 @@ import (
 type Observation struct {
 	Kind     string
 	Metadata Meta
-	Status   json.RawMessage
+	// Spec has the small values of the spec alone.
+	Spec   json.RawMessage
+	Status json.RawMessage
 }
 
 // UnmarshalJSON reads the fields that the agent needs in one pass, without reflection,
@@ -41,6 +43,8 @@ func (o *Observation) read(from gjson.Result) {
 			o.Kind = text(v)
 		case "metadata":
 			o.Metadata.read(v)
+		case "spec":
+			o.Spec = smallOf(v)
 		case "status":
 			o.Status = json.RawMessage(v.Raw)
 		}
@@ -140,4 +144,30 @@ func (a *Answer) UnmarshalJSON(b []byte) error {
 	a.JSON = root.Raw
 	a.read(root)
 	return nil
+}
+
+// maxSmall is the length of the longest value in a spec that a rule may be about: numbers,
+// names, and strategies that hold some of these.
+const maxSmall = 512
+
+// smallOf leaves of a spec the values that rules of health are about. The others, such as the templates
+// of Pods and the schemas of CRDs, are most of what an object is.
+func smallOf(spec gjson.Result) []byte {
+	if !spec.IsObject() {
+		return nil
+	}
+	small := []byte("{")
+	spec.ForEach(func(name, value gjson.Result) bool {
+		if len(name.Raw)+len(value.Raw) > maxSmall {
+			return true
+		}
+		if len(small) > 1 {
+			small = append(small, ',')
+		}
+		small = append(small, name.Raw...)
+		small = append(small, ':')
+		small = append(small, value.Raw...)
+		return true
+	})
+	return append(small, '}')
 }

@@ -8,7 +8,7 @@ import (
 
 // An observation is decoded as encoding/json would decode it.
 func TestObservationIsDecoded(t *testing.T) {
-	const answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{
+	const answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","spec":{"replicas":3,"strategy":{"type":"x"}},"metadata":{
 "name":"a","namespace":"n\u0061","uid":"u","resourceVersion":"12","generation":3,"deletionTimestamp":"2026-01-01T00:00:00Z",
 "labels":{"a.b/c":"d","\u0065":""},"annotations":null,"ownerReferences":[{"kind":"X","controller":true},{"kind":"Y"}],
 "managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"t","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{}}},"subresource":"status"},{}]},
@@ -20,6 +20,7 @@ func TestObservationIsDecoded(t *testing.T) {
 	type plain struct {
 		Kind     string          `json:"kind"`
 		Metadata Meta            `json:"metadata"`
+		Spec     json.RawMessage `json:"spec"`
 		Status   json.RawMessage `json:"status"`
 	}
 	var want plain

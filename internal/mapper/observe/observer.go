@@ -3,10 +3,12 @@ package observe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/decide"
 	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/health"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -44,7 +47,7 @@ type Observers struct {
 	running map[key.Resource]*observer
 
 	mu sync.Mutex
-	// missed are kinds of which the store could not keep a status.
+	// missed are kinds of which the store could not keep how objects were seen.
 	missed map[key.Resource]struct{}
 }
 
@@ -57,14 +60,17 @@ func NewObservers(e *engine.Engine, st *store.Store, t *target.Client, g *Gate, 
 type observer struct {
 	*Observers
 	engine.Use
-	as     marks.Owner // whose marks it looks for
+	as marks.Owner // whose marks it looks for
+	// full says that whole objects are observed, listed that all have been shown once.
+	full   bool
+	listed atomic.Bool
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// miss notes that the store could not keep statuses.
+// miss notes that the store could not keep how objects were seen.
 func (o *Observers) miss(r key.Resource, ids []string) {
-	o.engine.ForgetStatus(ids)
+	o.engine.ForgetLive(ids)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.missed == nil {
@@ -111,7 +117,11 @@ func (o *Observers) sync(ctx context.Context) {
 	uses, missed := o.engine.Uses(), o.takeMissed()
 	for r, w := range o.running {
 		_, again := missed[r]
-		if u, ok := uses[r]; !ok || again || u != w.Use || w.as != self {
+		u, ok := uses[r]
+		if again = again || u.Asked != w.Asked && w.listed.Load(); !again { // a list that goes on ends first
+			u.Asked = w.Asked
+		}
+		if !ok || again || u != w.Use || w.as != self {
 			w.stop()
 			delete(o.running, r)
 		}
@@ -121,7 +131,7 @@ func (o *Observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{Observers: o, Use: u, as: self, cancel: cancel, done: make(chan struct{})}
+		w := &observer{Observers: o, Use: u, as: self, full: health.Has(r), cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -151,7 +161,7 @@ func (w *observer) run(ctx context.Context) {
 		}
 		if err == nil {
 			listed := revision
-			if revision, err = w.target.Follow(ctx, w.Place, w.as.Selector(), revision, w.Status, w.change(ctx)); revision != listed {
+			if revision, err = w.target.Follow(ctx, w.Place, w.as.Selector(), revision, w.full, w.change(ctx)); revision != listed {
 				failures = 0 // the watch delivered something
 			}
 		}
@@ -217,17 +227,19 @@ func (w *observer) elsewhere(ctx context.Context) {
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
 	shown := map[string]struct{}{}
-	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.Status, func(p *target.Page) (more bool, err error) {
-		seen := make([]engine.Sighting, 0, len(p.Items))
+	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.full, func(p *target.Page) (more bool, err error) {
+		seen, live := make([]engine.Sighting, 0, len(p.Items)), make([]*store.Live, 0, len(p.Items))
 		for i := range p.Items {
-			s := w.sight(&p.Items[i], false)
+			s, l := w.sight(&p.Items[i], false)
 			shown[s.Object.Identity.String()] = struct{}{}
-			seen = append(seen, s)
+			seen, live = append(seen, s), append(live, l)
 		}
-		return true, w.show(ctx, seen, p.Items)
+		return true, w.show(ctx, seen, live)
 	})
 	if err == nil {
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
+		w.listed.Store(true)
+		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
 	}
 	return revision, err
 }
@@ -247,12 +259,14 @@ func listRevision(text string) uint64 {
 // change returns what takes the events of a watch.
 func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone bool) error {
 	return func(o *marks.Observation, gone bool) error {
-		return w.show(ctx, []engine.Sighting{w.sight(o, gone)}, []marks.Observation{*o})
+		s, l := w.sight(o, gone)
+		return w.show(ctx, []engine.Sighting{s}, []*store.Live{l})
 	}
 }
 
-// sight makes a sighting of an observation.
-func (w *observer) sight(o *marks.Observation, gone bool) engine.Sighting {
+// sight makes a sighting of an observation, and what is reported of that if its status is
+// asked for.
+func (w *observer) sight(o *marks.Observation, gone bool) (engine.Sighting, *store.Live) {
 	m := &o.Metadata
 	at, ours := m.ProvesOurs(w.as, marks.Kind{Resource: w.Resource, Name: w.Kind, Placing: w.store.Meta().Placing})
 	s := engine.Sighting{
@@ -262,29 +276,66 @@ func (w *observer) sight(o *marks.Observation, gone bool) engine.Sighting {
 			Released: m.Released(), Log: m.Log(), Account: m.Account(), Heirloom: len(m.TakenFrom()) > 0,
 		},
 	}
-	if len(o.Status) > 0 {
-		h := fnv.New64a()
-		h.Write(o.Status) // a hash takes every write
-		s.Status = h.Sum64()
-		s.Ended = decide.HowEnded(w.Resource, o.Status)
+	if !w.full || !ours {
+		return s, nil
 	}
-	return s
+	s.Ended = decide.HowEnded(w.Resource, o.Status)
+	l := w.live(o)
+	s.Health, s.Status = hashes(l, s.Ended)
+	return s, l
 }
 
-// show passes sightings to the engine, and the statuses that are asked for to the store.
-func (w *observer) show(ctx context.Context, seen []engine.Sighting, objects []marks.Observation) error {
+// live is what is reported of an observation.
+func (w *observer) live(o *marks.Observation) *store.Live {
+	m := &o.Metadata
+	l := &store.Live{UID: m.UID, Generation: m.Generation, Wanted: health.Wanted(w.Resource, o.Spec), Status: o.Status}
+	l.Health, l.Note = health.Of(health.Object{
+		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
+		Spec: o.Spec, Status: o.Status,
+	})
+	return l
+}
+
+// hashes are hashes of what is reported of an object, without and with its status. How it
+// ended, the engine keeps; its item then needs a turn.
+func hashes(l *store.Live, ended string) (plain, asked uint64) {
+	h := fnv.New64a() // a hash takes every write
+	fmt.Fprintf(h, "%s %d %s %s %q", l.UID, l.Generation, l.Health, ended, l.Note)
+	plain = h.Sum64()
+	if w := l.Wanted; w != nil {
+		for _, n := range []*int64{w.Replicas, w.Partition, w.Completions, w.Parallelism} {
+			if n == nil {
+				h.Write([]byte{' '})
+			} else {
+				h.Write(strconv.AppendInt([]byte{'.'}, *n, 10))
+			}
+		}
+	}
+	h.Write([]byte{' '})
+	h.Write(l.Status)
+	return plain, h.Sum64()
+}
+
+// show passes sightings to the engine, and to the store what of them is reported.
+func (w *observer) show(ctx context.Context, seen []engine.Sighting, all []*store.Live) error {
 	changed := w.engine.Observe(w.as, seen)
 	if len(changed) == 0 {
 		return nil
 	}
 	ids := make([]string, 0, len(changed))
-	for _, i := range changed {
-		ids = append(ids, seen[i].Object.Identity.String())
+	live := make([]*store.Live, 0, len(changed))
+	for _, c := range changed {
+		ids = append(ids, seen[c.At].Object.Identity.String())
+		l := all[c.At]
+		if !c.Asks {
+			l.Wanted, l.Status = nil, nil
+		}
+		live = append(live, l)
 	}
 	return w.store.Submit(ctx, &store.Commit{
 		Do: func(t *store.Tx) error {
-			for n, i := range changed {
-				if err := t.SetStatus(ids[n], objects[i].Status); err != nil {
+			for n, l := range live {
+				if err := t.SetLive(ids[n], l); err != nil {
 					return err
 				}
 			}

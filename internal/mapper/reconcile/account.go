@@ -2,9 +2,13 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
 )
 
@@ -21,17 +25,17 @@ func (t *turn) account() string {
 	return t.view.Seen.Account
 }
 
-// readings remembers which statuses accounts were seen to be allowed to read. It is safe
+// readings remembers how objects were seen that accounts were seen to be allowed to read. It is safe
 // for concurrent use.
 type readings struct {
 	mu  sync.Mutex
 	all map[string]reading // by identity
 }
 
-// reading is a status and who may read it.
+// reading is how an object was seen, and who may read it.
 type reading struct {
 	account, uid string
-	status       uint64
+	live         uint64
 }
 
 func (r *readings) knows(id string, of reading) bool {
@@ -53,24 +57,26 @@ func (r *readings) forget(id string) {
 }
 
 // permitted keeps from a report what the account that acts for the object may not read.
-// The agent observes objects with its own rights; a status, or how a Job or Pod has ended,
-// is passed on only if the account itself can read the object as it is. That is found out
-// once for each status.
+// The agent observes objects with its own rights; how an object does, its status, or how a
+// Job or Pod has ended, is passed on only if the account itself can read the object as it
+// is. That is found out once for each change of these. Where nothing but the health would be
+// told, that is left out and nothing else follows: it is unknown until the next turn.
 func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome {
 	account, id := t.account(), t.id.String()
 	if account == "" || o.forget || o.letGo {
 		r.readings.forget(id)
 		return o
 	}
-	w := t.want()
-	if o.keep || w == nil || w.Object() == nil || o.record == nil {
+	if o.keep || o.record == nil || t.completed == "" && t.live == nil {
 		return o
 	}
-	if t.completed == "" && (!w.Object().Policy.ReturnStatus || t.status == nil) {
-		return o
+	var live store.Live
+	if t.live != nil {
+		live = *t.live
 	}
-	h := fnv.New64a()
-	h.Write(t.status) // a hash takes every write
+	h := fnv.New64a() // a hash takes every write
+	fmt.Fprintf(h, "%s %d %s %q ", live.UID, live.Generation, live.Health, live.Note)
+	h.Write(live.Status)
 	h.Write([]byte(t.completed))
 	now := reading{account, o.record.UID, h.Sum64()}
 	if r.readings.knows(id, now) {
@@ -83,7 +89,10 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 		return o
 	}
 	r.readings.forget(id)
-	t.status = nil
+	t.live, t.hidden = nil, apierrors.IsForbidden(err)
+	if w := t.want(); t.hidden && t.completed == "" && (w == nil || w.Object() == nil || !w.Object().Policy.ReturnStatus) {
+		return o
+	}
 	if t.completed != "" {
 		t.completed = unreadEnd
 	}

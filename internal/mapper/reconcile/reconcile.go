@@ -174,8 +174,9 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 		t.guarded, t.placing = x.Guarded(it.ID), x.Meta().Placing
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.State.Proves()
-		t.status, t.formers = x.Status(it.ID), x.Meta().Formers()
-		return nil
+		t.formers = x.Meta().Formers()
+		t.live, err = x.Live(it.ID)
+		return err
 	})
 	t.winner = decide.Choose(t.wants, t.record)
 	if t.record != nil && t.view.At.Version == "" {

@@ -48,9 +48,11 @@ type turn struct {
 	mark      marks.Pair
 	delivered []marks.Pair
 	record    *store.Record
-	status    []byte
+	live      *store.Live // how the object was last seen
 	// completed is how the desired Job or Pod ran to its end; empty: it has not.
 	completed string
+	// hidden says that the account that acts for the object may not read it.
+	hidden bool
 	// judged says that the object needs no proof, even if the change failed.
 	judged bool
 	// homeless says that the namespace can't be made, so that to try once is enough.
@@ -150,11 +152,11 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
 			continue
 		case its:
-			report = decide.Compose(w.Want, o.record, o.Decision, t.status, before, now)
+			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:
-			report = decide.Compose(w.Want, nil, decide.Loses(), nil, before, now)
+			report = decide.Compose(w.Want, nil, decide.Loses(), decide.Live{}, before, now)
 		default:
 			gone = append(gone, w.Space)
 			if before != nil {
@@ -167,6 +169,18 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		}
 	}
 	return reports, gone
+}
+
+// lives is what is reported of the object at the target as it is there.
+func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
+	if t.hidden {
+		return decide.Live{Health: wire.HealthUnknown, Note: "the ServiceAccount that acts for the object may not read it"}
+	}
+	seen := t.view.Seen
+	if o.seen != nil {
+		seen = *o.seen
+	}
+	return decide.LiveOf(t.id.Resource, seen, o.record, t.live, t.completed, before)
 }
 
 // has says that what is at the target after the turn is, or may be, of a space's object.

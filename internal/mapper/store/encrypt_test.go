@@ -58,7 +58,7 @@ func fillWithSecrets(t testing.TB, s *Store, n int) {
 		x.meta.Fresh = false
 		for i := range n {
 			k, id := fmt.Sprintf("s/core/configmaps/n/o%d", i), fmt.Sprintf("core/configmaps/n/o%d", i)
-			if err := errors.Join(x.setRecord(id, &Record{Space: "s", UID: password}), x.SetStatus(id, []byte(password)),
+			if err := errors.Join(x.setRecord(id, &Record{Space: "s", UID: password}), x.SetLive(id, &Live{Status: []byte(password)}),
 				x.SetReport(k, &wire.Report{UID: "1", State: wire.Failed, Message: password})); err != nil {
 				return err
 			}
@@ -199,7 +199,7 @@ func TestSwappedInTheStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "swapped" {
-				if err := s.View(func(x *Tx) error { x.Status("core/configmaps/n/o2"); return nil }); !errors.Is(err, errCorrupt) {
+				if err := s.View(func(x *Tx) error { _, err := x.Live("core/configmaps/n/o2"); return err }); !errors.Is(err, errCorrupt) {
 					t.Errorf("it is read: %v", err)
 				}
 			}
@@ -256,7 +256,7 @@ func BenchmarkStoreValues(b *testing.B) {
 				n++
 				if err := write(s, func(x *Tx) error {
 					for i := range 100 {
-						if err := x.SetStatus(fmt.Sprintf("core/configmaps/n/o%d", i), []byte(value)); err != nil {
+						if err := x.SetLive(fmt.Sprintf("core/configmaps/n/o%d", i), &Live{Status: []byte(value)}); err != nil {
 							return err
 						}
 					}

@@ -38,7 +38,7 @@ var (
 	reportBucket  = []byte("reports") // object path -> newest report
 	unsentBucket  = []byte("unsent")  // object path -> sequence number of a report not acknowledged
 	guardBucket   = []byte("guarded") // identity -> removal that waits for a confirmation
-	statusBucket  = []byte("status")  // identity -> status at the target
+	statusBucket  = []byte("status")  // identity -> how it was last seen at the target (Live)
 	metaKey       = []byte("meta")
 )
 

@@ -118,17 +118,26 @@ func (t *Tx) Claim(id string, r *Record, waits bool, now time.Time) error {
 // LetGo forgets the record of an object that is orphaned.
 func (t *Tx) LetGo(id string) error { return errors.Join(t.setRecord(id, nil), t.unguard(id)) }
 
-// Forget forgets the record and status of an object that is gone from the target.
+// Forget forgets the record of an object that is gone from the target, and how it was last seen.
 func (t *Tx) Forget(id string) error { return errors.Join(t.LetGo(id), t.remove(statusBucket, id)) }
 
-// Status returns the status at the target of an identity; nil if there is none.
-func (t *Tx) Status(id string) []byte {
-	status, _ := t.get(statusBucket, id)
-	return bytes.Clone(status)
+// Live returns what was last seen of an identity at the target; nil if nothing was.
+func (t *Tx) Live(id string) (*Live, error) {
+	b, ok := t.get(statusBucket, id)
+	if !ok {
+		return nil, nil
+	}
+	return decodeLive(b)
 }
 
-// SetStatus replaces the status at the target of an identity.
-func (t *Tx) SetStatus(id string, status []byte) error { return t.put(statusBucket, id, status) }
+// SetLive replaces what was last seen of an identity at the target.
+func (t *Tx) SetLive(id string, l *Live) error {
+	b, err := l.encode()
+	if err != nil {
+		return err
+	}
+	return t.put(statusBucket, id, b)
+}
 
 // setRecord replaces the record of an identity; nil removes it.
 func (t *Tx) setRecord(id string, r *Record) error {

@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	listPage = 500
+	// listPage is how many objects a page has, fullPage if they are whole: most of what an
+	// agent has in memory at its start is the page that it reads.
+	listPage, fullPage = 500, 100
 	// smallerPage divides the limit of a page that was too large.
 	smallerPage = 4
 )
@@ -59,7 +61,11 @@ func (t *Client) Pages(ctx context.Context, p Place, namespace, labels string, f
 	if labels != "" {
 		query.Set("labelSelector", labels)
 	}
-	for size := listPage; ; {
+	size := listPage
+	if full {
+		size = fullPage
+	}
+	for {
 		query.Set("limit", strconv.Itoa(size))
 		l, err := t.list(ctx, p, namespace, query, full)
 		if errors.Is(err, errTooLarge) && size > 1 {

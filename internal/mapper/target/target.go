@@ -71,12 +71,21 @@ type Place struct {
 	Version string
 }
 
+// GroupVersion is how objects of the resource name the version.
+func (p Place) GroupVersion() string {
+	if g := p.APIGroup(); g != "" {
+		return g + "/" + p.Version
+	}
+	return p.Version
+}
+
 // collection is the path of the resource, in a namespace if one is given.
 func (p Place) collection(namespace string) string {
-	root := "/api/" + p.Version
-	if g := p.APIGroup(); g != "" {
-		root = "/apis/" + g + "/" + p.Version
+	root := "/api/"
+	if p.APIGroup() != "" {
+		root = "/apis/"
 	}
+	root += p.GroupVersion()
 	if namespace != "" {
 		root += "/namespaces/" + namespace
 	}

@@ -1,0 +1,49 @@
+package decide
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/health"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// Live is what a report says of the object at the target as it is there, whatever has
+// become of what is desired.
+type Live struct {
+	Health wire.Health
+	Note   string
+	// Wanted and Status are reported if the policy asks for the status.
+	Wanted *wire.Wanted
+	Status []byte
+}
+
+// notLooked is why the health is not known of an object of a kind that can't be observed.
+const notLooked = "objects of this kind can't be observed at the location"
+
+// LiveOf is what is known of the object at the target: seen says whether it is there, last
+// how it was last seen; rec is its record, nil if what is there is not ours. ended is how it
+// ran to its end, before the last report.
+func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, ended string, before *wire.Report) Live {
+	var l Live
+	if rec != nil && last != nil {
+		l.Status, l.Wanted = last.Status, last.Wanted
+	}
+	switch {
+	case seen.Presence != Present && ended != "" && before != nil: // it may be gone, and did what it was to do
+		l.Health, l.Note = before.Health, before.HealthNote
+	case rec == nil:
+	case seen.Presence == Blind && health.Has(r):
+		l.Health, l.Note = wire.HealthUnknown, notLooked
+	case seen.Presence == Blind:
+		l.Health = wire.Healthy
+	case seen.Presence != Present:
+	case !health.Has(r):
+		l.Health, l.Note = health.Of(health.Object{Deleting: seen.Terminating})
+	case last == nil || last.UID != rec.UID: // it was made just now
+	case last.Generation < rec.Generation:
+		l.Health, l.Note = wire.Progressing, "what was changed last has not been seen at the location yet"
+	default:
+		l.Health, l.Note = last.Health, last.Note
+	}
+	return l
+}
