@@ -361,6 +361,18 @@ func ParseReport(k string) (Report, error) {
 	return Report{Location: Location(s[1]), Origin: Origin(s[3]), Object: o}, nil
 }
 
+// ReportedSpace is the space of the object that a report's key is about. It returns false for
+// a key of another class.
+func ReportedSpace(k string) (Space, bool) {
+	rest, ok := strings.CutPrefix(k, string(Reports)+"/")
+	if !ok {
+		return "", false
+	}
+	_, rest, ok = strings.Cut(rest, "/") // the location
+	s, _, there := strings.Cut(rest, "/")
+	return Space(s), ok && there
+}
+
 // About is the resource of the object that an object key or a report key is about, without
 // a copy. It returns false for a key of another class.
 func About(k string) (r Resource, ok bool) {

@@ -19,6 +19,7 @@ const (
 	acrossSpaces
 	ofMember
 	ofKey
+	aboutSpace
 )
 
 // Under is every key below a prefix, which ends in "/". If the prefix spans resources,
@@ -27,6 +28,9 @@ func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
 
 // At is one key.
 func At(k string) Topic { return Topic{ofKey, k} }
+
+// About is every report about objects of a space, whichever location it is from.
+func About(s key.Space) Topic { return Topic{aboutSpace, string(s)} }
 
 // AcrossSpaces is every object of a resource in all spaces.
 func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
@@ -45,6 +49,8 @@ func (t Topic) window() int {
 		return objectWindow
 	case ofMember:
 		return objectWindow
+	case aboutSpace:
+		return reportWindow
 	}
 	return windowOf(t.name)
 }
@@ -62,6 +68,9 @@ func (t Topic) concerns(c Change) bool {
 		return ok && r == t.name
 	case ofKey:
 		return c.Row().Key == t.name
+	case aboutSpace:
+		s, ok := key.ReportedSpace(c.Row().Key)
+		return ok && string(s) == t.name
 	}
 	return strings.HasPrefix(c.Row().Key, t.name)
 }
@@ -77,6 +86,9 @@ func topics(c Change, fn func(Topic)) {
 	}
 	if r, ok := key.ResourceOf(k); ok {
 		fn(Topic{acrossSpaces, r})
+	}
+	if s, ok := key.ReportedSpace(k); ok {
+		fn(Topic{aboutSpace, string(s)})
 	}
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Told() {
