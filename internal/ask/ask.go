@@ -94,6 +94,9 @@ type PlaceStatus struct {
 	Unassigned bool `json:"unassigned,omitempty"`
 	// Cause says why it is not assigned, one of the Cause constants.
 	Cause string `json:"cause,omitempty"`
+	// LetGoBy is the Placement by which it was assigned until then, the first of several; empty
+	// if that is not known, or the reader may not list Placements.
+	LetGoBy key.PlacementRef `json:"letGoBy,omitempty"`
 	// StatusLeftOut says why the status there is not returned, though it is asked for.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
 }
@@ -342,7 +345,9 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	m, p, ok := placeOf(row, l)
 	if m == nil || !ok || p.Leaves {
 		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
-			answer.Place = &ps
+			if answer.Place = &ps; !rights.lists(key.Identity{Resource: key.Placements}) {
+				ps.LetGoBy = ""
+			}
 			if ps.Reason == v1alpha1.ReasonPruneGuard {
 				answer.Waiting = q.waiting(rights)
 			}

@@ -264,7 +264,15 @@ func messageOf(p *ask.PlaceStatus) string {
 	if p.Cause == "" {
 		return said
 	}
-	return strings.TrimSuffix(strings.ToLower(p.Cause)+": "+said, ": ")
+	return strings.TrimSuffix(causeOf(p)+": "+said, ": ")
+}
+
+// causeOf says why a place is not assigned; empty if it is.
+func causeOf(p *ask.PlaceStatus) string {
+	if p.Cause == ask.CauseUnassigned && p.LetGoBy != "" {
+		return "unassigned by " + string(p.LetGoBy)
+	}
+	return strings.ToLower(p.Cause)
 }
 
 // age is how long ago an RFC 3339 time was; empty if there is none.
