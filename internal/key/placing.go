@@ -81,6 +81,23 @@ func (l Located) Source() Object {
 	return o
 }
 
+// From is the object of a space that would be at the cluster under an identity; false: there
+// is none, or where namespaces are Prefixed, the name of its namespace is too long to tell it
+// from the one at the cluster.
+func (p Placing) From(s Space, at Identity) (Object, bool) {
+	o := Object{Space: s, Identity: at}
+	if p != Prefixed {
+		return o, true
+	}
+	name := &o.Namespace
+	if at.Namespace == "" && at.Resource == Namespaces {
+		name = &o.Name
+	}
+	var ok bool
+	*name, ok = strings.CutPrefix(*name, string(s)+prefixEnd)
+	return o, ok && *name != "" && (*name)[0] != '-' && p.At(o) == at
+}
+
 // prefixed is the namespace at a cluster of a namespace of a space: SPACE--NAMESPACE, or, if
 // that is too long, SPACE---BEGINNING-HASH.
 func prefixed(s Space, namespace string) string {

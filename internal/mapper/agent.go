@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/census"
 	"orrery.dev/orrery/internal/mapper/credential"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
@@ -99,6 +100,7 @@ type Agent struct {
 	purge     *survey.Purge
 	survey    *survey.Survey
 	heritage  *survey.Heritage
+	census    *census.Census
 	watchers  *observe.Observers
 	prover    *hub.Prover
 	state     *hub.State
@@ -205,6 +207,7 @@ func (a *Agent) build() {
 	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = survey.NewPurge(a.engine, a.target, a.store, a.log)
 	a.heritage = survey.NewHeritage(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
+	a.census = census.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
 	a.survey = survey.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
 }
 
@@ -251,6 +254,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	parts.Go(func() { a.purge.Run(ctx) })
 	parts.Go(func() { a.survey.Run(ctx) })
 	parts.Go(func() { a.heritage.Run(ctx) })
+	parts.Go(func() { a.census.Run(ctx) })
 	parts.Go(func() { a.prover.Run(ctx) })
 	parts.Go(func() { a.looks.Run(ctx) })
 	parts.Go(func() {
@@ -285,6 +289,7 @@ func (a follower) Greeted(anew bool) {
 		a.gate.SetHalt(a.store.Meta().Halt())
 	}
 	a.identify()
+	a.census.Changed()
 	if anew {
 		a.engine.Push((*engine.Item).Desired)
 	}
@@ -309,6 +314,7 @@ func (a follower) Landed(all []store.Touched) {
 	}
 	a.gate.SetHalt(a.store.Meta().Halt())
 	a.engine.Touch(all)
+	a.census.Changed()
 }
 
 // Asked has what the hub asks answered.
@@ -337,7 +343,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 			return err
 		})
 	}
-	s.Purge = a.purge.Status()
+	s.Purge, s.Sees = a.purge.Status(), a.census.Status()
 	return s, err
 }
 

@@ -50,6 +50,8 @@ type cluster struct {
 	hangs string
 	// version is the one in which widgets are served; empty: v1.
 	version string
+	// open says that whole objects are shown to those who ask for them.
+	open bool
 	// littered says that nobody collects garbage.
 	littered bool
 	// slow is how long objects take to go; longer than never: until they need not wait.
@@ -140,7 +142,7 @@ func (c *cluster) set(id string, after *thing) *thing {
 	before := c.objects[id]
 	c.revision++
 	if after != nil {
-		after.revision = c.revision
+		after.revision, after.open = c.revision, c.open
 		if before == nil {
 			c.born++
 			after.uid, after.created = fmt.Sprintf("uid-%d", c.born), c.revision

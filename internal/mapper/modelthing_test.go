@@ -32,10 +32,12 @@ type thing struct {
 	// foreign says that it is not the agent's: it never was, was adopted by
 	// nobody, or was let go.
 	foreign bool
-	fields  map[string]string // path, segments parted by "/" in places of "\x00", to JSON
-	owners  map[owner]map[string]bool
-	status  string
-	json    []byte // as it is encoded without its status
+	// open says that all of it is shown to those who ask for whole objects.
+	open   bool
+	fields map[string]string // path, segments parted by "/" in places of "\x00", to JSON
+	owners map[owner]map[string]bool
+	status string
+	json   []byte // as it is encoded without its status
 }
 
 type owner struct{ manager, operation string }
@@ -232,7 +234,10 @@ func (o *thing) whole() []byte {
 
 // body is the object in JSON as it is answered.
 func (o *thing) body(full bool) []byte {
-	if !full || o.status == "" {
+	switch {
+	case full && o.open:
+		return o.whole()
+	case !full || o.status == "":
 		return o.json
 	}
 	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.status+"}"...)

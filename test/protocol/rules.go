@@ -141,7 +141,7 @@ func (r *rules) judgeFetch(body []byte) error {
 		err = fmt.Errorf("it asks for %d keys", len(keys))
 	}
 	for _, f := range keys {
-		if _, bad := key.ParsePath(f.Key); bad != nil {
+		if _, bad := key.ParseLine("", f.Key); bad != nil {
 			err = bad
 		}
 	}
@@ -155,9 +155,13 @@ func (r *rules) judgeReports(body []byte) error {
 	}
 	seen := map[string]bool{}
 	for _, l := range lines {
-		switch _, bad := key.ParsePath(l.Key); {
+		switch report, bad := key.ParseLine("", l.Key); {
 		case bad != nil:
 			err = bad
+		case l.Report != nil && (report.Origin != key.Placed) != (l.Report.State == wire.Present):
+			err = fmt.Errorf("%q is reported as %q", l.Key, l.Report.State)
+		case l.Report != nil && (report.Origin == key.Owned) != (l.Report.Owner != ""):
+			err = fmt.Errorf("%q is reported to belong to %q", l.Key, l.Report.Owner)
 		case seen[l.Key]:
 			err = fmt.Errorf("two reports of %q", l.Key)
 		case l.Removed == (l.Report != nil):

@@ -316,7 +316,7 @@ func (h *Hub) serveReports(_ *http.Request, body []byte) answer {
 
 // refuses is why a report is not taken; empty: it is.
 func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
-	object, err := key.ParsePath(l.Key)
+	object, err := key.ParseLine(h.location, l.Key)
 	if err == nil {
 		err = object.Validate()
 	}
@@ -327,12 +327,29 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 		return err.Error()
 	case l.Removed:
 		return ""
+	case object.Origin != key.Placed && l.Report != nil && !h.asks(object, l.Report, content):
+		return "the hub does not ask for the object"
+	case object.Origin != key.Placed && l.Report != nil:
+		return ""
 	case !known && !assigned:
 		return "the object is not assigned to the location"
 	case l.Report == nil:
 		return "neither a report nor a removal"
 	}
 	return ""
+}
+
+// asks says whether a report of what was not placed is asked for.
+func (h *Hub) asks(r key.Report, report *wire.Report, content map[string]wire.Frame) bool {
+	if r.Origin == key.Owned {
+		put := content[key.PathPrefix(r.Space)+report.Owner].Put
+		return put != nil && slices.Contains(strings.Split(put.Policy.Associated, "\n"), r.Resource.String())
+	}
+	among := func(all []string, one string) bool { return all == nil || slices.Contains(all, one) }
+	return slices.ContainsFunc(h.settings.Upsync, func(u wire.Upsync) bool {
+		return u.Space == string(r.Space) && (u.Group == "*" || u.Group == r.Group) && slices.Contains(u.Resources, r.Resource.Resource) &&
+			among(u.Names, r.Name) && among(u.Namespaces, r.Namespace)
+	})
 }
 
 func (h *Hub) serveLineage(_ *http.Request, body []byte) answer {

@@ -186,6 +186,8 @@ type View struct {
 	Calm, Contested time.Duration
 	Ending          decide.Ending
 	Slotted         bool
+	// LeftOut counts the objects that belong to it and do not come back.
+	LeftOut int
 	// Overdue says that the object has been terminating for longer than Pods may take.
 	Overdue bool
 }
@@ -198,7 +200,7 @@ func (e *Engine) View(it *Item) View {
 	v := View{
 		As: e.as, Seen: it.seen, Spaces: slices.Clone(it.spaces), Source: it.located().Source().Identity, State: it.state, wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
 		At: target.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
-		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID],
+		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: it.leftOut,
 		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience,
 	}
 	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is

@@ -35,7 +35,9 @@ type Item struct {
 	proof   marks.Proof
 	actor   *actor // nil: it is not known yet who acts for it
 	seen    decide.Observed
-	live    uint64     // hash of what the store has of how it was seen; zero: it has nothing
+	live    uint64 // hash of what the store has of how it was seen; zero: it has nothing
+	// leftOut counts the objects that belong to it and do not come back.
+	leftOut int
 	state   wire.State // as last reported, for the winner
 
 	queue    queueState

@@ -207,6 +207,18 @@ func (e *Engine) ForgetLive(ids []string) {
 	}
 }
 
+// LeaveOut notes how many objects that belong to an item do not come back, and queues it if
+// that is news.
+func (e *Engine) LeaveOut(id string, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if it, ok := e.items[id]; ok && it.leftOut != n {
+		it.leftOut = n
+		e.queue.push(it)
+		e.wake.Broadcast()
+	}
+}
+
 // Again queues items.
 func (e *Engine) Again(ids []string) {
 	e.mu.Lock()

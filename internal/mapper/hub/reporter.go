@@ -39,6 +39,7 @@ type Reporter struct {
 	// refusals counts requests in a row of which the report of a desired object was
 	// refused.
 	refusals int
+	declined declined
 	// touch is told of objects of which only a report is left, and of those that waited
 	// until the hub has a report.
 	touch func([]store.Touched)
@@ -62,6 +63,10 @@ func (r *Reporter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-r.signal:
+		case <-r.declined.due:
+			if err := r.declined.again(ctx, r.Store); err != nil {
+				r.Log.Warn("reports that the hub declined can't be sent again", "error", err)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -127,6 +132,7 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
 	}
 	r.sent.Add(float64(len(batch)))
+	r.declined.note(batch, refused)
 	kept, err := r.answered(ctx, batch, refused)
 	switch {
 	case err != nil:

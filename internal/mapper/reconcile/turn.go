@@ -153,6 +153,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 			continue
 		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
+			report.LeftOut = t.view.LeftOut
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:

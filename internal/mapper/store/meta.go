@@ -181,7 +181,8 @@ func (t *Tx) Welcome(h wire.Hello, proven bool) {
 // blank says that the store has nothing that has a place.
 func (t *Tx) blank() bool {
 	for _, name := range [][]byte{desiredBucket, recordBucket, reportBucket} {
-		if k, _ := t.bucket(name).Cursor().First(); k != nil {
+		// Reports of what was not placed come last; where that is, is looked at anew.
+		if k, _ := t.bucket(name).Cursor().First(); k != nil && IsPlaced(string(k)) {
 			return false
 		}
 	}

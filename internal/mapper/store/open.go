@@ -72,7 +72,7 @@ func setAside(dir string, log *slog.Logger, why error) error {
 // tryStore opens the store, and checks one that was not closed cleanly.
 func tryStore(o bolt.Options, dir string, location key.Location, secret []byte, log *slog.Logger) (*Store, error) {
 	file := filepath.Join(dir, File)
-	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal()}
+	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal(), roots: RootNews{Signal: retry.NewSignal()}}
 	err := guarded(func() (err error) {
 		if s.db, err = bolt.Open(file, 0o600, &o); err != nil {
 			return damage(err)
@@ -204,7 +204,7 @@ func inspectValues(b *bolt.Tx, x *box) error {
 			return json.Unmarshal(v, &Record{})
 		},
 		string(reportBucket): func(k, v []byte) error {
-			if _, err := key.ParsePath(string(k)); err != nil {
+			if _, err := key.ParseLine("", string(k)); err != nil {
 				return err
 			}
 			return json.Unmarshal(v, &wire.Report{})

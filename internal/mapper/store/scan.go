@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
@@ -100,9 +101,12 @@ func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
 	})
 }
 
-// EachReport calls f with the newest report of each object.
+// EachReport calls f with the newest report of each placed object.
 func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
+		if !IsPlaced(k) {
+			return nil
+		}
 		var r wire.Report
 		if err := json.Unmarshal(v, &r); err != nil {
 			return err
@@ -115,10 +119,33 @@ func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 	})
 }
 
-// OnlyReported returns the objects that have a report, but neither a desired entry nor a
-// record.
+// EachSeen calls f with the line and the size of each report of another origin than Placed,
+// and whose it is.
+func (s *Store) EachSeen(f func(line string, r key.Report, size int) error) error {
+	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
+		if IsPlaced(k) {
+			return nil
+		}
+		r, err := key.ParseLine("", k)
+		if err != nil {
+			return err
+		}
+		return f(k, r, len(v))
+	})
+}
+
+// IsPlaced says that a line is that of a report of a placed object.
+func IsPlaced(line string) bool {
+	return !strings.HasPrefix(line, key.LinePrefix(key.Born)) && !strings.HasPrefix(line, key.LinePrefix(key.Owned))
+}
+
+// OnlyReported returns the placed objects that have a report, but neither a desired entry nor
+// a record.
 func (s *Store) OnlyReported() (left []Touched, err error) {
 	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
+		if !IsPlaced(k) {
+			return nil
+		}
 		o, err := key.ParsePath(k)
 		if err != nil {
 			return err
@@ -138,8 +165,9 @@ type Unsent struct {
 	seq  []byte
 }
 
-// Unsent returns some of the lines that the hub does not have yet: at most so many, and
-// of about bytesMost bytes; the last may go beyond. more says that there are more.
+// Unsent returns some of the lines that the hub does not have yet, those of placed objects
+// first: at most so many, and of about bytesMost bytes; the last may go beyond. more says that
+// there are more.
 func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err error) {
 	err = s.View(func(t *Tx) error {
 		c := t.bucket(unsentBucket).Cursor()
@@ -154,7 +182,7 @@ func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err erro
 				return err
 			}
 			if report != nil {
-				size += len(report.Status) + len(report.Message)
+				size += len(report.Status) + len(report.Object) + len(report.Message)
 			}
 			batch = append(batch, Unsent{
 				Line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(t.open(unsentBucket, string(k), v)),

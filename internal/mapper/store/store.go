@@ -58,6 +58,7 @@ type Store struct {
 	unsound atomic.Bool
 	// recovered is raised when commits succeed again.
 	recovered retry.Signal
+	roots     RootNews
 }
 
 // Meta is the store's meta as of the last commit. The caller must not change it.
@@ -210,9 +211,11 @@ func (c *Commit) fail(err error) {
 func (s *Store) update(batch []*Commit) (bad int, err error) {
 	next := *s.current.Load()
 	bad = -1
+	var roots map[string]struct{}
 	err = guarded(func() error {
 		return s.db.Update(func(b *bolt.Tx) error {
 			t := newTx(b, &next, s.box)
+			defer func() { roots = t.roots }()
 			for i, c := range batch {
 				bad = i
 				if err := c.Do(t); err != nil {
@@ -228,6 +231,7 @@ func (s *Store) update(batch []*Commit) (bad int, err error) {
 	}
 	if err == nil {
 		s.current.Store(&next)
+		s.roots.add(roots)
 	}
 	return bad, err
 }

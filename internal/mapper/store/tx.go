@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,9 +18,12 @@ import (
 // to the content.
 type Tx struct {
 	values
+	// roots are the identities of objects whose record is of another object than before, or
+	// is no more, or of which other associated objects are asked for.
+	roots map[string]struct{}
 }
 
-func newTx(b *bolt.Tx, m *Meta, x *box) *Tx { return &Tx{values{tx: b, meta: m, box: x}} }
+func newTx(b *bolt.Tx, m *Meta, x *box) *Tx { return &Tx{values: values{tx: b, meta: m, box: x}} }
 
 // place is where the location has an object.
 func (t *Tx) place(o key.Object) key.Located { return t.meta.Placing.Locate(o) }
@@ -73,12 +77,22 @@ func (t *Tx) setWant(k string, old *Want, w Want, object []byte) error {
 	if err != nil {
 		return err
 	}
+	if old.associated() != w.associated() {
+		if err := t.noteRoot(k); err != nil {
+			return err
+		}
+	}
 	return t.put(desiredBucket, k, b)
 }
 
 // dropWant removes the desired entry of a key, old being the present one.
 func (t *Tx) dropWant(k string, old *Want) error {
 	t.forgetSum(k, old)
+	if old.associated() != "" {
+		if err := t.noteRoot(k); err != nil {
+			return err
+		}
+	}
 	return t.remove(desiredBucket, k)
 }
 
@@ -142,7 +156,11 @@ func (t *Tx) SetLive(id string, l *Live) error {
 // setRecord replaces the record of an identity; nil removes it.
 func (t *Tx) setRecord(id string, r *Record) error {
 	if r == nil {
+		t.noteRootAt(id)
 		return t.remove(recordBucket, id)
+	}
+	if r.Source.Policy.Associated != "" {
+		t.noteRootAt(id)
 	}
 	return t.putJSON(recordBucket, id, r)
 }
@@ -171,6 +189,21 @@ func (t *Tx) SetReport(k string, r *wire.Report) error {
 		return err
 	}
 	return t.MarkUnsent(k)
+}
+
+// ShowReport is SetReport that does nothing if the report is as it is.
+func (t *Tx) ShowReport(line string, r *wire.Report) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if now, ok := t.get(reportBucket, line); ok && bytes.Equal(now, b) {
+		return nil
+	}
+	if err := t.put(reportBucket, line, b); err != nil {
+		return err
+	}
+	return t.MarkUnsent(line)
 }
 
 // Recall stores the hub's report of a key, unless the key has one.

@@ -123,6 +123,16 @@ var ErrStale = errors.New("what it serves is not known now")
 // Removable returns every resource whose objects can be listed and deleted, each in its
 // preferred version. With ErrStale it returns those it knows; there may be more.
 func (t *Client) Removable(ctx context.Context) ([]Served, error) {
+	return t.that(ctx, "list", "delete")
+}
+
+// Watchable is Removable of the resources whose objects can be listed and watched.
+func (t *Client) Watchable(ctx context.Context) ([]Served, error) {
+	return t.that(ctx, "list", "watch")
+}
+
+// that returns every resource that has some verbs.
+func (t *Client) that(ctx context.Context, verbs ...string) ([]Served, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
 		return nil, err
@@ -138,7 +148,7 @@ func (t *Client) Removable(ctx context.Context) ([]Served, error) {
 				err = fmt.Errorf("discover %q: %w", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"), ErrStale)
 			}
 			for _, r := range v.Resources {
-				if known[r.Resource] || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "delete") {
+				if known[r.Resource] || slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(r.Verbs, v) }) {
 					continue
 				}
 				known[r.Resource] = true

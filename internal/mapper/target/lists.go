@@ -27,25 +27,28 @@ var (
 	errTooLarge = fmt.Errorf("%w: it has more than %d MiB", ErrAnswer, maxAnswer>>20)
 )
 
-// Page is one page of a list.
-type Page struct {
+// PageOf is one page of a list.
+type PageOf[T any] struct {
 	Metadata struct {
 		ResourceVersion string `json:"resourceVersion"`
 		Continue        string `json:"continue"`
 	} `json:"metadata"`
-	Items []marks.Observation `json:"items"`
+	Items []T `json:"items"`
 }
 
+// Page is one page of a list, of what the agent reads of most objects.
+type Page = PageOf[marks.Observation]
+
 // More says that there is another page after it.
-func (p *Page) More() bool { return p.Metadata.Continue != "" }
+func (p *PageOf[T]) More() bool { return p.Metadata.Continue != "" }
 
 // list reads one page.
-func (t *Client) list(ctx context.Context, p Place, namespace string, query url.Values, full bool) (Page, error) {
+func list[T any](ctx context.Context, t *Client, p Place, namespace string, query url.Values, full bool) (PageOf[T], error) {
 	accept := smallList
 	if full {
 		accept = fullAnswer
 	}
-	var l Page
+	var l PageOf[T]
 	err := t.do(ctx, request{
 		verb: "list", method: http.MethodGet, path: p.collection(namespace), query: query, accept: accept,
 	}, &l)
@@ -57,6 +60,16 @@ func (t *Client) list(ctx context.Context, p Place, namespace string, query url.
 // too large are read in smaller ones. full asks for whole objects instead of metadata. It
 // returns the list's revision.
 func (t *Client) Pages(ctx context.Context, p Place, namespace, labels string, full bool, show func(*Page) (more bool, err error)) (revision string, err error) {
+	return pages(ctx, t, p, namespace, labels, full, show)
+}
+
+// PagesAll is Pages of all objects that passes on whole objects, or, unless full, all of their
+// metadata.
+func (t *Client) PagesAll(ctx context.Context, p Place, full bool, show func([]marks.Answer) error) (revision string, err error) {
+	return pages(ctx, t, p, "", "", full, func(l *PageOf[marks.Answer]) (bool, error) { return true, show(l.Items) })
+}
+
+func pages[T any](ctx context.Context, t *Client, p Place, namespace, labels string, full bool, show func(*PageOf[T]) (more bool, err error)) (revision string, err error) {
 	query := url.Values{}
 	if labels != "" {
 		query.Set("labelSelector", labels)
@@ -67,7 +80,7 @@ func (t *Client) Pages(ctx context.Context, p Place, namespace, labels string, f
 	}
 	for {
 		query.Set("limit", strconv.Itoa(size))
-		l, err := t.list(ctx, p, namespace, query, full)
+		l, err := list[T](ctx, t, p, namespace, query, full)
 		if errors.Is(err, errTooLarge) && size > 1 {
 			size = max(1, size/smallerPage)
 			continue

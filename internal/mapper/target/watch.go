@@ -24,7 +24,7 @@ const watchLength = time.Hour
 // watchEvent is one line of a watch.
 type watchEvent struct {
 	Type   string
-	Object marks.Observation
+	Object marks.Answer
 	// Error is the Status that an event of that type has instead of an object.
 	Error json.RawMessage
 }
@@ -44,6 +44,11 @@ func (e *watchEvent) UnmarshalJSON(b []byte) error {
 // until that fails, and returns the last revision it has seen; empty: the objects have to
 // be listed again.
 func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
+	return t.FollowAll(ctx, p, labels, revision, full, func(o *marks.Answer, gone bool) error { return show(&o.Observation, gone) })
+}
+
+// FollowAll is Follow that passes on whole objects, or, unless full, all of their metadata.
+func (t *Client) FollowAll(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Answer, gone bool) error) (string, error) {
 	for {
 		next, err := t.watch(ctx, p, labels, revision, full, show)
 		if err != nil || next == "" { // without a revision a new watch would miss changes
@@ -57,19 +62,20 @@ func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, f
 }
 
 // watch calls show with changes until the watch ends, and returns the last revision.
-func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Observation, gone bool) error) (string, error) {
+func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Answer, gone bool) error) (string, error) {
 	length := watchLength - watchLength/4 + rand.N(watchLength/2)
 	accept := smallAnswer
 	if full {
 		accept = fullAnswer
 	}
-	body, err := t.open(ctx, request{
-		verb: "watch", method: http.MethodGet, path: p.collection(""), accept: accept,
-		query: url.Values{
-			"labelSelector": {labels}, "watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {revision},
-			"timeoutSeconds": {strconv.Itoa(int(length / time.Second))},
-		},
-	})
+	query := url.Values{
+		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {revision},
+		"timeoutSeconds": {strconv.Itoa(int(length / time.Second))},
+	}
+	if labels != "" {
+		query.Set("labelSelector", labels)
+	}
+	body, err := t.open(ctx, request{verb: "watch", method: http.MethodGet, path: p.collection(""), accept: accept, query: query})
 	if err != nil {
 		return revision, err
 	}

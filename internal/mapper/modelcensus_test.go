@@ -1,0 +1,476 @@
+package mapper
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/engine"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
+)
+
+// TestModelCensus plays random schedules of what happens at a cluster, of what is asked for,
+// and of restarts and lost stores of the agent, and compares what the hub has then with what
+// anybody who reads the cluster would say.
+func TestModelCensus(t *testing.T) {
+	many, first := fromEnv(t, schedulesVar, 150), fromEnv(t, seedVar, 1)
+	server := httptest.NewTLSServer(nil) // whose certificate will do
+	server.Close()
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	for i := range players {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for seed := first + i; seed < first+many && !t.Failed(); seed += players {
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					w := newCensusWorld(t, seed, dir, ca)
+					defer w.agent.Stop()
+					if err := w.play(seed); err != nil {
+						t.Errorf("%s=%d %s=1: %v\n%s", seedVar, seed, schedulesVar, err, strings.Join(w.story, "\n"))
+					}
+				})
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// censusWorld is a hub that asks, an agent, and its cluster.
+type censusWorld struct {
+	*protocol.Hub
+	t       *testing.T
+	rng     *rand.Rand
+	cluster *cluster
+	agent   *contracted
+	placing key.Placing
+	story   []string
+	begun   time.Time
+	lives   int
+	putting map[string]wire.Policy
+}
+
+func newCensusWorld(t *testing.T, seed int, dir, ca string) *censusWorld {
+	rng := rand.New(rand.NewPCG(uint64(seed), 7))
+	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rng), begun: time.Now(), putting: map[string]wire.Policy{}}
+	w.cluster.littered, w.cluster.open = true, true
+	if seed%4 == 0 {
+		w.placing = key.Prefixed
+		w.Set(func(s *wire.Settings) { s.Namespaces = string(key.Prefixed) })
+	}
+	w.agent = &contracted{t: t, hub: w.Hub, dir: dir + "/0", ca: ca, line: &lifeline{cluster: w.cluster, last: -1}}
+	w.agent.Start()
+	return w
+}
+
+func (w *censusWorld) tell(format string, args ...any) {
+	w.story = append(w.story, fmt.Sprintf("%9.3f ", time.Since(w.begun).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// wild are identities at the cluster of what is born there, or belongs to something.
+func (w *censusWorld) wild() []key.Identity {
+	var all []key.Identity
+	for _, ns := range []string{"a", "b", "s--a", "t--a", "s---a"} {
+		for _, name := range []string{"m", "n"} {
+			for _, r := range []key.Resource{key.ConfigMaps, key.NewResource("batch", "jobs"), key.NewResource("example.com", "widgets")} {
+				all = append(all, key.Identity{Resource: r, Namespace: ns, Name: name})
+			}
+		}
+	}
+	return append(all, key.Identity{Resource: engine.ClusterRoles, Name: "wild"}, key.Identity{Resource: key.Namespaces, Name: "s--new"})
+}
+
+func (w *censusWorld) play(seed int) error {
+	for range 4 {
+		for range 1 + w.rng.IntN(12) {
+			w.step()
+		}
+		if err := w.settle(); err != nil {
+			return fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	return nil
+}
+
+func (w *censusWorld) step() {
+	switch n := w.rng.IntN(20); {
+	case n < 8:
+		w.touch()
+	case n < 11:
+		w.ask()
+	case n < 13:
+		w.place()
+	case n == 13:
+		w.definition()
+	case n == 14:
+		w.tell("the agent starts again")
+		w.agent.Stop()
+		w.agent.Start()
+	case n == 15 && w.rng.IntN(2) == 0:
+		w.lives++
+		w.tell("the agent loses its store")
+		w.agent.Stop()
+		w.agent.dir = fmt.Sprintf("%s%d", w.agent.dir, w.lives)
+		w.agent.Start()
+	case n == 16:
+		w.tell("the hub starts again")
+		w.Restart()
+	case n == 17:
+		w.tell("a session is cut")
+		w.HangUp()
+	case n == 18:
+		w.cluster.mu.Lock()
+		w.cluster.weather = []weather{{}, {refuse: 30}, {breaks: 30}, {dark: true}, {hollow: true}, {lag: time.Second}}[w.rng.IntN(6)]
+		w.cluster.epoch++
+		w.cluster.compacted = w.cluster.revision * uint64(w.rng.IntN(2))
+		r := w.wild()[w.rng.IntN(3)].Resource
+		w.cluster.closed[r] = w.rng.IntN(2) == 0
+		w.tell("weather %+v, %v closed: %v", w.cluster.weather, r, w.cluster.closed[r])
+		w.cluster.wake()
+		w.cluster.mu.Unlock()
+	}
+	<-time.After([]time.Duration{0, time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second, time.Minute}[w.rng.IntN(6)])
+}
+
+// touch makes, changes or removes something at the cluster.
+func (w *censusWorld) touch() {
+	c := w.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := w.wild()
+	id := all[w.rng.IntN(len(all))]
+	if !c.serves(id.Resource) {
+		return
+	}
+	now := c.objects[id.String()]
+	if now != nil && w.rng.IntN(3) == 0 {
+		w.tell("delete %s", id)
+		c.set(id.String(), nil)
+		return
+	}
+	o := &thing{id: id, kind: servedKind(id.Resource).kind, foreign: true, fields: map[string]string{}, owners: map[owner]map[string]bool{{"wild", "Update"}: {}}}
+	if now != nil {
+		o = now.copy()
+	}
+	o.fields["data/v"] = fmt.Sprint(w.rng.IntN(3))
+	switch w.rng.IntN(4) {
+	case 0:
+		o.status = fmt.Sprintf(`{"n":%d}`, w.rng.IntN(3))
+	case 1:
+		w.belong(o)
+	case 2:
+		w.mark(o)
+	}
+	w.tell("set %s: %v, controlled %v %v", id, o.fields, o.controlled, o.controller)
+	c.set(id.String(), o)
+}
+
+// belong gives an object an owner in its namespace, or takes it.
+func (w *censusWorld) belong(o *thing) {
+	var all []*thing
+	for _, k := range slices.Sorted(maps.Keys(w.cluster.objects)) {
+		if p := w.cluster.objects[k]; p.id.Namespace == o.id.Namespace && p.id != o.id && p.id.Namespace != "" {
+			all = append(all, p)
+		}
+	}
+	if o.controlled = len(all) > 0 && w.rng.IntN(5) > 0; !o.controlled {
+		return
+	}
+	p := all[w.rng.IntN(len(all))]
+	version := "v1"
+	if g := p.id.APIGroup(); g != "" {
+		version = g + "/v1"
+	}
+	o.controller = marks.OwnerReference{APIVersion: version, Kind: p.kind, Name: p.id.Name, UID: p.uid, Controller: true}
+}
+
+// mark gives an object marks of another location, or of a part of them.
+func (w *censusWorld) mark(o *thing) {
+	if w.rng.IntN(2) == 0 {
+		for p := range o.fields {
+			if strings.HasPrefix(p, "metadata/") {
+				delete(o.fields, p)
+			}
+		}
+		return
+	}
+	set := func(kind, name, value string) { o.fields[fieldPath("metadata", kind, name)] = fmt.Sprintf("%q", value) }
+	set("labels", v1alpha1.LocationLabel, "rome.0a1b2c3d")
+	set("labels", v1alpha1.SpaceLabel, "z")
+	if w.rng.IntN(2) == 0 { // a controller copied labels
+		return
+	}
+	set("annotations", v1alpha1.SourceKindAnnotation, o.kind)
+	set("annotations", v1alpha1.SourceUIDAnnotation, "u")
+	set("annotations", v1alpha1.SourceNamespaceAnnotation, o.id.Namespace)
+	set("annotations", v1alpha1.SourceNameAnnotation, o.id.Name)
+}
+
+// ask changes what is asked for.
+func (w *censusWorld) ask() {
+	some := func(all ...string) (few []string) {
+		for _, s := range all {
+			if w.rng.IntN(2) == 0 {
+				few = append(few, s)
+			}
+		}
+		return few
+	}
+	w.Set(func(s *wire.Settings) {
+		s.Upsync = nil
+		for range w.rng.IntN(4) {
+			u := wire.Upsync{Space: []string{"s", "t"}[w.rng.IntN(2)], Group: []string{"core", "batch", "example.com", "*"}[w.rng.IntN(4)]}
+			u.Resources = append(some("configmaps", "jobs", "widgets", "clusterroles"), "namespaces")
+			if w.rng.IntN(3) == 0 {
+				u.Namespaces = append(some("a"), "b")
+			}
+			if w.rng.IntN(3) == 0 {
+				u.Names = append(some("m"), "n")
+			}
+			s.Upsync = append(s.Upsync, u)
+		}
+		s.UpsyncObjects = []int{0, 0, 3, 1000}[w.rng.IntN(4)]
+		w.tell("ask for %+v, at most %d", s.Upsync, s.UpsyncObjects)
+	})
+}
+
+// place has an object placed, or not any more, with what is asked for of those that it owns.
+func (w *censusWorld) place() {
+	o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: []string{"root", "other"}[w.rng.IntN(2)]}}
+	if w.rng.IntN(4) == 0 {
+		w.tell("del %s", o.Path())
+		delete(w.putting, o.Path())
+		w.Del(o.Path(), wire.Deleted)
+		return
+	}
+	policy := wire.Policy{Orphan: w.rng.IntN(4) == 0, Associated: []string{"", "batch/jobs", "batch/jobs\ncore/configmaps", "example.com/widgets"}[w.rng.IntN(4)]}
+	w.tell("put %s with %+v", o.Path(), policy)
+	w.putting[o.Path()] = policy
+	w.PutWith(o.Path(), "uid-"+o.Name, fmt.Sprintf(`{"apiVersion":"v1","data":{"v":"%d"},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"a"}}`, w.rng.IntN(2), o.Name), policy)
+}
+
+// definition makes or removes that of widgets.
+func (w *censusWorld) definition() {
+	c := w.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := c.objects[widgetsCRD.String()]; d != nil {
+		w.tell("widgets are not served any more")
+		if !d.terminating {
+			c.remove(widgetsCRD.String())
+		}
+		return
+	}
+	w.tell("widgets are served")
+	c.set(widgetsCRD.String(), &thing{id: widgetsCRD, kind: "CustomResourceDefinition", foreign: true, fields: map[string]string{}, owners: map[owner]map[string]bool{}})
+	c.wake()
+}
+
+// settle ends all trouble, and waits until the hub has what it is to have.
+func (w *censusWorld) settle() error {
+	w.cluster.mu.Lock()
+	w.cluster.weather = weather{}
+	clear(w.cluster.closed)
+	w.cluster.mu.Unlock()
+	w.tell("all is well")
+	var wrong error
+	for range 3000 {
+		if wrong = w.compare(); wrong == nil {
+			return nil
+		}
+		<-time.After(time.Second)
+	}
+	return wrong
+}
+
+// compare says what is wrong with what the hub has.
+func (w *censusWorld) compare() error {
+	have := map[string]wire.Report{}
+	for _, k := range w.Reported() {
+		if strings.HasPrefix(k, "~") {
+			have[k], _ = w.Report(k)
+		}
+	}
+	if told := w.Told(); told.Sees == nil && w.limit() < 1000 && len(w.wants(true)) > w.limit() {
+		return errors.New("the agent does not say that some are left out")
+	}
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	born := w.born()
+	n := 0
+	for k, r := range have {
+		if strings.HasPrefix(k, "~born:") {
+			if _, ok := born[k]; !ok {
+				return fmt.Errorf("%s is reported, and is not to be", k)
+			}
+			n++
+		}
+		_ = r
+	}
+	if want := min(len(born), w.limit()); n != want {
+		return fmt.Errorf("%d of %d are reported, want %d: %q", n, len(born), want, slices.Sorted(maps.Keys(have)))
+	}
+	owned := w.owned()
+	for k := range have {
+		if _, ok := owned[k]; !ok && strings.HasPrefix(k, "~owned:") {
+			return fmt.Errorf("%s is reported, and is not to be", k)
+		}
+	}
+	for k, want := range owned {
+		if r, ok := have[k]; !ok || r.Owner != want.owner {
+			return fmt.Errorf("%s is reported as %+v, want that of %s", k, r, want.owner)
+		}
+		born[k] = want.thing
+	}
+	for k, r := range have {
+		o := born[k]
+		line, err := key.ParseLine("", k)
+		if err != nil {
+			return err
+		}
+		if want := naively(o, line.Namespace, line.Name); r.UID != o.uid || r.State != wire.Present || !bytes.Equal(canonicalOf(r.Object), want) {
+			return fmt.Errorf("%s is reported as %+v %s, want %s", k, r, r.Object, want)
+		}
+	}
+	return nil
+}
+
+func (w *censusWorld) limit() int {
+	n := 0
+	w.Set(func(s *wire.Settings) { n = s.UpsyncObjects })
+	if n == 0 {
+		return 1000
+	}
+	return n
+}
+
+func (w *censusWorld) wants(bool) map[string]*thing {
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	return w.born()
+}
+
+// born is what is to be reported of what was born, by line.
+func (w *censusWorld) born() map[string]*thing {
+	var asked []wire.Upsync
+	w.Set(func(s *wire.Settings) { asked = s.Upsync })
+	all := map[string]*thing{}
+	among := func(of []string, one string) bool { return of == nil || slices.Contains(of, one) }
+	for _, o := range w.cluster.objects {
+		if w.placed(o) || implied(o) || !w.cluster.serves(o.id.Resource) {
+			continue
+		}
+		for _, u := range asked {
+			at := o.id
+			if w.placing == key.Prefixed {
+				rest, ok := strings.CutPrefix(at.Namespace, u.Space+"--")
+				if at.Resource == key.Namespaces {
+					at.Name, ok = strings.CutPrefix(at.Name, u.Space+"--")
+					rest = ""
+				}
+				if !ok || strings.HasPrefix(rest, "-") {
+					continue
+				}
+				at.Namespace = rest
+			}
+			if (u.Group == "*" || u.Group == at.Group) && slices.Contains(u.Resources, at.Resource.Resource) && among(u.Names, at.Name) && among(u.Namespaces, at.Namespace) {
+				all[key.Report{Origin: key.Born, Object: key.Object{Space: key.Space(u.Space), Identity: at}}.Line()] = o
+			}
+		}
+	}
+	return all
+}
+
+// placed says that an object carries marks that prove that some agent placed it.
+func (w *censusWorld) placed(o *thing) bool {
+	return o.meta("labels", v1alpha1.LocationLabel) != "" && o.meta("annotations", v1alpha1.SourceUIDAnnotation) != "" && !o.controlled
+}
+
+type ownedThing struct {
+	*thing
+	owner string
+}
+
+// owned is what is to be reported of what belongs to what was placed.
+func (w *censusWorld) owned() map[string]ownedThing {
+	all, byUID := map[string]ownedThing{}, map[string]*thing{}
+	for _, o := range w.cluster.objects {
+		if w.cluster.serves(o.id.Resource) {
+			byUID[o.uid] = o
+		}
+	}
+	for path, policy := range w.putting {
+		source, err := key.ParsePath(path)
+		if err != nil {
+			panic(err)
+		}
+		r := w.cluster.objects[w.placing.At(source).String()]
+		if r == nil || !w.placed(r) || policy.Associated == "" {
+			continue
+		}
+		for _, o := range byUID {
+			if w.placed(o) || !slices.Contains(strings.Split(policy.Associated, "\n"), o.id.Resource.String()) {
+				continue
+			}
+			for p, n := o, 0; p != nil && p.controlled && n < 8; n++ {
+				if p.controller.UID == r.uid {
+					at := key.Object{Space: "s", Identity: o.id}
+					at.Namespace = source.Namespace
+					all[key.Report{Origin: key.Owned, Object: at}.Line()] = ownedThing{o, source.Identity.String()}
+					break
+				}
+				p = byUID[p.controller.UID]
+			}
+		}
+	}
+	return all
+}
+
+// naively is an object as it is to be reported, in a namespace and under a name.
+func naively(o *thing, namespace, name string) []byte {
+	var all map[string]any
+	if err := json.Unmarshal(o.body(true), &all); err != nil {
+		panic(err)
+	}
+	all["apiVersion"] = "v1"
+	if g := o.id.APIGroup(); g != "" {
+		all["apiVersion"] = g + "/v1"
+	}
+	meta := all["metadata"].(map[string]any)
+	delete(meta, "managedFields")
+	delete(meta, "resourceVersion")
+	if meta["name"] = name; o.id.Namespace != "" {
+		meta["namespace"] = namespace
+	}
+	if a, _ := meta["annotations"].(map[string]any); len(a) == 0 {
+		delete(meta, "annotations")
+	}
+	return canonical(all)
+}
+
+func canonicalOf(object json.RawMessage) []byte {
+	var all map[string]any
+	if err := json.Unmarshal(object, &all); err != nil {
+		return nil
+	}
+	if a, _ := all["metadata"].(map[string]any)["annotations"].(map[string]any); len(a) == 0 {
+		delete(all["metadata"].(map[string]any), "annotations")
+	}
+	return canonical(all)
+}
