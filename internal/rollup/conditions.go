@@ -3,6 +3,7 @@ package rollup
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 
 // Types, statuses and reasons of conditions.
 const (
+	conditionsField = "conditions"
+
 	// reconciling and stalled are what kstatus reads of any object.
 	reconciling = "Reconciling"
 	stalled     = "Stalled"
@@ -63,24 +66,30 @@ type conditions struct {
 }
 
 func (r conditions) text() string {
-	return "of each type the worst, with the locations in its message"
+	text := "of each type the worst, with the locations in its message"
+	for _, t := range slices.Sorted(maps.Keys(r.types)) {
+		if r.types[t].all {
+			text += "; `" + t + "` if all have it"
+		}
+	}
+	return text
 }
 
 func (r conditions) of(m *merging, field string) any {
 	if m.alone() {
-		return list(m.parts[0].status.Get(field))
+		return list(m.parts[0].status[field])
 	}
 	var types []string
 	for _, p := range m.parts {
-		for _, c := range p.status.Get(field).Array() {
-			if t := c.Get("type").Str; t != "" && !slices.Contains(types, t) && len(types) < maxTypes {
-				types = append(types, t)
+		for _, c := range p.conditions {
+			if !slices.Contains(types, c.of) && len(types) < maxTypes {
+				types = append(types, c.of)
 			}
 		}
 	}
 	var merged []map[string]any
 	for _, t := range types {
-		if c := r.one(m, field, t); c != nil {
+		if c := r.one(m, t); c != nil {
 			merged = append(merged, c)
 		}
 	}
@@ -114,10 +123,10 @@ func (s said) status() string {
 }
 
 // conditionOf is a location's condition of a type.
-func conditionOf(p part, field, t string) said {
-	for _, c := range p.status.Get(field).Array() {
-		if c.Get("type").Str == t {
-			return said{p, c}
+func conditionOf(p part, t string) said {
+	for _, c := range p.conditions {
+		if c.of == t {
+			return said{p, c.Result}
 		}
 	}
 	return said{part: p}
@@ -131,12 +140,12 @@ func (r conditions) rule(t string) condition {
 }
 
 // one merges the conditions of a type.
-func (r conditions) one(m *merging, field, t string) map[string]any {
+func (r conditions) one(m *merging, t string) map[string]any {
 	rule := r.rule(t)
 	var all []said     // those that say something
 	var missing []part // those that don't, and should
 	for _, p := range m.parts {
-		switch c := conditionOf(p, field, t); {
+		switch c := conditionOf(p, t); {
 		case p.Sound && c.Exists():
 			all = append(all, c)
 		case rule.negative && !rule.all:
@@ -157,7 +166,7 @@ func (r conditions) one(m *merging, field, t string) map[string]any {
 			return rule.merged(m, all, chosen, r.also)
 		}
 	}
-	return m.made(t, isUnknown, ReasonNotEverywhere, names(missing)+": not reported", r.also)
+	return m.made(t, isUnknown, ReasonNotEverywhere, strings.Join(whys(missing, "does not say"), "; "), r.also)
 }
 
 // Ranks of statuses, from the worst. Within one of them reasons are compared.
@@ -212,13 +221,17 @@ func (c condition) merged(m *merging, all []said, chosen said, also []string) ma
 	}
 	out := map[string]any{}
 	chosen.ForEach(func(name, v gjson.Result) bool {
-		out[name.Str] = json.RawMessage(v.Raw)
+		// What is not as the type of a condition has it would take all others with it.
+		if v.Type == gjson.String && (!strings.HasSuffix(name.Str, "Time") || isTime(v.Str)) {
+			out[name.Str] = json.RawMessage(v.Raw)
+		}
 		return true
 	})
 	out["message"] = wire.Clip(message, maxMessage)
-	if at != "" {
-		out["lastTransitionTime"] = at
+	if !isTime(at) {
+		at = m.since()
 	}
+	out["lastTransitionTime"] = at
 	if chosen.Get("observedGeneration").Exists() {
 		out["observedGeneration"] = m.observedBy(all)
 	}
@@ -240,6 +253,12 @@ func (m *merging) observedBy(all []said) int64 {
 		}
 	}
 	return max(n, 0)
+}
+
+// isTime says whether a text is a time by RFC 3339.
+func isTime(text string) bool {
+	_, err := time.Parse(time.RFC3339, text)
+	return err == nil
 }
 
 // later says whether a time is later than another, by RFC 3339.
@@ -271,7 +290,7 @@ func (m *merging) made(t, status, reason, message string, also []string) map[str
 // since is when what is not sound began to be so; without that, when the source began.
 func (m *merging) since() string {
 	at := m.source.Get("metadata.creationTimestamp").Str
-	if _, err := time.Parse(time.RFC3339, at); err != nil {
+	if !isTime(at) {
 		at = time.Unix(0, 0).UTC().Format(time.RFC3339)
 	}
 	for _, p := range m.parts {
@@ -285,24 +304,18 @@ func (m *merging) since() string {
 // withPending adds what kstatus reads of any object: Stalled, if a location is Degraded,
 // and Reconciling, if one is not there yet. Who reads the object learns which.
 func (m *merging) withPending(merged []map[string]any, also []string) []map[string]any {
-	var degraded, progressing []part
-	var why []string
-	unsound := 0
+	var unsound, degraded, progressing []part
 	for _, p := range m.parts {
 		switch {
 		case !p.Sound:
-			if unsound++; unsound <= maxNamed {
-				why = append(why, fmt.Sprintf("%s: %s", p.Location, wire.Clip(or(p.Why, "not reported"), maxWhy)))
-			}
-		case p.Health == wire.Degraded:
+			unsound = append(unsound, p)
+		case p.Health == wire.Degraded, p.Health == "" && conditionOf(p, stalled).status() == isTrue:
 			degraded = append(degraded, p)
 		case p.Health == wire.Progressing, p.Health == wire.HealthUnknown:
 			progressing = append(progressing, p)
 		}
 	}
-	if unsound > maxNamed {
-		why = append(why, fmt.Sprintf("%d more", unsound-maxNamed))
-	}
+	why := whys(unsound, "")
 	if len(progressing) > 0 {
 		why = append(why, names(progressing)+": progressing")
 	}
@@ -313,6 +326,22 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 		merged = m.first(merged, m.made(stalled, isTrue, string(wire.Degraded), names(degraded)+": degraded", also))
 	}
 	return merged
+}
+
+// whys says of the first of some locations why they don't count, or something else of
+// those that do, and how many more there are.
+func whys(of []part, otherwise string) (all []string) {
+	for _, p := range of[:min(len(of), maxNamed)] {
+		why := otherwise
+		if !p.Sound {
+			why = wire.Clip(or(p.Why, "not reported"), maxWhy)
+		}
+		all = append(all, string(p.Location)+": "+why)
+	}
+	if more := len(of) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
+	}
+	return all
 }
 
 // first puts a condition before all others. One of its type that locations have, and that

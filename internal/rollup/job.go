@@ -1,7 +1,5 @@
 package rollup
 
-import "encoding/json"
-
 // Types of the conditions of a Job.
 const (
 	jobComplete        = "Complete"
@@ -21,23 +19,23 @@ func (ends) text() string {
 
 func (ends) of(m *merging, field string) any {
 	if m.alone() {
-		return list(m.parts[0].status.Get(field))
+		return list(m.parts[0].status[field])
 	}
 	var merged []map[string]any
 	add := func(t string, rule condition, where []said) {
 		merged = append(merged, rule.merged(m, where, where[0], probed))
 	}
 	for _, t := range []string{jobFailureExpected, jobFailed} {
-		if where := m.are(field, t); len(where) > 0 {
+		if where := m.are(t); len(where) > 0 {
 			add(t, condition{negative: true}, where)
 		}
 	}
 	for _, t := range []string{jobSuccess, jobComplete} {
-		if where := m.are(field, t); len(where) == len(m.parts) {
+		if where := m.are(t); len(where) == len(m.parts) {
 			add(t, condition{}, where)
 		}
 	}
-	suspended, complete := m.are(field, jobSuspended), m.are(field, jobComplete)
+	suspended, complete := m.are(jobSuspended), m.are(jobComplete)
 	if len(suspended) > 0 && len(suspended)+len(complete) == len(m.parts) {
 		add(jobSuspended, condition{negative: true}, suspended)
 	}
@@ -52,54 +50,11 @@ func (ends) of(m *merging, field string) any {
 var probed = []string{"lastProbeTime"}
 
 // are the conditions of a type that are True.
-func (m *merging) are(field, t string) (all []said) {
+func (m *merging) are(t string) (all []said) {
 	for _, p := range m.parts {
-		if c := conditionOf(p, field, t); p.Sound && c.Exists() && c.status() == isTrue {
+		if c := conditionOf(p, t); p.Sound && c.Exists() && c.status() == isTrue {
 			all = append(all, c)
 		}
-	}
-	return all
-}
-
-// highest are the metrics of a HorizontalPodAutoscaler: of each the largest.
-type highest struct{}
-
-func (highest) text() string { return "of each the highest" }
-
-func (highest) of(m *merging, field string) any {
-	if m.alone() {
-		return (same{}).of(m, field)
-	}
-	type metric struct {
-		raw  json.RawMessage
-		load load
-	}
-	var order []string
-	most := map[string]metric{}
-	for _, p := range m.parts {
-		if !p.Sound {
-			continue
-		}
-		for _, entry := range p.status.Get(field).Array() {
-			id, current := identify(entry)
-			before, known := most[id]
-			if !known {
-				if len(order) == maxMetrics {
-					continue
-				}
-				order = append(order, id)
-			}
-			if !known || current.above(before.load) {
-				most[id] = metric{json.RawMessage(entry.Raw), current}
-			}
-		}
-	}
-	if len(order) == 0 {
-		return nil
-	}
-	all := make([]json.RawMessage, len(order))
-	for i, id := range order {
-		all[i] = most[id].raw
 	}
 	return all
 }

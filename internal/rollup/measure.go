@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"fmt"
+	"slices"
 
 	"orrery.dev/orrery/internal/wire"
 )
@@ -66,14 +67,14 @@ func (m *merging) wanted(by measure, p part) int64 {
 	return of(w.Replicas, 1)
 }
 
-// counted is a counter as a value of the status: a zero is left out where no location
-// has one and the kind's type leaves it out.
+// counted is a counter as a value of the status: a zero is left out if the type of the
+// kind leaves it out (not always), which is so if no location says it.
 func (m *merging) counted(field string, n int64, always bool) any {
 	if n != 0 || always {
 		return min(n, maxCount)
 	}
 	for _, p := range m.parts {
-		if p.status.Get(field).Exists() {
+		if p.status[field].Raw == "0" {
 			return n
 		}
 	}
@@ -89,6 +90,10 @@ type least struct {
 	// strategy has not updated is not to be.
 	unlessHealthy bool
 	always        bool
+	// aside: no tool waits for it.
+	aside bool
+	// within is the counter of all that is there, if locations leave that lack some.
+	within string
 }
 
 func (r least) of(m *merging, field string) any { return m.counted(field, r.count(m, field), r.always) }
@@ -103,6 +108,9 @@ func (r least) count(m *merging, field string) int64 {
 		if want := m.wanted(r.by, p); want > 0 && !r.leaves(p) {
 			n = min(n, asked*min(p.number(field), want)/want)
 		}
+	}
+	if r.within != "" {
+		n = min(n, above{}.count(m, r.within))
 	}
 	return n
 }
@@ -167,19 +175,21 @@ type above struct {
 	always bool
 }
 
-func (r above) of(m *merging, field string) any {
+func (r above) of(m *merging, field string) any { return m.counted(field, r.count(m, field), r.always) }
+
+func (r above) count(m *merging, field string) int64 {
 	base := r.base
 	if base == "" {
 		base = field
 	}
-	n, excess := least{by: replicas}.count(m, base), int64(0)
+	excess := int64(0)
 	for _, p := range m.parts {
 		if p.Sound {
 			due := min(p.number(base), m.wanted(replicas, p))
 			excess = max(excess, m.up(replicas, p, max(p.number(field)-due, 0)))
 		}
 	}
-	return m.counted(field, n+excess, r.always)
+	return least{by: replicas}.count(m, base) + excess
 }
 
 func (r above) text() string {
@@ -232,7 +242,12 @@ func (r sum) of(m *merging, field string) any {
 	return m.counted(field, min(n, maxCount), r.always)
 }
 
-func (sum) text() string { return "the sum" }
+func (r sum) text() string {
+	if r.upTo != "" {
+		return "the sum, of each location up to its `" + r.upTo + "`"
+	}
+	return "the sum"
+}
 
 // fewest is the smallest number, as it is.
 type fewest struct{}
@@ -251,14 +266,19 @@ func (fewest) of(m *merging, field string) any {
 func (fewest) text() string { return "the least" }
 
 // observed is the generation of the source that all locations have observed: its own, or
-// the last that the slowest has. custom says that a kind need not have it.
-type observed struct{ custom, zero bool }
+// the last that the slowest has.
+type observed struct {
+	// custom says that a kind need not have it, zero that its type keeps a 0.
+	custom, zero bool
+	// unless is a condition that says by itself that something is missing, if it is True.
+	unless string
+}
 
 func (r observed) of(m *merging, field string) any {
 	g, some := m.generation(), !r.custom
 	n := g
 	for _, p := range m.parts {
-		said := p.status.Get(field)
+		said := p.status[field]
 		some = some || said.Exists()
 		o := said.Int()
 		switch {
@@ -269,7 +289,7 @@ func (r observed) of(m *merging, field string) any {
 		}
 		n = min(n, o, g-1)
 	}
-	if m.unsaid() {
+	if m.unsaid() && (r.unless == "" || len(m.are(r.unless)) == 0) {
 		n = min(n, g-1)
 	}
 	if n = max(n, 0); !some || n == 0 && !r.zero {
@@ -278,15 +298,33 @@ func (r observed) of(m *merging, field string) any {
 	return n
 }
 
-// unsaid says that a location has less than it wants and that counters don't show it,
-// since tools compare them with a number that the source leaves out, or is 0.
+// unsaid says that a location has not all that it is to have and that no counter shows
+// it: tools compare counters with a number that the source leaves out, or that is 0, or the
+// location is not Healthy for another reason. One that is Degraded says so by its conditions.
 func (m *merging) unsaid() bool {
+	sick := func(h wire.Health) bool {
+		return slices.ContainsFunc(m.parts, func(p part) bool { return p.Sound && sickness(p.Health) >= sickness(h) })
+	}
+	if sick(wire.Degraded) {
+		return false
+	}
+	full, counts := true, false
 	for _, r := range m.rules {
-		if l, ok := r.merge.(least); ok && (m.asked(l.by) == 0 || m.leavesOut(l.by)) && l.short(m, r.field) {
-			return true
+		switch rule := r.merge.(type) {
+		case least:
+			if rule.aside {
+				continue
+			}
+			counts = true
+			if (m.asked(rule.by) == 0 || m.leavesOut(rule.by)) && rule.short(m, r.field) {
+				return true
+			}
+			full = full && rule.count(m, r.field) == m.asked(rule.by)
+		case above:
+			full = full && rule.count(m, r.field) == m.asked(replicas)
 		}
 	}
-	return false
+	return counts && full && sick(wire.HealthUnknown)
 }
 
 // leavesOut says that the source leaves out a number that a cluster would fill in.

@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -10,6 +11,49 @@ import (
 
 // maxMetrics is how many metrics a merged status has.
 const maxMetrics = 64
+
+// highest are the metrics of a HorizontalPodAutoscaler: of each the largest.
+type highest struct{}
+
+func (highest) text() string { return "of each the highest" }
+
+func (highest) of(m *merging, field string) any {
+	if m.alone() {
+		return (same{}).of(m, field)
+	}
+	type metric struct {
+		raw  json.RawMessage
+		load load
+	}
+	var order []string
+	most := map[string]metric{}
+	for _, p := range m.parts {
+		if !p.Sound {
+			continue
+		}
+		for _, entry := range p.status[field].Array() {
+			id, current := identify(entry)
+			before, known := most[id]
+			if !known {
+				if len(order) == maxMetrics {
+					continue
+				}
+				order = append(order, id)
+			}
+			if !known || current.above(before.load) {
+				most[id] = metric{json.RawMessage(entry.Raw), current}
+			}
+		}
+	}
+	if len(order) == 0 {
+		return json.RawMessage("null") // the type does not leave it out
+	}
+	all := make([]json.RawMessage, len(order))
+	for i, id := range order {
+		all[i] = most[id].raw
+	}
+	return all
+}
 
 // load is the current value of a metric: a share of what was asked for, or a quantity.
 type load struct {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -31,7 +29,7 @@ func (ofWorst) text() string { return "of the location with the worst Pod" }
 
 func (r ofWorst) of(m *merging, field string) any {
 	worst, missing := m.worstPod()
-	v := worst.status.Get(field)
+	v := worst.status[field]
 	switch {
 	case missing && field == "phase":
 		return "Pending"
@@ -53,12 +51,12 @@ func (podConditions) text() string {
 func (podConditions) of(m *merging, field string) any {
 	worst, missing := m.worstPod()
 	if m.alone() {
-		return list(worst.status.Get(field))
+		return list(worst.status[field])
 	}
 	var merged []map[string]any
 	if !missing {
-		for _, c := range worst.status.Get(field).Array() {
-			one := []said{{worst, c}}
+		for _, c := range worst.conditions {
+			one := []said{{worst, c.Result}}
 			merged = append(merged, condition{}.merged(m, one, one[0], probed))
 		}
 	}
@@ -77,7 +75,7 @@ func (m *merging) worstPod() (worst part, missing bool) {
 			missing = true
 			continue
 		}
-		if r := podRank(p.status); worst.Location == "" || r < rank {
+		if r := podRank(p); worst.Location == "" || r < rank {
 			worst, rank = m.parts[i], r
 		}
 	}
@@ -89,10 +87,10 @@ func (m *merging) worstPod() (worst part, missing bool) {
 const (
 	podFailed = iota
 	podCrashing
-	podUnschedulable
 	podCantStart
-	podUnknown
 	podRestarted
+	podUnschedulable
+	podUnknown
 	podPending
 	podStarting
 	podReady
@@ -100,19 +98,19 @@ const (
 	podBest
 )
 
-func podRank(status gjson.Result) int {
+func podRank(p part) int {
 	ready := false
 	unschedulable := false
-	for _, c := range status.Get("conditions").Array() {
-		switch c.Get("type").Str {
+	for _, c := range p.conditions {
+		switch c.of {
 		case "Ready":
 			ready = c.Get("status").Str == isTrue
 		case "PodScheduled":
 			unschedulable = c.Get("status").Str == isFalse && c.Get("reason").Str == "Unschedulable"
 		}
 	}
-	crashing, waiting, restarted := containersOf(status)
-	switch phase := status.Get("phase").Str; {
+	crashing, waiting, restarted := containersOf(p)
+	switch phase := p.status["phase"].Str; {
 	case phase == "Failed":
 		return podFailed
 	case phase == "Succeeded":
@@ -137,8 +135,8 @@ func podRank(status gjson.Result) int {
 
 // containersOf says whether containers crash, wait for something that went wrong, or have
 // ended before.
-func containersOf(status gjson.Result) (crashing, waiting, restarted bool) {
-	for _, c := range status.Get("containerStatuses").Array() {
+func containersOf(p part) (crashing, waiting, restarted bool) {
+	for _, c := range p.status["containerStatuses"].Array() {
 		reason := c.Get("state.waiting.reason").Str
 		crashing = crashing || reason == "CrashLoopBackOff"
 		waiting = waiting || strings.HasPrefix(reason, "Err") || strings.HasSuffix(reason, "Error") || strings.HasSuffix(reason, "BackOff")

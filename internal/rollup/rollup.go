@@ -1,6 +1,6 @@
 // Package rollup makes one status of those that an object has at its locations, such
 // that the tools that read it are right about all locations together: 3/3 means that each
-// has all that it should. What becomes of which field is data, see rulesOf.
+// has all that it should. What becomes of which field is data, see kinds.
 //
 // A merge is a function of the source and of what the locations report, in whatever
 // order. The package must never look at anything else, and never change the source.
@@ -45,7 +45,7 @@ type Part struct {
 // Has says whether a resource has a Rollup of its own. Other kinds have one for those
 // of their objects whose statuses have conditions; Merge says which.
 func Has(r key.Resource) bool {
-	_, ok := rulesOf[r]
+	_, ok := rulesOf(r)
 	return ok
 }
 
@@ -53,7 +53,7 @@ func Has(r key.Resource) bool {
 // location. It returns false if there is no Rollup for the object: its kind has none, and
 // no status that is reported has conditions.
 func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage, ok bool) {
-	rules, ok := rulesOf[r]
+	rules, ok := rulesOf(r)
 	if !ok {
 		rules, ok = custom, slices.ContainsFunc(parts, hasConditions)
 	}
@@ -70,15 +70,15 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 		}
 	}
 	for _, p := range m.parts {
-		p.status.ForEach(func(name, _ gjson.Result) bool {
-			if field := name.Str; !ruled[field] {
-				ruled[field] = true
-				if v := (same{}).of(m, field); v != nil {
-					merged[field] = v
-				}
+		for _, field := range p.names {
+			if ruled[field] {
+				continue
 			}
-			return true
-		})
+			ruled[field] = true
+			if v := (same{}).of(m, field); v != nil {
+				merged[field] = v
+			}
+		}
 	}
 	out, err := json.Marshal(merged)
 	if err != nil { // a value of a status that is not JSON, which no report has
@@ -89,7 +89,7 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 
 // hasConditions says whether the status of a part has conditions.
 func hasConditions(p Part) bool {
-	return bytes.Contains(p.Status, []byte(`"conditions"`)) && gjson.GetBytes(p.Status, "conditions").IsArray()
+	return bytes.Contains(p.Status, []byte(conditionsField)) && gjson.GetBytes(p.Status, conditionsField).IsArray()
 }
 
 // merging is one merge: the source, and the parts in the order of their locations.
@@ -102,16 +102,45 @@ type merging struct {
 // part is a Part with its status parsed.
 type part struct {
 	Part
-	status gjson.Result
+	// status has the fields of the status, names are theirs in order.
+	status map[string]gjson.Result
+	names  []string
+	// conditions are those of the status, with their types.
+	conditions []typed
+}
+
+// typed is a condition at a location.
+type typed struct {
+	of string
+	gjson.Result
+}
+
+func parse(p Part) part {
+	out := part{Part: p, status: map[string]gjson.Result{}}
+	if status := gjson.ParseBytes(p.Status); status.IsObject() {
+		status.ForEach(func(name, v gjson.Result) bool {
+			if _, twice := out.status[name.Str]; !twice {
+				out.status[name.Str] = v
+				out.names = append(out.names, name.Str)
+			}
+			return true
+		})
+	}
+	if all := out.status[conditionsField]; all.IsArray() {
+		all.ForEach(func(_, c gjson.Result) bool {
+			if of := c.Get("type").Str; of != "" {
+				out.conditions = append(out.conditions, typed{of, c})
+			}
+			return true
+		})
+	}
+	return out
 }
 
 func newMerge(source []byte, rules []rule, parts []Part) *merging {
 	m := &merging{source: gjson.ParseBytes(source), rules: rules, parts: make([]part, len(parts))}
 	for i, p := range parts {
-		m.parts[i].Part = p
-		if status := gjson.ParseBytes(p.Status); status.IsObject() {
-			m.parts[i].status = status
-		}
+		m.parts[i] = parse(p)
 	}
 	slices.SortStableFunc(m.parts, func(a, b part) int { return cmp.Compare(a.Location, b.Location) })
 	return m
@@ -125,7 +154,7 @@ func (m *merging) alone() bool { return len(m.parts) == 1 && m.parts[0].Sound }
 func (m *merging) generation() int64 { return m.source.Get("metadata.generation").Int() }
 
 // number is a number of a status that counts something; anything else is 0.
-func (p part) number(field string) int64 { return count(p.status.Get(field)) }
+func (p part) number(field string) int64 { return count(p.status[field]) }
 
 // maxCount is what a count may be: those of Kubernetes have 32 bits.
 const maxCount = 1<<31 - 1

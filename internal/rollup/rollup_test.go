@@ -2,19 +2,22 @@ package rollup_test
 
 import (
 	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
-	"github.com/tidwall/gjson"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/rollup"
+	"orrery.dev/orrery/internal/wire"
 )
-
-var deployments = key.Resource{Group: "apps", Resource: "deployments"}
 
 // What has no Rollup, and what is nowhere.
 func TestWhatHasNone(t *testing.T) {
-	configMaps := key.NewResource("", "configmaps")
+	deployments, configMaps := key.NewResource("apps", "deployments"), key.NewResource("", "configmaps")
 	if rollup.Has(configMaps) || !rollup.Has(deployments) {
 		t.Error("Has is wrong")
 	}
@@ -27,23 +30,74 @@ func TestWhatHasNone(t *testing.T) {
 	}
 }
 
-// A location that has less than it wants is seen in the source's measure.
-func TestMeasure(t *testing.T) {
-	source := []byte(`{"metadata":{"generation":2},"spec":{"replicas":3}}`)
-	full := `{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3}`
-	some := `{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"readyReplicas":2,"availableReplicas":2}`
-	status, ok := rollup.Merge(deployments, source, []rollup.Part{
-		{Location: "a", Sound: true, Generation: 2, Status: json.RawMessage(full)},
-		{Location: "b", Sound: true, Generation: 2, Status: json.RawMessage(some)},
-	})
-	if got := gjson.GetBytes(status, "[readyReplicas,replicas,observedGeneration]").Raw; !ok || got != "" && got != "[2,3,2]" {
-		t.Errorf("status: %s", status)
+// location is what a scenario says of a location. It has what the source asks for, unless
+// it wants something else; it is not sound if it says why.
+type location struct {
+	Status json.RawMessage `json:"status"`
+	Wants  *wire.Wanted    `json:"wants"`
+	Health wire.Health     `json:"health"`
+	Why    string          `json:"why"`
+	Behind bool            `json:"behind"`
+}
+
+// A scenario has a source, locations, and fields of the status that they make; a null is a
+// field that is not there. The file is named after the resource.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
 	}
-	status, _ = rollup.Merge(deployments, source, []rollup.Part{
-		{Location: "a", Sound: true, Generation: 2, Status: json.RawMessage(full)}, {Location: "b"},
-	})
-	if gjson.GetBytes(status, "readyReplicas").Int() != 0 || gjson.GetBytes(status, "observedGeneration").Int() != 1 {
-		t.Errorf("status with an unreported location: %s", status)
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource, group, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), ".")
+		var parts []rollup.Part
+		var source []byte
+		for _, f := range archive.Files {
+			name, of, _ := strings.Cut(f.Name, " ")
+			switch name {
+			case "source":
+				source, parts = toJSON(t, f), nil
+			case "at":
+				var l location
+				if err := yaml.UnmarshalStrict(f.Data, &l); err != nil {
+					t.Fatalf("%s: %s: %v", file, f.Name, err)
+				}
+				parts = append(parts, rollup.Part{
+					Location: key.Location(of), Sound: l.Why == "", Why: l.Why, Behind: l.Behind, Generation: 2, Wanted: l.Wants, Status: l.Status, Health: l.Health,
+				})
+			default:
+				t.Run(resource+"/"+f.Name, func(t *testing.T) {
+					got, ok := rollup.Merge(key.NewResource(group, resource), source, parts)
+					if !ok {
+						t.Fatal("no status")
+					}
+					var has, want map[string]any
+					if err := json.Unmarshal(got, &has); err != nil {
+						t.Fatal(err)
+					}
+					if err := json.Unmarshal(toJSON(t, f), &want); err != nil {
+						t.Fatal(err)
+					}
+					for field, v := range want {
+						if !reflect.DeepEqual(has[field], v) {
+							t.Errorf("%s: %v, want %v, in %s", field, has[field], v, got)
+						}
+					}
+				})
+				parts = nil
+			}
+		}
 	}
-	t.Logf("%s", status)
+}
+
+func toJSON(t *testing.T, f txtar.File) []byte {
+	t.Helper()
+	out, err := yaml.YAMLToJSON(f.Data)
+	if err != nil {
+		t.Fatalf("%s: %v", f.Name, err)
+	}
+	return out
 }

@@ -16,10 +16,16 @@ type merger interface {
 	text() string
 }
 
-// rulesOf are the kinds that have a Rollup, and the rules of their fields. Fields that
-// are not named are as in custom's last line: kept where all locations say the same.
-var rulesOf = map[key.Resource][]rule{
-	{Group: "apps", Resource: "deployments"}: {
+// kind is a kind that has a Rollup, and the rules of the fields of its status. A field
+// without one is kept where all locations say the same.
+type kind struct {
+	resource key.Resource
+	rules    []rule
+}
+
+// kinds are the kinds that have a Rollup, see also custom.
+var kinds = []kind{
+	{key.Resource{Group: "apps", Resource: "deployments"}, []rule{
 		{"observedGeneration", observed{}},
 		{"replicas", above{base: "updatedReplicas"}},
 		{"updatedReplicas", least{by: replicas}},
@@ -35,28 +41,28 @@ var rulesOf = map[key.Resource][]rule{
 			},
 			"ReplicaFailure": {negative: true},
 		}}},
-	},
-	{Group: "apps", Resource: "replicasets"}: {
-		{"observedGeneration", observed{}},
+	}},
+	{key.Resource{Group: "apps", Resource: "replicasets"}, []rule{
+		{"observedGeneration", observed{unless: "ReplicaFailure"}},
 		{"replicas", above{always: true}},
 		{"fullyLabeledReplicas", least{by: replicas}},
 		{"readyReplicas", least{by: replicas}},
 		{"availableReplicas", least{by: replicas}},
 		{"terminatingReplicas", worst{by: replicas}},
 		{"conditions", conditions{types: map[string]condition{"ReplicaFailure": {negative: true}}}},
-	},
-	{Group: "apps", Resource: "statefulsets"}: {
+	}},
+	{key.Resource{Group: "apps", Resource: "statefulsets"}, []rule{
 		{"observedGeneration", observed{}},
 		{"replicas", above{always: true}},
 		{"readyReplicas", least{by: replicas}},
-		{"availableReplicas", least{by: replicas, always: true}},
-		{"updatedReplicas", least{by: updates, unlessHealthy: true}},
-		{"currentReplicas", least{by: replicas, unlessHealthy: true}},
+		{"availableReplicas", least{by: replicas, always: true, aside: true}},
+		{"updatedReplicas", least{by: updates, unlessHealthy: true, within: "replicas"}},
+		{"currentReplicas", least{by: replicas, unlessHealthy: true, within: "replicas"}},
 		{"currentRevision", revision{}},
 		{"updateRevision", revision{}},
 		{"conditions", conditions{}},
-	},
-	{Group: "apps", Resource: "daemonsets"}: {
+	}},
+	{key.Resource{Group: "apps", Resource: "daemonsets"}, []rule{
 		{"observedGeneration", observed{}},
 		{"desiredNumberScheduled", sum{always: true}},
 		{"currentNumberScheduled", sum{upTo: "desiredNumberScheduled", always: true}},
@@ -66,8 +72,8 @@ var rulesOf = map[key.Resource][]rule{
 		{"numberUnavailable", sum{}},
 		{"numberMisscheduled", sum{always: true}},
 		{"conditions", conditions{}},
-	},
-	{Group: "batch", Resource: "jobs"}: {
+	}},
+	{key.Resource{Group: "batch", Resource: "jobs"}, []rule{
 		{"succeeded", least{by: completions}},
 		{"failed", worst{by: completions}},
 		{"active", worst{by: parallelism}},
@@ -77,27 +83,27 @@ var rulesOf = map[key.Resource][]rule{
 		{"completionTime", latest{}},
 		{"uncountedTerminatedPods", own{}},
 		{"conditions", ends{}},
-	},
-	{Group: "batch", Resource: "cronjobs"}: {
+	}},
+	{key.Resource{Group: "batch", Resource: "cronjobs"}, []rule{
 		{"active", union{most: maxRefs}},
 		{"lastScheduleTime", earliest{}},
 		{"lastSuccessfulTime", earliest{}},
-	},
-	{Group: key.CoreGroup, Resource: "pods"}: worstPod,
-	{Group: key.CoreGroup, Resource: "services"}: {
+	}},
+	{key.Resource{Group: key.CoreGroup, Resource: "pods"}, worstPod},
+	{key.Resource{Group: key.CoreGroup, Resource: "services"}, []rule{
 		{"loadBalancer", union{list: "ingress", most: maxIngress}},
 		{"conditions", conditions{}},
-	},
-	{Group: "networking.k8s.io", Resource: "ingresses"}: {
+	}},
+	{key.Resource{Group: "networking.k8s.io", Resource: "ingresses"}, []rule{
 		{"loadBalancer", union{list: "ingress", most: maxIngress}},
-	},
-	{Group: key.CoreGroup, Resource: "persistentvolumeclaims"}: {
+	}},
+	{key.Resource{Group: key.CoreGroup, Resource: "persistentvolumeclaims"}, []rule{
 		{"phase", phase{missing: "Pending", order: []string{"Lost", "Pending", "Bound"}}},
 		{"capacity", smallest{}},
 		{"accessModes", common{}},
 		{"conditions", conditions{negative: true, also: probed}},
-	},
-	{Group: "policy", Resource: "poddisruptionbudgets"}: {
+	}},
+	{key.Resource{Group: "policy", Resource: "poddisruptionbudgets"}, []rule{
 		{"observedGeneration", observed{}},
 		{"disruptionsAllowed", fewest{}},
 		{"currentHealthy", sum{always: true}},
@@ -105,9 +111,9 @@ var rulesOf = map[key.Resource][]rule{
 		{"expectedPods", sum{always: true}},
 		{"disruptedPods", own{}},
 		{"conditions", conditions{}},
-	},
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: {
-		{"observedGeneration", observed{zero: true}},
+	}},
+	{key.Resource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, []rule{
+		{"observedGeneration", observed{custom: true, zero: true}},
 		{"currentReplicas", sum{}},
 		{"desiredReplicas", sum{always: true}},
 		{"lastScaleTime", latest{}},
@@ -117,7 +123,17 @@ var rulesOf = map[key.Resource][]rule{
 			"ScalingActive":  {best: []string{"ScalingDisabled"}},
 			"ScalingLimited": {negative: true, all: true},
 		}}},
-	},
+	}},
+}
+
+// rulesOf are the rules of a resource; it returns false if it has none of its own.
+func rulesOf(r key.Resource) ([]rule, bool) {
+	for _, k := range kinds {
+		if k.resource == r {
+			return k.rules, true
+		}
+	}
+	return nil, false
 }
 
 // custom are the rules of all other kinds, for objects whose statuses have conditions.

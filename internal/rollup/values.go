@@ -2,6 +2,7 @@ package rollup
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,9 +22,9 @@ const (
 type same struct{}
 
 func (same) of(m *merging, field string) any {
-	first := m.parts[0].status.Get(gjson.Escape(field))
+	first := m.parts[0].status[field]
 	for _, p := range m.parts {
-		if v := p.status.Get(gjson.Escape(field)); !p.Sound || !v.Exists() || !alike(v, first) {
+		if v := p.status[field]; !p.Sound || !v.Exists() || !alike(v, first) {
 			return nil
 		}
 	}
@@ -68,14 +69,13 @@ type union struct {
 }
 
 func (r union) of(m *merging, field string) any {
-	path := field
-	if r.list != "" {
-		path += "." + r.list
-	}
 	var entries []json.RawMessage
 	have := map[string]bool{}
 	for _, p := range m.parts {
-		list := p.status.Get(path)
+		list := p.status[field]
+		if r.list != "" {
+			list = list.Get(r.list)
+		}
 		if !list.IsArray() {
 			continue
 		}
@@ -98,10 +98,11 @@ func (r union) of(m *merging, field string) any {
 }
 
 func (r union) text() string {
-	if r.list == "" {
-		return "the union"
+	text := "the union"
+	if r.list != "" {
+		text += " of `" + r.list + "`"
 	}
-	return "the union of `" + r.list + "`"
+	return fmt.Sprintf("%s, of at most %d", text, r.most)
 }
 
 // earliest and latest are times that all locations have.
@@ -120,12 +121,12 @@ func (m *merging) time(field string, direction int) any {
 	var at time.Time
 	said := ""
 	for _, p := range m.parts {
-		t, err := time.Parse(time.RFC3339, p.status.Get(field).Str)
+		t, err := time.Parse(time.RFC3339, p.status[field].Str)
 		if !p.Sound || err != nil {
 			return nil
 		}
 		if said == "" || t.Compare(at) == direction {
-			at, said = t, p.status.Get(field).Str
+			at, said = t, p.status[field].Str
 		}
 	}
 	return said
@@ -144,7 +145,7 @@ func (r phase) of(m *merging, field string) any {
 		return r.leastHealthy(m, field)
 	}
 	of := func(p part) string {
-		if said := p.status.Get(field).Str; p.Sound && said != "" {
+		if said := p.status[field].Str; p.Sound && said != "" {
 			return said
 		}
 		return r.missing
@@ -163,11 +164,11 @@ func (phase) leastHealthy(m *merging, field string) any {
 	first := m.parts[0]
 	differ, ill := false, first
 	for _, p := range m.parts {
-		said := p.status.Get(field)
+		said := p.status[field]
 		if !p.Sound || said.Type != gjson.String {
 			return nil
 		}
-		differ = differ || said.Str != first.status.Get(field).Str
+		differ = differ || said.Str != first.status[field].Str
 		if sickness(p.Health) > sickness(ill.Health) {
 			ill = p
 		}
@@ -175,7 +176,7 @@ func (phase) leastHealthy(m *merging, field string) any {
 	if differ && ill.Health == wire.Healthy {
 		return nil // nothing says which of them is the worst
 	}
-	return ill.status.Get(field).Str
+	return ill.status[field].Str
 }
 
 func (r phase) text() string {
@@ -203,7 +204,7 @@ type smallest struct{}
 func (smallest) of(m *merging, field string) any {
 	least, said := map[string]resource.Quantity{}, map[string]string{}
 	for _, p := range m.parts {
-		p.status.Get(field).ForEach(func(name, v gjson.Result) bool {
+		p.status[field].ForEach(func(name, v gjson.Result) bool {
 			q, err := resource.ParseQuantity(v.Str)
 			if before, ok := least[name.Str]; err == nil && (!ok || q.Cmp(before) < 0) {
 				least[name.Str], said[name.Str] = q, v.Str
@@ -226,7 +227,7 @@ func (common) of(m *merging, field string) any {
 	var entries []string
 	first := true
 	for _, p := range m.parts {
-		list := p.status.Get(field)
+		list := p.status[field]
 		if !list.IsArray() {
 			continue
 		}
@@ -258,9 +259,9 @@ func (revision) of(m *merging, field string) any {
 		if !p.Sound {
 			continue
 		}
-		switch updating := p.status.Get("currentRevision").Str != p.status.Get("updateRevision").Str; {
+		switch updating := p.status["currentRevision"].Str != p.status["updateRevision"].Str; {
 		case updating && p.Health != wire.Healthy:
-			return known(p.status.Get(field))
+			return known(p.status[field])
 		case !updating && chosen == nil:
 			chosen = p
 		}
@@ -271,7 +272,7 @@ func (revision) of(m *merging, field string) any {
 	if chosen == nil {
 		return nil
 	}
-	return known(chosen.status.Get(field))
+	return known(chosen.status[field])
 }
 
 func known(v gjson.Result) any {
