@@ -48,3 +48,30 @@ const (
 	// which are expanded for each location.
 	ExpandAnnotation = "orrery.dev/expand"
 )
+
+// What the view of reports adds to the objects that it shows, besides the names of their
+// space and location, and what they are called there (the annotations of the source).
+const (
+	// StateLabel is how far an object is at its location, and HealthLabel how it does there.
+	StateLabel  = "orrery.dev/state"
+	HealthLabel = "orrery.dev/health"
+	// OriginAnnotation says whether the object was placed there, born there, or is owned
+	// by what was placed.
+	OriginAnnotation = "orrery.dev/origin"
+	// ReasonAnnotation and MessageAnnotation say why its state is what it is, and
+	// SinceAnnotation since when.
+	ReasonAnnotation  = "orrery.dev/reason"
+	MessageAnnotation = "orrery.dev/message"
+	SinceAnnotation   = "orrery.dev/since"
+	// HealthNoteAnnotation says why it is not healthy.
+	HealthNoteAnnotation = "orrery.dev/health-note"
+	// OwnerAnnotation is the placed object that an owned one belongs to, as
+	// GROUP/RESOURCE/[NAMESPACE/]NAME.
+	OwnerAnnotation = "orrery.dev/owner"
+	// GenerationAnnotation is the generation of the object in its space that the report is
+	// about.
+	GenerationAnnotation = "orrery.dev/reported-generation"
+	// StaleAnnotation is "true" while the location is away. It is of the time of the read:
+	// watches are not told when it changes.
+	StaleAnnotation = "orrery.dev/stale"
+)

@@ -66,12 +66,11 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 	}
 	switch root.API {
 	case route.Spaces:
-		if s := key.Space(root.Name); s != key.AllSpaces {
-			return z.inSpace(s, who, &q)
-		}
-		return z.inAllSpaces(who, &q)
+		return z.within(key.Space(root.Name), who, &q)
 	case route.Views:
 		return z.inView(root, who, &q)
+	case route.ReportViews:
+		return z.inReports(root, who, &q)
 	case route.Questions:
 		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
@@ -114,6 +113,50 @@ func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]tabl
 		}
 	}
 	return nil, false
+}
+
+// inReports decides about reads of what locations report: it takes the right to reports in
+// the space, and the one to read there what is read here, by the names that it has there. Who
+// may not get Secrets of a space does not get what is reported of them either.
+func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
+	s, l, ok := root.Reported()
+	if !ok || !slices.Contains(reads, q.verb) {
+		return nil, false
+	}
+	wide := key.Wide{Spaces: s == key.AllSpaces, Locations: l == key.AllLocations}
+	if wide.Locations {
+		l = "" // those of some names are not all
+	}
+	verbs := []string{q.verb}
+	if q.isPath { // discovery, for who may read in any way
+		verbs = reads
+	}
+	for _, verb := range verbs {
+		content := about(verb, v1alpha1.Group, ReportsResource, ContentSubresource, "", string(l))
+		premises, ok := z.within(s, who, &content)
+		if !ok || q.isPath {
+			if ok {
+				return premises, true
+			}
+			continue
+		}
+		called, ok := wide.Split(q.namespace != "", q.namespace, q.name)
+		if !ok { // there is nothing of that name
+			called = key.Called{}
+		}
+		object := about(verb, q.group, q.resource, q.sub, called.Namespace, called.Name)
+		more, ok := z.within(s, who, &object)
+		return slices.Concat(premises, more), ok
+	}
+	return nil, false
+}
+
+// within decides what somebody may do in a space or, for AllSpaces, in all of them at once.
+func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
+	if s == key.AllSpaces {
+		return z.inAllSpaces(who, q)
+	}
+	return z.inSpace(s, who, q)
 }
 
 // inAllSpaces decides about reads of all spaces, root included, at once.

@@ -113,6 +113,9 @@ func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, i
 	if scope == nil {
 		return "", false
 	}
+	if s, _, ok := root.Reported(); ok && s == scope.Space {
+		return "", false
+	}
 	switch root {
 	case route.Space(scope.Space), route.Question(scope.Space):
 		return "", false

@@ -14,6 +14,9 @@ const (
 	// ContentSubresource of a Location is what the location gets: the right to it is
 	// the right to its view.
 	ContentSubresource = "content"
+	// ReportsResource, by locations, is what these report about the objects of a space: the
+	// right to its content is one of who reads their view. There are no such objects.
+	ReportsResource = "reports"
 	// LiveSubresource of a Location in a space is what the location's cluster has of the
 	// space's objects. There is nothing at its path: the right to it is one of who asks for
 	// a difference.

@@ -137,6 +137,11 @@ func named(next http.Handler) http.Handler {
 			if root.API == route.Questions && strings.HasSuffix(r.URL.Path, "/"+route.Diff) { // which the agent there is asked
 				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, r.URL.Query().Get("location"))
 			}
+		case route.ReportViews:
+			if s, l, ok := root.Reported(); ok {
+				audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, string(s))
+				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, string(l))
+			}
 		case route.Views, route.Agents:
 			audit.AddAuditAnnotation(r.Context(), LocationAnnotation, root.Name)
 		}

@@ -104,11 +104,24 @@ func TestForeignSpaces(t *testing.T) {
 				t.Errorf("GET %s tells whether there is such a space: %d %s, %d %s", target, code, body, other, text)
 			}
 		}
+		if of, ok := strings.CutPrefix(target, "/spaces/b/"); ok { // nor do the views of what is reported of it
+			for _, at := range []string{"edge", "none", "*"} {
+				reports := "/views/reports/spaces/b/locations/" + at + "/" + of
+				code, body := jane.raw("GET", reports)
+				other, text := jane.raw("GET", strings.Replace(reports, "/spaces/b/", "/spaces/none/", 1))
+				if code != http.StatusForbidden || other != code || text != body {
+					t.Errorf("GET %s: %d %s, and where there is none: %d %s", reports, code, body, other, text)
+				}
+			}
+		}
 	}
 	for _, target := range []string{ // of their own space, they are told that there is no such thing
 		"/spaces/a/api/v1/../../../b/api/v1/secrets", "/spaces/a/api/v1/namespaces/../../../../b/api/v1/secrets", "/spaces/a/api/v1/namespaces/%2e%2e%2fb/secrets",
 		"/spaces/a/api/v1/namespaces/..%2f..%2fb%2fcore%2fsecrets%2fdefault/secrets/b-x", "/spaces/a/api/v1/namespaces/default/secrets/..%2f..%2fb-x",
 		"/spaces/a/apis/b.example/v1/gizmos", "/spaces/a/apis/b.example", "/spaces/a//api/v1/secrets/b-x", "/spaces/a/api/v1/namespaces/default/secrets/b-x",
+		"/views/reports/spaces/a/locations/edge/api/v1/../../../../../b/locations/edge/api/v1/secrets", "/views/reports/spaces/a/locations/edge/api/v1/namespaces/..%2f..%2fb/secrets",
+		"/views/reports/spaces/a/locations/edge/apis/b.example/v1/gizmos", "/views/reports/spaces/a/locations/none/api/v1/secrets", "/views/reports/spaces/a/locations/..%2f..%2fb/api/v1/secrets",
+		"/views/reports/spaces/a%2f..%2fb/locations/edge/api/v1/secrets", "/views/reports/spaces/%2a/locations/edge/api/v1/secrets", "/views/reports/spaces/a/locations",
 		"/spaces/a/apis/orrery.dev/v1alpha1/spaces", "/spaces/a/apis/orrery.dev/v1alpha1/spaces/b", "/ask/v1/spaces/a/../b/status", "/ask/v1/spaces/a/why?object=../b/core/secrets/default/b-x",
 	} {
 		if code, body := jane.raw("GET", target); code < 400 || strings.Contains(body, treasure) || strings.Contains(body, `"Gizmo"`) {

@@ -103,6 +103,8 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		f.kubernetes.ServeSpace(w, r, root)
 	case route.Views:
 		f.kubernetes.ServeView(w, r, root)
+	case route.ReportViews:
+		f.kubernetes.ServeReports(w, r, root)
 	case route.Agents:
 		f.agents.Serve(w, r, root)
 	case route.Questions:

@@ -30,6 +30,9 @@ var handWritten = map[key.Space][]string{
 		`{subjects: [{kind: User, name: erin}], roles: [{name: admin, namespaces: [m1]}, {name: view, namespaces: [m2]}]}`,
 		`{subjects: [{kind: User, name: frank}], rules: [{apiGroups: ["*"], resources: ["*/status"], verbs: [get, patch]}, {apiGroups: [""], resources: [secrets], resourceNames: [x], verbs: ["*"]}]}`,
 		`{subjects: [{kind: User, name: vic}], rules: [{apiGroups: [orrery.dev], resources: [locations/live], resourceNames: [edge], verbs: [get]}]}`,
+		`{subjects: [{kind: User, name: carol}], rules: [{apiGroups: [orrery.dev], resources: [reports/content], resourceNames: [edge], verbs: ["*"]}]}`,
+		`{subjects: [{kind: User, name: dave}], rules: [{apiGroups: [orrery.dev], resources: [reports/content], verbs: [list]}]}`,
+		`{subjects: [{kind: User, name: frank}], rules: [{apiGroups: ["*"], resources: ["*/content"], verbs: [get, watch]}]}`,
 	},
 	"b": {
 		`{subjects: [{kind: User, name: dave}], roles: [{name: view}]}`,
@@ -130,7 +133,7 @@ func TestMatrix(t *testing.T) {
 	// Who may list Pods as carol, and nothing else as her.
 	carol, limited := person{name: "carol", groups: []string{"system:authenticated"}}, r.as("limited")
 	listed := 0
-	for _, w := range requests(random) {
+	for _, w := range append(requests(random), wanted{api: "spaces", name: "a", thing: things[0], verb: "list"}) {
 		want := w.path == "" && w.thing.resource == "pods" && w.sub == "" && w.verb == "list" && truth.allows(carol, w)
 		if asked[want]++; want {
 			listed++
@@ -238,7 +241,7 @@ func randomGrant(random *rand.Rand, s key.Space) (g v1alpha1.GrantSpec) {
 		groups, resources = append(groups, t.group), append(resources, t.resource, t.resource+"/status")
 	}
 	slices.Sort(groups)
-	groups, resources = append(slices.Compact(groups), "*"), append(resources, "*", "*/status", "*/scale", "locations/content")
+	groups, resources = append(slices.Compact(groups), "*"), append(resources, "*", "*/status", "*/scale", "locations/content", "reports/content")
 	for range 1 + random.IntN(3) {
 		rule := v1alpha1.GrantRule{
 			Verbs:     some(random, 4, slices.Concat(readVerbs, writeVerbs, []string{"*"})),
@@ -272,6 +275,9 @@ func requests(random *rand.Rand) (all []wanted) {
 		roots = append(roots, wanted{api: "spaces", name: s})
 	}
 	verbs := slices.Concat(readVerbs, writeVerbs)
+	for _, name := range []string{"a/edge", "b/*", "*/edge", "none/edge"} {
+		roots = append(roots, wanted{api: "reports", name: name})
+	}
 	for _, root := range roots {
 		for _, t := range things {
 			for range 5 {
@@ -284,7 +290,10 @@ func requests(random *rand.Rand) (all []wanted) {
 				if t.resource == "locations" && random.IntN(2) == 0 {
 					w.sub, w.object = pick(random, []string{"token", "content"}), pick(random, []string{"edge", "x"})
 				}
-				all = append(all, w.possible())
+				if w = w.possible(); w.api == "reports" && !w.widened() {
+					continue
+				}
+				all = append(all, w)
 			}
 		}
 		for _, path := range []string{"/api", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/openapi/v2", "/version", "/healthz", "/metrics", "/admin/v1/backup", "/admin/v1/tokens", "/nothing"} {
@@ -324,6 +333,26 @@ func lookings() (all []wanted) {
 	return all
 }
 
+// widened has the names of a view of reports be those of its objects; false for a kind whose
+// names say less.
+func (w *wanted) widened() bool {
+	space, location, _ := strings.Cut(w.name, "/")
+	if w.thing.resource == "namespaces" && w.object != "" && (space == "*" || location == "*") {
+		return false
+	}
+	switch {
+	case space != "*":
+	case w.namespace != "":
+		w.namespace = "a--" + w.namespace
+	case w.object != "" && !w.thing.namespaced:
+		w.object = "a--" + w.object
+	}
+	if location == "*" && w.object != "" {
+		w.object = "edge." + w.object
+	}
+	return true
+}
+
 // possible is the request as it can be sent: what is listed has no name, say.
 func (w wanted) possible() wanted {
 	if slices.Contains([]string{"list", "watch", "create", "deletecollection"}, w.verb) && !(w.verb == "create" && w.sub == "token") {
@@ -347,6 +376,10 @@ var methods = map[string]string{
 
 // url is the request as it is sent.
 func (w wanted) url() string {
+	if w.api == "reports" {
+		space, location, _ := strings.Cut(w.name, "/")
+		w.api, w.name = "", "/views/reports/spaces/"+space+"/locations/"+location
+	}
 	roots := map[string]string{"spaces": "/spaces/", "views": "/views/locations/", "ask": "/ask/v1/spaces/", "agent": "/agent/v1/locations/"}
 	switch {
 	case w.api == "hub":

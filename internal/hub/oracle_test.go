@@ -137,7 +137,7 @@ func roleHas(r v1alpha1.GrantRole, space string, w wanted) bool {
 		return false
 	}
 	read := slices.Contains(readVerbs, w.verb)
-	ofLocation := func(subs ...string) bool { return w.thing.resource == "locations" && slices.Contains(subs, w.sub) }
+	ofLocation := func(subs ...string) bool { return w.thing.group == "orrery.dev" && slices.Contains(subs, w.sub) }
 	if w.thing.resource == "namespaces" && r.Namespaces != nil && !read {
 		return false
 	}
@@ -195,10 +195,9 @@ func (o oracle) allows(p person, w wanted) bool {
 	agent := slices.Contains(p.groups, "orrery:locations") && p.name == "orrery:location:"+w.name
 	switch w.api {
 	case "spaces":
-		if w.name == "*" {
-			return (slices.Contains(readVerbs, w.verb) || isBasic(w)) && o.holds(p, "root", false, w) && o.holds(p, "", true, w)
-		}
-		return o.holds(p, w.name, false, w)
+		return o.within(p, w.name, w)
+	case "reports":
+		return o.allowsReports(p, w)
 	case "views":
 		if !slices.Contains(readVerbs, w.verb) {
 			return false
@@ -222,6 +221,39 @@ func (o oracle) allows(p person, w wanted) bool {
 		return agent
 	}
 	return o.holds(p, "root", false, w)
+}
+
+// within says whether somebody has a request allowed in a space, or in all of them.
+func (o oracle) within(p person, space string, w wanted) bool {
+	if space == "*" {
+		return (slices.Contains(readVerbs, w.verb) || isBasic(w)) && o.holds(p, "root", false, w) && o.holds(p, "", true, w)
+	}
+	return o.holds(p, space, false, w)
+}
+
+// allowsReports says whether somebody may read what a location reports about a space, whose
+// names are SPACE/LOCATION.
+func (o oracle) allowsReports(p person, w wanted) bool {
+	space, location, _ := strings.Cut(w.name, "/")
+	if location == "*" {
+		location, w.object = "", strings.TrimPrefix(w.object, "edge.")
+	}
+	if space == "*" {
+		w.namespace = strings.TrimPrefix(w.namespace, "a--")
+		if w.namespace == "" {
+			w.object = strings.TrimPrefix(w.object, "a--")
+		}
+	}
+	if !slices.Contains(readVerbs, w.verb) {
+		return false
+	}
+	return slices.ContainsFunc(readVerbs, func(verb string) bool {
+		content := wanted{verb: verb, thing: thing{group: "orrery.dev", resource: "reports"}, sub: "content", object: location}
+		if !o.within(p, space, content) {
+			return false
+		}
+		return w.path != "" || verb == w.verb && o.within(p, space, w)
+	})
 }
 
 // mayActAs says whether somebody may send requests as another.

@@ -62,6 +62,8 @@ const (
 	Root Space = "root"
 	// AllSpaces is the wildcard of paths that read every space.
 	AllSpaces Space = "*"
+	// AllLocations is the wildcard of paths that read what all locations report.
+	AllLocations Location = "*"
 	// CoreGroup stands for the empty API group in keys.
 	CoreGroup = "core"
 
@@ -361,16 +363,31 @@ func ParseReport(k string) (Report, error) {
 	return Report{Location: Location(s[1]), Origin: Origin(s[3]), Object: o}, nil
 }
 
-// ReportedSpace is the space of the object that a report's key is about. It returns false for
-// a key of another class.
-func ReportedSpace(k string) (Space, bool) {
-	rest, ok := strings.CutPrefix(k, string(Reports)+"/")
-	if !ok {
-		return "", false
+// ReportOf is the location and space of a report's key, and the GROUP/RESOURCE that it is
+// about, without a copy. It returns false for a key of another class.
+func ReportOf(k string) (l Location, s Space, resource string, ok bool) {
+	class, rest, _ := strings.Cut(k, "/")
+	if Class(class) != Reports {
+		return "", "", "", false
 	}
-	_, rest, ok = strings.Cut(rest, "/") // the location
-	s, _, there := strings.Cut(rest, "/")
-	return Space(s), ok && there
+	location, rest, _ := strings.Cut(rest, "/")
+	space, rest, _ := strings.Cut(rest, "/")
+	_, rest, _ = strings.Cut(rest, "/") // the origin
+	group := strings.IndexByte(rest, '/')
+	if group < 0 {
+		return "", "", "", false
+	}
+	end := strings.IndexByte(rest[group+1:], '/')
+	if end < 0 {
+		return "", "", "", false
+	}
+	return Location(location), Space(space), rest[:group+1+end], true
+}
+
+// ReportPrefix is the prefix of all reports of a location about objects of an origin and a
+// resource of a space.
+func ReportPrefix(l Location, s Space, origin Origin, r Resource) string {
+	return SpaceReports(l, s) + string(origin) + "/" + r.String() + "/"
 }
 
 // About is the resource of the object that an object key or a report key is about, without

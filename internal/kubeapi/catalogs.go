@@ -75,5 +75,5 @@ func (c Catalogs) ofLocation(l key.Location) *kinds.Catalog {
 			all = append(all, kind)
 		}
 	}
-	return kinds.NewCatalog(all, func(*kinds.Kind) kinds.Access { return kinds.ReadOnly })
+	return kinds.NewCatalog(all, readOnly)
 }

@@ -1,5 +1,5 @@
 // Package kubeapi serves the Kubernetes APIs of a hub: of each space, of all of them
-// together, and of each location. It finds the kind that a request is about, and who serves
+// together, of each location, and of what these report. It finds the kind that a request is about, and who serves
 // its verb: reads come from the table, writes go through the space's registries.
 //
 // It must never decide who may send a request, nor what an object means.

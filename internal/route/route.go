@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 )
 
-// API is a kind of root: below it everything is about one space, or one location.
+// API is a kind of root: below it everything is about one space, or one location, or both.
 type API string
 
 const (
@@ -20,13 +20,16 @@ const (
 	Spaces API = "/spaces/"
 	// Views are Kubernetes-compatible APIs to read what is desired at a location.
 	Views API = "/views/locations/"
+	// ReportViews are Kubernetes-compatible APIs to read what locations report, of one space or
+	// all, by one location or all: /views/reports/spaces/SPACE/locations/LOCATION.
+	ReportViews API = "/views/reports/"
 	// Agents is the protocol between the hub and the agent of a location.
 	Agents API = "/agent/v1/locations/"
 	// Questions are about a space as a whole; no object of it answers them.
 	Questions API = "/ask/v1/spaces/"
 )
 
-var apis = []API{Spaces, Views, Agents, Questions}
+var apis = []API{Spaces, Views, ReportViews, Agents, Questions}
 
 // The calls of an agent, below its root.
 const (
@@ -84,7 +87,7 @@ func Own(path string) bool {
 type Root struct {
 	API API
 	// Name is the name of the space or location as the client wrote it; there may be
-	// none of that name.
+	// none of that name. For ReportViews it is spaces/SPACE/locations/LOCATION.
 	Name string
 }
 
@@ -105,6 +108,25 @@ func Space(s key.Space) Root { return Root{Spaces, string(s)} }
 // View is the root of a location's view.
 func View(l key.Location) Root { return Root{Views, string(l)} }
 
+// Reported is the root of what a location, or key.AllLocations, reports about the objects of
+// a space, or key.AllSpaces.
+func Reported(s key.Space, l key.Location) Root {
+	return Root{ReportViews, "spaces/" + string(s) + "/locations/" + string(l)}
+}
+
+// Reported are the space and the location of a root of ReportViews; ok is false if its path does
+// not have the form.
+func (r Root) Reported() (s key.Space, l key.Location, ok bool) {
+	parts := strings.Split(r.Name, "/")
+	if r.API != ReportViews || len(parts) != reportedParts || parts[0] != "spaces" || parts[2] != "locations" || parts[1] == "" || parts[3] == "" {
+		return "", "", false
+	}
+	return key.Space(parts[1]), key.Location(parts[3]), true
+}
+
+// reportedParts is how many parts of a path the name of a root of ReportViews has.
+const reportedParts = 4
+
 // Agent is the root of a location's agent.
 func Agent(l key.Location) Root { return Root{Agents, string(l)} }
 
@@ -116,11 +138,27 @@ func Question(s key.Space) Root { return Root{Questions, string(s)} }
 func Of(path string) (root Root, rest string) {
 	for _, api := range apis {
 		if below, ok := strings.CutPrefix(path, string(api)); ok {
-			name, rest, _ := strings.Cut(below, "/")
+			parts := 1
+			if api == ReportViews {
+				parts = reportedParts
+			}
+			name, rest := cut(below, parts)
 			return Root{api, name}, rest
 		}
 	}
 	return Root{}, path
+}
+
+// cut splits a path behind so many parts, without the slash between.
+func cut(path string, parts int) (name, rest string) {
+	for i := range len(path) {
+		if path[i] == '/' {
+			if parts--; parts == 0 {
+				return path[:i], path[i+1:]
+			}
+		}
+	}
+	return path, ""
 }
 
 // String is the path of the root, without a slash at its end.
@@ -128,8 +166,15 @@ func (r Root) String() string { return string(r.API) + r.Name }
 
 // Path is that of something below the root, escaped for use in a URL.
 func (r Root) Path(below string) string {
-	return string(r.API) + url.PathEscape(r.Name) + "/" + below
+	parts := strings.Split(r.Name, "/")
+	if r.API != ReportViews {
+		parts = []string{r.Name}
+	}
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return string(r.API) + strings.Join(parts, "/") + "/" + below
 }
 
 // Kubernetes says that the API below the root is one of Kubernetes.
-func (r Root) Kubernetes() bool { return r.API == Spaces || r.API == Views }
+func (r Root) Kubernetes() bool { return r.API == Spaces || r.API == Views || r.API == ReportViews }

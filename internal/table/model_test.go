@@ -195,6 +195,21 @@ func topicAcross(r key.Resource) modelTopic {
 	}}
 }
 
+func topicReports(l, s string) modelTopic {
+	return modelTopic{OfReports(key.Location(l), key.Space(s), key.Resource{Group: "core", Resource: "configmaps"}), reportWindow, func(k string, _ modelChange) bool {
+		parts := strings.Split(k, "/")
+		return parts[0] == "r" && (l == "" || parts[1] == l) && (s == "" || parts[2] == s) && parts[4] == "core" && parts[5] == "configmaps"
+	}}
+}
+
+// floor is where the windows of topics begin.
+func (m *model) floor(topics []modelTopic) (floor int64) {
+	for _, t := range topics {
+		floor = max(floor, m.floors[t.window])
+	}
+	return floor
+}
+
 func topicOf(member string) modelTopic {
 	return modelTopic{Of(key.Location(member)), objectWindow, func(_ string, c modelChange) bool {
 		was := c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member)

@@ -2,7 +2,6 @@ package table
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sync"
 )
@@ -18,10 +17,10 @@ const catchUpSteps = 2000
 // memory, and gets ErrExpired once the window no longer reaches back to where it is. Poll
 // is for one goroutine.
 type Subscription struct {
-	table  *Table
-	topics []Topic
-	window int
-	wake   chan struct{}
+	table   *Table
+	topics  []Topic
+	windows windowSet
+	wake    chan struct{}
 
 	// Only the goroutine that polls uses these: the End of a premise that does not hold,
 	// the last revision before that, and whether the steps up to it were delivered.
@@ -38,13 +37,10 @@ type Subscription struct {
 	expired  bool
 }
 
-// errWindows says that topics can't share a subscription.
-var errWindows = errors.New("topics of one subscription are of several windows")
-
-// Subscribe starts a subscription to the changes of topics, which must share a window,
-// after a revision. It fails with ErrExpired or ErrFuture. Premises must hold from now on,
-// not from that revision on: it fails with the End of one that does not. The caller must
-// Close it.
+// Subscribe starts a subscription to the changes of topics after a revision. It fails with
+// ErrExpired, if the window of one of them no longer reaches back to that, or ErrFuture.
+// Premises must hold from now on, not from that revision on: it fails with the End of one
+// that does not. The caller must Close it.
 func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Subscription, error) {
 	s, err := t.register(after, premises, topics)
 	if err != nil {
@@ -61,11 +57,8 @@ func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Su
 // of them is lost between that and the first offer.
 func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subscription, error) {
 	s := &Subscription{table: t, topics: topics, wake: make(chan struct{}, 1), lagging: true, pos: after}
-	for i, topic := range topics {
-		if i > 0 && topic.window() != s.window {
-			return nil, errWindows
-		}
-		s.window = topic.window()
+	for _, topic := range topics {
+		s.windows[topic.window()] = true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,7 +66,7 @@ func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subs
 	if after > now {
 		return nil, ErrFuture
 	}
-	if after < t.windows[s.window].floor {
+	if after < t.floor(s.windows) {
 		return nil, ErrExpired
 	}
 	s.premises = make([]rested, 0, len(premises))
@@ -182,7 +175,7 @@ func (s *Subscription) catchUp() (steps []Step, upTo int64, changed []rested, er
 	if s.expired {
 		return nil, 0, nil, ErrExpired
 	}
-	missed, ok := s.table.windows[s.window].after(s.pos)
+	missed, ok := s.table.after(s.windows, s.pos)
 	if !ok {
 		s.expired = true
 		return nil, 0, nil, ErrExpired

@@ -337,11 +337,15 @@ func (t *Table) WaitFor(ctx context.Context, rev int64) error {
 	return nil
 }
 
-// Floor is the oldest revision from which a topic can still be resumed.
-func (t *Table) Floor(topic Topic) int64 {
+// Floor is the oldest revision from which topics can still be resumed together.
+func (t *Table) Floor(topics ...Topic) int64 {
+	var of windowSet
+	for _, topic := range topics {
+		of[topic.window()] = true
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.windows[topic.window()].floor
+	return t.floor(of)
 }
 
 // Oldest is the oldest revision from which anything can still be resumed.

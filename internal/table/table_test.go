@@ -17,7 +17,6 @@ import (
 // subscriber is a reader that polls when it likes.
 type subscriber struct {
 	topics []modelTopic
-	window int
 	sub    *Subscription
 	at     int64 // it has seen everything up to here
 	// premises are keys whose values have to suit; judged is when that was last looked at.
@@ -52,7 +51,8 @@ var modelKeys = []string{
 	"o/s1/core/events/default/a", "o/s1/coordination.k8s.io/leases/default/a",
 	"o/s1/apps/deployments/default/a", "o/s2/core/configmaps/default/a", "o/s2/core/configmapsx/default/a",
 	"o/s10/core/configmaps/default/a",
-	"r/l1/s1/placed/core/configmaps/default/a", "r/l10/s1/placed/core/configmaps/default/a", "m/1",
+	"r/l1/s1/placed/core/configmaps/default/a", "r/l1/s1/born/core/configmaps/default/a", "r/l2/s1/owned/core/configmaps/default/a",
+	"r/l1/s2/placed/core/configmapsx/default/a", "r/l10/s1/placed/core/configmaps/default/a", "m/1",
 }
 
 func modelTopics() []modelTopic {
@@ -61,6 +61,7 @@ func modelTopics() []modelTopic {
 		topicAcross(key.Resource{Group: "core", Resource: "events"}),
 		topicAcross(key.Resource{Group: "core", Resource: "namespaces"}),
 		topicOf("l1"), topicOf("l2"), topicOf("l3"),
+		topicReports("", ""), topicReports("l1", ""), topicReports("", "s1"), topicReports("l1", "s1"), topicReports("l2", "s2"),
 	}
 	seen := map[string]bool{}
 	for _, k := range modelKeys {
@@ -189,16 +190,10 @@ func (m *machine) subscribe(t *rapid.T) {
 	s := &subscriber{lagging: true}
 	s.topics = rapid.SliceOfN(rapid.SampledFrom(modelTopics()), 1, 3).Draw(t, "topics")
 	s.premises = rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 2, rapid.ID).Draw(t, "premises")
-	s.window = s.topics[0].window
 	after := rapid.Int64Range(max(0, m.model.rev-30), m.model.rev+1).Draw(t, "after")
-	floor := m.model.floors[s.window]
-	if got := m.table.Floor(s.topics[0].Topic); got != floor {
-		t.Fatalf("floor of %v is %d, want %d", s.topics[0], got, floor)
-	}
+	floor := m.model.floor(s.topics)
 	var want error
 	switch {
-	case slices.ContainsFunc(s.topics, func(t modelTopic) bool { return t.window != s.window }):
-		want = errWindows
 	case after > m.model.rev:
 		want = ErrFuture
 	case after < floor:
@@ -209,6 +204,9 @@ func (m *machine) subscribe(t *rapid.T) {
 	var topics []Topic
 	for _, topic := range s.topics {
 		topics = append(topics, topic.Topic)
+	}
+	if got := m.table.Floor(topics...); got != floor {
+		t.Fatalf("floor of %v is %d, want %d", topics, got, floor)
 	}
 	var err error
 	s.sub, err = m.table.Subscribe(after, premisesOf(s.premises), topics...)
@@ -263,12 +261,12 @@ func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
 		}
 		return errPremise
 	}
-	if expired := s.lagging && s.pos < m.model.floors[s.window]; expired || errors.Is(err, ErrExpired) {
+	if expired := s.lagging && s.pos < m.model.floor(s.topics); expired || errors.Is(err, ErrExpired) {
 		if expired && s.of != "" && errors.Is(err, errPremise) {
 			return errPremise
 		}
 		if !expired || !errors.Is(err, ErrExpired) {
-			t.Fatalf("poll of %v at %d, floor %d: %v", s.topics, s.pos, m.model.floors[s.window], err)
+			t.Fatalf("poll of %v at %d, floor %d: %v", s.topics, s.pos, m.model.floor(s.topics), err)
 		}
 		return ErrExpired
 	}
@@ -328,6 +326,15 @@ func (m *machine) check(t *rapid.T) {
 		got, rev := m.table.Get(k)
 		if rowText(got) != want.String() || rowText(snap.Get(k)) != want.String() || rev != m.model.rev {
 			t.Fatalf("%s: get %s at %d, snapshot %s, want %s", k, rowText(got), rev, rowText(snap.Get(k)), want)
+		}
+	}
+	all, rev := m.table.GetAll(append([]string{"none"}, modelKeys...))
+	if len(all) != len(m.model.rows) || rev != m.model.rev {
+		t.Fatalf("%d rows at %d, want %d at %d", len(all), rev, len(m.model.rows), m.model.rev)
+	}
+	for k, row := range all {
+		if want := m.model.rows[k]; rowText(row) != want.String() {
+			t.Fatalf("%s: among all %s, want %s", k, rowText(row), &want)
 		}
 	}
 	for _, prefix := range []string{"", "o/", "o/s1/", "o/s1/core/configmaps/", "r/l1/", "x/"} {

@@ -10,6 +10,9 @@ import (
 type Topic struct {
 	kind topicKind
 	name string
+	// location and space are those of reports; empty for all, as is an empty name.
+	location key.Location
+	space    key.Space
 }
 
 type topicKind uint8
@@ -19,26 +22,32 @@ const (
 	acrossSpaces
 	ofMember
 	ofKey
-	aboutSpace
+	ofReports
 )
 
 // Under is every key below a prefix, which ends in "/". If the prefix spans resources,
 // Events and Leases are left out.
-func Under(prefix string) Topic { return Topic{underPrefix, prefix} }
+func Under(prefix string) Topic { return Topic{kind: underPrefix, name: prefix} }
 
 // At is one key.
-func At(k string) Topic { return Topic{ofKey, k} }
+func At(k string) Topic { return Topic{kind: ofKey, name: k} }
 
 // About is every report about objects of a space, whichever location it is from.
-func About(s key.Space) Topic { return Topic{aboutSpace, string(s)} }
+func About(s key.Space) Topic { return Topic{kind: ofReports, space: s} }
 
 // AcrossSpaces is every object of a resource in all spaces.
-func AcrossSpaces(r key.Resource) Topic { return Topic{acrossSpaces, r.String()} }
+func AcrossSpaces(r key.Resource) Topic { return Topic{kind: acrossSpaces, name: r.String()} }
+
+// OfReports is every report about objects of a resource, of whatever origin, by one location
+// or, if it is empty, by all, and of one space or, if it is empty, of all.
+func OfReports(l key.Location, s key.Space, r key.Resource) Topic {
+	return Topic{ofReports, r.String(), l, s}
+}
 
 // Of is every row that belongs to a location, or did before the change, except changes of
 // membership that change nothing for the location. Only objects may belong to locations,
 // and no Events or Leases.
-func Of(l key.Location) Topic { return Topic{ofMember, string(l)} }
+func Of(l key.Location) Topic { return Topic{kind: ofMember, name: string(l)} }
 
 func (t Topic) window() int {
 	switch t.kind {
@@ -49,7 +58,7 @@ func (t Topic) window() int {
 		return objectWindow
 	case ofMember:
 		return objectWindow
-	case aboutSpace:
+	case ofReports:
 		return reportWindow
 	}
 	return windowOf(t.name)
@@ -68,9 +77,9 @@ func (t Topic) concerns(c Change) bool {
 		return ok && r == t.name
 	case ofKey:
 		return c.Row().Key == t.name
-	case aboutSpace:
-		s, ok := key.ReportedSpace(c.Row().Key)
-		return ok && string(s) == t.name
+	case ofReports:
+		l, s, r, ok := key.ReportOf(c.Row().Key)
+		return ok && (t.name == "" || r == t.name) && (t.location == "" || t.location == l) && (t.space == "" || t.space == s)
 	}
 	return strings.HasPrefix(c.Row().Key, t.name)
 }
@@ -78,29 +87,31 @@ func (t Topic) concerns(c Change) bool {
 // topics calls fn for every topic that a change may concern, without repeats.
 func topics(c Change, fn func(Topic)) {
 	k := c.Row().Key
-	fn(Topic{ofKey, k})
+	fn(At(k))
 	for i := range len(k) {
 		if k[i] == '/' {
-			fn(Topic{underPrefix, k[:i+1]})
+			fn(Under(k[:i+1]))
 		}
 	}
 	if r, ok := key.ResourceOf(k); ok {
-		fn(Topic{acrossSpaces, r})
+		fn(Topic{kind: acrossSpaces, name: r})
 	}
-	if s, ok := key.ReportedSpace(k); ok {
-		fn(Topic{aboutSpace, string(s)})
+	if l, s, r, ok := key.ReportOf(k); ok {
+		for _, t := range [...]Topic{{ofReports, r, l, s}, {ofReports, r, l, ""}, {ofReports, r, "", s}, {ofReports, r, "", ""}, About(s)} {
+			fn(t)
+		}
 	}
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Told() {
 			if !c.sameAt(m) {
-				fn(Topic{ofMember, string(m)})
+				fn(Of(m))
 			}
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
 		for _, m := range c.Cur.In.Told() {
 			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Tells(m) {
-				fn(Topic{ofMember, string(m)})
+				fn(Of(m))
 			}
 		}
 	}

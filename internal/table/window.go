@@ -26,6 +26,55 @@ const (
 	windowCount
 )
 
+// windowSet says of each window whether it is in the set.
+type windowSet [windowCount]bool
+
+// floor is the oldest revision from which all windows of a set can be resumed.
+func (t *Table) floor(of windowSet) (floor int64) {
+	for i, in := range of {
+		if in {
+			floor = max(floor, t.windows[i].floor)
+		}
+	}
+	return floor
+}
+
+// after returns the steps of some windows after a revision, in order; ok is false if some of
+// them are gone. Those of one window are not copied.
+func (t *Table) after(of windowSet, rev int64) (steps []Step, ok bool) {
+	for i, in := range of {
+		if !in {
+			continue
+		}
+		more, ok := t.windows[i].after(rev)
+		if !ok {
+			return nil, false
+		}
+		steps = mergeSteps(steps, more)
+	}
+	return steps, true
+}
+
+// mergeSteps are the steps of two windows. A revision that both have is one step.
+func mergeSteps(a, b []Step) []Step {
+	if len(a) == 0 {
+		return b
+	}
+	merged := make([]Step, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Rev < b[0].Rev:
+			merged, a = append(merged, a[0]), a[1:]
+		case a[0].Rev > b[0].Rev:
+			merged, b = append(merged, b[0]), b[1:]
+		default:
+			merged = append(merged, Step{a[0].Rev, slices.Concat(a[0].Changes, b[0].Changes)})
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(append(merged, a...), b...)
+}
+
 // windowOf is the window for changes of a key.
 func windowOf(k string) int {
 	switch key.ClassOf(k) {

@@ -32,7 +32,7 @@ func (r *reader) tooOld(w *watcher, err error) error {
 		return expired(err)
 	}
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)",
-		w.cursor, r.server.config.Table.Floor(r.lens.topic(w.query))))
+		w.cursor, r.server.config.Table.Floor(r.lens.topics(w.query)...)))
 }
 
 // refused is a watch whose only event says that it can't begin where the client asks. A

@@ -20,7 +20,11 @@ type event struct {
 // order of places.
 func (r *reader) events(q query, s selection, step table.Step) []event {
 	var events []event
-	for _, c := range r.merged(q, step.Changes) {
+	changes := step.Changes
+	if !r.look.reports { // those are composed
+		changes = r.merged(q, changes)
+	}
+	for _, c := range changes {
 		if e, ok := r.event(s, c); ok {
 			events = append(events, e)
 		}
@@ -83,7 +87,10 @@ func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
 
 // looksSame says that clients of the view can't tell two shown rows apart.
 func (r *reader) looksSame(c table.Change) bool {
-	if r.look.at == "" {
+	switch {
+	case r.look.reports:
+		return r.looksSameReported(c)
+	case r.look.at == "":
 		return c.SameEntry()
 	}
 	if c.SameEntry() && classAt(c.Prev, r.look.at) == classAt(c.Cur, r.look.at) {

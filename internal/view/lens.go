@@ -12,13 +12,13 @@ import (
 )
 
 // A Lens is one view of the table: which rows are its objects, in which order, and how they
-// look. It is a value without state, and a function of the rows alone. Space, AllSpaces and
-// Location make one.
+// look. It is a value without state, and a function of the rows alone. Space, AllSpaces,
+// Location and Reports make one.
 type Lens interface {
 	// String is the view's path.
 	String() string
-	// topic is what a watch of a query subscribes to. It may be wider than the query.
-	topic(query) table.Topic
+	// topics are what a watch of a query subscribes to. They may be wider than the query.
+	topics(query) []table.Topic
 	// now is the current state of a query, in the order of places.
 	now(*table.Table, query) state
 	// holds says whether a row that is in the query's state is an object of the view.
@@ -41,7 +41,7 @@ type query struct {
 	resource key.Resource
 	// namespaced says that the resource is namespaced.
 	namespaced bool
-	// namespace and name are empty for all. They are those where objects are put.
+	// namespace and name are empty for all. They are those that objects have in the view.
 	namespace, name string
 	placing         key.Placing
 }
@@ -74,6 +74,10 @@ type look struct {
 	placing key.Placing
 	// mark is the value of the location's label; empty if the location does not exist.
 	mark string
+	// reports says that rows are made of reports, and shows objects by the names that are
+	// wide.
+	reports bool
+	wide    key.Wide
 	// listRevision gives items the revision of the list in place of their own.
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
@@ -102,11 +106,11 @@ type spaceLens struct{ name key.Space }
 
 func (l spaceLens) String() string { return route.Space(l.name).String() }
 
-func (l spaceLens) topic(q query) table.Topic {
+func (l spaceLens) topics(q query) []table.Topic {
 	if q.single() {
-		return table.At(q.object(l.home(q.resource)).Key())
+		return []table.Topic{table.At(q.object(l.home(q.resource)).Key())}
 	}
-	return table.Under(l.prefix(q))
+	return []table.Topic{table.Under(l.prefix(q))}
 }
 
 // prefix is the narrowest prefix of all keys of the query.
@@ -182,7 +186,9 @@ type allSpacesLens struct{}
 
 func (allSpacesLens) String() string { return route.Space(key.AllSpaces).String() }
 
-func (allSpacesLens) topic(q query) table.Topic { return table.AcrossSpaces(q.resource) }
+func (allSpacesLens) topics(q query) []table.Topic {
+	return []table.Topic{table.AcrossSpaces(q.resource)}
+}
 
 func (allSpacesLens) now(t *table.Table, q query) state {
 	snap := t.Snapshot()

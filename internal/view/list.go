@@ -153,7 +153,7 @@ func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*obj
 	for _, o := range l.Items {
 		if o.asServed() {
 			// Nothing else can go wrong with bytes that are shown as they are.
-			if _, err := stored(o.row.Entry); err != nil {
+			if _, err := stored(o.row.Entry); err != nil && !l.reader.look.reports {
 				return nil, err
 			}
 			continue

@@ -78,6 +78,9 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 		values[k] = w.value
 	}
 	placed, kind := placeAll(values), known()[a.gvr]
+	if l, ok := a.lens.(reportsLens); ok {
+		return reportedAt(values, placed, a, l)
+	}
 	result := map[string]seen{}
 	for k, w := range m.states[rev] {
 		o, err := key.ParseObject(k)
@@ -221,8 +224,9 @@ func (a angle) options(version string) (context.Context, *metainternalversion.Li
 
 func genAngle(t *rapid.T, label string) angle {
 	a := angle{
-		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1", key.Same), Location("l2", key.Same)}).Draw(t, label),
-		gvr:  rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
+		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1", key.Same), Location("l2", key.Same),
+			Reports("a", "l1"), Reports("*", "l1"), Reports("a", "*"), Reports("*", "*")}).Draw(t, label),
+		gvr: rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
 	}
 	if a.gvr == widgetsV1 {
 		if _, ok := a.lens.(allSpacesLens); ok {
@@ -233,7 +237,19 @@ func genAngle(t *rapid.T, label string) angle {
 		a.namespace = rapid.SampledFrom([]string{"", "", "n1", "n2"}).Draw(t, "namespace")
 	}
 	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
-	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location", "orrery.dev/space in (a,ab)", "orrery.dev/location=l1.0a1b2c3d"}).Draw(t, "selector")
+	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location", "orrery.dev/space in (a,ab)", "orrery.dev/location=l1.0a1b2c3d",
+		"orrery.dev/health=Degraded", "orrery.dev/state!=Applied", "orrery.dev/state=Pending"}).Draw(t, "selector")
+	if l, ok := a.lens.(reportsLens); ok { // names there say more
+		if l.wide.Spaces && a.namespace != "" {
+			a.namespace = rapid.SampledFrom([]string{"a--", "ab--"}).Draw(t, "of space") + a.namespace
+		}
+		if l.wide.Spaces && a.gvr == namespaces && a.name != "" {
+			a.name = "a--" + a.name
+		}
+		if l.wide.Locations && a.name != "" {
+			a.name = rapid.SampledFrom([]string{"l1.", "l2."}).Draw(t, "of location") + a.name
+		}
+	}
 	return a
 }
 
@@ -265,6 +281,13 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 			continue
 		}
 		taken[o.key()] = true
+		if rapid.IntRange(0, 2).Draw(t, "report") == 0 {
+			if u := genReport(t, now, o); !taken[u.Key] {
+				taken[u.Key] = true
+				updates = append(updates, u)
+			}
+			continue
+		}
 		if _, ok := now[o.key()]; ok && rapid.IntRange(0, 2).Draw(t, "delete") == 0 {
 			updates = append(updates, table.Update{Key: o.key()})
 			continue
@@ -398,7 +421,8 @@ func compareItems(t *rapid.T, m *model, a angle, rev int64, version string, item
 			t.Fatalf("%s: %q is not to be listed", a, place)
 		}
 		wantRev := w.rev
-		if _, derived := a.lens.(locationLens); derived {
+		switch a.lens.(type) {
+		case locationLens, reportsLens:
 			wantRev = rev
 		}
 		if shownRev != wantRev || !sameJSON(plain, w.object) {

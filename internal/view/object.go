@@ -78,6 +78,9 @@ func (o *object) document() (document, addition, error) {
 	a := addition{rev: o.rev}
 	l := o.reader.look
 	switch {
+	case l.reports:
+		d, err := parse(o.reader.show(o.row, o.reader.away(o.row.In.(*reported).location)))
+		return d, a, err
 	case l.at != "":
 		r, err := o.reader.rendered(o.row)
 		if err != nil {
@@ -108,7 +111,7 @@ func (o *object) document() (document, addition, error) {
 // asServed says that the stored bytes are in the version that is served.
 func (o *object) asServed() bool {
 	s := o.reader.shape
-	if o.reader.look.metadataOnly {
+	if o.reader.look.metadataOnly || o.reader.look.reports {
 		return true
 	}
 	if s.checkVersion {
@@ -129,10 +132,13 @@ func (o *object) decode() (runtime.Object, error) {
 		return partial, o.readMeta(&partial.ObjectMeta)
 	}
 	codec := o.reader.kind.StorageCodec
-	if o.reader.look.at != "" && o.reader.kind.Custom != nil {
+	if (o.reader.look.at != "" || o.reader.look.reports) && o.reader.kind.Custom != nil {
 		codec = unstructured.UnstructuredJSONScheme // what travels is what was written
 	}
 	decoded, err := runtime.Decode(codec, d.value)
+	if err != nil && o.reader.look.reports { // a cluster's word for it is not taken: the rest of a list can be read
+		decoded, err = runtime.Decode(codec, o.reader.bare(d.value))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
 	}
@@ -175,7 +181,7 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 		return o.encodePretty(w)
 	case e.form == formUnknown && transforms(id):
 		return encode(opaque{o}, w)
-	case e.form == formDecoded && e.event != "":
+	case e.form == formDecoded && e.event != "" && !o.reader.look.reports:
 		return o.encodeShared(id, encode, w)
 	case e.form == formUnknown:
 		o.reader.server.fallbacks.Add(1)

@@ -34,10 +34,7 @@ func (r *reader) premises(ctx context.Context, from int64) []table.Premise {
 // premises are that the space exists, that it is the one that existed at the revision, and
 // that it still defines the kind the same way.
 func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premise {
-	var all []table.Premise
-	if l.name != key.Root {
-		all = append(all, table.Stands(l.name.Key(), c.Table.Rev(), errStopped), table.Stands(l.name.Key(), from, errAnother))
-	}
+	all := l.stands(c, from)
 	if k.Custom == nil || k.GVK.Group == v1alpha1.Group || c.Defines == nil {
 		return all
 	}
@@ -47,6 +44,14 @@ func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premis
 		Holds: func(*table.Row) bool { return c.Defines(l.name, k) },
 		End:   errStopped,
 	})
+}
+
+// stands are the premises that the space exists, and is the one that existed at the revision.
+func (l spaceLens) stands(c *Config, from int64) []table.Premise {
+	if l.name == key.Root {
+		return nil
+	}
+	return []table.Premise{table.Stands(l.name.Key(), c.Table.Rev(), errStopped), table.Stands(l.name.Key(), from, errAnother)}
 }
 
 // premises are none: spaces may be created and deleted.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/table"
 )
@@ -67,6 +68,9 @@ func (r *reader) query(ctx context.Context, name string) query {
 	if q.namespaced {
 		q.namespace = request.NamespaceValue(ctx)
 	}
+	if r.look.reports { // what is reported of a kind that is stored as another one has its own name
+		q.resource = key.NewResource(r.kind.GVR.Group, r.kind.GVR.Resource)
+	}
 	return q
 }
 
@@ -74,7 +78,7 @@ func (r *reader) query(ctx context.Context, name string) query {
 // be rendered for a location is not in its view: the location keeps what it has, and other
 // objects are not affected.
 func (r *reader) shown(row *table.Row, s selection) bool {
-	if row == nil || !r.lens.holds(row) {
+	if row == nil || !r.lens.holds(row) || r.look.reports && !r.inVersion(row) {
 		return false
 	}
 	selectable := row
@@ -271,7 +275,7 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 // complete is the row as it is shown: as its CRD reads now, and with what is computed.
 func (r *reader) complete(row *table.Row) *table.Row {
 	row = r.today(row)
-	if row == nil {
+	if row == nil || r.look.reports {
 		return row
 	}
 	var value []byte

@@ -13,9 +13,18 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	if rev > st.rev {
 		return state{}, false
 	}
+	l, ofReports := r.lens.(reportsLens)
+	var snapshot *table.Snapshot
+	if ofReports { // its state is of another snapshot of the same table
+		snapshot = r.server.config.Table.Snapshot()
+		st.rev = snapshot.Rev
+	}
 	before, ok := r.changedSince(q, rev, st.rev)
-	if !ok {
+	switch {
+	case !ok:
 		return state{}, false
+	case ofReports:
+		return l.past(newWorld(snapshot, before), q, rev), true
 	}
 	rows := make([]*table.Row, 0, len(before))
 	for _, row := range before {
@@ -36,7 +45,7 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 // changedSince has, by key, the rows that changed after a revision and up to another, as
 // they were before; nil for those that did not exist.
 func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
-	sub, err := r.server.config.Table.Subscribe(rev, nil, r.lens.topic(q))
+	sub, err := r.server.config.Table.Subscribe(rev, nil, r.lens.topics(q)...)
 	if err != nil {
 		return nil, false
 	}
@@ -50,7 +59,7 @@ func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*tabl
 		for _, step := range steps {
 			for _, c := range step.Changes {
 				k := c.Row().Key
-				if _, known := before[k]; !known && step.Rev <= upTo && q.about(k) {
+				if _, known := before[k]; !known && step.Rev <= upTo && (r.look.reports || q.about(k)) {
 					before[k] = c.Prev
 				}
 			}

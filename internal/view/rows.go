@@ -37,7 +37,7 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	}
 	for i := range converted.Rows {
 		converted.Rows[i].Object.Object = obj
-		r.addCounts(&converted.Rows[i], nil)
+		r.addCells(&converted.Rows[i], nil)
 	}
 	if m, err := meta.CommonAccessor(obj); err == nil {
 		converted.ResourceVersion = m.GetResourceVersion()
@@ -74,26 +74,40 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 				}
 				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
 			}
-			r.addCounts(&row, o.row)
+			r.addCells(&row, o.row)
 			result.Rows = append(result.Rows, row)
 		}
 	}
 	return result, nil
 }
 
-// columns makes a table of the kind's own columns, and adds the definitions of
-// countColumns.
+// columns makes a table of the kind's own columns, and adds the definitions of those of the
+// view.
 func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
 	convertor := r.kind.Columns
 	if r.look.metadataOnly {
 		convertor = rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource())
 	}
 	made, err := convertor.ConvertToTable(ctx, obj, options)
-	if err != nil || !r.counted() || options.NoHeaders {
+	if err != nil || options.NoHeaders {
 		return made, err
 	}
-	made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
+	switch {
+	case r.counted():
+		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
+	case r.look.reports:
+		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, reportColumns())
+	}
 	return made, nil
+}
+
+// addCells adds the cells of columns that the view adds; of is nil for a bookmark.
+func (r *reader) addCells(to *metav1.TableRow, of *table.Row) {
+	if r.look.reports {
+		r.addReported(to, of)
+		return
+	}
+	r.addCounts(to, of)
 }
 
 // counted says that tables show how far objects have come.
@@ -124,6 +138,9 @@ func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
 func totalSize(items []*object) (n int) {
 	for _, o := range items {
 		n += len(o.row.Value)
+		if of, ok := o.row.In.(*reported); ok && of.source != nil {
+			n += len(of.source.Value)
+		}
 	}
 	return n
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/table"
 )
@@ -45,6 +44,9 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	if s.everything() {
 		return true
 	}
+	if r.look.reports {
+		return r.selectsReported(s, row)
+	}
 	l, value, of := r.look, row.Value, row.Meta.Labels
 	if l.at != "" && (s.fields != nil || marked(of) || classAt(row, l.at) != nil) {
 		made, err := r.rendered(row)
@@ -60,7 +62,12 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
 	}
-	return s.fields == nil || s.fields.Matches(&fieldsOf{kind: r.kind, row: row, placing: l.placing, value: value})
+	if s.fields == nil {
+		return true
+	}
+	f := fieldsOf{kind: r.kind, value: func() []byte { return value }}
+	f.namespace, f.name = nameOf(l.placing, row)
+	return s.fields.Matches(&f)
 }
 
 // marked says whether there may be labels that rendering removes.
@@ -73,14 +80,13 @@ func marked(l table.Labels) bool {
 	return false
 }
 
-// fieldsOf are the fields of a row by which it can be selected. They are extracted only if a
-// selector needs one that is not in the key.
+// fieldsOf are the fields of an object by which it can be selected. They are extracted only if
+// a selector needs one that is not in its name.
 type fieldsOf struct {
-	kind    *kinds.Kind
-	row     *table.Row
-	placing key.Placing
-	value   []byte
-	set     fields.Set
+	kind            *kinds.Kind
+	namespace, name string
+	value           func() []byte
+	set             fields.Set
 }
 
 // Has says that every field is there: other fields are refused before.
@@ -88,15 +94,14 @@ func (f *fieldsOf) Has(field string) bool { return true }
 
 // Get is the value of a field, "" if the object does not have it.
 func (f *fieldsOf) Get(field string) string {
-	namespace, name := nameOf(f.placing, f.row)
 	switch field {
 	case "metadata.name":
-		return name
+		return f.name
 	case "metadata.namespace":
-		return namespace
+		return f.namespace
 	}
 	if f.set == nil {
-		f.set = f.kind.StoredFields(f.value)
+		f.set = f.kind.StoredFields(f.value())
 	}
 	return f.set[field]
 }

@@ -7,7 +7,7 @@ import "orrery.dev/orrery/internal/table"
 // was written is remembered in the row.
 func (r *reader) today(row *table.Row) *table.Row {
 	custom := r.kind.Custom
-	if custom == nil || row == nil || r.look.at != "" || r.look.metadataOnly {
+	if custom == nil || row == nil || r.look.at != "" || r.look.reports || r.look.metadataOnly {
 		return row
 	}
 	if row.AsWritten.Load() == custom.ID() {

@@ -26,7 +26,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err := w.start(opts); err != nil {
 		return nil, err
 	}
-	sub, err := r.server.config.Table.Subscribe(w.cursor, r.premises(ctx, w.cursor), r.lens.topic(w.query))
+	sub, err := r.server.config.Table.Subscribe(w.cursor, r.premises(ctx, w.cursor), r.lens.topics(w.query)...)
 	if err != nil {
 		return refused(r.tooOld(w, err))
 	}
@@ -147,6 +147,9 @@ func (w *watcher) follow(ctx context.Context, timer *bookmarkTimer) error {
 		if err != nil {
 			return err
 		}
+		if steps, err = w.reader.composed(w.query, steps, upTo); err != nil {
+			return err
+		}
 		for _, step := range steps {
 			w.cursor = step.Rev - 1
 			if err := w.sendStep(ctx, timer, step); err != nil {
@@ -245,7 +248,7 @@ func (w *watcher) send(ctx context.Context, timer *bookmarkTimer, e watch.Event)
 		if w.sub.Ended() != nil {
 			w.lastCall(ctx)
 		}
-		if w.reader.server.config.Table.Floor(w.reader.lens.topic(w.query)) > w.cursor {
+		if w.reader.server.config.Table.Floor(w.reader.lens.topics(w.query)...) > w.cursor {
 			return errStopped
 		}
 	}

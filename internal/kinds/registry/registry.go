@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
@@ -97,6 +101,36 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, err
 	made := r.make(s, entries, known)
 	r.spaces.put(s, made)
 	return made.catalog, made.failed
+}
+
+// Unknown makes a kind of which nothing is known but its names: its objects are what is said of
+// them. It fails if a name can't be one.
+func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespaced bool) (*kinds.Kind, error) {
+	if problems := validation.IsDNS1035Label(strings.ToLower(kind)); len(problems) > 0 {
+		return nil, fmt.Errorf("kind %q: %s", kind, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1035Label(gvr.Version); len(problems) > 0 {
+		return nil, fmt.Errorf("version %q: %s", gvr.Version, strings.Join(problems, "; "))
+	}
+	anything := true
+	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: gvr.Group, Scope: apiextensionsv1.ClusterScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gvr.Resource, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: gvr.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
+			},
+		}},
+	}}
+	crd.Name = gvr.Resource + "." + gvr.Group
+	if namespaced {
+		crd.Spec.Scope = apiextensionsv1.NamespaceScoped
+	}
+	definition, err := r.compiler.Compile(crd)
+	if err != nil {
+		return nil, fmt.Errorf("make an unknown kind %s: %w", gvr, err)
+	}
+	return definition.Kinds()[0], nil
 }
 
 // Forget frees what is kept of a space that is gone.

@@ -1,0 +1,98 @@
+package view
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/internal/judge"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
+)
+
+// ReportedKind is a kind of which there are reports.
+type ReportedKind struct {
+	Resource key.Resource
+	// Space is one that has objects of the kind.
+	Space key.Space
+	// GVK is that of objects that a cluster made; empty for what was placed.
+	GVK schema.GroupVersionKind
+	// Namespaced says that the objects are in namespaces.
+	Namespaced bool
+}
+
+// GVR is the resource of objects that a cluster made.
+func (k ReportedKind) GVR() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: k.Resource.APIGroup(), Version: k.GVK.Version, Resource: k.Resource.Resource}
+}
+
+// ReportedKinds are the kinds of the objects in the view of reports, in a state of the table:
+// each once in a space, and of one resource only if that is given.
+func ReportedKinds(snapshot *table.Snapshot, s key.Space, l key.Location, of *key.Resource) (all []ReportedKind) {
+	lens := Reports(s, l).(reportsLens)
+	w, seen := world{snap: snapshot}, map[ReportedKind]bool{}
+	note := func(k ReportedKind) {
+		if !seen[k] {
+			seen[k] = true
+			all = append(all, k)
+		}
+	}
+	w.pairs(key.Called{Location: lens.location, Space: lens.space}, spot{}, func(at key.Location, s key.Space) bool {
+		for _, origin := range origins {
+			w.kinds(at, s, origin, of, note)
+		}
+		return true
+	})
+	return all
+}
+
+// HasReports says whether a location reports anything about a space.
+func HasReports(t *table.Table, s key.Space, l key.Location) bool {
+	return len(world{snap: t.Snapshot()}.some(key.SpaceReports(l, s), "", 1)) > 0
+}
+
+// kinds calls note for the kinds of one location's reports of an origin about a space.
+func (w world) kinds(at key.Location, s key.Space, origin key.Origin, of *key.Resource, note func(ReportedKind)) {
+	prefix := key.SpaceReports(at, s) + string(origin) + "/"
+	from := prefix
+	if of != nil {
+		prefix = key.ReportPrefix(at, s, origin, *of)
+	}
+	for {
+		var k *ReportedKind
+		from = max(from, prefix)
+		w.snap.AscendFrom(from, func(row *table.Row) bool {
+			if !strings.HasPrefix(row.Key, prefix) {
+				return false
+			}
+			from = row.Key + "\x00"
+			if origin == key.Placed && judge.Removed(row.Value, "") {
+				return true
+			}
+			k = kindOf(row, origin)
+			return k == nil
+		})
+		if k == nil {
+			return
+		}
+		if note(*k); origin == key.Placed {
+			from = key.After(key.ReportPrefix(at, s, origin, k.Resource))
+		}
+	}
+}
+
+func kindOf(report *table.Row, origin key.Origin) *ReportedKind {
+	r, err := key.ParseReport(report.Key)
+	if err != nil {
+		return nil
+	}
+	k := &ReportedKind{Resource: r.Resource, Space: r.Space, Namespaced: r.Namespace != ""}
+	if origin != key.Placed {
+		said := gjson.GetManyBytes(report.Value, "object.apiVersion", "object.kind")
+		if k.GVK = schema.FromAPIVersionAndKind(said[0].String(), said[1].String()); k.GVK.Group != r.APIGroup() {
+			return nil
+		}
+	}
+	return k
+}
