@@ -22,7 +22,8 @@ const (
 	// AssignedLocationsAnnotation on any object assigns it to locations without a
 	// Placement: a JSON list of their names.
 	AssignedLocationsAnnotation = "orrery.dev/assigned-locations"
-	// ReturnStatusAnnotation is the return-status policy of a direct assignment.
+	// ReturnStatusAnnotation is the return-status policy of a direct assignment, as a
+	// Placement's returnStatus.
 	ReturnStatusAnnotation = "orrery.dev/return-status"
 	// ForLabel with value ForBelow says that an Orrery object is for a lower hub.
 	ForLabel = "orrery.dev/for"

@@ -294,7 +294,9 @@ type Downsync struct {
 	// space: None; Singleton: while exactly one location has it; Rollup: merged over all of
 	// them, as the documentation says kind by kind. When absent: Rollup for kinds that have
 	// one, else Singleton, unless somebody in the space writes that status. If several entries
-	// and placements match an object, Rollup beats Singleton, and Singleton None.
+	// and placements match an object, what any of them says counts more than what is not said:
+	// Rollup beats Singleton, and Singleton None. A Rollup is of all locations but those of
+	// placements that say None, a Singleton of those of placements that say Singleton.
 	// +optional
 	ReturnStatus ReturnStatus `json:"returnStatus,omitempty"`
 	// CreateOnly creates the object where it is missing and never changes it there

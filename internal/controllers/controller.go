@@ -18,13 +18,15 @@ const (
 )
 
 // controller reconciles things that are named by strings: each whenever it may have
-// changed, one at a time, and again after a pause if that failed. It is level-triggered:
+// changed, never twice at the same time, and again after a pause if that failed. It is level-triggered:
 // reconcile looks at the table, not at what happened.
 type controller struct {
 	name      string
 	logger    *slog.Logger
 	watches   []watch
 	reconcile func(ctx context.Context, name string) error
+	// workers is how many names are reconciled at the same time.
+	workers int
 	// queue is made anew for each run.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
@@ -34,7 +36,7 @@ type controller struct {
 type watch func(ctx context.Context, enqueue func(names []string)) error
 
 func (c *Controllers) controller(name string, reconcile func(context.Context, string) error, watches ...watch) *controller {
-	return &controller{name: name, logger: c.config.Logger, watches: watches, reconcile: reconcile}
+	return &controller{name: name, logger: c.config.Logger, watches: watches, reconcile: reconcile, workers: 1}
 }
 
 // run reconciles until the context ends.
@@ -50,11 +52,13 @@ func (c *controller) run(ctx context.Context) error {
 		c.queue.ShutDown()
 		return nil
 	})
-	group.Go(func() error {
-		for c.next(ctx) {
-		}
-		return ctx.Err()
-	})
+	for range c.workers {
+		group.Go(func() error {
+			for c.next(ctx) {
+			}
+			return ctx.Err()
+		})
+	}
 	return group.Wait()
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
@@ -38,7 +39,9 @@ type Config struct {
 	// Limits are the limits of spaces.
 	Limits *limits.Limits
 	// The status of Placements and Locations follows from these.
-	Tally    *tally.Tally
+	Tally *tally.Tally
+	// Digest is the digest of what locations get.
+	Digest   judge.Digest
 	Pruned   *prune.Index
 	Releases *release.Index
 	LeftOut  *leftout.Index

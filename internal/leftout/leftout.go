@@ -23,7 +23,8 @@ const maxLeftOutExamples = 3
 
 // Unfit is a status that is left out because it does not fit.
 type Unfit struct {
-	// Location is where it is from, Placements are those that ask for it.
+	// Location is where it is from, empty if it is merged of several; Placements are those
+	// that ask for it.
 	Location   key.Location
 	Placements []key.PlacementRef
 	// Limits names the limits that it exceeds; Why says it to people.
@@ -34,15 +35,14 @@ type Unfit struct {
 	Size  int
 }
 
-// Tried identifies one attempt to return a status: the object's membership, and the
-// revisions of the object and of the report.
+// Tried identifies one attempt to return a status: the object's membership, the revision of
+// the object, and the sum of those of the reports.
 type Tried struct {
 	In          table.Membership
 	Row, Report int64
 }
 
-// Index keeps the statuses that are left out. It has at most one for each object that is
-// at one location, forgets it when the object is deleted, and is filled again after a
+// Index keeps the statuses that are left out. It has at most one for each object, forgets it when the object is deleted, and is filled again after a
 // start of the hub. It is safe for concurrent use.
 type Index struct {
 	mu sync.Mutex
@@ -144,7 +144,7 @@ type Missed struct {
 }
 
 // example is an object, as GROUP/RESOURCE/[NAMESPACE/]NAME, and the location from which its
-// status is. Of an object of another space, which is for who may read it, there is only that.
+// status is, if it is one. Of an object of another space, which is for who may read it, there is only that.
 type example struct {
 	object   string
 	location key.Location
@@ -153,10 +153,14 @@ type example struct {
 
 // String says it to people.
 func (e example) String() string {
+	text := e.object
 	if e.space != "" {
-		return "of space " + string(e.space) + " from " + string(e.location)
+		text = "of space " + string(e.space)
 	}
-	return e.object + " from " + string(e.location)
+	if e.location != "" {
+		text += " from " + string(e.location)
+	}
+	return text
 }
 
 // Without is the same without naming objects that somebody may not know.

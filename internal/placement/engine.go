@@ -121,7 +121,7 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 			}
 		}
 		if len(there) > 0 {
-			sources = append(sources, sourceOf("", false, &e.sets, part{wire.Policy{ReturnStatus: d.returnStatus}, e.sets.of(there, nil)}))
+			sources = append(sources, sourceOf("", false, &e.sets, part{wire.Policy{}, d.returns, e.sets.of(there, nil)}))
 		}
 	}
 	behind, asked := e.references.of(s.Object), e.askedOf(s)
@@ -143,7 +143,7 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	if leaves {
 		follows = nil
 	}
-	return e.memberships.of(draft{sources, releases, rules, g, asked, leaves}, nil), follows
+	return e.memberships.of(draft{sources, releases, rules, g, asked, returnOf(s, sources), leaves}, nil), follows
 }
 
 // placing are the Placements that may place objects of a space: its own, then those of

@@ -130,7 +130,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, false}.key(m.owners)
+		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.returning, false}.key(m.owners)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {

@@ -298,7 +298,9 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 
 func (p *placement) explain(s subject, at *site) PlacementExplanation {
 	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(s.state, s.Space), Fit: p.fit(s, at)}
-	_, e.Policy, _ = p.matches(s)
+	if m, ok := p.matches(s); ok {
+		e.Policy = m.policy
+	}
 	if e.Selects {
 		e.Unseated = p.unseated(s, at)
 	}

@@ -15,7 +15,6 @@ import (
 // followed alike share one.
 type following struct {
 	placement key.PlacementRef
-	// policy is how the object is treated, without the return of its status.
 	policy    wire.Policy
 	suspended bool
 	// locations are those that the object gets by the Placement and that admit it.
@@ -128,13 +127,13 @@ func (rs *references) of(o key.Object) []following {
 // follows others by it, behind being all that the object follows. follows is how what the
 // object refers to follows it in turn, by this placement, but not where it yields.
 func (e *Engine) parts(p *placement, s subject, behind []following, yields []key.Location) (parts []part, follows []following) {
-	matched, policy, kinds := p.matches(s)
+	m, matched := p.matches(s)
 	if matched {
 		seats := p.seats(s, e.locations, &e.sets)
-		parts = []part{{policy, seats}}
-		if kinds != 0 {
-			policy.ReturnStatus, policy.Associated = false, ""
-			follows = append(follows, following{p.ref, policy, p.suspended, e.admitted(s, seats, yields), kinds})
+		parts = []part{{m.policy, m.returns, seats}}
+		if m.follows != 0 {
+			m.policy.Associated = ""
+			follows = append(follows, following{p.ref, m.policy, p.suspended, e.admitted(s, seats, yields), m.follows})
 		}
 	}
 	for _, f := range behind {
@@ -145,10 +144,10 @@ func (e *Engine) parts(p *placement, s subject, behind []following, yields []key
 		if !matched && s.Resource == refer.Claims.Resource() {
 			treated.Orphan = true // its data would go with it, and nobody has deleted that
 		}
-		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == treated }); i >= 0 {
+		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == treated && of.returns == returnsNothing }); i >= 0 {
 			parts[i].locations = e.sets.of(union([]*locationSet{parts[i].locations, f.locations}), nil)
 		} else {
-			parts = append(parts, part{treated, f.locations})
+			parts = append(parts, part{treated, returnsNothing, f.locations})
 		}
 		f.locations = e.admitted(s, f.locations, yields)
 		follows = append(follows, f)

@@ -35,12 +35,11 @@ type Membership struct {
 	released    []string
 	releasedAll string
 	// classes are the classes of the members; nil if all are of classAll.
-	classes  []*Class
-	classAll *Class
-	// statusFrom is the location of the sources that ask for status, if it is exactly one;
-	// returns says that there is such a source.
-	statusFrom key.Location
-	returns    bool
+	classes   []*Class
+	classAll  *Class
+	returning returning
+	// statuses are those of the members whose statuses come back.
+	statuses []key.Location
 	// leaves says that the object is being deleted: its members are the locations that are to
 	// confirm that it is gone.
 	leaves bool
@@ -67,6 +66,7 @@ type Source struct {
 // part is how a source treats an object at some of its locations; it releases nothing.
 type part struct {
 	policy    wire.Policy
+	returns   returns
 	locations *locationSet
 }
 
@@ -197,6 +197,7 @@ func (m *Membership) SameAt(location key.Location, other table.Membership) bool 
 	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) || m.Yields(location) != o.Yields(location) ||
 		m.gate.account(location) != o.gate.account(location) || m.gate.apart(location) != o.gate.apart(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
+		m.returnsFrom(location) != o.returnsFrom(location) ||
 		m.classAt(location) != o.classAt(location) {
 		return false
 	}
@@ -280,6 +281,7 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 	if !held {
 		p.Held, p.HeldFor = "", ""
 	}
+	p.Policy.ReturnStatus = m.returnsFrom(location)
 	if p.Policy.Release = m.releasedAt(location); len(p.Policy.Release) > customize.MaxJoined {
 		p.Policy.Release = ""
 		p.Held, p.HeldFor = fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), v1alpha1.ReasonTooManyRules
@@ -321,11 +323,6 @@ func (m *Membership) Placements() []key.PlacementRef {
 // Placements by name. The caller must not change them.
 func (m *Membership) Sources() []Source { return m.sources }
 
-// StatusFrom says whether any source asks for the object's status to be returned, and from
-// which location. Only locations of the sources that ask count; location is empty unless
-// they are exactly one.
-func (m *Membership) StatusFrom() (location key.Location, asked bool) { return m.statusFrom, m.returns }
-
 // memberships interns Memberships and Classes.
 type memberships struct {
 	pool      pool[Membership]
@@ -334,18 +331,18 @@ type memberships struct {
 
 // of gives the Membership of what a draft says, with owners.
 func (ms *memberships) of(d draft, owners []owner) *Membership {
+	if d.leaves {
+		d.returning = returning{}
+	}
 	return ms.pool.get(d.key(owners), func() *Membership {
-		sources, releases, rules, g, leaves := d.sources, d.releases, d.rules, d.gate, d.leaves
-		m := &Membership{sources: slices.Clone(sources), releases: releases, rules: rules, asked: d.asked, gate: g, owners: owners, leaves: leaves}
-		var all, asking []*locationSet
-		for _, s := range sources {
-			all = append(all, s.locations)
-			for _, p := range s.parts {
-				if p.policy.ReturnStatus && !leaves {
-					asking = append(asking, p.locations)
-					m.returns = true
-				}
-			}
+		sources, releases, rules, g := d.sources, d.releases, d.rules, d.gate
+		m := &Membership{
+			sources: slices.Clone(sources), releases: releases, rules: rules, asked: d.asked, gate: g, owners: owners,
+			returning: d.returning, leaves: d.leaves,
+		}
+		all := make([]*locationSet, len(sources))
+		for i, s := range sources {
+			all[i] = s.locations
 		}
 		m.yields = g.yields(d.asked)
 		m.members, m.refused = g.split(union(all))
@@ -356,9 +353,9 @@ func (ms *memberships) of(d draft, owners []owner) *Membership {
 		}
 		m.releasedAll, m.released = released(releases, m.members)
 		m.classAll, m.classes = ms.classes(rules, m.members)
-		from, _ := g.split(union(asking))
-		if from = apart(from, m.yields); len(from) == 1 {
-			m.statusFrom = from[0]
+		m.statuses, _ = g.split(union(m.returning.sets(sources)))
+		if m.statuses = apart(m.statuses, m.yields); len(m.statuses) == len(m.members) {
+			m.statuses = m.members
 		}
 		return m
 	})
@@ -369,16 +366,17 @@ func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
 	if slices.Equal(m.owners, owners) {
 		return m
 	}
-	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.leaves}, owners)
+	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.returning, m.leaves}, owners)
 }
 
 // draft is what makes a Membership, but for owners: sources, releases and rules, each in
-// order, a gate, and where asks match.
+// order, a gate, where asks match, and how the status comes back.
 type draft struct {
 	sources         []Source
 	releases, rules []effect
 	gate            gate
 	asked           *locationSet
+	returning       returning
 	leaves          bool
 }
 
@@ -389,7 +387,7 @@ func (d draft) key(owners []owner) string {
 		b = append(appendText(b, string(s.Placement)), bit(s.Suspended)|bit(s.Waits)<<1)
 		b = binary.AppendUvarint(b, uint64(len(s.parts)))
 		for _, p := range s.parts {
-			b = binary.AppendUvarint(appendText(append(b, policyBits(p.policy)), p.policy.Associated), p.locations.id)
+			b = binary.AppendUvarint(appendText(append(b, policyBits(p.policy), byte(p.returns)), p.policy.Associated), p.locations.id)
 		}
 	}
 	b = appendEffects(appendEffects(b, d.releases), d.rules)
@@ -399,7 +397,7 @@ func (d draft) key(owners []owner) string {
 	if d.asked != nil {
 		b = binary.AppendUvarint(b, d.asked.id)
 	}
-	b = append(b, bit(d.asked != nil)|bit(d.leaves)<<1)
+	b = append(b, bit(d.asked != nil)|bit(d.leaves)<<1, byte(d.returning.way), byte(d.returning.said))
 	for _, o := range owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
 	}

@@ -35,7 +35,6 @@ type naiveSource struct {
 	placement string
 	home      key.Object
 	locations []key.Location
-	asks      bool
 	suspended bool
 	// words are the policies other than the default, by the entry that says so.
 	words []naiveWords
@@ -43,7 +42,8 @@ type naiveSource struct {
 
 // naiveWords is what one entry of one policy says, in the words of the API.
 type naiveWords struct {
-	createOnly                                 bool
+	createOnly bool
+	// returnStatus is naiveSilent for what follows.
 	returnStatus                               v1alpha1.ReturnStatus
 	associated                                 []v1alpha1.AssociatedKinds
 	onConflict, onImmutable, onRemove, onDrift string
@@ -67,13 +67,12 @@ func naivePolicy(words []naiveWords) wire.Policy {
 		return len(slices.DeleteFunc(slices.Clone(words), func(w naiveWords) bool { return !f(w) }))
 	}
 	return wire.Policy{
-		CreateOnly:   count(func(w naiveWords) bool { return w.createOnly }) == len(words),
-		Adopt:        count(func(w naiveWords) bool { return w.onConflict == "Adopt" }) > 0,
-		Recreate:     count(func(w naiveWords) bool { return w.onImmutable == "Recreate" }) > 0,
-		Orphan:       count(func(w naiveWords) bool { return w.onRemove == "Orphan" }) > 0,
-		ReportDrift:  count(func(w naiveWords) bool { return w.onDrift != "Report" }) == 0,
-		Associated:   strings.Join(slices.Sorted(maps.Keys(owned)), "\n"),
-		ReturnStatus: count(func(w naiveWords) bool { return w.returnStatus == "Singleton" }) > 0,
+		CreateOnly:  count(func(w naiveWords) bool { return w.createOnly }) == len(words),
+		Adopt:       count(func(w naiveWords) bool { return w.onConflict == "Adopt" }) > 0,
+		Recreate:    count(func(w naiveWords) bool { return w.onImmutable == "Recreate" }) > 0,
+		Orphan:      count(func(w naiveWords) bool { return w.onRemove == "Orphan" }) > 0,
+		ReportDrift: count(func(w naiveWords) bool { return w.onDrift != "Report" }) == 0,
+		Associated:  strings.Join(slices.Sorted(maps.Keys(owned)), "\n"),
 	}
 }
 
@@ -83,27 +82,12 @@ func (w world) naiveMembership(o key.Object) string {
 		return "-"
 	}
 	var placements []string
-	var asking []key.Location
-	asked := false
 	for _, s := range sources {
 		if s.placement != "" {
 			placements = slices.Compact(append(placements, s.placement))
 		}
-		if s.asks {
-			asked = true
-			for _, l := range s.locations {
-				if admitted, _ := w.naiveAdmitted(o, l); admitted && !slices.Contains(yields, l) {
-					asking = append(asking, l)
-				}
-			}
-		}
 	}
-	slices.Sort(asking)
-	asking = slices.Compact(asking)
-	from := key.Location("")
-	if len(asking) == 1 {
-		from = asking[0]
-	}
+	way, from, asking := w.naiveReturns(o, sources)
 	var places []Place
 	for _, l := range w.naiveLocationsOf(o) {
 		p := Place{Location: l}
@@ -114,6 +98,7 @@ func (w world) naiveMembership(o key.Object) string {
 			}
 		}
 		p.Policy = naivePolicy(words)
+		p.Policy.ReturnStatus = slices.Contains(from, l)
 		_, p.Policy.ServiceAccount = w.naiveAdmitted(o, l)
 		p.Policy.Release, p.Class = w.naiveReleased(o, l), w.naiveClass(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
@@ -127,7 +112,7 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		places = append(places, p)
 	}
-	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status from %q %v", placesText(places), placements, yields, w.naiveRefused(o), w.naiveReasons(o), from, asked)
+	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(places), placements, yields, w.naiveRefused(o), w.naiveReasons(o), way, from, asking)
 }
 
 // naivePrefixed says whether each space has namespaces of its own at a location.
@@ -257,8 +242,7 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) })
 		if len(names) > 0 {
 			sources = append(sources, naiveSource{
-				locations: names, asks: x.notes[v1alpha1.ReturnStatusAnnotation] == "Singleton",
-				words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.notes[v1alpha1.ReturnStatusAnnotation])}},
+				locations: names, words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.notes[v1alpha1.ReturnStatusAnnotation])}},
 			})
 		}
 	}
@@ -269,7 +253,6 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		for _, d := range spec.Downsync {
 			if w.naiveMatches(d.ObjectTest, o, x) {
 				matched = true
-				s.asks = s.asks || d.ReturnStatus == "Singleton"
 				s.words = append(s.words, naiveWords{
 					d.CreateOnly, d.ReturnStatus, d.Associated,
 					string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),

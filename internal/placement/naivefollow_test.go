@@ -29,7 +29,7 @@ func (w world) naiveFollow(p *thing, o key.Object) (all []naiveFollowed) {
 			continue
 		}
 		own.words = append(own.words, naiveWords{
-			d.CreateOnly, "", nil, string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
+			d.CreateOnly, naiveSilent, nil, string(spec.OnConflict), string(spec.OnImmutable), string(spec.OnRemove), string(spec.OnDrift),
 		})
 		for _, f := range status.Follows {
 			if d.FollowReferences && int(f.Entry) == i {

@@ -27,9 +27,9 @@ type objectTest struct {
 	resources  sets.Set[string]
 	namespaces sets.Set[string]
 	// byNamespace says that the labels of namespaces matter.
-	byNamespace  bool
-	returnStatus bool
-	createOnly   bool
+	byNamespace bool
+	returns     returns
+	createOnly  bool
 	// associated is as a wire.Policy has it.
 	associated string
 	// followed says that what objects refer to follows them, if it is of the kinds in follows.
@@ -58,7 +58,7 @@ func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []
 	tests := make([]objectTest, len(entries))
 	for i, entry := range entries {
 		tests[i] = compileTest(fmt.Sprintf("downsync[%d]", i), entry.ObjectTest)
-		tests[i].returnStatus = entry.ReturnStatus == v1alpha1.ReturnStatusSingleton
+		tests[i].returns = returnsOf(entry.ReturnStatus)
 		tests[i].createOnly = entry.CreateOnly
 		tests[i].associated = associatedKinds(entry.Associated)
 		tests[i].followed = entry.FollowReferences
@@ -74,7 +74,7 @@ func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []
 // policy is how the entry of a placement treats its objects.
 func (t *objectTest) policy(of *placement) wire.Policy {
 	policy := of.treatment
-	policy.ReturnStatus, policy.CreateOnly, policy.Associated = t.returnStatus, t.createOnly, t.associated
+	policy.CreateOnly, policy.Associated = t.createOnly, t.associated
 	return policy
 }
 

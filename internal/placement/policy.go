@@ -68,20 +68,26 @@ func compile(of key.Placement, row *table.Row) *placement {
 	return p
 }
 
-// matches says whether the placement matches an object, how it treats it, and which kinds
-// of what it refers to follow it: what all entries say that match is combined.
-func (p *placement) matches(s subject) (matched bool, policy wire.Policy, follows refer.Kinds) {
+// matched is what the entries of a placement that match an object say together.
+type matched struct {
+	policy  wire.Policy
+	returns returns
+	// follows are the kinds of what the object refers to that follow it.
+	follows refer.Kinds
+}
+
+// matches says whether the placement matches an object, and what its entries say of it.
+func (p *placement) matches(s subject) (m matched, ok bool) {
 	for i := range p.tests {
 		t := &p.tests[i]
-		if matched && combine(policy, t.policy(p)) == policy && t.follows&^follows == 0 || !t.fit(s) {
+		if ok && combine(m.policy, t.policy(p)) == m.policy && t.returns <= m.returns && t.follows&^m.follows == 0 || !t.fit(s) {
 			continue
 		}
-		follows |= t.follows
-		if !matched {
-			matched, policy = true, t.policy(p)
-			continue
+		policy := t.policy(p)
+		if ok {
+			policy = combine(m.policy, policy)
 		}
-		policy = combine(policy, t.policy(p))
+		m, ok = matched{policy, max(m.returns, t.returns), m.follows | t.follows}, true
 	}
-	return matched, policy, follows
+	return m, ok
 }

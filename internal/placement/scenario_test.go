@@ -111,6 +111,7 @@ var scenarioKinds = map[string]key.Resource{
 	"Event":                    {Group: "core", Resource: "events"},
 	"Namespace":                {Group: "core", Resource: "namespaces"},
 	"Deployment":               {Group: "apps", Resource: "deployments"},
+	"ResourceQuota":            key.NewResource("", "resourcequotas"),
 	"ClusterRole":              {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	"Location":                 key.Locations,
 	"Space":                    key.Spaces,
@@ -245,8 +246,8 @@ func (s *scenario) places() string {
 			}
 			_, _ = fmt.Fprintf(&b, "  %s by %s\n", what, l)
 		}
-		if from, asked := m.StatusFrom(); asked {
-			_, _ = fmt.Fprintf(&b, "  status from %q\n", from)
+		if way, from := m.Returns(); way != v1alpha1.ReturnStatusNone {
+			_, _ = fmt.Fprintf(&b, "  status: %s from %v\n", way, from)
 		}
 		return true
 	})

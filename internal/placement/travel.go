@@ -46,9 +46,9 @@ func Never(r key.Resource) string {
 
 // direct is what an object's own annotations assign.
 type direct struct {
-	given        bool
-	locations    []key.Location // in order
-	returnStatus bool
+	given     bool
+	locations []key.Location // in order
+	returns   returns
 	// problem is what is wrong with an annotation, which then has no effect.
 	problem string
 }
@@ -91,13 +91,10 @@ func directOf(row *table.Row) direct {
 	}
 	slices.Sort(d.locations)
 	d.locations = slices.Compact(d.locations)
-	switch policy := v1alpha1.ReturnStatus(row.Annotation(v1alpha1.ReturnStatusAnnotation)); policy {
-	case "", v1alpha1.ReturnStatusNone:
-	case v1alpha1.ReturnStatusSingleton:
-		d.returnStatus = true
-	default:
-		d.problem = fmt.Sprintf("annotation %s: want %s or %s, not %q",
-			v1alpha1.ReturnStatusAnnotation, v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, policy)
+	policy := v1alpha1.ReturnStatus(row.Annotation(v1alpha1.ReturnStatusAnnotation))
+	if d.returns = returnsOf(policy); d.returns == returnsDefault && policy != "" {
+		d.problem = fmt.Sprintf("annotation %s: want %s, %s or %s, not %q", v1alpha1.ReturnStatusAnnotation,
+			v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, v1alpha1.ReturnStatusRollup, policy)
 	}
 	return d
 }

@@ -21,16 +21,15 @@ func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 
 // combine combines the policies of two sources of an object. It is commutative and
 // associative. For each field one value wins, as documented in v1alpha1.PlacementSpec and
-// v1alpha1.Downsync.
+// v1alpha1.Downsync; which statuses come back is no matter of one location, see returning.
 func combine(a, b wire.Policy) wire.Policy {
 	return wire.Policy{
-		ReturnStatus: a.ReturnStatus || b.ReturnStatus,
-		CreateOnly:   a.CreateOnly && b.CreateOnly,
-		Adopt:        a.Adopt || b.Adopt,
-		Recreate:     a.Recreate || b.Recreate,
-		Orphan:       a.Orphan || b.Orphan,
-		ReportDrift:  a.ReportDrift && b.ReportDrift,
-		Associated:   joinKinds(a.Associated, b.Associated),
+		CreateOnly:  a.CreateOnly && b.CreateOnly,
+		Adopt:       a.Adopt || b.Adopt,
+		Recreate:    a.Recreate || b.Recreate,
+		Orphan:      a.Orphan || b.Orphan,
+		ReportDrift: a.ReportDrift && b.ReportDrift,
+		Associated:  joinKinds(a.Associated, b.Associated),
 	}
 }
 
@@ -59,11 +58,10 @@ func joinKinds(a, b string) string {
 	return strings.Join(slices.Compact(lines), "\n")
 }
 
-// policyBits is a different number for each policy that releases nothing and is associated
-// with nothing.
+// policyBits is a different number for each policy that sources have, but for what is
+// associated: none releases anything or returns a status.
 func policyBits(p wire.Policy) byte {
-	return bit(p.ReturnStatus) | bit(p.CreateOnly)<<1 | bit(p.Adopt)<<2 |
-		bit(p.Recreate)<<3 | bit(p.Orphan)<<4 | bit(p.ReportDrift)<<5
+	return bit(p.CreateOnly) | bit(p.Adopt)<<1 | bit(p.Recreate)<<2 | bit(p.Orphan)<<3 | bit(p.ReportDrift)<<4
 }
 
 // describePolicy describes how a policy differs from the default, except ReturnStatus; ""

@@ -32,6 +32,8 @@ type thing struct {
 	// refers is what the object refers to, pulled the field of a ServiceAccount that does.
 	refers []key.Identity
 	pulled []any
+	// managers are who owns which of its fields.
+	managers []manager
 }
 
 func (x *thing) value() []byte {
@@ -47,6 +49,9 @@ func (x *thing) value() []byte {
 	}
 	if x.notes != nil {
 		metadata["annotations"] = x.notes
+	}
+	if x.managers != nil {
+		metadata["managedFields"] = x.managedFields()
 	}
 	object := map[string]any{"metadata": metadata}
 	if x.spec != nil {
@@ -208,6 +213,7 @@ func worldObjects() (all []key.Object) {
 			objectAt(s, "apps", "deployments", "n1", "x"), objectAt(s, "rbac.authorization.k8s.io", "clusterroles", "", "x"),
 			objectAt(s, "", "events", "n1", "x"), objectAt(s, "coordination.k8s.io", "leases", "n1", "x"),
 			objectAt(s, "", "secrets", "n1", "x"), objectAt(s, "", "serviceaccounts", "n1", "x"),
+			objectAt(s, "", "resourcequotas", "n1", "x"),
 			objectAt(s, "example.com", "widgets", "n1", "x"), objectAt(s, "apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com"),
 		)
 	}
@@ -272,7 +278,7 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "tests") {
 		d := v1alpha1.Downsync{ObjectTest: drawTest(t)}
-		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton"}).Draw(t, "returnStatus")
+		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "", "None", "Singleton", "Rollup"}).Draw(t, "returnStatus")
 		d.CreateOnly = rapid.Bool().Draw(t, "createOnly")
 		for range max(0, rapid.IntRange(0, 3).Draw(t, "associated")-1) {
 			d.Associated = append(d.Associated, v1alpha1.AssociatedKinds{
@@ -323,7 +329,7 @@ func drawFollowed(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.Plac
 	for i := range rapid.IntRange(1, 2).Draw(t, "followed entries") {
 		d := v1alpha1.Downsync{FollowReferences: true, CreateOnly: rapid.Bool().Draw(t, "createOnly")}
 		d.Resources = []string{rapid.SampledFrom([]string{"deployments", "deployments", "serviceaccounts", "widgets", "configmaps"}).Draw(t, "followed")}
-		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"None", "Singleton"}).Draw(t, "returnStatus")
+		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton", "Rollup"}).Draw(t, "returnStatus")
 		spec.Downsync = append(spec.Downsync, d)
 		status.Follows = append(status.Follows, v1alpha1.Follows{Entry: int32(i), Resources: drawFollowedKinds(t)})
 	}
@@ -437,7 +443,7 @@ func (f focus) drawNotes(t *rapid.T) map[string]string {
 		v1alpha1.AssignedLocationsAnnotation: rapid.SampledFrom([]string{
 			`["a"]`, `["b","a"]`, `["a","b","c"]`, `["none","c","c"]`, `[]`, `a`, `["a"`, `{"a":1}`, `[1]`, `null`, "",
 		}).Draw(t, "assigned"),
-		v1alpha1.ReturnStatusAnnotation: rapid.SampledFrom([]string{"", "None", "Singleton", "Sometimes"}).Draw(t, "return"),
+		v1alpha1.ReturnStatusAnnotation: rapid.SampledFrom([]string{"", "None", "Singleton", "Rollup", "Sometimes"}).Draw(t, "return"),
 	}
 }
 
@@ -501,6 +507,11 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			next.data = map[string]string{"a": v}
 		}
 		next.withReferences(o, drawReferences(t, o))
+		for range max(0, rapid.IntRange(0, 3).Draw(t, "managers")-1) {
+			next.managers = append(next.managers, manager{
+				rapid.SampledFrom([]string{"orrery-status", "somebody"}).Draw(t, "manager of a field"), rapid.SampledFrom([]string{"f:status", "f:data"}).Draw(t, "field"),
+			})
+		}
 	}
 	was := w[k]
 	if was != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
@@ -543,12 +554,12 @@ func describe(in table.Membership) string {
 	if !ok {
 		return "-"
 	}
-	from, asked := m.StatusFrom()
+	way, from := m.Returns()
 	var reasons []string
 	for _, l := range m.Refused() {
 		reasons = append(reasons, m.Refusal(l))
 	}
-	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status from %q %v", placesText(m.Places()), m.Placements(), m.yields, m.Refused(), reasons, from, asked)
+	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(m.Places()), m.Placements(), m.yields, m.Refused(), reasons, way, from, m.Asking())
 }
 
 func placesText(places []Place) string {

@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 		{"locations no list", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "a,b"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
 		{"locations null", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "null"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
 		{"bad location", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", `["a--b"]`), nil, 422, metav1.StatusReasonInvalid, "a--b"},
-		{"bad return status", "POST", "a", configMaps, annotated("orrery.dev/return-status", "Rollup"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/return-status]"},
+		{"bad return status", "POST", "a", configMaps, annotated("orrery.dev/return-status", "Sometimes"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/return-status]"},
 		{"bad annotation by patch", "PATCH", "a", configMaps + "/c", `{"metadata":{"annotations":{"orrery.dev/return-status":"x"}}}`, merge, 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},
 		{"bad annotation on a placement", "POST", "a", placements, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Placement", "metadata": object{"name": "p", "annotations": object{"orrery.dev/return-status": "x"}}, "spec": object{}}, nil, 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},
 		{"no JSONPath", "POST", "a", customizers, customizer(`{"match":[{"names":["x"]}],"rules":[{"path":"$.data","release":true},{"path":"spec","release":true}]}`), nil, 422, metav1.StatusReasonInvalid, "spec.rules[1].path: Invalid value: \"spec\": not a JSONPath (RFC 9535)"},

@@ -77,7 +77,7 @@ func validateAnnotations(obj runtime.Object) field.ErrorList {
 	if value, ok := m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]; ok {
 		problems = append(problems, validateLocations(path.Key(v1alpha1.AssignedLocationsAnnotation), value)...)
 	}
-	returnStatuses := []v1alpha1.ReturnStatus{v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton}
+	returnStatuses := []v1alpha1.ReturnStatus{v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, v1alpha1.ReturnStatusRollup}
 	if value, ok := m.GetAnnotations()[v1alpha1.ReturnStatusAnnotation]; ok && !slices.Contains(returnStatuses, v1alpha1.ReturnStatus(value)) {
 		problems = append(problems, field.NotSupported(path.Key(v1alpha1.ReturnStatusAnnotation), v1alpha1.ReturnStatus(value), returnStatuses))
 	}

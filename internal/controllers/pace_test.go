@@ -1,0 +1,49 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestPace shows that what changes seldom never waits, what changes without pause is done
+// at most every paceLeast, and what is expensive takes a bounded part of the time.
+func TestPace(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := newPace(func() time.Time { return now })
+	for range 100 {
+		if wait := p.wait("seldom"); wait > 0 {
+			t.Fatalf("it waits %v", wait)
+		}
+		p.spent("seldom", time.Millisecond, true)
+		now = now.Add(paceLeast)
+	}
+	for _, c := range []struct {
+		name  string
+		cost  time.Duration
+		wrote bool
+		most  int
+	}{
+		{"cheap", time.Millisecond, true, paceAtOnce + int(10*time.Second/paceLeast)},
+		{"expensive", 50 * time.Millisecond, true, paceAtOnce + int(10*time.Second/(paceShare*50*time.Millisecond))},
+		{"without a write", 20 * time.Millisecond, false, paceAtOnce + int(10*time.Second/(paceShare*20*time.Millisecond))},
+	} {
+		done, end := 0, now.Add(10*time.Second)
+		for ; now.Before(end); now = now.Add(time.Millisecond) {
+			if p.wait(c.name) <= 0 {
+				done++
+				p.spent(c.name, c.cost, c.wrote)
+			}
+		}
+		if done > c.most || done < c.most/2 {
+			t.Errorf("%s: done %d times, at most %d", c.name, done, c.most)
+		}
+	}
+	for i := range 10 * paceForgets {
+		p.spent(fmt.Sprint(i), 0, true)
+		now = now.Add(time.Second)
+	}
+	if len(p.due) > paceForgets {
+		t.Errorf("%d things are remembered", len(p.due))
+	}
+}

@@ -1,0 +1,163 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/limits"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/respond"
+	"orrery.dev/orrery/internal/space"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+)
+
+// sameStatus says whether a row has a status that means the same as another, as it would
+// be stored: then there is nothing to write, whoever has written it.
+func (c *Controllers) sameStatus(row *table.Row, status json.RawMessage) (bool, error) {
+	has := []byte(gjson.GetBytes(row.Value, "status").Raw)
+	if sameJSON(status, has) {
+		return true, nil
+	}
+	value, err := c.withStatus(row.Key, row.Value, status)
+	if err != nil {
+		return false, err
+	}
+	stored := []byte(gjson.GetBytes(value, "status").Raw)
+	return bytes.Equal(stored, has) || sameJSON(stored, has), nil
+}
+
+// clearReturned removes a status that came from a location, if there is one. What somebody
+// in the space has written over it stays.
+func (c *Controllers) clearReturned(ctx context.Context, row *table.Row) (wrote bool, err error) {
+	if !isReturned(row) {
+		return false, nil
+	}
+	object, err := markReturned(row.Value, false, "", time.Time{})
+	if err != nil {
+		return false, fmt.Errorf("unmark the status of %q: %w", row.Key, err)
+	}
+	var theirs []byte
+	if placement.WrittenHere(row) {
+		theirs = []byte(gjson.GetBytes(row.Value, "status").Raw)
+	}
+	err = c.replaceStatus(ctx, row, object, theirs)
+	return err == nil, err
+}
+
+// writeReturned writes a status that came from a location, if it fits. size is how
+// large the object is with it.
+func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, wrote bool, err error) {
+	object, err := markReturned(row.Value, true, c.apiVersion(o), c.config.Now())
+	if err != nil {
+		return 0, false, fmt.Errorf("mark the status of %q: %w", row.Key, err)
+	}
+	value, err := c.withStatus(row.Key, object, status)
+	if err != nil {
+		return 0, false, err
+	}
+	need := store.Upkeep
+	if len(value) > len(row.Value) { // to the log it is growth, as reports are
+		need = store.Growth
+		if len(value) > space.DefaultObjectBytes {
+			return len(value), false, tooLarge(o.Space, len(value))
+		}
+	}
+	done, err := c.config.Limits.Reserve(row.Key, value, true)
+	if err != nil {
+		return len(value), false, err
+	}
+	rev, ok, err := c.putRoom(ctx, need, row.Key, value, row.ModRev)
+	if err == nil && ok {
+		done(rev)
+		return len(value), true, nil
+	}
+	done(0)
+	if err == nil {
+		err = errAgain
+	}
+	return len(value), false, err
+}
+
+func (c *Controllers) apiVersion(o key.Object) string {
+	// An error concerns a CRD; what it defines is not found below then.
+	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
+	if kind, ok := catalog.ForStorage(o.Resource); ok {
+		return kind.Storage.String()
+	}
+	return ""
+}
+
+// markReturned adds, or removes, the entry of the status manager.
+func markReturned(object []byte, on bool, apiVersion string, now time.Time) ([]byte, error) {
+	var fields []metav1.ManagedFieldsEntry
+	if raw := gjson.GetBytes(object, "metadata.managedFields"); raw.Exists() {
+		if err := json.Unmarshal([]byte(raw.Raw), &fields); err != nil {
+			return nil, fmt.Errorf("decode managedFields: %w", err)
+		}
+	}
+	fields = slices.DeleteFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == placement.StatusManager })
+	if on {
+		at := metav1.NewTime(now.UTC().Truncate(time.Second))
+		owned := &metav1.FieldsV1{}
+		owned.SetRawString(`{"f:status":{}}`)
+		fields = append(fields, metav1.ManagedFieldsEntry{
+			Manager: placement.StatusManager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status",
+			APIVersion: apiVersion, Time: &at, FieldsType: "FieldsV1",
+			FieldsV1: owned,
+		})
+	}
+	if len(fields) == 0 {
+		return sjson.DeleteBytes(bytes.Clone(object), "metadata.managedFields")
+	}
+	return sjson.SetBytes(bytes.Clone(object), "metadata.managedFields", fields)
+}
+
+// sameJSON says whether two JSON texts mean the same.
+func sameJSON(a, b []byte) bool {
+	canonical := func(text []byte) []byte {
+		var v any
+		if json.Unmarshal(text, &v) != nil {
+			return nil
+		}
+		out, err := json.Marshal(v)
+		if err != nil {
+			return nil
+		}
+		return out
+	}
+	x, y := canonical(a), canonical(b)
+	return x != nil && bytes.Equal(x, y)
+}
+
+// misfit says why a write of a returned status was refused, if that is because it does
+// not fit.
+func misfit(err error) (names []string, why string, ok bool) {
+	var exceeded *limits.ExceededError
+	switch {
+	case errors.As(err, &exceeded):
+		return exceeded.Limits, exceeded.Error(), true
+	case respond.NoRoom(err):
+		return []string{v1alpha1.ReasonLogFull}, err.Error(), true
+	}
+	return nil, "", false
+}
+
+// tooLarge says that an object with its status would be larger than any may be.
+func tooLarge(s key.Space, size int) error {
+	return &limits.ExceededError{
+		Space: s, Limits: []string{"objectBytes"},
+		Text: fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", size, space.DefaultObjectBytes),
+	}
+}
