@@ -31,6 +31,9 @@ type FollowExplanation struct {
 	// References are what the object refers to, if the Placement has that follow it there:
 	// first what does not.
 	References []Reference `json:"references,omitempty"`
+	// Partial says that there were more objects to look at than are looked at, so that others
+	// may follow or be followed.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // Reference is what an object refers to.
@@ -84,7 +87,8 @@ func (p *placement) explainFollowing(s subject, at *site) *FollowExplanation {
 	}
 	e.References = append(e.References, follow...)
 	e.References = e.References[:min(maxReferences, len(e.References))]
-	if !e.Follows && e.Unread == nil && e.References == nil {
+	e.Partial = t.looked > maxTrail
+	if !e.Follows && e.Unread == nil && e.References == nil && !e.Partial {
 		return nil
 	}
 	return e
@@ -180,6 +184,9 @@ func (e *FollowExplanation) describe(line func(string, ...any)) {
 	}
 	for _, r := range e.References {
 		line("    %s", r)
+	}
+	if e.Partial {
+		line("    only %d objects were looked at, so there may be more that it follows", maxTrail)
 	}
 }
 

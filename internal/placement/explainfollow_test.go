@@ -41,4 +41,7 @@ func TestExplainedTrailIsBounded(t *testing.T) {
 	if e.Placed || rows > maxTrail+maxTrail/10 {
 		t.Errorf("%d rows are read for %s", rows, e)
 	}
+	if !strings.Contains(e.String(), "only 100000 objects were looked at") {
+		t.Errorf("it does not say that it knows only a part: %s", e)
+	}
 }

@@ -89,7 +89,9 @@ func (s *Server) checkTypes(ctx context.Context, obj, old runtime.Object) (errs 
 			warnings = append(warnings, wire.Brief(fmt.Sprintf("%s: %s", err.Field, err.Detail)))
 		}
 	}
-	warnings = append(warnings, about.remarks...)
+	if before == nil || !equality.Semantic.DeepEqual(before.Spec.Match, c.Spec.Match) || !equality.Semantic.DeepEqual(before.Spec.Rules, c.Spec.Rules) {
+		warnings = append(warnings, about.remarks...) // once: who leaves both alone has heard it
+	}
 	if more := len(warnings) - maxTypeWarnings; more > 0 {
 		warnings = append(warnings[:maxTypeWarnings], fmt.Sprintf("and %d more", more))
 	}
@@ -132,7 +134,7 @@ func (s *Server) kindsOf(space key.Space, tests []v1alpha1.ObjectTest) (m matche
 	known := map[key.Resource]bool{}
 	for i, test := range tests {
 		if len(test.Resources) == 0 || slices.Contains(test.Resources, "*") {
-			m.remark(i, "gives no resources, so rules are not checked by all schemas")
+			m.remark(i, "gives no resources, so rules are not checked by the schemas of kinds; name resources and apiGroup to have that")
 			continue
 		}
 		exact := test.APIGroup != nil && *test.APIGroup != "*"
