@@ -29,6 +29,7 @@ import (
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/render"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -243,6 +244,11 @@ func (f *fixture) serve() *httptest.Server {
 		var lens Lens
 		parts := strings.SplitN(req.URL.Path, "/", 5)
 		switch {
+		case strings.HasPrefix(req.URL.Path, string(route.ReportViews)):
+			root, rest := route.Of(req.URL.Path)
+			s, l, _ := root.Reported()
+			lens = Reports(s, l)
+			req.URL.Path = "/" + rest
 		case parts[1] == "views":
 			lens = Location(key.Location(parts[3]), key.Same)
 			req.URL.Path = "/" + parts[4]
