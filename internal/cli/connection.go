@@ -97,7 +97,8 @@ func (c *connection) open(space string) (*hubClient, error) {
 	return &hubClient{hub, c.space, client}, nil
 }
 
-// splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME.
+// splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME. One for
+// what is reported about a space is one of the space, too.
 func splitServer(server string) (hub, space string, err error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -108,7 +109,7 @@ func splitServer(server string) (hub, space string, err error) {
 	if !ok || space == "" {
 		return "", "", fmt.Errorf("server %q of the kubeconfig is not a space of a hub (https://HUB/spaces/NAME): is it the kubeconfig of a cluster?", server)
 	}
-	u.Path, u.RawQuery = before, ""
+	u.Path, u.RawQuery = strings.TrimSuffix(before, strings.TrimSuffix(string(route.ReportViews), "/")), ""
 	return strings.TrimSuffix(u.String(), "/"), space, nil
 }
 

@@ -7,6 +7,7 @@ func TestSplitServer(t *testing.T) {
 		{"https://h:8443/spaces/shop", "https://h:8443", "shop"},
 		{"https://h:8443/spaces/shop/", "https://h:8443", "shop"},
 		{"https://proxy/orrery/spaces/shop", "https://proxy/orrery", "shop"},
+		{"https://proxy/orrery/views/reports/spaces/shop/locations/*", "https://proxy/orrery", "shop"},
 		{"https://h:8443/spaces/", "", ""},
 		{"https://h:8443/views/locations/x", "", ""},
 		{"https://h:8443", "", ""},
