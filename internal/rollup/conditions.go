@@ -66,13 +66,13 @@ type conditions struct {
 }
 
 func (r conditions) text() string {
-	text := "of each type the worst, with the locations in its message"
+	text := []string{"of each type the worst, with the locations in its message"}
 	for _, t := range slices.Sorted(maps.Keys(r.types)) {
 		if r.types[t].all {
-			text += "; `" + t + "` if all have it"
+			text = append(text, "`"+t+"` if all have it")
 		}
 	}
-	return text
+	return strings.Join(text, "; ")
 }
 
 func (r conditions) of(m *merging, field string) any {

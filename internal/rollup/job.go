@@ -22,22 +22,22 @@ func (ends) of(m *merging, field string) any {
 		return list(m.parts[0].status[field])
 	}
 	var merged []map[string]any
-	add := func(t string, rule condition, where []said) {
+	add := func(rule condition, where []said) {
 		merged = append(merged, rule.merged(m, where, where[0], probed))
 	}
 	for _, t := range []string{jobFailureExpected, jobFailed} {
 		if where := m.are(t); len(where) > 0 {
-			add(t, condition{negative: true}, where)
+			add(condition{negative: true}, where)
 		}
 	}
 	for _, t := range []string{jobSuccess, jobComplete} {
 		if where := m.are(t); len(where) == len(m.parts) {
-			add(t, condition{}, where)
+			add(condition{}, where)
 		}
 	}
 	suspended, complete := m.are(jobSuspended), m.are(jobComplete)
 	if len(suspended) > 0 && len(suspended)+len(complete) == len(m.parts) {
-		add(jobSuspended, condition{negative: true}, suspended)
+		add(condition{negative: true}, suspended)
 	}
 	merged = m.withPending(merged, probed)
 	if len(merged) == 0 {

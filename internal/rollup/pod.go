@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -33,7 +35,7 @@ func (r ofWorst) of(m *merging, field string) any {
 	switch {
 	case missing && field == "phase":
 		return "Pending"
-	case missing, !v.Exists():
+	case missing, v.Type != gjson.String && !v.IsArray():
 		return nil
 	case r.named && v.Str != "" && !m.alone():
 		return wire.Clip(fmt.Sprintf("%s: %s", worst.Location, v.Str), maxMessage)

@@ -13,7 +13,7 @@ var badWords = map[string]bool{
 	"Degraded": true, "Conflict": true, "Conflicts": true, "Conflicted": true, "Overlapping": true, "Pressure": true,
 	"Unavailable": true, "Unready": true, "Unhealthy": true, "Unreachable": true, "Unknown": true, "Unschedulable": true,
 	"Invalid": true, "Missing": true, "Expired": true, "Dangling": true, "Warning": true,
-	"Terminating": true, "Deleting": true, "Draining": true, "Evicted": true, "Disrupted": true, "Disruption": true,
+	"Terminating": true, "Deleting": true, "Draining": true, "Evicted": true, "Disrupted": true,
 	"Paused": true, "Suspended": true, "Stopped": true, "Blocked": true, "Denied": true, "Rejected": true,
 	"Pending": true, "Issuing": true, "Updating": true, "Upgrading": true, "Restarting": true, "Resizing": true,
 	"Remediating": true, "Migrating": true, "Provisioning": true, "Installing": true,

@@ -29,9 +29,18 @@ import (
 func TestRandomWorkloads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCase(t)
-		checkKstatus(t, c)
+		seen{}.check(t, c)
 		merged, _ := c.Merged()
 		status := gjson.GetBytes(merged, "status")
+		if c.Kind.Kind == "Deployment" { // what kubectl wait --for=condition=Available asks
+			const is = `conditions.#(type=="Available").status`
+			everywhere := !slices.ContainsFunc(c.Parts, func(p rollup.Part) bool {
+				return !p.Sound || gjson.GetBytes(p.Status, is).Str != "True"
+			})
+			if got := status.Get(is).Str == "True"; got != everywhere {
+				t.Errorf("Available is %v, at all locations %v: %s", got, everywhere, merged)
+			}
+		}
 		if !c.Kind.Counts {
 			return
 		}
@@ -245,14 +254,11 @@ func TestHostileStatuses(t *testing.T) {
 }
 
 func TestManyLocations(t *testing.T) {
-	const many, maxSize = 5000, 32 << 10
+	const maxSize = 32 << 10
 	for _, k := range states.Kinds() {
-		var parts []rollup.Part
-		for i := range many {
-			names := k.States()
-			p := k.Report(k.At(3, names[i%len(names)]))
-			p.Location, p.Sound, p.Why = key.Location(fmt.Sprintf("location-%d", i)), i%5 != 0, strings.Repeat("why ", 1000)
-			parts = append(parts, p)
+		parts := manyParts(k, 2000)
+		for i := range parts {
+			parts[i].Sound, parts[i].Why = i%5 != 0, strings.Repeat("why ", 1000)
 		}
 		status, _ := rollup.Merge(k.Resource, k.Source(3, true), parts)
 		if len(status) > maxSize {
@@ -266,17 +272,24 @@ func TestManyLocations(t *testing.T) {
 	}
 }
 
+// manyParts are locations in all states of a kind.
+func manyParts(k states.Kind, n int) (all []rollup.Part) {
+	var each []rollup.Part
+	for _, state := range k.States() {
+		each = append(each, k.Report(k.At(3, state)))
+	}
+	for i := range n {
+		p := each[i%len(each)]
+		p.Location = key.Location(fmt.Sprintf("location-%d", i))
+		all = append(all, p)
+	}
+	return all
+}
+
 func BenchmarkMerge(b *testing.B) {
 	for _, k := range states.Kinds() {
 		b.Run(k.Kind, func(b *testing.B) {
-			var parts []rollup.Part
-			for i := range 1000 {
-				names := k.States()
-				p := k.Report(k.At(3, names[i%len(names)]))
-				p.Location = key.Location(fmt.Sprintf("location-%d", i))
-				parts = append(parts, p)
-			}
-			source := k.Source(3, true)
+			parts, source := manyParts(k, 1000), k.Source(3, true)
 			b.ReportAllocs()
 			for b.Loop() {
 				rollup.Merge(k.Resource, source, parts)

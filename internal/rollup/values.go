@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -80,7 +81,7 @@ func (r union) of(m *merging, field string) any {
 			continue
 		}
 		for _, entry := range list.Array() {
-			if id := canonical(entry); !have[id] && len(entries) < r.most {
+			if id := canonical(entry); isEntry(entry) && !have[id] && len(entries) < r.most {
 				have[id] = true
 				entries = append(entries, json.RawMessage(entry.Raw))
 			}
@@ -95,6 +96,17 @@ func (r union) of(m *merging, field string) any {
 		return struct{}{}
 	}
 	return map[string]any{r.list: entries}
+}
+
+// isEntry says whether an entry has the form of those of Kubernetes, whose fields are texts
+// and lists: one of another form would take all others with it.
+func isEntry(v gjson.Result) bool {
+	is := v.IsObject()
+	v.ForEach(func(_, field gjson.Result) bool {
+		is = is && (field.Type == gjson.String || field.IsArray())
+		return is
+	})
+	return is
 }
 
 func (r union) text() string {
@@ -183,14 +195,7 @@ func (r phase) text() string {
 	if len(r.order) == 0 {
 		return "the one that all have, or that of the least healthy location"
 	}
-	text := "the worst:"
-	for i, p := range r.order {
-		if i > 0 {
-			text += ","
-		}
-		text += " " + p
-	}
-	return text
+	return "the worst: " + strings.Join(r.order, ", ")
 }
 
 // sickness orders what health can be, from Healthy to Degraded.
@@ -233,7 +238,9 @@ func (common) of(m *merging, field string) any {
 		}
 		var there []string
 		for _, v := range list.Array() {
-			there = append(there, v.Str)
+			if v.Str != "" {
+				there = append(there, v.Str)
+			}
 		}
 		if first {
 			entries, first = there, false

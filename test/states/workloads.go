@@ -84,9 +84,9 @@ func replicaSet() Kind {
 	}
 }
 
-func setStatus(generation string, all, ready, current, updated int64, from, to string) string {
+func setStatus(generation string, all, ready, current, updated int64, to string) string {
 	return fmt.Sprintf(`{%s,"replicas":%d,"readyReplicas":%d,"availableReplicas":%d,"currentReplicas":%d,"updatedReplicas":%d,"currentRevision":%q,"updateRevision":%q}`,
-		generation, all, ready, ready, current, updated, from, to)
+		generation, all, ready, ready, current, updated, "a", to)
 }
 
 func statefulSet() Kind {
@@ -102,15 +102,15 @@ func statefulSet() Kind {
 			return fmt.Sprintf(`{"replicas":%d,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},%s}`, n, template)
 		},
 		Statuses: map[string]func(int64) string{
-			"done":         func(n int64) string { return setStatus(observed, n, n, n, n, "a", "a") },
-			"not observed": func(n int64) string { return setStatus(before, n, n, n, n, "a", "a") },
-			"new":          func(n int64) string { return setStatus(observed, 0, 0, 0, 0, "a", "a") },
-			"one missing":  func(n int64) string { return setStatus(observed, n, max(n-1, 0), n, n, "a", "a") },
-			"updating":     func(n int64) string { return setStatus(observed, n, n, max(n-1, 0), min(n, 1), "a", "b") },
+			"done":         func(n int64) string { return setStatus(observed, n, n, n, n, "a") },
+			"not observed": func(n int64) string { return setStatus(before, n, n, n, n, "a") },
+			"new":          func(n int64) string { return setStatus(observed, 0, 0, 0, 0, "a") },
+			"one missing":  func(n int64) string { return setStatus(observed, n, max(n-1, 0), n, n, "a") },
+			"updating":     func(n int64) string { return setStatus(observed, n, n, max(n-1, 0), min(n, 1), "b") },
 			"all but the revision": func(n int64) string {
-				return setStatus(observed, n, max(n-1, 0), 0, n, "a", "b")
+				return setStatus(observed, n, max(n-1, 0), 0, n, "b")
 			},
-			"scaling down": func(n int64) string { return setStatus(observed, n+1, n+1, n+1, n+1, "a", "a") },
+			"scaling down": func(n int64) string { return setStatus(observed, n+1, n+1, n+1, n+1, "a") },
 			"empty":        fixed(""),
 		},
 	}
@@ -125,7 +125,7 @@ func partitioned() Kind {
 	k.LiveSpec = func(n int64) string {
 		return fmt.Sprintf(`{"replicas":%d,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":1}},%s}`, n, template)
 	}
-	k.Statuses["updated above"] = func(n int64) string { return setStatus(observed, n, n, min(n, 1), max(n-1, 0), "a", "b") }
+	k.Statuses["updated above"] = func(n int64) string { return setStatus(observed, n, n, min(n, 1), max(n-1, 0), "b") }
 	return k
 }
 
