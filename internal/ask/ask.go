@@ -6,13 +6,8 @@
 package ask
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,7 +34,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where.
+// SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where. With
+// limit=N it has about N objects and says where the next ones begin (continue=TOKEN); of
+// these later answers only the objects count.
 type SpaceStatus struct {
 	Space      key.Space        `json:"space"`
 	Placements []PlacementTotal `json:"placements"`
@@ -47,7 +44,9 @@ type SpaceStatus struct {
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
 	// LeftCounts are of the space's objects at locations that they are not assigned to.
 	v1alpha1.LeftCounts
-	Objects []ObjectStatus `json:"objects"`
+	// Continue is where the objects after these begin; empty if there are none.
+	Continue string         `json:"continue,omitempty"`
+	Objects  []ObjectStatus `json:"objects"`
 }
 
 // PlacementTotal sums up one Placement.
@@ -95,6 +94,9 @@ type PlaceStatus struct {
 	Unassigned bool `json:"unassigned,omitempty"`
 	// Cause says why it is not assigned, one of the Cause constants.
 	Cause string `json:"cause,omitempty"`
+	// LetGoBy is the Placement by which it was assigned until then, the first of several; empty
+	// if that is not known, or the reader may not list Placements.
+	LetGoBy key.PlacementRef `json:"letGoBy,omitempty"`
 	// StatusLeftOut says why the status there is not returned, though it is asked for.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
 }
@@ -106,9 +108,6 @@ const (
 	// CauseUnassigned: the object is there, and no policy places it at the location now.
 	CauseUnassigned = "Unassigned"
 )
-
-// statusPiece is how much of a SpaceStatus is sent at once, in bytes.
-const statusPiece = 64 << 10
 
 // Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: why an object is or is
 // not assigned to a location, and how far it is there.
@@ -148,6 +147,8 @@ type Config struct {
 	// MaySub says the same of a subresource.
 	May    func(ctx context.Context, verb string, o key.Object) bool
 	MaySub func(ctx context.Context, verb string, o key.Object, sub string) bool
+	// Premises are those of a request's access.
+	Premises func(ctx context.Context) []table.Premise
 	// Look asks a location's agent what is there in the place of an object.
 	Look   func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
 	Logger *slog.Logger
@@ -185,7 +186,11 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			respond.Error(w, r, err)
 			return
 		}
-		q.writeStatus(r.Context(), w, rights, f)
+		if Follows(r) {
+			q.follow(w, r, rights, f)
+			return
+		}
+		q.writeStatus(w, r, rights, f)
 	case question == route.Waiting:
 		respond.JSON(w, q.waiting(rights))
 	case question == route.Why:
@@ -234,108 +239,6 @@ func (q *Server) waiting(rights *rights) []prune.Waiting {
 		return []prune.Waiting{}
 	}
 	return q.config.Pruned.Waiting(rights.space)
-}
-
-// writeStatus writes the SpaceStatus of a space, filtered. It writes one object at a
-// time, since all of them may be more than the hub has memory for.
-func (q *Server) writeStatus(ctx context.Context, w http.ResponseWriter, rights *rights, f statusFilter) {
-	s := rights.space
-	snapshot := q.config.Table.Snapshot()
-	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(snapshot, rights, s), q.totalsOfRoot(snapshot, rights)), func(p PlacementTotal) bool {
-		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(key.Identity{Resource: key.Placements, Name: string(p.Name)})
-	})
-	for i := range totals {
-		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
-			o, err := key.ParseIn(s, e.Object)
-			return e.Space == "" && (err != nil || !f.lists(o.Identity)) // of other spaces nothing is named
-		})
-	}
-	head, err := json.Marshal(SpaceStatus{
-		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(snapshot, s, f), Objects: []ObjectStatus{},
-	})
-	if err != nil {
-		q.config.Logger.Error("encode the status of a space", "space", s, "error", err)
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	// Objects come last, so they can be written before the two brackets that end it.
-	const end = "]}"
-	out := bufio.NewWriterSize(w, statusPiece)
-	_, _ = out.Write(bytes.TrimSuffix(head, []byte(end))) // a write error sticks until Flush
-	separator := ""
-	for status := range q.objectStatuses(snapshot, s, f) {
-		one, err := json.Marshal(status)
-		if err != nil || ctx.Err() != nil {
-			panic(http.ErrAbortHandler) // a truncated answer must not look complete
-		}
-		_, _ = out.WriteString(separator)
-		_, _ = out.Write(one)
-		separator = ","
-	}
-	_, _ = out.WriteString(end + "\n")
-	_ = out.Flush() // a client that is gone needs no answer
-}
-
-// objectStatuses are the objects of a space that are asked for: first, in order of keys,
-// those that are placed, then those that are not but are still at locations.
-func (q *Server) objectStatuses(state table.Reader, s key.Space, f statusFilter) iter.Seq[ObjectStatus] {
-	away := awayIn(state)
-	paths, left := q.leftStatuses(state, s, f, away)
-	return func(yield func(ObjectStatus) bool) {
-		more := true
-		state.Ascend(key.SpacePrefix(s)+f.object, func(row *table.Row) bool {
-			o, err := key.ParseObject(row.Key)
-			if err != nil || !f.wants(o.Identity) {
-				return true
-			}
-			status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, away)}
-			if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
-				return true
-			}
-			status.Places = append(status.Places, left[o.Path()]...)
-			delete(left, o.Path())
-			if len(status.Places) > 0 || f.all() {
-				more = yield(status)
-			}
-			return more
-		})
-		for _, path := range paths {
-			o, err := key.ParsePath(path)
-			if places := left[path]; more && err == nil && places != nil {
-				more = yield(ObjectStatus{Object: o.Identity.String(), Places: places})
-			}
-		}
-	}
-}
-
-// places are what is asked for of the locations that an object is assigned to, those that
-// refuse it included.
-func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool) (all []PlaceStatus) {
-	add := func(ps PlaceStatus) {
-		if f.shows(&ps) {
-			all = append(all, ps)
-		}
-	}
-	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // or else it is among what is left
-		for _, p := range m.Places() {
-			if f.placed(m, p.Location) {
-				add(q.placeStatus(state, o, row, p, away(p.Location)))
-			}
-		}
-		for _, l := range m.Refused() {
-			if f.placed(m, l) {
-				add(placeStatusOf(l, judge.Refused(m.Refusal(l))))
-			}
-		}
-	}
-	if f.placement == "" { // by no Placement
-		astray := placement.Astray(state, o, row)
-		for _, l := range slices.Sorted(maps.Keys(astray)) {
-			add(placeStatusOf(l, judge.Astray(astray[l])))
-		}
-	}
-	return all
 }
 
 // placementTotals sums up the Placements of a space. Counts may be behind by at most a
@@ -442,7 +345,9 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	m, p, ok := placeOf(row, l)
 	if m == nil || !ok || p.Leaves {
 		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
-			answer.Place = &ps
+			if answer.Place = &ps; !rights.lists(key.Identity{Resource: key.Placements}) {
+				ps.LetGoBy = ""
+			}
 			if ps.Reason == v1alpha1.ReasonPruneGuard {
 				answer.Waiting = q.waiting(rights)
 			}

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // Stale, given as a state, asks for objects at locations that are away.
@@ -72,17 +73,18 @@ func (q *Server) known(state table.Reader, o key.Object) error {
 // not assigned there.
 func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
-	if f.placement != "" { // no Placement assigns them
-		return nil, all
-	}
+	named := f.lists(key.Identity{Resource: key.Placements})
 	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s) + f.object) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.wants(o.Identity) {
 			continue
 		}
 		ps, ok := leftStatus(state, o, l.Location, away(l.Location))
-		if !ok || !f.shows(&ps) {
+		if !ok || !f.shows(&ps) || f.placement != "" && ps.LetGoBy != f.placement {
 			continue
+		}
+		if !named && f.placement == "" {
+			ps.LetGoBy = ""
 		}
 		if all[l.Path] == nil {
 			paths = append(paths, l.Path)
@@ -101,7 +103,9 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 		return PlaceStatus{}, false
 	}
 	ps := placeStatusOf(l, judge.Left(report, away))
-	if ps.Cause = CauseUnassigned; row == nil || row.Meta.Deleting {
+	told, by := judge.LetGo(report)
+	ps.LetGoBy = by
+	if ps.Cause = CauseUnassigned; told != wire.Unassigned && (row == nil || row.Meta.Deleting) {
 		ps.Cause = CauseDeleted
 	}
 	return ps, true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,6 +141,16 @@ func (h *hubClient) get(ctx context.Context, accept string, v any, path ...strin
 // ask reads the answer to a question about the space into v.
 func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
 	return h.question(ctx, h.rest.Get(), question, query, v)
+}
+
+// stream asks for the status of the space and for what changes in it. The caller closes the
+// answer.
+func (h *hubClient) stream(ctx context.Context, query url.Values) (io.ReadCloser, error) {
+	request := h.rest.Get().AbsPath(route.Question(h.space).Path(route.Status))
+	for name := range query {
+		request.Param(name, query.Get(name))
+	}
+	return request.Stream(ctx)
 }
 
 // send asks a question about an object that is sent with it.

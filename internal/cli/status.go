@@ -1,13 +1,14 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 	"orrery.dev/orrery/internal/route"
 )
 
-// watchEvery is how often --watch asks again.
-const watchEvery = time.Second
+// statusPage is how many objects are read at once.
+const statusPage = 1000
 
 // statusCommand is `orrery status`.
 type statusCommand struct {
@@ -33,7 +34,13 @@ type statusCommand struct {
 	space      string
 	states     []string
 	placement  string
-	watch      bool
+	// one says that one object is asked for.
+	one   bool
+	watch bool
+	// wait waits for what, no longer than timeout.
+	wait    bool
+	what    string
+	timeout time.Duration
 }
 
 func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
@@ -49,11 +56,15 @@ by Placement, with the command that confirms them. Objects that a location still
 has although they are no longer desired there are shown until they are gone: as
 Removing, or as Orphaned with the reason why they stay.
 
+With --watch it goes on with what changes, as it happens. With --wait it waits until all
+that is asked for is so: applied everywhere, or at no location any more (gone).
+
 ` + objectHelp + `.
 ` + exitCodes,
 		Example: `  orrery status
   orrery status --space shop deployment/web -n store
   orrery status -n store --state Failed,Held,Pending
+  orrery status deployment/web --wait --for applied --timeout 2m
   orrery status -o json | jq '.placements[] | select(.failed > 0)'`,
 		Args: want(0, 2, "none, "+objectArgs),
 		RunE: s.run,
@@ -63,13 +74,25 @@ Removing, or as Orphaned with the reason why they stay.
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
 	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that are not connected")
 	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
-	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print again whenever the answer has changed")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print what there is, and then what changes")
+	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait until what is asked for is so")
+	cmd.Flags().StringVar(&s.what, "for", forApplied, "what --wait waits for: applied, gone")
+	cmd.Flags().DurationVar(&s.timeout, "timeout", 5*time.Minute, "how long --wait waits; after that the exit code is 3")
 	return cmd
 }
 
 func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if err := s.output.check(cmd); err != nil {
 		return err
+	}
+	if !slices.Contains([]string{forApplied, forGone}, s.what) {
+		return badUsage(cmd, "--for %q: want one of %s, %s", s.what, forApplied, forGone)
+	}
+	switch {
+	case s.wait && s.timeout <= 0:
+		return badUsage(cmd, "--timeout %s: want a time above 0", s.timeout)
+	case s.wait && (s.watch || len(s.states) > 0):
+		return badUsage(cmd, "--wait goes with neither --watch nor --state")
 	}
 	query := url.Values{}
 	h, err := s.connection.open(s.space)
@@ -86,6 +109,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		query.Set("object", id.String())
+		s.one = true
 	} else if cmd.Flags().Changed("namespace") {
 		query.Set("namespace", *s.connection.flags.Namespace)
 	}
@@ -95,75 +119,69 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if s.placement != "" {
 		query.Set("placement", s.placement)
 	}
-	if !s.watch {
-		_, err := s.print(cmd.Context(), h, query, nil)
-		return err
-	}
-	return s.follow(cmd.Context(), h, query)
-}
-
-// follow prints whenever the answer has changed, until ctx ends, which is no error.
-func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	var last []byte
-	for {
-		shown, err := s.print(ctx, h, query, last)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		last = shown
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
+	switch {
+	case s.watch:
+		return s.printChanges(cmd.Context(), h, query)
+	case s.wait:
+		return s.waitFor(cmd.Context(), h, query)
+	default:
+		return s.print(cmd.Context(), h, query)
 	}
 }
 
-// print asks and prints, unless the answer is the one before. It returns the answer in a
-// form to compare.
-func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values, before []byte) ([]byte, error) {
+// print asks, page by page, and prints.
+func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values) error {
+	query = maps.Clone(query)
+	query.Set("limit", strconv.Itoa(statusPage))
 	var status ask.SpaceStatus
 	if err := h.ask(ctx, route.Status, query, &status); err != nil {
-		return nil, err
+		return err
 	}
-	// The answer has times, not ages: ages change all the time.
-	now := time.Now()
-	compared := fmt.Appendf(nil, "%+v", status)
-	if bytes.Equal(compared, before) {
-		return compared, nil
-	}
-	if before != nil {
-		s.blank()
+	for status.Continue != "" {
+		query.Set("continue", status.Continue)
+		var next ask.SpaceStatus
+		if err := h.ask(ctx, route.Status, query, &next); err != nil {
+			return err
+		}
+		status.Objects, status.Continue = append(status.Objects, next.Objects...), next.Continue
 	}
 	if s.output.structured() {
-		return compared, s.output.data(s.streams.Out, status)
+		return s.output.data(s.streams.Out, status)
 	}
-	if object := query.Get("object"); object == "" {
-		if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+string(status.Space)); err != nil {
-			return nil, err
-		}
-		if err := printProblems(s.streams.Out, status.Placements); err != nil {
-			return nil, err
-		}
-		there := func(name key.PlacementRef) bool {
-			return slices.ContainsFunc(status.Placements, func(p ask.PlacementTotal) bool { return p.Name == name })
-		}
-		if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
-			return nil, err
-		}
-		if err := printLeft(s.streams.Out, status.LeftCounts); err != nil {
-			return nil, err
+	return s.printStatus(status)
+}
+
+// printStatus prints a status for people.
+func (s *statusCommand) printStatus(status ask.SpaceStatus) error {
+	if !s.one {
+		if err := s.printHead(status); err != nil {
+			return err
 		}
 		if len(status.Placements) > 0 && len(status.Objects) > 0 {
 			s.blank()
 		}
 	}
-	return compared, s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, now), "placed objects in space "+string(status.Space))
+	return s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, time.Now()), "placed objects in space "+string(status.Space))
+}
+
+// printHead prints what a status says besides the objects.
+func (s *statusCommand) printHead(status ask.SpaceStatus) error {
+	if s.one {
+		return nil
+	}
+	if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+string(status.Space)); err != nil {
+		return err
+	}
+	if err := printProblems(s.streams.Out, status.Placements); err != nil {
+		return err
+	}
+	there := func(name key.PlacementRef) bool {
+		return slices.ContainsFunc(status.Placements, func(p ask.PlacementTotal) bool { return p.Name == name })
+	}
+	if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
+		return err
+	}
+	return printLeft(s.streams.Out, status.LeftCounts)
 }
 
 // blank prints an empty line. If that fails, so does what is printed next.
@@ -246,7 +264,15 @@ func messageOf(p *ask.PlaceStatus) string {
 	if p.Cause == "" {
 		return said
 	}
-	return strings.TrimSuffix(strings.ToLower(p.Cause)+": "+said, ": ")
+	return strings.TrimSuffix(causeOf(p)+": "+said, ": ")
+}
+
+// causeOf says why a place is not assigned; empty if it is.
+func causeOf(p *ask.PlaceStatus) string {
+	if p.Cause == ask.CauseUnassigned && p.LetGoBy != "" {
+		return "unassigned by " + string(p.LetGoBy)
+	}
+	return strings.ToLower(p.Cause)
 }
 
 // age is how long ago an RFC 3339 time was; empty if there is none.

@@ -79,6 +79,9 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 	text = "reported by " + string(p.Location) + ": " + p.State
 	if p.Unassigned {
 		text = "it is still at " + string(p.Location) + ": " + p.State
+		if why := causeOf(p); why != "" {
+			text += ", " + why
+		}
 	}
 	if p.State == string(judge.Pending) {
 		text = string(p.Location) + " has not reported it as it is now"

@@ -26,6 +26,20 @@ func TestWhySaysWhatIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestRemovalsSayWhy shows what is printed of an object that is being removed.
+func TestRemovalsSayWhy(t *testing.T) {
+	for want, p := range map[string]ask.PlaceStatus{
+		"deleted: Terminating":                       {Reason: "Terminating", Cause: ask.CauseDeleted, LetGoBy: "p"},
+		"unassigned by root/audit: it waits":         {Message: "it waits", Cause: ask.CauseUnassigned, LetGoBy: "root/audit"},
+		"unassigned":                                 {Cause: ask.CauseUnassigned},
+		"an object of this name was there before it": {Message: "an object of this name was there before it"},
+	} {
+		if got := messageOf(&p); got != want {
+			t.Errorf("it prints %q, want %q", got, want)
+		}
+	}
+}
+
 // TestWhyTellsWhatRulesDo shows each rule with the value before and after, cut where it is
 // long, and the one that fails; and what removals wait for.
 func TestWhyTellsWhatRulesDo(t *testing.T) {

@@ -115,6 +115,11 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 			return
 		case route.Diff:
 			turns = f.looks
+		case route.Status:
+			if ask.Follows(r) {
+				f.reads.Start(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
+				return
+			}
 		}
 		turns.Serve(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
 	default:

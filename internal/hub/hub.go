@@ -169,7 +169,7 @@ func (h *Hub) answer() (err error) {
 	})
 	h.front.questions = ask.New(ask.Config{
 		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Look: h.agents.Look, Logger: h.config.Logger,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Premises: access.PremisesOf, Look: h.agents.Look, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,

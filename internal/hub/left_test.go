@@ -119,6 +119,16 @@ func TestLeftovers(t *testing.T) {
 	if r.question(&w, route.Why, "object", kept.Identity.String(), "location", "a"); w.Decision.Placed || w.Place == nil || !w.Place.Unassigned || w.Place.Message != "there is something" {
 		t.Errorf("why says %s", text(w))
 	}
+	// Which Placement it was of until then is what its report says, also if the source is gone.
+	report.Cause, report.LetGoBy = wire.Unassigned, "p"
+	a.reports(wire.ReportLine{Key: kept.Path(), Report: &report})
+	status, rows := r.asked("placement", "p")
+	if want := rest + "\n" + it; rows != want {
+		t.Errorf("of its Placement is shown\n%s\nwant\n%s", rows, want)
+	}
+	if p := status.Objects[1].Places[0]; p.LetGoBy != "p" || p.Cause != ask.CauseUnassigned {
+		t.Errorf("it is shown as %s", text(p))
+	}
 	if answer := r.answerOf(route.Question("s").Path(route.Status) + "?object=core/configmaps/default/never"); !strings.Contains(answer, `"reason":"NotFound"`) {
 		t.Errorf("what never was is known: %s", answer)
 	}

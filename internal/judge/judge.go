@@ -14,6 +14,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -185,6 +186,13 @@ func Settled(report []byte, uid string) bool {
 	return said.uid == uid && (said.State == wire.Removed || released)
 }
 
+// LetGo is why a location was told that an object is no longer desired there, and by which
+// Placement it was until then, as it reports; empty if it does not say.
+func LetGo(report []byte) (cause wire.Cause, by key.PlacementRef) {
+	said := read(report)
+	return said.cause, said.letGoBy
+}
+
 // Stays says that the object is not assigned to the location but stays there, other
 // than by its policy onRemove.
 func (v Verdict) Stays() bool {
@@ -199,6 +207,9 @@ type said struct {
 	Verdict
 	uid    string
 	digest wire.Sum
+	// cause and letGoBy are why it is no longer desired there.
+	cause   wire.Cause
+	letGoBy key.PlacementRef
 }
 
 // read decodes the fields of a report that come before the status, which may be large.
@@ -219,6 +230,10 @@ func read(report []byte) (s said) {
 			s.Message = value.Str
 		case "since":
 			s.Since = value.Str
+		case "cause":
+			s.cause = wire.Cause(value.Str)
+		case "letGoBy":
+			s.letGoBy = key.PlacementRef(value.Str)
 		case "status":
 			return false
 		}

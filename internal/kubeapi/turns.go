@@ -3,14 +3,11 @@ package kubeapi
 import (
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
@@ -30,38 +27,17 @@ func (v *Server) filtered(w http.ResponseWriter, r *http.Request, root route.Roo
 	handler.ServeHTTP(w, r)
 }
 
-// withTurn makes requests wait for their turn. A watch gives it back once it has sent its
-// initial events: from then on it takes no work while nothing changes.
+// withTurn makes requests wait for their turn.
 func (v *Server) withTurn(next http.Handler, root route.Root) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		switch {
 		case ok && info.Verb == "watch":
-			v.startInTurn(root, w, r, next)
+			v.config.Reads.Start(root, w, r, next.ServeHTTP)
 		case !ok || slices.Contains([]string{"get", "list"}, info.Verb):
 			v.config.Reads.Serve(root, w, r, next.ServeHTTP)
 		default:
 			v.config.Writes.Serve(root, w, r, next.ServeHTTP)
 		}
 	})
-}
-
-// startInTurn serves a watch, which holds its turn until it signals that it has begun,
-// but no longer than respond.Timeout.
-func (v *Server) startInTurn(flow route.Root, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	leave, err := v.config.Reads.Queue.Enter(r.Context(), flow.String())
-	if err != nil {
-		respond.Error(w, r, err)
-		return
-	}
-	begun := flowcontrol.NewInitializationSignal()
-	defer begun.Signal()
-	once := sync.OnceFunc(leave)
-	late := time.AfterFunc(respond.Timeout, once)
-	go func() { // ends with the watch at the latest
-		begun.Wait()
-		late.Stop()
-		once()
-	}()
-	next.ServeHTTP(w, r.WithContext(flowcontrol.WithInitializationSignal(r.Context(), begun)))
 }

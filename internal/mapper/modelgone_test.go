@@ -139,3 +139,36 @@ func TestModelGoneAndMadeAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestModelSaysWhy shows that while an object is being removed, its report says why it is no
+// longer desired, as the agent was told, also after a restart; and when it is desired again, not
+// any more.
+func TestModelSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProofModel(t)
+		defer p.stop(true)
+		id := identities[3]
+		k := key.Object{Space: "s", Identity: id}.Path()
+		p.offerAll("1", id)
+		p.at(func(c *cluster) { c.slow = map[key.Identity]time.Duration{id: time.Hour} })
+		p.hub.mu.Lock()
+		p.hub.write(wire.Frame{Del: &wire.Del{Key: k, Cause: wire.Unassigned, Placement: "root/audit"}})
+		p.hub.mu.Unlock()
+		says := func(state wire.State, cause wire.Cause, by string) {
+			t.Helper()
+			<-time.After(time.Minute)
+			p.hub.mu.Lock()
+			defer p.hub.mu.Unlock()
+			if r := p.hub.reports[k]; r.State != state || r.Cause != cause || r.LetGoBy != by {
+				t.Errorf("the report is %+v", r)
+			}
+		}
+		says(wire.Removing, wire.Unassigned, "root/audit")
+		p.start(p.stop(false))
+		says(wire.Removing, wire.Unassigned, "root/audit")
+		p.at(func(c *cluster) { c.slow[id] = 0 })
+		p.offer(id, "2", wire.Policy{})
+		<-time.After(2 * time.Hour)
+		says(wire.Applied, "", "")
+	})
+}

@@ -2,7 +2,10 @@ package respond
 
 import (
 	"net/http"
+	"sync"
 	"time"
+
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/route"
@@ -37,4 +40,25 @@ func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, se
 	// The connection may be reused, for instance by a watch.
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	serve(w, r)
+}
+
+// Start serves a request that goes on, such as a watch, when it gets a turn. It holds its
+// turn until flowcontrol.WatchInitialized says that it has begun, but no longer than Timeout: from then on
+// it takes no work while nothing changes.
+func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	leave, err := t.Queue.Enter(r.Context(), root.String())
+	if err != nil {
+		Error(w, r, err)
+		return
+	}
+	begun := flowcontrol.NewInitializationSignal()
+	defer begun.Signal()
+	once := sync.OnceFunc(leave)
+	late := time.AfterFunc(Timeout, once)
+	go func() { // ends with the request at the latest
+		begun.Wait()
+		late.Stop()
+		once()
+	}()
+	serve(w, r.WithContext(flowcontrol.WithInitializationSignal(r.Context(), begun)))
 }

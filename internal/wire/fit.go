@@ -25,8 +25,9 @@ const (
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
 	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
+	r.Cause, r.LetGoBy = Cause(clip(string(r.Cause))), clip(r.LetGoBy)
 	r.Owner, r.Health, r.HealthNote = clip(r.Owner), Health(clip(string(r.Health))), clip(r.HealthNote)
-	const texts = 10 * maxReportText * escaped
+	const texts = 12 * maxReportText * escaped
 	if (len(r.Status)+len(r.Object))*escaped+texts <= MaxReport {
 		return r
 	}

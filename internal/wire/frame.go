@@ -376,6 +376,10 @@ type Report struct {
 	Message string `json:"message,omitempty"`
 	// Since is when State and Reason last changed, RFC 3339 in UTC.
 	Since string `json:"since,omitempty"`
+	// Cause says why the object is no longer desired, and LetGoBy which Placement had assigned
+	// it, as the location was told; empty while it is desired, or if it was not told.
+	Cause   Cause  `json:"cause,omitempty"`
+	LetGoBy string `json:"letGoBy,omitempty"`
 	// Health says how the object does at the location; empty if that is not known. It and
 	// all else that is small comes before the status, which readers stop at.
 	Health Health `json:"health,omitempty"`

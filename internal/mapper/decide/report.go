@@ -21,6 +21,9 @@ func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wi
 	if rec != nil {
 		r.UID, r.Digest, r.Generation = rec.Source.UID, rec.Source.Digest, rec.Source.Generation
 		r.Orphan = rec.Source.Policy.Orphan
+		if w == nil && rec.LetGo != nil {
+			r.Cause, r.LetGoBy = rec.LetGo.Cause, rec.LetGo.Placement
+		}
 	}
 	if w != nil {
 		r.UID = w.Leaf.UID

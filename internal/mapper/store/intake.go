@@ -235,6 +235,9 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 	if err != nil {
 		return nil, err
 	}
+	if err := t.rememberWhy(id, rec, o.Space, d); err != nil {
+		return nil, err
+	}
 	if d.Cause != wire.Deleted && rec != nil && !rec.Source.Policy.Orphan && rec.Space == o.Space &&
 		(t.isFormers(rec) || !t.mayRemove(now)) {
 		if err := t.guard(id, d.Cause, d.Placement); err != nil {

@@ -279,6 +279,18 @@ func (t *Tx) announced(k string, old *Want) bool {
 	return old.Desired() && !old.Unannounced && t.has(reportBucket, k) && !t.has(unsentBucket, k)
 }
 
+// rememberWhy keeps in the record of an object, if it is of the space, why it ceases to be
+// desired.
+func (t *Tx) rememberWhy(id string, rec *Record, s key.Space, d *wire.Del) error {
+	if rec == nil || rec.Space != s || d.Cause == wire.Walked && rec.LetGo == nil {
+		return nil
+	}
+	if rec.LetGo = nil; d.Cause != wire.Walked {
+		rec.LetGo = &LetGo{d.Cause, d.Placement}
+	}
+	return t.setRecord(id, rec)
+}
+
 // rememberLast is remember for the record of an object that ceases to be desired, if it is
 // of the space.
 func (t *Tx) rememberLast(o key.Object, was *Want) error {

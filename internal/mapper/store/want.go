@@ -133,6 +133,14 @@ type Record struct {
 	Kind    string           `json:"kind"`
 	// Mutated is what admission at the target changed in the last apply; nil: nothing.
 	Mutated *Mutation `json:"mutated,omitempty"`
+	// LetGo is why the object ceased to be desired the last time; nil: it is not known.
+	LetGo *LetGo `json:"letGo,omitempty"`
+}
+
+// LetGo is why an object ceased to be desired: for what cause, and by which Placement.
+type LetGo struct {
+	Cause     wire.Cause `json:"cause"`
+	Placement string     `json:"placement,omitempty"`
 }
 
 // Mutation is what admission at the target changed in the last apply.
