@@ -42,6 +42,7 @@ func steps() []step {
 		{"many", (*bench).measureMany},
 		{"state", onState((*state).eventToAll)},
 		{"walks", (*bench).walksAtOnce},
+		{"reports", (*bench).reportsAtOnce},
 		{"fleet", (*bench).wholeFleet},
 		{"render", (*bench).ownRenderings},
 	}
