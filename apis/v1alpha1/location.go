@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Mapping",type=string,JSONPath=`.spec.mapping`,priority=1
 // +kubebuilder:printcolumn:name="Assigned",type=integer,JSONPath=`.status.assigned`
 // +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.applied`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthy`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.agent.kubernetesVersion`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

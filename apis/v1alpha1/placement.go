@@ -12,6 +12,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
 // +kubebuilder:printcolumn:name="Assigned",type=integer,JSONPath=`.status.assigned`
 // +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.applied`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthy`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`,priority=1
 // +kubebuilder:printcolumn:name="Stale",type=integer,JSONPath=`.status.stale`,priority=1
@@ -404,7 +405,7 @@ type PlacementStatus struct {
 	// +optional
 	Objects int64 `json:"objects"`
 	Counts  `json:",inline"`
-	// Errors shows up to ten pairs that failed. Of Secrets it has no names, since all see it
+	// Errors shows up to ten pairs that failed or, if these are fewer, are degraded. Of Secrets it has no names, since all see it
 	// who may read the Placement; nor of objects of other spaces.
 	// +optional
 	// +listType=atomic

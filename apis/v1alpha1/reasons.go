@@ -15,6 +15,9 @@ const (
 	ReasonCreateOnly = "CreateOnly"
 	// ReasonCompleted, of Applied: it ran to its end and is not created again.
 	ReasonCompleted = "Completed"
+	// ReasonDegraded, of a pair among the errors of a Placement: the object is applied, and
+	// will not do by itself what its spec asks for.
+	ReasonDegraded = "Degraded"
 
 	// ReasonUnknownField, of Failed: the kind's schema at the location lacks a field.
 	ReasonUnknownField = "UnknownField"

@@ -87,6 +87,10 @@ type PlaceStatus struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Since   string `json:"since,omitempty"`
+	// Health is how the object does at the location: Healthy, Progressing, Degraded or
+	// Unknown; empty if that is not known. HealthNote says why it is not Healthy.
+	Health     wire.Health `json:"health,omitempty"`
+	HealthNote string      `json:"healthNote,omitempty"`
 	// Stale says that the location is away, see judge.Away.
 	Stale bool `json:"stale,omitempty"`
 	// Unassigned says that the object is not assigned to the location: the location
@@ -301,7 +305,7 @@ func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p
 func placeStatusOf(location key.Location, v judge.Verdict) PlaceStatus {
 	return PlaceStatus{
 		Location: location, State: string(v.State), Reason: v.Reason, Message: v.Message, Since: v.Since,
-		Stale: v.Stale, Unassigned: v.Unassigned,
+		Health: v.Health, HealthNote: v.HealthNote, Stale: v.Stale, Unassigned: v.Unassigned,
 	}
 }
 

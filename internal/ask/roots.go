@@ -19,6 +19,7 @@ const maxErrors = 10
 type rootTotal struct {
 	PlacementTotal
 	locations map[key.Location]struct{}
+	degraded  []v1alpha1.PlacementError // come after those that fail
 }
 
 // totalsOfRoot sums up the Placements of root that reach a space, as far as they are about
@@ -37,7 +38,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	totals := make([]*rootTotal, len(reaching))
 	by := map[key.PlacementRef]*rootTotal{}
 	for i, p := range reaching {
-		t := &rootTotal{PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, map[key.Location]struct{}{}}
+		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
 		for _, part := range q.config.Releases.Parts(p.Placement, s) {
 			part.Missing = slices.DeleteFunc(part.Missing, unknown)
 			t.PartOf = append(t.PartOf, part.String())
@@ -73,6 +74,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	all := make([]PlacementTotal, len(totals))
 	for i, t := range totals {
 		t.PlacementTotal.Locations = int64(len(t.locations))
+		t.Errors = append(t.Errors, t.degraded[:min(len(t.degraded), maxErrors-len(t.Errors))]...)
 		all[i] = t.PlacementTotal
 	}
 	return all
@@ -99,14 +101,19 @@ func (t *rootTotal) add(o key.Object, l key.Location, v judge.Verdict, rights *r
 		if t.Applied++; v.Mutated() {
 			t.Mutated++
 		}
+		if v.Healthy() {
+			t.Healthy++
+		}
 	case v.State == wire.Held:
 		t.Held++
 	case v.Failing():
 		t.Failed++
 	}
-	if v.Failing() && len(t.Errors) < maxErrors && rights.lists(o.Identity) {
-		t.Errors = append(t.Errors, v1alpha1.PlacementError{
-			Object: o.Identity.String(), Location: string(l), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
-		})
+	list, e := &t.Errors, v1alpha1.PlacementError{Object: o.Identity.String(), Location: string(l), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message}
+	if v.Degraded() {
+		list, e.Reason, e.Message = &t.degraded, v1alpha1.ReasonDegraded, v.HealthNote
+	}
+	if (v.Failing() || v.Degraded()) && len(*list) < maxErrors && rights.lists(o.Identity) {
+		*list = append(*list, e)
 	}
 }

@@ -89,6 +89,7 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	}
 	line("Assigned", l.Status.Assigned)
 	line("Applied", l.Status.Applied)
+	line("Healthy", l.Status.Healthy)
 	line("Mutated", l.Status.Mutated)
 	line("Failed", l.Status.Failed)
 	line("Held", l.Status.Held)

@@ -188,13 +188,13 @@ func (s *statusCommand) printHead(status ask.SpaceStatus) error {
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
 func placementsTable(all []ask.PlacementTotal) *metav1.Table {
-	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Mutated", "Failed", "Held", "Stale")}
+	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Healthy", "Mutated", "Failed", "Held", "Stale")}
 	for _, p := range all {
 		name := string(p.Name)
 		if p.Suspended {
 			name += " (suspended)"
 		}
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{name, p.Locations, p.Objects, p.Assigned, p.Applied, p.Mutated, p.Failed, p.Held, p.Stale}})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{name, p.Locations, p.Objects, p.Assigned, p.Applied, p.Healthy, p.Mutated, p.Failed, p.Held, p.Stale}})
 	}
 	return t
 }
@@ -243,7 +243,7 @@ func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
 }
 
 func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
-	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Since", "Reason+", "Message")}
+	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Health", "Since", "Reason+", "Message")}
 	for _, o := range all {
 		namespace, name := shownAs(o.Object)
 		for _, p := range o.Places {
@@ -251,16 +251,19 @@ func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
 			if p.Stale {
 				state += " (stale)"
 			}
-			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, string(p.Location), state, age(p.Since, now), p.Reason, oneLine(messageOf(&p))}})
+			t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{namespace, name, string(p.Location), state, string(p.Health), age(p.Since, now), p.Reason, oneLine(messageOf(&p))}})
 		}
 	}
 	return t
 }
 
-// messageOf is what is said of a place: why it is not assigned, if it is not, and what the
-// location says.
+// messageOf is what is said of a place: why it is not assigned, if it is not, what the
+// location says, and why it is not healthy there.
 func messageOf(p *ask.PlaceStatus) string {
 	said := cmp.Or(p.Message, p.Reason)
+	if p.HealthNote != "" {
+		said = strings.TrimPrefix(said+"; "+p.HealthNote, "; ")
+	}
 	if p.Cause == "" {
 		return said
 	}

@@ -94,6 +94,12 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 			text += ": " + part
 		}
 	}
+	if p.Health != "" {
+		text += "; it is " + string(p.Health)
+	}
+	if p.HealthNote != "" {
+		text += ": " + p.HealthNote
+	}
 	if p.Stale {
 		text += " (stale: the location is not connected)"
 	}

@@ -70,7 +70,7 @@ type Config struct {
 	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
 	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
-	// PlainTables leaves PLACED, APPLIED and FAILED out of tables, for a hub whose
+	// PlainTables leaves PLACED, APPLIED, HEALTHY and FAILED out of tables, for a hub whose
 	// spaces stand in for clusters.
 	PlainTables bool
 	// UnsafeNoFsync trades durability for speed, for tests and demos.

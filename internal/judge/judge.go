@@ -85,7 +85,17 @@ type Verdict struct {
 	Unassigned bool
 	// Culprit is the rule for which the object is held, if it is held for one.
 	Culprit Culprit
+	// Health is how the object does at the location, as the report says, HealthNote why it is
+	// not Healthy; empty if the state is not from a report, or that does not say.
+	Health     wire.Health
+	HealthNote string
 }
+
+// Healthy says that the object is applied, and does what its spec asks for.
+func (v Verdict) Healthy() bool { return v.State == wire.Applied && v.Health == wire.Healthy }
+
+// Degraded says that the object is applied, and will not do by itself what its spec asks for.
+func (v Verdict) Degraded() bool { return v.State == wire.Applied && v.Health == wire.Degraded }
 
 // Failing says that the object is not at the location as desired, and won't be until
 // somebody changes something.
@@ -234,10 +244,24 @@ func read(report []byte) (s said) {
 			s.cause = wire.Cause(value.Str)
 		case "letGoBy":
 			s.letGoBy = key.PlacementRef(value.Str)
+		case "health":
+			s.Health = healthOf(value.Str)
+		case "healthNote":
+			s.HealthNote = value.Str
 		case "status":
 			return false
 		}
 		return true
 	})
 	return s
+}
+
+// healthOf is the health that a report says. What an agent says that is none of them is none.
+func healthOf(said string) wire.Health {
+	switch h := wire.Health(said); h {
+	case wire.Healthy, wire.Progressing, wire.Degraded, wire.HealthUnknown:
+		return h
+	default:
+		return ""
+	}
 }

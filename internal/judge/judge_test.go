@@ -50,7 +50,7 @@ func TestAssigned(t *testing.T) {
 	at := placement.Place{Location: "l"}
 	report := func(uid string, d wire.Sum, state wire.State, reason string) *wire.Report {
 		return &wire.Report{
-			UID: uid, Digest: d, State: state, Reason: reason, Message: "m", Since: "then",
+			UID: uid, Digest: d, State: state, Reason: reason, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n",
 			Status: json.RawMessage(`{"state":"Failed","uid":"other"}`), Completed: "c",
 		}
 	}
@@ -63,18 +63,18 @@ func TestAssigned(t *testing.T) {
 		failing bool
 	}{
 		"nothing reported": {digest, at, nil, Verdict{State: Pending}, false},
-		"applied":          {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then"}, false},
+		"applied":          {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"a rule failed": {noRule, at, applied, Verdict{
 			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", Culprit: Culprit{"c", 3},
 		}, true},
-		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then"}, false},
+		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
 		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},
-		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Verdict{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then"}, true},
-		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Verdict{State: wire.Unsupported, Message: "m", Since: "then"}, true},
-		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Verdict{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then"}, true},
-		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Verdict{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then"}, false},
-		"held there":        {digest, at, report("u", before, wire.Held, "x"), Verdict{State: wire.Held, Reason: "x", Message: "m", Since: "then"}, false},
+		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Verdict{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Verdict{State: wire.Unsupported, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Verdict{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Verdict{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"held there":        {digest, at, report("u", before, wire.Held, "x"), Verdict{State: wire.Held, Reason: "x", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"suspended": {
 			digest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
 			Verdict{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
@@ -97,6 +97,9 @@ func TestAssigned(t *testing.T) {
 			for _, away := range []bool{false, true} {
 				c.want.Stale = away
 				got := Assigned(c.digest, row, c.place, b, away)
+				if got.Healthy() || got.Degraded() != (got.State == wire.Applied) {
+					t.Errorf("%+v is healthy or not degraded", got)
+				}
 				if got != c.want || got.Failing() != c.failing || got.Stays() {
 					t.Errorf("%+v, failing %v, stays %v; want %+v, %v", got, got.Failing(), got.Stays(), c.want, c.failing)
 				}
@@ -127,6 +130,17 @@ func TestLeft(t *testing.T) {
 		v := Left(encode(t, wire.Report{UID: "u", State: c.state, Reason: c.reason}), true)
 		if v.State != c.want || v.Stays() != c.stays || !v.Unassigned || !v.Stale || v.Failing() {
 			t.Errorf("%s %s is %+v", c.state, c.reason, v)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	for said, want := range map[wire.Health]wire.Health{
+		wire.Healthy: wire.Healthy, wire.Progressing: wire.Progressing, wire.Degraded: wire.Degraded, wire.HealthUnknown: wire.HealthUnknown, "Fine": "", "": "",
+	} {
+		v := Assigned(digest, row, placement.Place{Location: "l"}, encode(t, wire.Report{UID: "u", Digest: now, State: wire.Applied, Health: said}), false)
+		if v.Health != want || v.Healthy() != (want == wire.Healthy) || v.Degraded() != (want == wire.Degraded) {
+			t.Errorf("%q is %+v", said, v)
 		}
 	}
 }

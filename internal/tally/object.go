@@ -49,13 +49,25 @@ const (
 	held
 	// broken pairs are held because the object can't be rendered.
 	broken
+
+	// base is the part of a state that these are. What is applied is also, as a flag, healthy
+	// or degraded, or neither.
+	base     state = 1<<4 - 1
+	healthy  state = 1 << 4
+	degraded state = 1 << 5
 )
 
 func (s state) failing() bool { return s == failed || s == broken }
 
+// told says that a Placement shows the pair among its errors.
+func (s state) told() bool { return s.failing() || s&degraded != 0 }
+
 func (s state) addTo(c *v1alpha1.Counts, n int64) {
 	c.Assigned += n
-	switch s {
+	if s&healthy != 0 {
+		c.Healthy += n
+	}
+	switch s & base {
 	case applied:
 		c.Applied += n
 	case mutated:
@@ -159,10 +171,10 @@ func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
 	}
 }
 
-// move takes a pair from one state to another. One that fails as before is counted again
-// as well, since the reason may have changed.
+// move takes a pair from one state to another. One that is told of as before is counted
+// again as well, since the reason may have changed.
 func (t *Tally) move(o *object, location key.Location, from, to state) {
-	if from == to && !to.failing() {
+	if from == to && !to.told() {
 		return
 	}
 	t.add(o, o.as, location, from, -1)
@@ -214,11 +226,18 @@ func (t *Tally) classify(o *object) []state {
 func (t *Tally) state(o *object, location key.Location) state {
 	v := o.judge(t.config, location)
 	t.blames.note(o.id.Space, pair{o.path, location}, v.Culprit)
+	var does state
+	switch {
+	case v.Healthy():
+		does = healthy
+	case v.Degraded():
+		does = degraded
+	}
 	switch {
 	case v.Mutated():
-		return mutated
+		return mutated | does
 	case v.State == wire.Applied:
-		return applied
+		return applied | does
 	case v.State == wire.Held && v.Failing():
 		return broken
 	case v.State == wire.Held:
@@ -236,7 +255,7 @@ const (
 	foreign   = "who may list them is told more, by orrery status --space "
 )
 
-// describe is the entry of a failing pair in the status of a Placement of a space.
+// describe is the entry of a pair that is told of in the status of a Placement of a space.
 func (o *object) describe(config Config, location key.Location, of key.Space) v1alpha1.PlacementError {
 	v := judge.Refused(o.as.Refusal(location))
 	if !o.as.RefusedBy(location) {
@@ -244,6 +263,9 @@ func (o *object) describe(config Config, location key.Location, of key.Space) v1
 	}
 	e := v1alpha1.PlacementError{
 		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
+	}
+	if v.Degraded() {
+		e.Reason, e.Message = v1alpha1.ReasonDegraded, v.HealthNote
 	}
 	switch {
 	case o.id.Space != of:

@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// maxErrors is how many failing pairs a Placement shows.
+// maxErrors is how many pairs a Placement shows that fail, or else are degraded.
 const maxErrors = 10
 
 // maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
@@ -39,7 +39,8 @@ type PlacementCounts struct {
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
-	// Errors are the first maxErrors failing pairs in the order of object and location.
+	// Errors are the first maxErrors failing pairs in the order of object and location, and
+	// if these are fewer, degraded ones.
 	Errors []v1alpha1.PlacementError
 }
 
@@ -86,8 +87,8 @@ type placementTally struct {
 	counts  v1alpha1.Counts
 	// at counts the pairs by location.
 	at map[key.Location]int64
-	// failing are the pairs that failed, in order.
-	failing btree.BTreeG[pair]
+	// failing are the pairs that failed, degraded those that are applied and degraded, in order.
+	failing, degraded btree.BTreeG[pair]
 }
 
 // locationTally sums up the pairs of one location.
@@ -149,14 +150,18 @@ func (t *Tally) Placement(p key.Placement) PlacementCounts {
 	}
 	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
 	looks := 0
-	sum.failing.Scan(func(at pair) bool {
+	tell := func(at pair) bool {
 		e := t.objects[at.path].describe(t.config, at.location, p.Space)
 		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
 			counts.Errors = append(counts.Errors, e)
 		}
 		looks++
 		return len(counts.Errors) < maxErrors && looks < maxLooks
-	})
+	}
+	sum.failing.Scan(tell)
+	if len(counts.Errors) < maxErrors && looks < maxLooks {
+		sum.degraded.Scan(tell)
+	}
 	return counts
 }
 
@@ -229,10 +234,14 @@ func (t *Tally) add(o *object, as *placement.Membership, location key.Location, 
 		if sum.at[location] += n; sum.at[location] == 0 {
 			delete(sum.at, location)
 		}
-		if s.failing() && n > 0 {
-			sum.failing.Set(pair{o.path, location})
-		} else if s.failing() {
-			sum.failing.Delete(pair{o.path, location})
+		list := &sum.failing
+		if !s.failing() {
+			list = &sum.degraded
+		}
+		if s.told() && n > 0 {
+			list.Set(pair{o.path, location})
+		} else if s.told() {
+			list.Delete(pair{o.path, location})
 		}
 	}
 }
@@ -275,7 +284,8 @@ func (t *Tally) placement(p key.Placement) *placementTally {
 	t.dirtyPlacement[p] = struct{}{}
 	sum := t.placements[p]
 	if sum == nil {
-		sum = &placementTally{at: map[key.Location]int64{}, failing: *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})}
+		pairs := func() btree.BTreeG[pair] { return *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true}) }
+		sum = &placementTally{at: map[key.Location]int64{}, failing: pairs(), degraded: pairs()}
 		t.placements[p] = sum
 	}
 	return sum

@@ -154,6 +154,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 				wire.Applied, wire.Applied, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned,
 			}).Draw(t, "state"),
 			Digest: wire.SumOf([]byte(rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "applied") + "@" + string(l))),
+			Health: rapid.SampledFrom([]wire.Health{"", "nonsense", wire.Healthy, wire.Healthy, wire.Progressing, wire.Degraded, wire.Degraded, wire.HealthUnknown}).Draw(t, "health"), HealthNote: fmt.Sprint("note ", m.rev),
 		})
 	}
 	if rapid.IntRange(0, 5).Draw(t, "delete") == 0 {
@@ -334,7 +335,7 @@ func (m *machine) checkObjects(t *rapid.T) {
 
 // recount counts everything anew from the words of the API.
 func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location]v1alpha1.Counts) {
-	placements, locations := map[key.Placement]PlacementCounts{}, map[key.Location]v1alpha1.Counts{}
+	placements, locations, sick := map[key.Placement]PlacementCounts{}, map[key.Location]v1alpha1.Counts{}, map[key.Placement][]v1alpha1.PlacementError{}
 	state := m.table.Snapshot()
 	state.Ascend("o/", func(row *table.Row) bool {
 		in, ok := row.In.(*placement.Membership)
@@ -360,7 +361,9 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 						Message: "who may list them is told more, by orrery status --space " + string(o.Space),
 					}
 				}
-				if e != nil && len(c.Errors) < 10 && !slices.Contains(c.Errors, *e) {
+				if e != nil && e.Reason == "Degraded" {
+					sick[p] = append(sick[p], *e)
+				} else if e != nil && len(c.Errors) < 10 && !slices.Contains(c.Errors, *e) {
 					c.Errors = append(c.Errors, *e)
 				}
 			}
@@ -374,6 +377,15 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 		}
 		return true
 	})
+	for p, all := range sick { // after those that fail
+		c := placements[p]
+		for _, e := range all {
+			if len(c.Errors) < 10 && !slices.Contains(c.Errors, e) {
+				c.Errors = append(c.Errors, e)
+			}
+		}
+		placements[p] = c
+	}
 	return placements, locations
 }
 
@@ -419,6 +431,13 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l k
 		c.Applied++
 		if r.Reason == "Mutated" {
 			c.Mutated++
+		}
+		if r.Health == wire.Healthy {
+			c.Healthy++
+		}
+		if r.Health == wire.Degraded {
+			e.Reason, e.Message = "Degraded", r.HealthNote
+			return e
 		}
 	case r.State == wire.Held:
 		c.Held++

@@ -14,7 +14,7 @@ import (
 // many there are and how they do. The annotation has what kubectl applied.
 var others = []string{
 	"spec.admit", "status.agent.prune", "status.agent.purge", "status.agent.deferred",
-	"status.assigned", "status.applied", "status.mutated", "status.failed", "status.held", "status.stale", "status.leaving", "status.leftovers",
+	"status.assigned", "status.applied", "status.healthy", "status.mutated", "status.failed", "status.held", "status.stale", "status.leaving", "status.leftovers",
 	`metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration`,
 }
 

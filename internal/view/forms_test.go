@@ -103,7 +103,7 @@ func TestTables(t *testing.T) {
 func TestCountsInTables(t *testing.T) {
 	f := newFixture(t, func(c *Config, _ *table.Config) {
 		c.Counts = func(row *table.Row) v1alpha1.Counts {
-			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Failed: 1}
+			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Healthy: 3, Failed: 1}
 		}
 	})
 	x := cm("a", "x", "1")
@@ -123,14 +123,14 @@ func TestCountsInTables(t *testing.T) {
 			t.Fatalf("%s: %d %v in %s", path, status, err, body)
 		}
 		n := len(got.ColumnDefinitions)
-		if is := n > 3 && got.ColumnDefinitions[n-3].Name == "Placed"; is != counted {
+		if is := n > 4 && got.ColumnDefinitions[n-4].Name == "Placed"; is != counted {
 			t.Errorf("%s: columns %v", path, got.ColumnDefinitions)
 		}
 		for _, row := range got.Rows {
 			if len(row.Cells) != n {
 				t.Errorf("%s: %d columns for %v", path, n, row.Cells)
 			}
-			if strings.HasSuffix(path, "/x") && fmt.Sprint(row.Cells[n-3:]) != fmt.Sprintf("[%d 2 1]", len(x.key())) {
+			if strings.HasSuffix(path, "/x") && fmt.Sprint(row.Cells[n-4:]) != fmt.Sprintf("[%d 2 3 1]", len(x.key())) {
 				t.Errorf("%s: cells %v", path, row.Cells)
 			}
 		}

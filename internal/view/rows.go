@@ -119,6 +119,7 @@ func countColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		{Name: "Placed", Type: "integer", Description: "The number of locations that the object is assigned to."},
 		{Name: "Applied", Type: "integer", Description: "The number of those that have applied it as it is now."},
+		{Name: "Healthy", Type: "integer", Description: "The number of those that have applied it and where it does what it asks for."},
 		{Name: "Failed", Type: "integer", Description: "The number of those where it could not be applied."},
 	}
 }
@@ -132,7 +133,7 @@ func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
 	if of != nil {
 		n = r.server.config.Counts(of)
 	}
-	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Failed)
+	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
 }
 
 func totalSize(items []*object) (n int) {

@@ -30,7 +30,7 @@ func (t *transcript) String() string {
 	}
 	text := strings.Join(t.lines, "\n") + "\n"
 	if t.placed {
-		text += "tables have the columns Placed, Applied and Failed, too\n"
+		text += "tables have the columns Placed, Applied, Healthy and Failed, too\n"
 	}
 	return text
 }
@@ -72,10 +72,10 @@ func (t *transcript) answer(a answer) {
 func (t *transcript) table(a answer) {
 	columns, _ := a.at("columnDefinitions").([]any)
 	n := len(columns)
-	if n > 3 {
-		if first, _ := columns[n-3].(map[string]any); first["name"] == "Placed" {
+	if n > 4 {
+		if first, _ := columns[n-4].(map[string]any); first["name"] == "Placed" {
 			t.placed = true
-			columns = columns[:n-3]
+			columns = columns[:n-4]
 		}
 	}
 	for _, c := range columns {

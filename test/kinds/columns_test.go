@@ -113,13 +113,13 @@ func readTable(t *testing.T, a api, s sample) *table {
 	return is
 }
 
-// expectCounts checks the three columns that only spaces have, and removes them.
+// expectCounts checks the four columns that only spaces have, and removes them.
 func (is *table) expectCounts(t *testing.T) {
 	t.Helper()
-	n := len(is.columns) - 3
-	if n < 0 || is.columns[n]["name"] != "Placed" || is.columns[n+1]["name"] != "Applied" || is.columns[n+2]["name"] != "Failed" ||
-		fmt.Sprint(is.cells[n:]) != "[0 0 0]" {
-		t.Errorf("columns %v with cells %v do not end with Placed, Applied and Failed", is.columns, is.cells)
+	n := len(is.columns) - 4
+	if n < 0 || is.columns[n]["name"] != "Placed" || is.columns[n+1]["name"] != "Applied" || is.columns[n+2]["name"] != "Healthy" || is.columns[n+3]["name"] != "Failed" ||
+		fmt.Sprint(is.cells[n:]) != "[0 0 0 0]" {
+		t.Errorf("columns %v with cells %v do not end with Placed, Applied, Healthy and Failed", is.columns, is.cells)
 		return
 	}
 	is.columns, is.cells = is.columns[:n], is.cells[:n]

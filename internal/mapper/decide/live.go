@@ -17,8 +17,11 @@ type Live struct {
 	Status []byte
 }
 
-// notLooked is why the health is not known of an object of a kind that can't be observed.
-const notLooked = "objects of this kind can't be observed at the location"
+// Why an object is not Healthy, where the rules have no part in that.
+const (
+	notLooked = "objects of this kind can't be observed at the location"
+	notSeen   = "what was written last has not been seen at the location yet"
+)
 
 // LiveOf is what is known of the object at the target: seen says whether it is there, last
 // how it was last seen; rec is its record, nil if what is there is not ours. ended is how it
@@ -39,9 +42,8 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	case seen.Presence != Present:
 	case !health.Has(r):
 		l.Health, l.Note = health.Of(health.Object{Deleting: seen.Terminating})
-	case last == nil || last.UID != rec.UID: // it was made just now
-	case last.Generation < rec.Generation:
-		l.Health, l.Note = wire.Progressing, "what was changed last has not been seen at the location yet"
+	case last == nil || last.UID != rec.UID || last.Generation < rec.Generation:
+		l.Health, l.Note = wire.Progressing, notSeen
 	default:
 		l.Health, l.Note = last.Health, last.Note
 	}
