@@ -178,7 +178,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	if s := x.Object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
 		return fmt.Errorf("the report is of another object: %+v", r)
 	}
-	if err := w.checkHealth(o, r); err != nil {
+	if err := w.checkHealth(o, x, r); err != nil {
 		return err
 	}
 	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.Has(id.Resource) {
@@ -190,7 +190,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 }
 
 // checkHealth compares what is said of the health of a desired object with the object.
-func (w *world) checkHealth(o *thing, r wire.Report) error {
+func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
 	if o == nil || o.foreign {
 		if r.Health != "" && r.Completed == "" {
 			return fmt.Errorf("it is not there, and reported %s", r.Health)
@@ -205,7 +205,7 @@ func (w *world) checkHealth(o *thing, r wire.Report) error {
 	if health.Has(o.id.Resource) {
 		of.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
 	}
-	if is, note := health.Of(of); r.Health != is || r.HealthNote != note {
+	if is, note := health.Of(of); r.Health != is || r.HealthNote != note && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
 		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, note)
 	}
 	return nil

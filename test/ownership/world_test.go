@@ -59,6 +59,7 @@ func TestOwnership(t *testing.T) {
 		part{"RunOnce", (*suite).runOnce},
 		part{"Rollout", (*suite).rollout},
 		part{"Ended", (*suite).ended},
+		part{"Health", (*suite).health},
 		part{"Service", (*suite).service},
 		part{"Released", (*suite).released},
 		part{"Proof", (*suite).proof},
@@ -166,7 +167,7 @@ func (s *suite) gone(namespace, object string) {
 }
 
 // report is what orrery status says of an object at the location.
-type report struct{ State, Reason, Message string }
+type report struct{ State, Reason, Message, Health, HealthNote string }
 
 func (s *suite) report(object string) (report, error) {
 	var answer struct {

@@ -296,12 +296,14 @@ func (w *observer) live(o *marks.Observation) *store.Live {
 	return l
 }
 
-// hashes are hashes of what is reported of an object, without and with its status. How it
-// ended, the engine keeps; its item then needs a turn.
+// hashes are hashes of what is reported of an object, without and with its status. Without
+// it, a new note alone is no news: some controllers write the time into conditions. How an
+// object ended, the engine keeps; its item then needs a turn.
 func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	h := fnv.New64a() // a hash takes every write
-	fmt.Fprintf(h, "%s %d %s %s %q", l.UID, l.Generation, l.Health, ended, l.Note)
+	fmt.Fprintf(h, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended)
 	plain = h.Sum64()
+	fmt.Fprintf(h, "%q", l.Note)
 	if w := l.Wanted; w != nil {
 		for _, n := range []*int64{w.Replicas, w.Partition, w.Completions, w.Parallelism} {
 			if n == nil {

@@ -60,7 +60,7 @@ func (r *readings) forget(id string) {
 // The agent observes objects with its own rights; how an object does, its status, or how a
 // Job or Pod has ended, is passed on only if the account itself can read the object as it
 // is. That is found out once for each change of these. Where nothing but the health would be
-// told, that is left out and nothing else follows: it is unknown until the next turn.
+// told, that is left out and nothing else follows of it.
 func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome {
 	account, id := t.account(), t.id.String()
 	if account == "" || o.forget || o.letGo {
@@ -89,8 +89,11 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 		return o
 	}
 	r.readings.forget(id)
-	t.live, t.hidden = nil, apierrors.IsForbidden(err)
-	if w := t.want(); t.hidden && t.completed == "" && (w == nil || w.Object() == nil || !w.Object().Policy.ReturnStatus) {
+	t.live, t.hidden = nil, unread
+	if w := t.want(); t.completed == "" && (w == nil || w.Object() == nil || !w.Object().Policy.ReturnStatus) {
+		if !apierrors.IsForbidden(err) && o.Retry == 0 {
+			o.Retry = maxRetry
+		}
 		return o
 	}
 	if t.completed != "" {
@@ -100,6 +103,9 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 	said.record, said.changed, said.seen, said.drifted = o.record, o.changed, o.seen, o.drifted
 	return said
 }
+
+// unread is why the health of an object is unknown that its account can't read.
+const unread = "the ServiceAccount that acts for the object may not read it, or could not"
 
 // unreadEnd stands for how a Job or Pod has ended that the account may not read.
 const unreadEnd = "Ended"

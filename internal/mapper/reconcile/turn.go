@@ -51,8 +51,8 @@ type turn struct {
 	live      *store.Live // how the object was last seen
 	// completed is how the desired Job or Pod ran to its end; empty: it has not.
 	completed string
-	// hidden says that the account that acts for the object may not read it.
-	hidden bool
+	// hidden is why nothing may be told of how the object does; empty: it may.
+	hidden string
 	// judged says that the object needs no proof, even if the change failed.
 	judged bool
 	// homeless says that the namespace can't be made, so that to try once is enough.
@@ -174,8 +174,8 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 
 // lives is what is reported of the object at the target as it is there.
 func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
-	if t.hidden {
-		return decide.Live{Health: wire.HealthUnknown, Note: "the ServiceAccount that acts for the object may not read it"}
+	if t.hidden != "" {
+		return decide.Live{Health: wire.HealthUnknown, Note: t.hidden}
 	}
 	seen := t.view.Seen
 	if o.seen != nil {
