@@ -25,7 +25,8 @@ Without arguments the agent may map every resource, which makes it an administra
 of the cluster, since it may create roles, too. With arguments it may map those
 resources only. With --placed it gets what the agent on --data-dir needs for what is
 placed now: it maps the resources that it acts for itself, observes those for which
-ServiceAccounts act, and may act as these, by a Role in the namespace of each.
+ServiceAccounts act, and may act as these, by a Role in the namespace of each; and it
+reads the resources that are asked for of what was not placed.
 What another kind or account needs is Failed until this is run again.`,
 		Example: `  orrery-agent rbac | kubectl apply -f -
   orrery-agent rbac configmaps services deployments.apps | kubectl apply -f -
@@ -38,6 +39,9 @@ What another kind or account needs is Failed until this is run again.`,
 					return err
 				}
 				r = rightsFor(s.Kinds, resources)
+				for _, k := range s.Seen {
+					r.Seen = append(r.Seen, strings.TrimSuffix(k.Resource+"."+k.APIGroup, "."))
+				}
 			}
 			return manifest.Print(c.OutOrStdout(), r.Objects(cmp.Or(namespace, ownNamespace())))
 		},

@@ -27,6 +27,8 @@ type Rights struct {
 	// Mapped are the resources, as RESOURCE[.GROUP], that it applies and removes with its
 	// own rights; Observed those that it only watches.
 	Mapped, Observed []string
+	// Seen are those of which it reads what was not placed.
+	Seen []string
 	// Accounts are the names of the ServiceAccounts that it acts as, by namespace.
 	Accounts map[string][]string
 }
@@ -90,6 +92,11 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 	if len(r.Mapped) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
 	}
+	if len(r.Seen) > 0 { // of which kinds come and go
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "watch"},
+		})
+	}
 	if slices.ContainsFunc(r.Mapped, custom) { // whether such a kind is gone for good
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
@@ -103,5 +110,6 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 	}
 	grant(r.Mapped, "get", "list", "watch", "create", "patch", "delete")
 	grant(r.Observed, "list", "watch")
+	grant(r.Seen, "get", "list", "watch")
 	return rules
 }

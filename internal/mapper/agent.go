@@ -372,7 +372,7 @@ func (a *Agent) Status() Status {
 		s.Awaits = now.Marker
 	}
 	s.Queued, s.States = c.Queued, c.States
-	s.Kinds = a.kindsInUse()
+	s.Kinds, s.Seen, s.Sees = a.kindsInUse(), a.seenKinds(), a.census.Status()
 	if c.States[wire.Orphaned] > 0 {
 		s.Leftovers = a.leftovers()
 	}

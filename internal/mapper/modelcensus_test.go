@@ -64,12 +64,17 @@ type censusWorld struct {
 	begun   time.Time
 	lives   int
 	putting map[string]wire.Policy
+	// yields has, by path, what is left to the location, with the UID of what was placed.
+	yields map[string]string
 }
 
 func newCensusWorld(t *testing.T, seed int, dir, ca string) *censusWorld {
 	rng := rand.New(rand.NewPCG(uint64(seed), 7))
-	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rng), begun: time.Now(), putting: map[string]wire.Policy{}}
+	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rng), begun: time.Now(), putting: map[string]wire.Policy{}, yields: map[string]string{}}
 	w.cluster.littered, w.cluster.open = true, true
+	if seed%2 == 0 {
+		w.definition()
+	}
 	if seed%4 == 0 {
 		w.placing = key.Prefixed
 		w.Set(func(s *wire.Settings) { s.Namespaces = string(key.Prefixed) })
@@ -155,6 +160,12 @@ func (w *censusWorld) touch() {
 	defer c.mu.Unlock()
 	all := w.wild()
 	id := all[w.rng.IntN(len(all))]
+	if w.rng.IntN(2) == 0 {
+		id.Namespace = w.placing.At(key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "x"}}).Namespace
+		if !servedKind(id.Resource).namespaced {
+			return
+		}
+	}
 	if !c.serves(id.Resource) {
 		return
 	}
@@ -169,12 +180,12 @@ func (w *censusWorld) touch() {
 		o = now.copy()
 	}
 	o.fields["data/v"] = fmt.Sprint(w.rng.IntN(3))
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(6) {
 	case 0:
 		o.status = fmt.Sprintf(`{"n":%d}`, w.rng.IntN(3))
-	case 1:
+	case 1, 2, 3:
 		w.belong(o)
-	case 2:
+	case 4:
 		w.mark(o)
 	}
 	w.tell("set %s: %v, controlled %v %v", id, o.fields, o.controlled, o.controller)
@@ -193,6 +204,9 @@ func (w *censusWorld) belong(o *thing) {
 		return
 	}
 	p := all[w.rng.IntN(len(all))]
+	if i := slices.IndexFunc(all, w.placed); i >= 0 && w.rng.IntN(3) == 0 {
+		p = all[i]
+	}
 	version := "v1"
 	if g := p.id.APIGroup(); g != "" {
 		version = g + "/v1"
@@ -253,13 +267,30 @@ func (w *censusWorld) ask() {
 // place has an object placed, or not any more, with what is asked for of those that it owns.
 func (w *censusWorld) place() {
 	o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: []string{"root", "other"}[w.rng.IntN(2)]}}
+	if w.rng.IntN(5) == 0 {
+		w.cluster.mu.Lock()
+		at := w.cluster.objects[w.placing.At(o).String()]
+		w.cluster.mu.Unlock()
+		if at == nil || w.yields[o.Path()] != "" {
+			return
+		}
+		w.tell("yield %s, %s", o.Path(), at.uid)
+		delete(w.putting, o.Path())
+		w.yields[o.Path()] = at.uid
+		w.Write(wire.Frame{Hold: &wire.Hold{Key: o.Path(), UID: "uid-" + o.Name, Digest: digest("yield"), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
+		return
+	}
+	if w.yields[o.Path()] != "" && w.rng.IntN(2) == 0 {
+		return
+	}
+	delete(w.yields, o.Path())
 	if w.rng.IntN(4) == 0 {
 		w.tell("del %s", o.Path())
 		delete(w.putting, o.Path())
 		w.Del(o.Path(), wire.Deleted)
 		return
 	}
-	policy := wire.Policy{Orphan: w.rng.IntN(4) == 0, Associated: []string{"", "batch/jobs", "batch/jobs\ncore/configmaps", "example.com/widgets"}[w.rng.IntN(4)]}
+	policy := wire.Policy{Adopt: w.rng.IntN(2) == 0, Orphan: w.rng.IntN(4) == 0, Associated: []string{"", "batch/jobs", "batch/jobs\ncore/configmaps", "example.com/widgets"}[w.rng.IntN(4)]}
 	w.tell("put %s with %+v", o.Path(), policy)
 	w.putting[o.Path()] = policy
 	w.PutWith(o.Path(), "uid-"+o.Name, fmt.Sprintf(`{"apiVersion":"v1","data":{"v":"%d"},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"a"}}`, w.rng.IntN(2), o.Name), policy)
@@ -302,7 +333,8 @@ func (w *censusWorld) settle() error {
 // compare says what is wrong with what the hub has.
 func (w *censusWorld) compare() error {
 	have := map[string]wire.Report{}
-	for _, k := range w.Reported() {
+	reported := w.Reported()
+	for _, k := range reported {
 		if strings.HasPrefix(k, "~") {
 			have[k], _ = w.Report(k)
 		}
@@ -312,6 +344,18 @@ func (w *censusWorld) compare() error {
 	}
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
+	for path, uid := range w.yields {
+		o, err := key.ParsePath(path)
+		if err != nil {
+			return err
+		}
+		if at := w.cluster.objects[w.placing.At(o).String()]; at == nil || at.uid != uid || w.placed(at) {
+			return fmt.Errorf("%s is left to the location, where it is %+v, and was %s", path, at, uid)
+		}
+		if slices.Contains(reported, path) {
+			return fmt.Errorf("%s is left to the location, and still reported", path)
+		}
+	}
 	born := w.born()
 	n := 0
 	for k, r := range have {
@@ -326,11 +370,15 @@ func (w *censusWorld) compare() error {
 	if want := min(len(born), w.limit()); n != want {
 		return fmt.Errorf("%d of %d are reported, want %d: %q", n, len(born), want, slices.Sorted(maps.Keys(have)))
 	}
-	owned := w.owned()
+	owned, may := w.owned()
 	for k := range have {
-		if _, ok := owned[k]; !ok && strings.HasPrefix(k, "~owned:") {
+		if _, ok := owned[k]; ok || !strings.HasPrefix(k, "~owned:") {
+			continue
+		}
+		if may[k] == nil {
 			return fmt.Errorf("%s is reported, and is not to be", k)
 		}
+		born[k] = may[k]
 	}
 	for k, want := range owned {
 		if r, ok := have[k]; !ok || r.Owner != want.owner {
@@ -407,9 +455,11 @@ type ownedThing struct {
 	owner string
 }
 
-// owned is what is to be reported of what belongs to what was placed.
-func (w *censusWorld) owned() map[string]ownedThing {
-	all, byUID := map[string]ownedThing{}, map[string]*thing{}
+// owned is what is to be reported of what belongs to what was placed. What may be is of an
+// owner that is no more.
+func (w *censusWorld) owned() (all map[string]ownedThing, may map[string]*thing) {
+	all, may = map[string]ownedThing{}, map[string]*thing{}
+	byUID := map[string]*thing{}
 	for _, o := range w.cluster.objects {
 		if w.cluster.serves(o.id.Resource) {
 			byUID[o.uid] = o
@@ -428,18 +478,22 @@ func (w *censusWorld) owned() map[string]ownedThing {
 			if w.placed(o) || !slices.Contains(strings.Split(policy.Associated, "\n"), o.id.Resource.String()) {
 				continue
 			}
-			for p, n := o, 0; p != nil && p.controlled && n < 8; n++ {
+			at := key.Object{Space: "s", Identity: o.id}
+			at.Namespace = source.Namespace
+			line := key.Report{Origin: key.Owned, Object: at}.Line()
+			p := o
+			for n := 0; p != nil && p.controlled && n < 8; n++ {
 				if p.controller.UID == r.uid {
-					at := key.Object{Space: "s", Identity: o.id}
-					at.Namespace = source.Namespace
-					all[key.Report{Origin: key.Owned, Object: at}.Line()] = ownedThing{o, source.Identity.String()}
+					all[line] = ownedThing{o, source.Identity.String()}
 					break
 				}
-				p = byUID[p.controller.UID]
+				if p = byUID[p.controller.UID]; p == nil && o.id.Namespace == r.id.Namespace {
+					may[line] = o
+				}
 			}
 		}
 	}
-	return all
+	return all, may
 }
 
 // naively is an object as it is to be reported, in a namespace and under a name.

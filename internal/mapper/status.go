@@ -70,6 +70,10 @@ type Status struct {
 	PruneDigest string `json:"pruneDigest,omitempty"`
 	// Kinds are those of what is desired or yet to be removed, and who acts for it.
 	Kinds []KindInUse `json:"kinds,omitempty"`
+	// Seen are those of which the agent reads what was not placed, since it is asked for, or
+	// tells to what it belongs; Sees says what of that does not come back, nil: nothing.
+	Seen []SeenKind       `json:"seen,omitempty"`
+	Sees *wire.SeesStatus `json:"sees,omitempty"`
 	// Leftovers are the first few objects that stay though they are not desired.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
@@ -82,6 +86,20 @@ type KindInUse struct {
 	Own bool `json:"own,omitempty"`
 	// ServiceAccounts act for some of them, as NAMESPACE/NAME.
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+}
+
+// SeenKind is a kind of which the agent reads what was not placed.
+type SeenKind struct {
+	APIGroup string `json:"apiGroup"`
+	Resource string `json:"resource"`
+}
+
+// seenKinds are the kinds of which the agent reads what was not placed.
+func (a *Agent) seenKinds() (all []SeenKind) {
+	for _, r := range a.census.Kinds() {
+		all = append(all, SeenKind{r.APIGroup(), r.Resource})
+	}
+	return all
 }
 
 // kindsInUse are the kinds in use.

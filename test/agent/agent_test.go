@@ -165,6 +165,7 @@ func TestAgent(t *testing.T) {
 		{"looks", looks},
 		{"mutated", mutated},
 		{"mutated-for-good", mutatedForGood},
+		{"census", census},
 		{"outage", targetOutage},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSite(t, c, test.name)) })

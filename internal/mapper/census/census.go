@@ -41,6 +41,7 @@ type Census struct {
 
 	changed, replan, news retry.Signal
 	status                atomic.Pointer[wire.SeesStatus]
+	kinds                 atomic.Pointer[[]key.Resource]
 	// failed says that the store did not take a change, so that nothing is known of it, and
 	// missing that a kind that is observed is not served.
 	failed, missing atomic.Bool
@@ -68,6 +69,14 @@ func (c *Census) Changed() { c.changed.Raise() }
 
 // Status says what of that which is asked for does not come back; nil: nothing is missing.
 func (c *Census) Status() *wire.SeesStatus { return c.status.Load() }
+
+// Kinds are those that are read, or would be if the agent might.
+func (c *Census) Kinds() []key.Resource {
+	if all := c.kinds.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
 
 // Run observes until ctx ends.
 func (c *Census) Run(ctx context.Context) {

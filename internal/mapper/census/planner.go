@@ -184,6 +184,8 @@ func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 			}
 		}
 		l.conclude()
+		kinds := sortedKinds(p.watchers)
+		p.kinds.Store(&kinds)
 	})
 }
 
@@ -205,6 +207,6 @@ func (c *Census) stopAll() {
 	}
 }
 
-func sortedKinds(all map[key.Resource]string) []key.Resource {
+func sortedKinds[T any](all map[key.Resource]T) []key.Resource {
 	return slices.SortedFunc(maps.Keys(all), func(a, b key.Resource) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -9,6 +9,9 @@ import (
 type Entry struct {
 	Space key.Space
 	Want  *store.Want
+	// Yields says that the object is the location's own for the space, which then has no
+	// entry to follow.
+	Yields bool
 }
 
 // Choose returns the index of the entry that an identity at the target follows: one

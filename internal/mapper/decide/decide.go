@@ -24,6 +24,8 @@ type Facts struct {
 	// Confirms says that the hub is to be told that nothing is there, or was told that
 	// something is about to be, so that what is not known has to be found out.
 	Confirms bool
+	// Yields says that what is there of the space's is let go.
+	Yields bool
 	// Guarded says that the removal waits for a confirmation.
 	Guarded bool
 	// Completed is how the desired Job or Pod ran to its end, so that it must not run
@@ -220,7 +222,7 @@ func decideRemoval(f Facts) Decision {
 		return Decision{Do: DoLook}
 	case rec == nil:
 		return Decision{Do: DoForget}
-	case f.Guarded && !rec.Source.Policy.Orphan:
+	case f.Guarded && !rec.Source.Policy.Orphan && !f.Yields:
 		return Decision{
 			State: wire.Removing, Reason: v1alpha1.ReasonPruneGuard,
 			Message: "more removals than the location allows at once; this one waits for a confirmation",
@@ -234,7 +236,7 @@ func decideRemoval(f Facts) Decision {
 			return Decision{Do: DoHurry, UID: rec.UID}
 		}
 		return Terminating(f.Pods)
-	case rec.Source.Policy.Orphan:
+	case rec.Source.Policy.Orphan, f.Yields:
 		return Decision{Do: DoLetGo, UID: rec.UID}
 	}
 	return Decision{Do: DoRemove, UID: rec.UID}

@@ -149,9 +149,9 @@ func TestChoose(t *testing.T) {
 	}{
 		{"nobody", []Entry{{Space: "a"}}, nil, -1},
 		{"the only one", []Entry{{Space: "a"}, {Space: "b", Want: object}}, nil, 1},
-		{"an object before a conflict", []Entry{{"a", conflict}, {"b", object}}, recordOf("a", "a"), 1},
-		{"the owner before others", []Entry{{"a", object}, {"b", object}}, recordOf("b", "a"), 1},
-		{"the first by name", []Entry{{"b", object}, {"a", object}}, nil, 1},
+		{"an object before a conflict", []Entry{{Space: "a", Want: conflict}, {Space: "b", Want: object}}, recordOf("a", "a"), 1},
+		{"the owner before others", []Entry{{Space: "a", Want: object}, {Space: "b", Want: object}}, recordOf("b", "a"), 1},
+		{"the first by name", []Entry{{Space: "b", Want: object}, {Space: "a", Want: object}}, nil, 1},
 	} {
 		if got := Choose(c.wants, c.rec); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)

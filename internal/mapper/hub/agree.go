@@ -122,7 +122,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 		if err := r.Store.Write(ctx, func(t *store.Tx) error {
 			lack = lack[:0]
 			for _, k := range page {
-				if t.HasWant(k) && !t.HasReport(k) {
+				if t.HasWant(k) && !t.HasReport(k) && !t.Yields(k) {
 					lack = append(lack, k)
 					continue
 				}

@@ -176,6 +176,7 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 		}
 		waits = waits || said.State == wire.Removing && said.Reason == v1alpha1.ReasonPruneGuard
 	}
+	orphan = orphan || t.yields(space)
 	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
 	return outcome{
 		record: &store.Record{

@@ -166,7 +166,9 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 			if w != nil {
 				t.deliver(w, x.Meta())
 			}
-			t.wants = append(t.wants, decide.Entry{Space: s, Want: w})
+			if t.wants = append(t.wants, decide.Entry{Space: s, Want: w}); w.Yields() {
+				t.wants[len(t.wants)-1] = decide.Entry{Space: s, Yields: true}
+			}
 			if t.before[s], err = x.Report(path); err != nil {
 				return err
 			}
@@ -192,7 +194,8 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
-		Guarded: t.guarded, Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
+		Guarded: t.guarded, Yields: t.yields(t.object().Space),
+		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
 		f.Former = t.record.As != "" && t.record.As != t.view.As

@@ -151,6 +151,11 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		switch {
 		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
 			continue
+		case w.Yields && !o.forget:
+			if before != nil {
+				reports[path] = nil
+			}
+			continue
 		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
 			report.LeftOut = t.view.LeftOut
@@ -194,6 +199,12 @@ func (t *turn) has(s key.Space, o outcome) bool {
 	default: // what is there is not recorded
 		return seen == decide.Present || seen == decide.Unseen || seen == decide.Blind
 	}
+}
+
+// yields says that what is there of a space's is let go, since no space desires it and it is
+// the location's own for that one.
+func (t *turn) yields(s key.Space) bool {
+	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Yields && w.Space == s })
 }
 
 // confirms says that the hub is to be told that nothing is left of an object.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
@@ -113,6 +114,9 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 			Log: marks.NewPair(cmp.Or(p.Marker, in.Marker), p.Revision), Epoch: t.meta.Epoch,
 		}
 		return in.replace(t, f.object, Want{Kind: WantPut, Leaf: leaf, Version: f.version, ObjectKind: f.kind, Unannounced: p.ReportFirst}, p.Object)
+	case f.Hold != nil && f.Hold.Reason == v1alpha1.ReasonUpsynced:
+		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
+		return in.gone(t, f.object, Want{Kind: WantYield, Leaf: leaf})
 	case f.Hold != nil:
 		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
 		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Reason: f.Hold.Reason, Note: f.Hold.Error}, nil)
@@ -173,8 +177,8 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 	return []Touched{touched(t.place(o), &w)}, nil
 }
 
-// gone sets an entry that says that the object is to be gone. It is for a user's deletion
-// by name, so the removal is not counted.
+// gone sets an entry that says that the object is to be gone, or let go. It is for a user's
+// deletion by name, so the removal is not counted.
 func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 	k := o.Path()
 	old, object, err := t.Want(k)
@@ -187,6 +191,11 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 	}
 	if old != nil {
 		if err := t.rememberLast(o, old); err != nil {
+			return nil, err
+		}
+	}
+	if w.Yields() {
+		if err := t.releaseLast(o); err != nil {
 			return nil, err
 		}
 	}

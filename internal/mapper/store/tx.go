@@ -302,6 +302,24 @@ func (t *Tx) rememberLast(o key.Object, was *Want) error {
 	return t.remember(id, rec, was)
 }
 
+// releaseLast keeps in the record of an object of the space that it is orphaned, whatever its
+// policy was.
+func (t *Tx) releaseLast(o key.Object) error {
+	id := t.place(o).Identity.String()
+	rec, err := t.Record(id)
+	if err != nil || rec == nil || rec.Space != o.Space || rec.Source.Policy.Orphan {
+		return err
+	}
+	rec.Source.Policy.Orphan = true
+	return errors.Join(t.setRecord(id, rec), t.unguard(id))
+}
+
+// Yields says that the object of a key is the location's own.
+func (t *Tx) Yields(k string) bool {
+	w, _, err := t.Want(k)
+	return err == nil && w.Yields()
+}
+
 // remember keeps in the record of an object the last policy that it had before it ceased
 // to be desired.
 func (t *Tx) remember(id string, rec *Record, was *Want) error {

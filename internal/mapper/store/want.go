@@ -26,6 +26,8 @@ const (
 	WantConflict WantKind = "conflict"
 	// WantGone: the object is to be gone, and the hub to be told that it is.
 	WantGone WantKind = "gone"
+	// WantYield: the object is the location's own; what was placed of it is let go.
+	WantYield WantKind = "yield"
 )
 
 // Source identifies one rendering of a source object.
@@ -66,7 +68,10 @@ func (w Want) Sum(k string) wire.Sum {
 }
 
 // Desired says that something is to be at the target, or to be kept there.
-func (w *Want) Desired() bool { return w != nil && w.Kind != WantGone }
+func (w *Want) Desired() bool { return w != nil && w.Kind != WantGone && w.Kind != WantYield }
+
+// Yields says that the object is the location's own.
+func (w *Want) Yields() bool { return w != nil && w.Kind == WantYield }
 
 // Object is the rendering to apply; nil if there is none.
 func (w Want) Object() *Source {
