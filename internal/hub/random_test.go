@@ -2,13 +2,16 @@ package hub_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +21,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -36,7 +40,7 @@ func TestRandomLife(t *testing.T) {
 		r.addLocation(name, map[string]string{"where": "x"})
 		l.agents[name] = &follower{agent: r.join(name), have: holding{}}
 	}
-	before := readTruth(t, r)
+	before, reports := readTruth(t, r), &watcher{}
 	for step := range 200 {
 		what, cause := l.act()
 		truth := readTruth(t, r)
@@ -48,6 +52,8 @@ func TestRandomLife(t *testing.T) {
 			}
 		}
 		before = truth
+		l.say()
+		l.checkReports(step, what, reports)
 		for s, w := range l.watches {
 			l.checkSpace(step, what, s, truth, w)
 			l.checkLocations(step, what, s, truth, l.located[s])
@@ -241,6 +247,14 @@ func (l *life) checkSpace(step int, what string, s key.Space, tr truth, w *watch
 	}
 }
 
+// named is how an object is called in what was seen.
+func (w *watcher) named(u *unstructured.Unstructured) string {
+	if namespace, _, wide := strings.Cut(u.GetNamespace(), "--"); wide {
+		return namespace + "--default/" + u.GetName()
+	}
+	return u.GetName()
+}
+
 // follow watches from where it stopped until it has seen the state that a list
 // gave.
 func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want map[string]string) bool {
@@ -262,12 +276,12 @@ func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want 
 		}
 		switch e.Type {
 		case watch.Added, watch.Modified:
-			w.seen[u.GetName()] = u.GetResourceVersion()
+			w.seen[w.named(u)] = u.GetResourceVersion()
 			if w.short != nil {
-				w.seen[u.GetName()] = w.short(u)
+				w.seen[w.named(u)] = w.short(u)
 			}
 		case watch.Deleted:
-			delete(w.seen, u.GetName())
+			delete(w.seen, w.named(u))
 		case watch.Error:
 			t.Fatalf("watch from %s: %+v", w.rv, u)
 		}
@@ -347,5 +361,93 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 	}
 	if root, _ := totalOf(l.r, rows, name); f.have.root() != root {
 		t.Fatalf("step %d (%s): the agent of %s has %v", step, what, name, slices.Sorted(maps.Keys(f.have)))
+	}
+}
+
+// say has a location report something of an object, or nothing any more, as its agent might.
+func (l *life) say() {
+	l.r.t.Helper()
+	s, at, name := l.pick("s1", "s2"), key.Location(l.pick("l1", "l2", "l3")), l.pick("c1", "c2", "c3", "c4")
+	path, origin := s+"/core/configmaps/default/"+name, key.Origin(l.pick("placed", "placed", "born"))
+	switch l.rng.IntN(4) {
+	case 0:
+	case 1:
+		l.r.forgets(at, origin, path)
+	default:
+		report := wire.Report{UID: "some", State: wire.State(l.pick("Failed", "Removing")), Health: wire.Health(l.pick("", "Degraded"))}
+		if origin == key.Born {
+			report = born("v1", "ConfigMap", "default", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
+		}
+		l.r.says(at, origin, path, report)
+	}
+}
+
+// reported is what the locations report of ConfigMaps, by the names of the view over all of
+// them, as etcd has it: the data that is there, and the health.
+func (l *life) reported() map[string]string {
+	l.r.t.Helper()
+	tr, out := readTruth(l.r.t, l.r), map[string]string{}
+	got, err := l.r.Log.Client().Client.Get(l.r.t.Context(), store.Prefix+"r/", clientv3.WithPrefix(), clientv3.WithRev(tr.rev))
+	if err != nil {
+		l.r.t.Fatal(err)
+	}
+	for _, kv := range got.Kvs { // placed comes behind born, and counts
+		r, err := key.ParseReport(string(kv.Key[len(store.Prefix):]))
+		var report map[string]any
+		if err == nil {
+			err = json.Unmarshal(kv.Value, &report)
+		}
+		if err != nil {
+			l.r.t.Fatal(err)
+		}
+		data := dig(report, "health")
+		switch cm := tr.objects[r.Object.Key()]; {
+		case r.Origin == key.Born:
+			out[string(r.Space)+"--default/"+string(r.Location)+"."+r.Name] = fmt.Sprint(dig(report, "object", "data"), data)
+			continue
+		case cm != nil && tr.assigned(r.Location)[r.Path()]:
+			out[string(r.Space)+"--default/"+string(r.Location)+"."+r.Name] = fmt.Sprint(cm["data"], data)
+			continue
+		}
+		out[string(r.Space)+"--default/"+string(r.Location)+"."+r.Name] = fmt.Sprint(nil, data)
+	}
+	return out
+}
+
+// checkReports compares the view of reports, by a list and by a watch that is cut, with what
+// etcd says. The hub may still be at work on what went with a space.
+func (l *life) checkReports(step int, what string, w *watcher) {
+	l.r.t.Helper()
+	resource := l.r.reported(key.AllSpaces, key.AllLocations).Resource(configMapsGVR)
+	short := func(u *unstructured.Unstructured) string {
+		var health any
+		if h, ok := u.GetLabels()["orrery.dev/health"]; ok {
+			health = h
+		}
+		return fmt.Sprint(u.Object["data"], health)
+	}
+	var got map[string]string
+	var version string
+	l.r.eventually(func() string {
+		want := l.reported()
+		list, err := resource.List(l.r.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			l.r.t.Fatal(err)
+		}
+		got, version = map[string]string{}, list.GetResourceVersion()
+		for _, u := range list.Items {
+			got[u.GetNamespace()+"/"+u.GetName()] = short(&u)
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprintf("step %d (%s): reports are %v, etcd says %v", step, what, got, want)
+		}
+		return ""
+	})
+	if w.rv == "" {
+		w.rv, w.seen, w.short = version, got, short
+		return
+	}
+	if l.rng.IntN(3) == 0 && !w.follow(l.r.t, resource, got) {
+		l.r.t.Fatalf("step %d (%s): a watch of reports saw %v, the list has %v", step, what, w.seen, got)
 	}
 }

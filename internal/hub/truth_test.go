@@ -20,7 +20,7 @@ type truth struct {
 	created map[string]int64
 }
 
-func readTruth(t *testing.T, r *running) truth {
+func readTruth(t testing.TB, r *running) truth {
 	t.Helper()
 	got, err := r.Log.Client().Client.Get(t.Context(), store.Prefix+"o/", clientv3.WithPrefix())
 	if err != nil {
