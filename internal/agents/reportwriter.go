@@ -14,10 +14,14 @@ import (
 )
 
 const (
-	// reportLinger is how long a report waits for others to share its transaction, so
-	// that one change at many locations takes few transactions.
-	reportLinger = 100 * time.Millisecond
-	reportQueue  = 1000
+	// reportLinger is how long a report waits at most for others to share its transaction,
+	// so that one change at many locations takes few transactions, and the interval of
+	// transactions while reports come without pause; reportsAtOnce go before that.
+	reportLinger  = 100 * time.Millisecond
+	reportsAtOnce = 3
+	// reportPause without a report ends the wait. A report that comes alone does not wait.
+	reportPause = 20 * time.Millisecond
+	reportQueue = 1000
 	// fullReports is how many reports are written without waiting for more.
 	fullReports = 100
 )
@@ -27,9 +31,10 @@ const (
 // has ended is dropped, and a report that somebody else has written since the request
 // began is not replaced.
 type reportWriter struct {
-	log    *store.Log
-	linger time.Duration
-	queue  chan reportBatch
+	log   *store.Log
+	queue chan reportBatch
+	// due is when the transactions that were made would have been, one each reportLinger.
+	due time.Time
 
 	mu sync.Mutex
 	// under counts the batches that are under way, by the key of their Location.
@@ -50,7 +55,7 @@ type reportResult struct {
 }
 
 func newReportWriter(log *store.Log) *reportWriter {
-	return &reportWriter{log: log, linger: reportLinger, queue: make(chan reportBatch, reportQueue), under: map[string]int{}}
+	return &reportWriter{log: log, queue: make(chan reportBatch, reportQueue), under: map[string]int{}}
 }
 
 // errStaleReports says that the reports of a batch are older than what is there.
@@ -113,22 +118,54 @@ func (w *reportWriter) run(ctx context.Context) error {
 	}
 }
 
-// collect waits for more until a transaction is full or the first has waited long enough.
+// collect takes what shares a transaction: all that is there and, while reports come fast,
+// what comes until there is a pause, the transaction is full, or the first has waited long
+// enough.
 func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportBatch {
+	now := time.Now()
 	batches, n := []reportBatch{first}, len(first.changes)
-	timer := time.NewTimer(w.linger)
-	defer timer.Stop()
-	for n < fullReports {
+	for n < fullReports && len(w.queue) > 0 {
+		b := <-w.queue // nobody else takes from it
+		batches, n = append(batches, b), n+len(b.changes)
+	}
+	if n >= fullReports || len(batches) == 1 && !now.Before(w.due) {
+		w.spent(now, n)
+		return batches
+	}
+	pause, most := time.NewTimer(w.pause(now)), time.NewTimer(reportLinger)
+	defer pause.Stop()
+	defer most.Stop()
+	for enough := false; !enough && n < fullReports; {
 		select {
 		case b := <-w.queue:
 			batches, n = append(batches, b), n+len(b.changes)
-		case <-timer.C:
-			return batches
+			pause.Reset(w.pause(time.Now()))
+		case <-pause.C:
+			enough = true
+		case <-most.C:
+			enough = true
 		case <-ctx.Done():
-			return batches
+			enough = true
 		}
 	}
+	w.spent(time.Now(), n)
 	return batches
+}
+
+// pause is for how long from now no report has to come to end the wait: not before the next
+// transaction may be made. That is at most reportLinger.
+func (w *reportWriter) pause(now time.Time) time.Duration {
+	return max(reportPause, w.due.Add(-(reportsAtOnce-1)*reportLinger).Sub(now))
+}
+
+// spent notes that a transaction of n changes is made. One that is full is no waste.
+func (w *reportWriter) spent(now time.Time, n int) {
+	if w.due.Before(now) {
+		w.due = now
+	}
+	if 0 < n && n < fullReports {
+		w.due = w.due.Add(reportLinger)
+	}
 }
 
 // flush writes batches together or, if that fails, each by itself, so that a bad one

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -237,7 +238,7 @@ func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 // change cost few transactions.
 func TestReportsShareTransactions(t *testing.T) {
 	r := newReporting(t)
-	before := r.table.Rev()
+	before, begun := r.table.Rev(), time.Now()
 	const agents = 50
 	done := make(chan error, agents)
 	for i := range agents {
@@ -253,7 +254,45 @@ func TestReportsShareTransactions(t *testing.T) {
 		}
 	}
 	r.committed()
-	if n := r.table.Rev() - before; n > 3 {
+	if n := r.table.Rev() - before; n > reportsAtOnce+int64(time.Since(begun)/reportLinger) {
 		t.Fatalf("%d reports took %d transactions", agents, n)
 	}
+}
+
+// TestLoneReportsDoNotWait shows that a report that comes alone is taken at once, that
+// company is waited for only while reports come fast, and at which pace they then are written.
+func TestLoneReportsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newReportWriter(nil)
+		batch := func() reportBatch { return reportBatch{changes: make([]store.Change, 1)} }
+		for range 3 {
+			begun := time.Now()
+			if all := w.collect(t.Context(), batch()); len(all) != 1 || time.Since(begun) > 0 {
+				t.Errorf("%d reports after %v, want one at once", len(all), time.Since(begun))
+			}
+			time.Sleep(2 * reportLinger) //nolint:forbidigo // the bubble's clock
+		}
+		w.collect(t.Context(), batch())
+		begun := time.Now()
+		if w.collect(t.Context(), batch()); time.Since(begun) != reportPause {
+			t.Errorf("the second waited %v for company, want %v", time.Since(begun), reportPause)
+		}
+		begun, written := time.Now(), 0
+		for time.Since(begun) < 10*time.Second {
+			w.collect(t.Context(), batch())
+			written++
+		}
+		if most := reportsAtOnce + int(10*time.Second/reportLinger); written > most {
+			t.Errorf("%d transactions in 10 s, want %d at most", written, most)
+		}
+		for range 2 * fullReports {
+			w.queue <- batch()
+		}
+		begun = time.Now()
+		for range 2 {
+			if all := w.collect(t.Context(), <-w.queue); len(all) != fullReports || time.Since(begun) > 0 {
+				t.Errorf("%d reports after %v, want %d at once", len(all), time.Since(begun), fullReports)
+			}
+		}
+	})
 }

@@ -11,9 +11,9 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// timed makes n changes, each when the one before was seen, and returns for each
+// timed makes n changes, each some time after the one before was seen, and returns for each
 // the time from just before the request until w showed what came of it.
-func (b *bench) timed(n int, w *watch, change func(i int) error, seen func(e event, i int) bool) ([]float64, error) {
+func (b *bench) timed(n int, w *watch, rest time.Duration, change func(i int) error, seen func(e event, i int) bool) ([]float64, error) {
 	all := make([]time.Duration, 0, n)
 	for i := range n {
 		start := time.Now()
@@ -25,6 +25,11 @@ func (b *bench) timed(n int, w *watch, change func(i int) error, seen func(e eve
 			return nil, err
 		}
 		all = append(all, at.Sub(start))
+		select {
+		case <-time.After(rest):
+		case <-b.ctx.Done():
+			return nil, b.ctx.Err()
+		}
 	}
 	return milliseconds(all), nil
 }
@@ -65,12 +70,15 @@ func (b *bench) editToTarget() error {
 // timeEdits edits the first ConfigMap of a namespace in the space, and times each
 // edit from just before the request until the watch shows it.
 func (b *bench) timeEdits(w *watch, namespace string) ([]float64, error) {
-	return b.timed(b.size.edits, w, func(i int) error {
+	return b.timed(b.size.edits, w, 0, func(i int) error {
 		return b.space.patch(b.ctx, configMaps(namespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"edit-%d"}}`, i))
 	}, func(e event, i int) bool {
 		return gjson.GetBytes(e.object, "data.value").String() == "edit-"+strconv.Itoa(i)
 	})
 }
+
+// statusRest is between two changes of a status.
+const statusRest = 150 * time.Millisecond
 
 const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},"spec":{
 "replicas":2,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{
@@ -78,7 +86,8 @@ const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"nam
 
 // statusToSpace changes the status of a Deployment at the target, as a controller
 // there would, with a placement that returns it, and times each change from just
-// before the request until a watch in the space shows it.
+// before the request until a watch in the space shows it. Between changes it rests: what
+// comes without pause is gathered.
 func (b *bench) statusToSpace() error {
 	const namespace = "status"
 	if err := b.namespace(namespace); err != nil {
@@ -96,7 +105,14 @@ func (b *bench) statusToSpace() error {
 		return err
 	}
 	defer w.close()
-	all, err := b.timed(b.size.statuses, w, func(i int) error {
+	if err := b.calmDown(); err != nil {
+		return err
+	}
+	before, err := b.revision()
+	if err != nil {
+		return err
+	}
+	all, err := b.timed(b.size.statuses, w, statusRest, func(i int) error {
 		return b.target.patch(b.ctx, path+"/web/status", fmt.Sprintf(`{"status":{"replicas":%d}}`, i+1))
 	}, func(e event, i int) bool {
 		return gjson.GetBytes(e.object, "status.replicas").Int() == int64(i+1)
@@ -104,7 +120,12 @@ func (b *bench) statusToSpace() error {
 	if err != nil {
 		return err
 	}
+	after, err := b.revision()
+	if err != nil {
+		return err
+	}
 	b.latencies("status", all)
+	b.report.set("status.writes", float64(after-before)/float64(len(all))*1000, "the report, and the object in the space")
 	return nil
 }
 
@@ -129,7 +150,7 @@ func (b *bench) driftRepaired() error {
 		return err
 	}
 	defer w.close()
-	all, err := b.timed(n, w, func(i int) error {
+	all, err := b.timed(n, w, 0, func(i int) error {
 		path := configMaps(namespace) + "/" + nameOf(i) + "?fieldManager=somebody"
 		return b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`))
 	}, func(e event, i int) bool {
