@@ -154,6 +154,8 @@ func (r *rendered) blame(err error, o key.Object, locations []key.Location, blam
 	var by culprit
 	if failed, ok := errors.AsType[*rules.RuleError](err); ok {
 		by, err = culprit{failed.Customizer, failed.Rule}, failed
+	} else if failed, ok := errors.AsType[*rules.TemplateError](err); ok {
+		err = failed
 	}
 	f := r.failures[by]
 	if f == nil {

@@ -303,3 +303,32 @@ func TestRemovalOfTheAnnounced(t *testing.T) {
 	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
 	r.goes("one")
 }
+
+// TestWaitForRemovalOfRoot shows that a Placement of root has the deletion of objects of other
+// spaces wait, until each location has confirmed that they are gone.
+func TestWaitForRemovalOfRoot(t *testing.T) {
+	r := newRemoving(t)
+	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.create(key.Root, placementsGVR, object("orrery.dev/v1alpha1", "Placement", "", "all", nil, map[string]any{"spec": map[string]any{
+		"waitForRemoval": true,
+		"spaces":         map[string]any{"names": []any{"s"}},
+		"locations":      []any{map[string]any{"names": []any{"a"}}},
+		"downsync":       []any{map[string]any{"resources": []any{"configmaps"}}},
+	}}))
+	r.addConfigMap("one", nil, "1")
+	r.eventually(func() string {
+		if f := r.told("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
+			return "the location is told " + text(f)
+		}
+		return ""
+	})
+	r.says("a", "default", "one", wire.Applied, "")
+	r.remove("one")
+	if f := r.told("a", "default", "one"); f.Gone == nil {
+		t.Errorf("the location is told %+v", f)
+	}
+	r.says("a", "default", "one", wire.Removed, "")
+	r.goes("one")
+}
