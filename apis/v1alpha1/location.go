@@ -421,6 +421,9 @@ const (
 	// ConditionLocationsKnown is False, with ReasonNoSuchLocation, while a Placement names
 	// locations that do not exist; others do not have it.
 	ConditionLocationsKnown = "LocationsKnown"
+	// ConditionComplete says that the rows of a Summary have all that they should, but for
+	// what its limit leaves out. Otherwise its reason is ReasonTooLarge or ReasonMixedTypes.
+	ConditionComplete = "Complete"
 	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
 	// matches some objects of a Helm release but not all; otherwise it is absent.
 	ConditionWholeReleases = "WholeReleases"

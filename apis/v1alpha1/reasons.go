@@ -150,3 +150,9 @@ const (
 	// ReasonTooLarge: what is there is larger than an answer may be.
 	ReasonTooLarge = "TooLarge"
 )
+
+// Reasons of the condition Complete of a Summary, with ReasonTooLarge.
+const (
+	// ReasonMixedTypes: a group has values that can't be combined with each other.
+	ReasonMixedTypes = "MixedTypes"
+)

@@ -53,6 +53,8 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 		check = writer.lacksForPlacement
 	case key.Customizers:
 		check = writer.lacksForCustomizer
+	case key.Summaries:
+		check = writer.lacksForSummary
 	default:
 		return nil
 	}
@@ -195,6 +197,22 @@ func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 		h.lacking(rbacv1.PolicyRule{
 			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.ConfigMap.Name},
 		}, []string{d.ConfigMap.Namespace}, l)
+	}
+	return h, nil
+}
+
+// lacksForSummary adds what the writer of a Summary may not read of what it is about: whoever
+// reads the Summary reads that there.
+func (w writer) lacksForSummary(l *lacks) (*held, error) {
+	var s v1alpha1.Summary
+	if err := w.into(&s); err != nil {
+		return nil, err
+	}
+	h := w.lacksFor(w.space, s.Spec.Match, reads, l)
+	if s.Spec.From == v1alpha1.SummaryUpsynced || s.Spec.From == v1alpha1.SummaryAssociated {
+		h.lacking(rbacv1.PolicyRule{
+			Verbs: []string{"list"}, APIGroups: []string{v1alpha1.Group}, Resources: []string{ReportsResource + "/" + ContentSubresource},
+		}, nil, l)
 	}
 	return h, nil
 }

@@ -1,5 +1,5 @@
 // Package controllers is the one owner of what the hub writes by itself: the status of
-// Spaces, Locations, Placements and Customizers, the end of deletions, the statuses that
+// Spaces, Locations, Placements, Customizers and Summaries, the end of deletions, the statuses that
 // come back from locations.
 //
 // Each controller says what it watches and what one key needs; it is level-triggered and
@@ -24,6 +24,7 @@ import (
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/standing"
 	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/summaries"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -46,6 +47,9 @@ type Config struct {
 	Releases *release.Index
 	LeftOut  *leftout.Index
 	Standing *standing.Standing
+	// Summaries count what Summaries show; Summed is raised when there is something to count.
+	Summaries *summaries.Index
+	Summed    Signal
 	// Rules are those of the engine that derives memberships.
 	Rules placement.RulesOf
 	// Changed is raised when any of them may have changed.
@@ -87,7 +91,7 @@ func New(config Config) *Controllers { return &Controllers{config: config, start
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.policies(), c.locations(), c.returned(), c.removals(), c.tokens(),
+		c.policies(), c.summarized(), c.locations(), c.returned(), c.removals(), c.tokens(),
 	}
 	loops := make([]func(context.Context) error, 0, len(all))
 	for _, one := range all {

@@ -90,6 +90,16 @@ func New(objects map[string]*apiservercel.DeclType, others ...cel.EnvOption) (*c
 
 // Compile compiles an expression in an environment that New made, or that extends one.
 func Compile(env *cel.Env, expression string) (*cel.Ast, cel.Program, error) {
+	return compile(env, expression, func(*cel.Ast) bool { return true })
+}
+
+// CompileLight is Compile for those who evaluate expressions very often: of one that costs no
+// more than LightCost, whatever its variables are, it is not counted what it costs.
+func CompileLight(env *cel.Env, expression string) (*cel.Ast, cel.Program, error) {
+	return compile(env, expression, func(checked *cel.Ast) bool { return !light(checked.NativeRep().Expr()) })
+}
+
+func compile(env *cel.Env, expression string, counts func(*cel.Ast) bool) (*cel.Ast, cel.Program, error) {
 	if len(expression) > MaxLength {
 		return nil, nil, fmt.Errorf("may not be longer than %d bytes", MaxLength)
 	}
@@ -97,11 +107,11 @@ func Compile(env *cel.Env, expression string) (*cel.Ast, cel.Program, error) {
 	if issues != nil && len(issues.Errors()) > 0 {
 		return nil, nil, errors.New("not valid: " + Messages(issues))
 	}
-	program, err := env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CostTracking(costs{&library.CostEstimator{}}),
-		cel.CostLimit(MaxCost),
-	)
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	if counts(checked) {
+		options = append(options, cel.CostTracking(costs{&library.CostEstimator{}}), cel.CostLimit(MaxCost))
+	}
+	program, err := env.Program(checked, options...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("not valid: %w", err)
 	}

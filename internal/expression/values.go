@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/api/resource"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
 // adapter makes CEL's values of what Decode gives. Maps have an order, so that an expression
@@ -35,6 +36,16 @@ func (a adapter) NativeToValue(v any) ref.Val {
 		return types.NewRefValList(a, v)
 	case json.Number:
 		return numberOf(v)
+	case *resource.Quantity: // these come back where the library unpacks a value, as optMap does
+		return apiservercel.Quantity{Quantity: v}
+	case *url.URL:
+		return apiservercel.URL{URL: v}
+	case netip.Addr:
+		return apiservercel.IP{Addr: v}
+	case netip.Prefix:
+		return apiservercel.CIDR{Prefix: v}
+	case semver.Version:
+		return apiservercel.Semver{Version: v}
 	}
 	return a.Adapter.NativeToValue(v)
 }

@@ -269,6 +269,31 @@ func TestDeputies(t *testing.T) {
 	for _, of := range [][2]string{{"m", "sites"}, {"m", "other"}, {"n", "sites"}} {
 		r.attempts(customizers, r.as("kim"), "a", customize(`{"apiGroup":"apps","resources":["deployments"]}`), using(of[0], of[1]), of == [2]string{"m", "sites"})
 	}
+	// Whoever reads a Summary reads what its writer may read, of what locations report, too.
+	const summarizes = `{"apiGroups":["orrery.dev"],"resources":["summaries"],"verbs":["get","create","update","patch"]}`
+	r.grant("a", "sam", `{"subjects":[{"kind":"User","name":"sam"},{"kind":"User","name":"rep"}],"roles":[{"name":"view"}],"rules":[`+summarizes+`]}`)
+	r.grant("a", "rep", `{"subjects":[{"kind":"User","name":"rep"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["reports/content"],"verbs":["get","list","watch"]}]}`)
+	summaries := written{"Summary", "summaries"}
+	sums := func(from, test string) string {
+		return `{"from":"` + from + `","match":[` + test + `],"combine":[{"name":"n","type":"COUNT"}]}`
+	}
+	const deployments, secrets = `{"apiGroup":"apps","resources":["deployments"]}`, `{"apiGroup":"","resources":["secrets"]}`
+	for _, c := range []struct {
+		who, spec string
+		may       bool
+	}{
+		{"sam", sums("Downsynced", deployments), true},
+		{"sam", sums("Downsynced", secrets), false},
+		{"sam", sums("Downsynced", `{"names":["x"]}`), false},
+		{"sam", sums("Upsynced", deployments), false},
+		{"sam", sums("Associated", deployments), false},
+		{"rep", sums("Upsynced", deployments), true},
+		{"rep", sums("Associated", deployments), true},
+		{"rep", sums("Upsynced", secrets), false},
+		{"ed", sums("Downsynced", deployments), false}, // edit writes no Summaries
+	} {
+		r.attempts(summaries, r.as(c.who), "a", sums("Downsynced", `{"apiGroup":"apps","resources":["deployments"],"names":["web"]}`), c.spec, c.may)
+	}
 	// Nothing else of one that is there is bound to what it reads.
 	r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":`+place(`{"resources":["*"]}`)+`}`)
 	if code, body := jane.send("PATCH "+orreryOf("a", "placements/p"), `{"metadata":{"annotations":{"orrery.dev/confirm-prune":"x"}}}`, contentType, mergePatch); code != http.StatusOK {

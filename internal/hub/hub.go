@@ -135,7 +135,7 @@ func (h *Hub) answer() (err error) {
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	if h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Rules: h.rules, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
+		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
 		Follows:   h.access.Follows,
 		Admission: admission.NewChainHandler(h.access.Admission(), succession.Admission(h.table)),
 		Foretell:  foretell.New(foretell.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,

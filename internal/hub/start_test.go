@@ -119,6 +119,7 @@ var (
 	locationsGVR   = v1alpha1.GroupVersion.WithResource("locations")
 	placementsGVR  = v1alpha1.GroupVersion.WithResource("placements")
 	customizersGVR = v1alpha1.GroupVersion.WithResource("customizers")
+	summariesGVR   = v1alpha1.GroupVersion.WithResource("summaries")
 	namespacesGVR  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	configMapsGVR  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )

@@ -15,6 +15,8 @@ import (
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/summaries"
+	"orrery.dev/orrery/internal/summarize"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/tally"
 )
@@ -41,6 +43,11 @@ type state struct {
 	releases *release.Index
 	// leftOut has the returned statuses that do not fit.
 	leftOut *leftout.Index
+	// summing is the language of Summaries, summaries what they count; summed wakes the
+	// controller that writes that.
+	summing   *summarize.Language
+	summaries *summaries.Index
+	summed    controllers.Signal
 	// changed wakes the controller that writes counts.
 	changed controllers.Signal
 }
@@ -56,7 +63,12 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	summing, err := summarize.New()
+	if err != nil {
+		return nil, err
+	}
 	s := &state{
+		summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
 		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
 		changed: controllers.NewSignal(),
@@ -64,8 +76,9 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
+	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.moves, s.changed},
+		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.moves, s.summaries, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

@@ -455,6 +455,7 @@ var (
 	Locations   = Resource{"orrery.dev", "locations"}
 	Placements  = Resource{"orrery.dev", "placements"}
 	Customizers = Resource{"orrery.dev", "customizers"}
+	Summaries   = Resource{"orrery.dev", "summaries"}
 	ConfigMaps  = Resource{CoreGroup, "configmaps"}
 	Grants      = Resource{"orrery.dev", "grants"}
 	Namespaces  = Resource{CoreGroup, "namespaces"}

@@ -8,6 +8,7 @@
 package kinds
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,6 +60,8 @@ type Kind struct {
 	Types managedfields.TypeConverter
 	// Columns turn objects of the Hub version, or lists of them, into table rows.
 	Columns rest.TableConvertor
+	// Rows, if not nil, makes the table that a single object is; ok is false if it is none yet.
+	Rows func(runtime.Object) (made *metav1.Table, ok bool)
 	// Travels says what of a stored object goes to a location.
 	Travels *travel.Filter
 	// Custom is the definition by a CRD; nil for built-in kinds.

@@ -74,6 +74,20 @@ func (s *Server) validateCustomizer(_ key.Space, object map[string]any) (errs fi
 	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
 }
 
+// validateSummary validates the tests and expressions of a Summary. It has no errors for an
+// object that the schema refuses anyway.
+func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field.ErrorList) {
+	var m v1alpha1.Summary
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &m) != nil {
+		return nil
+	}
+	for i, test := range m.Spec.Match {
+		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
+	}
+	_, refused := s.config.Summaries.Compile(&m.Spec, field.NewPath("spec"))
+	return append(errs, refused...)
+}
+
 // validateGrant says nothing of an object that its schema refuses anyway.
 func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
 	var g v1alpha1.Grant

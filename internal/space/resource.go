@@ -282,6 +282,8 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
 		case key.Customizers:
 			main = ruled{validated{main, s.validateCustomizer}, s}
+		case key.Summaries:
+			main = validated{main, s.validateSummary}
 		case key.Grants:
 			main = validated{main, validateGrant}
 		}

@@ -26,6 +26,7 @@ import (
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/summarize"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -71,6 +72,8 @@ type Config struct {
 	EventTTL time.Duration
 	// Rules checks the rules of Customizers; nil for one of its own.
 	Rules *rules.Engine
+	// Summaries compile the expressions of Summaries; nil for a language of its own.
+	Summaries *summarize.Language
 	// Foretell says what a write of a policy would do, as it would be stored, or nil if it
 	// would be deleted; it is asked in dry runs, and answered as warnings. nil: nothing.
 	Foretell func(ctx context.Context, policy key.Object, value []byte) []string
@@ -128,6 +131,12 @@ func New(config Config) (*Server, error) {
 	}
 	if config.Now == nil {
 		config.Now = time.Now
+	}
+	if config.Summaries == nil {
+		var err error
+		if config.Summaries, err = summarize.New(); err != nil {
+			return nil, err
+		}
 	}
 	if config.Rules == nil {
 		var err error

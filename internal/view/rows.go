@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -26,6 +27,11 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	case *list:
 		return r.rows(ctx, t.Items, t.ListMeta, options)
 	case *object:
+		if r.kind.Rows != nil && isGet(ctx) {
+			if table, err := r.own(t, options); table != nil || err != nil {
+				return table, err
+			}
+		}
 		return r.rows(ctx, []*object{t}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
 	case opaque:
 		return r.rows(ctx, []*object{t.of}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
@@ -43,6 +49,40 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 		converted.ResourceVersion = m.GetResourceVersion()
 	}
 	return converted, nil
+}
+
+// isGet says that a request is for one object by its name.
+func isGet(ctx context.Context) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && info.Verb == "get"
+}
+
+// own is the table that an object is; nil if it is none.
+func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, error) {
+	decoded, err := o.decode()
+	if err != nil {
+		return nil, err
+	}
+	table, ok := r.kind.Rows(decoded)
+	if !ok {
+		return nil, nil
+	}
+	table.ResourceVersion = o.GetObjectMeta().GetResourceVersion()
+	if options.NoHeaders {
+		table.ColumnDefinitions = nil
+	}
+	accessor, err := meta.Accessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("make the rows of %q: %w", o.row.Key, err)
+	}
+	about := runtime.Object(meta.AsPartialObjectMetadata(accessor))
+	if options.IncludeObject == metav1.IncludeObject {
+		about = decoded
+	}
+	for i := range table.Rows {
+		table.Rows[i].Object.Object = about
+	}
+	return table, nil
 }
 
 func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, options *metav1.TableOptions) (*metav1.Table, error) {

@@ -71,6 +71,9 @@ func TestRules(t *testing.T) {
 	w.kubectl("patch", "configmap", "cameras", "--type=merge", "-p", `{"data":{"south":"[{\"id\":\"door\"}]"}}`)
 	w.expectField(south, deployments, "default", "vision", "door", "metadata", "annotations", "example.com/cameras")
 
+	w.summarize()
+	w.sums("north Applied registry.north.example 1 2", "south Applied registry.south.example 1 2")
+
 	// A property of another type breaks a rule at south alone.
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":5}}}`)
 	w.kubectl("set", "image", "deployment/vision", "vision=registry.example/vision:1.5")
@@ -92,6 +95,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	held()
+	w.sums("north Applied registry.north.example 1 2", "south Held 5 1 2")
 	w.differs()
 	south.Agent.Restart()
 	w.Hub.Restart()
@@ -101,6 +105,7 @@ func TestRules(t *testing.T) {
 
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":"mended.example"}}}`)
 	has("south", "mended.example/vision:1.5", "1")
+	w.sums("north Applied registry.north.example 1 2", "south Applied mended.example 1 2")
 	w.Eventually("nothing is said any more", func() error {
 		if errs := w.kubectl("get", "customizer", "sites", "-o", "jsonpath={.status.errors}"); errs != "" {
 			return fmt.Errorf("errors %s", errs)

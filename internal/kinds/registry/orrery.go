@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/custom"
 )
@@ -40,7 +41,12 @@ func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
 		if err != nil {
 			return nil, err
 		}
-		own = append(own, made.Kinds()...)
+		for _, k := range made.Kinds() {
+			if k.Resource == key.Summaries {
+				k.Rows = ofSummary
+			}
+			own = append(own, k)
+		}
 	}
 	return own, nil
 }

@@ -16,7 +16,7 @@ func TestOrreryKinds(t *testing.T) {
 	r := newTestRegistry(t)
 	root, plain := r.Builtin(key.Root), r.Builtin("any")
 	gvr := v1alpha1.GroupVersion.WithResource
-	for _, resource := range []string{"spaces", "locations", "placements", "customizers"} {
+	for _, resource := range []string{"spaces", "locations", "placements", "customizers", "summaries"} {
 		k, ok := root.Lookup(gvr(resource))
 		if !ok || root.Access(k) != kinds.ReadWrite || k.Namespaced || !k.HasStatus {
 			t.Errorf("%s in root: %+v", resource, k)
@@ -29,7 +29,7 @@ func TestOrreryKinds(t *testing.T) {
 	if !ok || plain.Access(locations) != kinds.ReadOnly {
 		t.Errorf("locations: %+v", locations)
 	}
-	for _, resource := range []string{"placements", "customizers", "grants"} {
+	for _, resource := range []string{"placements", "customizers", "summaries", "grants"} {
 		if k, _ := plain.Lookup(gvr(resource)); k == nil || plain.Access(k) != kinds.ReadWrite {
 			t.Errorf("%s: %+v", resource, k)
 		}
@@ -58,6 +58,12 @@ func TestOrreryKindsAreValidated(t *testing.T) {
 		{"rule that says two things", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec", "release": true, "remove": true}]}`, "a rule is exactly one of"},
 		{"rule that releases nothing", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "rules": [{"path": "$.spec", "release": false}]}`, "remove and release are true where they are given"},
 		{"customizer of no location", "customizers", "Customizer", `{"match": [{"names": ["a"]}], "locations": [{}], "rules": [{"path": "$.spec", "release": true}]}`, "give a selector, names, or both"},
+		{"summary", "summaries", "Summary", `{"match": [{"names": ["a"]}], "combine": [{"name": "n", "type": "COUNT"}], "groupBy": [{"name": "g", "expression": "1"}]}`, ""},
+		{"summary of nothing", "summaries", "Summary", `{"match": [], "combine": [{"name": "n", "type": "COUNT"}]}`, "spec.match"},
+		{"summary of two forms", "summaries", "Summary", `{"match": [{"names": ["a"]}], "combine": [{"name": "n", "type": "COUNT"}], "select": [{"name": "g", "expression": "1"}]}`, "combine or select, and not both"},
+		{"summary of two columns of a name", "summaries", "Summary", `{"match": [{"names": ["a"]}], "combine": [{"name": "n", "type": "COUNT"}], "groupBy": [{"name": "n", "expression": "1"}]}`, "a name of its own"},
+		{"sum of nothing", "summaries", "Summary", `{"match": [{"names": ["a"]}], "combine": [{"name": "n", "type": "AVG"}]}`, "only COUNT needs no expression"},
+		{"unknown way to combine", "summaries", "Summary", `{"match": [{"names": ["a"]}], "combine": [{"name": "n", "type": "MEDIAN", "expression": "1"}]}`, "Unsupported value"},
 		{"grant", "grants", "Grant", `{"subjects": [{"kind": "User", "name": "x"}], "roles": [{"name": "view", "namespaces": ["a"]}],
 			"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}], "spaces": {"selector": {}}}`, ""},
 		{"grant of paths", "grants", "Grant", `{"subjects": [{"kind": "Group", "name": "x"}], "rules": [{"nonResourceURLs": ["/metrics", "*"], "verbs": ["get"]}]}`, ""},

@@ -1,0 +1,117 @@
+package summaries
+
+import (
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/judge"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/summarize"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// sight is an object that is looked at. All Summaries that look at it share it, so that it is
+// decoded once.
+type sight struct {
+	*work
+	path string
+	// row is the object's; nil if there is none.
+	row *table.Row
+	// as is where it is assigned, if it is an object of the space.
+	as     *placement.Membership
+	tree   *summarize.Tree
+	inputs map[key.Location]summarize.Input
+}
+
+// seePlaced is the sight of an object of a space.
+func (w *work) seePlaced(o key.Object) *sight {
+	s := &sight{work: w, path: o.Path(), row: w.Get(o.Key()), inputs: map[key.Location]summarize.Input{}}
+	if s.as = assigned(s.row); s.row != nil {
+		s.tree = summarize.NewTree(s.row.Value)
+	}
+	return s
+}
+
+// seeReported is the sight of an object that was not placed where it is.
+func (w *work) seeReported(r key.Report) *sight {
+	s := &sight{work: w, path: r.Path()}
+	row := w.Get(r.Key())
+	if row == nil || w.sites[r.Location] == nil {
+		return s
+	}
+	object := []byte(gjson.GetBytes(row.Value, "object").Raw)
+	s.row, s.tree = &table.Row{Entry: table.NewEntry(r.Object.Key(), object, row.CreateRev, row.ModRev)}, summarize.NewTree(object)
+	said := saidBy(row.Value)
+	said.Applied = true // it is as it should be, since nobody says how
+	s.inputs = map[key.Location]summarize.Input{
+		r.Location: w.input(r.Location, s.tree, []byte(gjson.GetBytes(object, "status").Raw), said),
+	}
+	return s
+}
+
+// contribute has a Summary, which matches the object, count it at a location. It says what
+// that has cost.
+func (s *sight) contribute(in *space, m *summary, l key.Location) (cost int) {
+	if m.state == nil {
+		m.missed = true
+		return 0
+	}
+	input, known := s.inputs[l]
+	if !known {
+		input = s.at(l)
+		s.inputs[l] = input
+	}
+	c := m.definition.Contribute(input)
+	s.set(in, m, summarize.Pair{Path: s.path, Location: l}, c)
+	return costOfLook + int(c.Cost) // #nosec G115 -- it is bounded
+}
+
+// at is what expressions see of an object of the space at one of its locations.
+func (s *sight) at(l key.Location) summarize.Input {
+	place, _ := s.as.Place(l)
+	var report []byte
+	o, _ := key.ParsePath(s.path)
+	if row := s.Get((key.Report{Location: l, Origin: key.Placed, Object: o}).Key()); row != nil {
+		report = row.Value
+	}
+	v := judge.Assigned(s.config.Digest, s.row, place, report, false)
+	said, status := saidBy(report), []byte(nil)
+	if gjson.GetBytes(report, "uid").Str == s.row.Meta.UID {
+		status = []byte(gjson.GetBytes(report, "status").Raw)
+	} else {
+		said = summarize.Sync{} // it is about an earlier object of the name
+	}
+	said.State, said.Applied, said.Since = string(v.State), v.State == wire.Applied, v.Since
+	if said.Error = ""; v.Failing() || v.State == wire.Held {
+		said.Error = v.Message
+	}
+	return s.input(l, s.tree, status, said)
+}
+
+// saidBy is what a report says besides the object.
+func saidBy(report []byte) (s summarize.Sync) {
+	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
+		switch name.Str {
+		case "state":
+			s.State = value.Str
+		case "health":
+			s.Health = value.Str
+		case "generation":
+			s.Generation = value.Int()
+		case "since":
+			s.Since = value.Str
+		}
+		return name.Str != "status" && name.Str != "object"
+	})
+	return s
+}
+
+func (w *work) input(l key.Location, object *summarize.Tree, status []byte, said summarize.Sync) summarize.Input {
+	at := w.sites[l]
+	if at == nil {
+		at = &site{values: summarize.Location(l, nil, nil)}
+	}
+	said.Stale = at.away
+	return summarize.Input{Object: object, Status: summarize.NewTree(status), At: at.values, Sync: said.Values()}
+}
