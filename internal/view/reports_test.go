@@ -70,6 +70,18 @@ func TestReportInformers(t *testing.T) {
 			defer close(stop)
 			path := "/views/reports/spaces/*/locations/*"
 			informer := start(&rest.Config{Host: s.URL + path}, stop)
+			changed := make(chan struct{}, 1)
+			change := func() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}
+			if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc: func(any) { change() }, UpdateFunc: func(any, any) { change() }, DeleteFunc: func(any) { change() },
+			}); err != nil {
+				t.Fatal(err)
+			}
 			if !cache.WaitForCacheSync(stop, informer.HasSynced) {
 				t.Fatal("not synced")
 			}
@@ -85,7 +97,7 @@ func TestReportInformers(t *testing.T) {
 				t.Fatalf("there are %d objects", len(want))
 			}
 			var got map[string]string
-			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for late := time.After(time.Minute); ; {
 				got = map[string]string{}
 				for _, o := range informer.GetStore().List() {
 					m, err := meta.Accessor(o)
@@ -97,9 +109,11 @@ func TestReportInformers(t *testing.T) {
 				if maps.Equal(got, want) {
 					break
 				}
-			}
-			if !maps.Equal(got, want) {
-				t.Errorf("it has %v, want %v", got, want)
+				select {
+				case <-changed:
+				case <-late:
+					t.Fatalf("it has %v, want %v", got, want)
+				}
 			}
 			if n := f.requests.Load(); n != 2 {
 				t.Errorf("%d requests", n)

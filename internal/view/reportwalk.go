@@ -216,15 +216,15 @@ func (r *reader) composed(q query, steps []table.Step, upTo int64) ([]table.Step
 	}
 	get := func(k string) *table.Row { return rows[k] }
 	made := make([]table.Step, 0, len(steps))
-	for i := len(steps) - 1; i >= 0; i-- {
+	for i, of := range slices.Backward(steps) {
 		changes := map[spot]table.Change{}
 		for p := range spots[i] {
 			changes[p] = table.Change{Cur: p.make(q.resource, get)}
 		}
-		for _, c := range steps[i].Changes {
+		for _, c := range of.Changes {
 			rows[c.Row().Key] = c.Prev
 		}
-		step := table.Step{Rev: steps[i].Rev}
+		step := table.Step{Rev: of.Rev}
 		for _, p := range slices.SortedFunc(maps.Keys(changes), func(a, b spot) int { return cmp.Compare(a.String(), b.String()) }) {
 			if c := (table.Change{Prev: p.make(q.resource, get), Cur: changes[p].Cur}); c.Prev != nil || c.Cur != nil {
 				step.Changes = append(step.Changes, c)
