@@ -91,6 +91,12 @@ func (c *contracted) Protect(name string) {
 	c.desire("s", "once", name, "1")
 }
 
+func (c *contracted) Await(name string) {
+	c.t.Helper()
+	c.Desire(name, "1")
+	c.patch("s", placementsGVR, "", "app", `{"spec":{"waitForRemoval":true}}`)
+}
+
 func (c *contracted) Hold(string) {
 	c.t.Helper()
 	c.patch("s", placementsGVR, "", "app", `{"spec":{"suspend":true}}`)

@@ -27,6 +27,7 @@ func TestModelHubKeepsTheContract(t *testing.T) {
 		"Impersonates":     "the model's location has no spec.admit: who acts is part of what is desired",
 		"ImpersonatesNot":  "the same",
 		"Admits":           "the same",
+		"Confirmed":        "the model says itself when what is to be gone is no longer asked for",
 		"TokenReplaced":    "the model's agent has one token for ever",
 		"LocationGone":     "the model's location is made again, and never just gone",
 		"Purge":            "the model takes its content away itself when it purges",
@@ -89,6 +90,8 @@ func (c *centerStates) put(name, value string, policy wire.Policy) {
 
 func (c *centerStates) Desire(name, value string) { c.put(name, value, wire.Policy{}) }
 func (c *centerStates) Protect(name string)       { c.put(name, "1", wire.Policy{CreateOnly: true}) }
+
+func (c *centerStates) Await(string) {}
 
 func (c *centerStates) Hold(name string) {
 	c.do(func() {

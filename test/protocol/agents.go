@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -129,6 +131,8 @@ func followCases() []agentCase {
 		{"Halts", agentHalts},
 		{"Announces", agentAnnounces},
 		{"Impersonates", agentImpersonates},
+		{"Confirms", agentConfirms},
+		{"Yields", agentYields},
 		{"Looks", agentLooks},
 		{"ReportsFirst", agentReportsFirst},
 	}
@@ -375,4 +379,62 @@ func agentAnnounces(e *trial) {
 // refuse answers with a code.
 func refuse(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { refused(code, "no").write(w) }
+}
+
+// agentConfirms: of what is to be gone the agent says so, once nothing of it is there, also if
+// it never had it, and until the hub has heard.
+func agentConfirms(e *trial) {
+	e.agent.Start()
+	e.put("one", "1")
+	e.put("two", "1")
+	e.settled()
+	for _, name := range []string{"one", "never"} {
+		e.hub.Write(wire.Frame{Gone: &wire.Gone{Key: KeyOf(name), UID: "uid-" + name, Digest: wire.SumOf([]byte("gone")), APIVersion: "v1", Kind: "ConfigMap"}})
+	}
+	for _, name := range []string{"one", "never"} {
+		e.within(func() string {
+			if r, _ := e.hub.Report(KeyOf(name)); r.State != wire.Removed || r.UID != "uid-"+name {
+				return fmt.Sprintf("%q is reported as %+v", name, r)
+			}
+			return ""
+		})
+		e.del(name)
+	}
+	e.settled()
+}
+
+// agentYields: what is left to the location is not reported as placed any more, but as what it
+// is there, as long as it is asked for; also by an agent that starts again.
+func agentYields(e *trial) {
+	born := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
+	e.agent.Start()
+	e.put("one", "1")
+	e.put("two", "1")
+	e.settled()
+	e.hub.Set(func(s *wire.Settings) {
+		s.Upsync = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}, Names: []string{"one", "two"}}}
+		s.UpsyncObjects, s.UpsyncBytes = 10, 1<<20
+	})
+	e.hub.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf("one"), UID: "uid-one", Digest: wire.SumOf([]byte("hold")), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
+	is := func(want ...string) {
+		e.Helper()
+		e.within(func() string {
+			if got := e.hub.Reported(); !slices.Equal(got, want) {
+				return fmt.Sprintf("reported are %q, want %q", got, want)
+			}
+			return ""
+		})
+	}
+	is(KeyOf("two"), born)
+	if r, _ := e.hub.Report(born); r.State != wire.Present || len(r.Object) == 0 || strings.Contains(string(r.Object), v1alpha1.Group+"/") {
+		e.Errorf("it is reported as %+v: %s", r, r.Object)
+	}
+	e.agent.Stop()
+	sessions := e.hub.Asked(route.Desired)
+	e.hub.Restart()
+	e.agent.Start()
+	e.connected(sessions)
+	is(KeyOf("two"), born)
+	e.hub.Set(func(s *wire.Settings) { s.Upsync = nil })
+	is(KeyOf("two"))
 }

@@ -22,6 +22,7 @@ func contentCases() []hubCase {
 		{"ImpersonatesNot", impersonatesNot},
 		{"Admits", admits},
 		{"Conflicts", conflicts},
+		{"Confirmed", confirmed},
 		{"Walk", walks},
 		{"WalkInPages", walkInPages},
 		{"Fetch", fetches},
@@ -249,6 +250,40 @@ func conflicts(e *exam) {
 		e.Fatalf("the conflict is %+v", conflict)
 	}
 	e.alsoFetched(func(f wire.Frame) bool { return f.Conflict != nil && *f.Conflict == *conflict })
+}
+
+// confirmed: of what is to be gone, and waits for the location's word, an agent that can give
+// it is told so, until it has; another is told that it is not desired.
+func confirmed(e *exam) {
+	e.capabilities = wire.Confirms
+	e.Await("one")
+	s := e.open()
+	e.walk()
+	e.mustHave("one")
+	frames, err := e.Client().Exchange(e.ctx, route.Fetch, wire.Fetch{Key: KeyOf("one")})
+	e.ok(err)
+	uid := putOf(e, frames, "one").UID
+	_, err = e.Client().Report(e.ctx, report("one", wire.Report{UID: uid, State: wire.Applied}))
+	e.ok(err)
+	e.Delete("one")
+	var gone *wire.Gone
+	for gone == nil {
+		for _, f := range s.follow(always) {
+			if gone = f.Gone; gone != nil {
+				break
+			}
+		}
+	}
+	if gone.Key != KeyOf("one") || gone.UID != uid || gone.APIVersion != "v1" || gone.Kind != "ConfigMap" || e.have.Root() != e.at.Root {
+		e.Fatalf("it is to be gone as %+v", gone)
+	}
+	e.alsoFetched(func(f wire.Frame) bool { return f.Gone != nil && *f.Gone == *gone })
+	e.capabilities = ""
+	e.alsoFetched(func(f wire.Frame) bool { return f.Del != nil })
+	e.capabilities = wire.Confirms
+	_, err = e.Client().Report(e.ctx, report("one", wire.Report{UID: uid, State: wire.Removed}))
+	e.ok(err)
+	s.follow(e.has())
 }
 
 // alsoFetched sees that a fetch of the object "one" answers as the session did.

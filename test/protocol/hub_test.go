@@ -15,6 +15,7 @@ func TestStandInHub(t *testing.T) {
 	lacks := Lacks{
 		"Impersonates":    "it stands in for a hub of which no location has spec.admit",
 		"ImpersonatesNot": "the same", "Admits": "the same",
+		"Confirmed": "no deletion at it waits",
 	}
 	maps.Copy(lacks, Before())
 	TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, States)) {
@@ -43,6 +44,8 @@ func (s *standIn) put(name, value string, policy wire.Policy) {
 
 func (s *standIn) Desire(name, value string) { s.put(name, value, wire.Policy{}) }
 func (s *standIn) Protect(name string)       { s.put(name, "1", wire.Policy{CreateOnly: true}) }
+
+func (s *standIn) Await(string) {}
 
 func (s *standIn) Hold(name string) {
 	s.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf(name), UID: "uid-1", Digest: wire.SumOf([]byte("hold")), Reason: v1alpha1.ReasonSuspended, Error: "a rule fails"}})

@@ -28,6 +28,8 @@ type States interface {
 	Desire(name, value string)
 	// Protect has it desire an object with the policy that it is only created.
 	Protect(name string)
+	// Await has it desire an object whose deletion waits until it is gone from the location.
+	Await(name string)
 	// Hold makes an object that is desired one of which the location keeps what it has.
 	Hold(name string)
 	// Conflict has the location desire another space's object in place of this one.

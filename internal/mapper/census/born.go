@@ -58,6 +58,7 @@ func (l *ledger) settleBornIn(n *node, s *sighting, o key.Object, changed bool) 
 		return true
 	case there:
 		l.born.sub(n.born[i].size)
+		l.freed = l.freed || n.size < n.born[i].size
 		n.born = slices.Delete(n.born, i, i+1)
 	case s == nil:
 		if _, stored := l.unclaimed[line]; stored || l.holds(n.size) {
@@ -70,6 +71,7 @@ func (l *ledger) settleBornIn(n *node, s *sighting, o key.Object, changed bool) 
 	}
 	if !l.holds(n.size) {
 		if there {
+			l.freed = true
 			l.changes = append(l.changes, change{line: line})
 		}
 		return false
@@ -85,6 +87,7 @@ func (l *ledger) dropBorn(n *node, i int) {
 	at := n.born[i]
 	n.born = slices.Delete(n.born, i, i+1)
 	l.born.sub(at.size)
+	l.freed = true
 	for _, r := range l.sourcesIn(at.space, n) {
 		l.changes = append(l.changes, change{line: lineOf(key.Born, r)})
 	}
@@ -107,7 +110,7 @@ func (l *ledger) sourcesIn(s key.Space, n *node) (all []key.Object) {
 
 // ask changes what is asked for, and how much may come back.
 func (l *ledger) ask(a *asks, most limits) {
-	l.limits = most
+	l.limits, l.freed = most, true
 	for _, k := range l.kinds {
 		for _, n := range k.nodes {
 			for i := len(n.born) - 1; i >= 0; i-- {
@@ -149,6 +152,10 @@ func (l *ledger) shrink() {
 
 // refill has the first, by name, of those that wait read again, as far as there is room.
 func (l *ledger) refill() {
+	if !l.freed {
+		return
+	}
+	l.freed = false
 	room := l.limits.objects - l.born.objects - len(l.needs)
 	bytes := l.limits.bytes - l.born.bytes
 	for _, n := range l.all(func(n *node) bool { return l.waits[n] > 0 }) {

@@ -253,7 +253,7 @@ func (c *Census) flush(ctx context.Context) {
 	if len(l.lacking) > 0 {
 		c.replan.Raise()
 	}
-	if len(l.needs) > 0 || len(l.waits) > 0 && l.holds(0) {
+	if len(l.needs) > 0 || l.freed && len(l.waits) > 0 {
 		c.news.Raise()
 	}
 	c.tell()

@@ -28,10 +28,13 @@ type ledger struct {
 	// born adds up what was born and is in the store, and waits are nodes that would be.
 	born  usage
 	waits map[*node]int
+	// freed says that there is more room than when those were last looked through.
+	freed bool
 	// needs are nodes whose object has to be read again, since it passed by.
 	needs map[*node]struct{}
-	// lacking are kinds (API group and kind) of owners that are not observed.
-	lacking map[[2]string]struct{}
+	// lacking are kinds (API group and kind) of owners that are not observed, links those that
+	// are, for what owns their objects, or would be if they were served.
+	lacking, links map[[2]string]struct{}
 	// changes are what has to change in the store, in order.
 	changes []change
 	// leftOut are roots of which another number of objects is left out than before.
@@ -104,7 +107,7 @@ func newLedger(a *asks, l limits) *ledger {
 	return &ledger{
 		asks: a, limits: l, kinds: map[key.Resource]*kind{}, nodes: map[uid]*node{}, children: map[uid][]*node{}, makers: map[uid]uid{},
 		roots: map[uid]*root{}, rootsAt: map[string]*root{}, unclaimed: map[string]int{}, waits: map[*node]int{}, needs: map[*node]struct{}{},
-		lacking: map[[2]string]struct{}{}, leftOut: map[string]int{},
+		lacking: map[[2]string]struct{}{}, links: map[[2]string]struct{}{}, leftOut: map[string]int{},
 	}
 }
 
@@ -257,6 +260,7 @@ func (l *ledger) claim(line string, origin key.Origin) bool {
 	delete(l.unclaimed, line)
 	if origin == key.Born {
 		l.born.sub(size)
+		l.freed = true
 	}
 	return true
 }

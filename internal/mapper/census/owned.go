@@ -92,6 +92,9 @@ func (l *ledger) lacks(n *node, of [2]string) {
 	if n.kind.asked && !l.wants(n.kind.Resource) {
 		return
 	}
+	if _, known := l.links[of]; known || len(l.links) >= mostLinks {
+		return
+	}
 	for _, k := range l.kinds {
 		if k.APIGroup() == of[0] && k.Kind == of[1] {
 			return

@@ -34,8 +34,6 @@ type planner struct {
 	// be asked again, and whole that it knew of all APIs then.
 	served          []target.Served
 	discover, whole bool
-	// links are kinds (API group and kind) that are observed for what owns their objects.
-	links map[[2]string]struct{}
 	// due is when to ask again; later is how long after that, and so on.
 	due   <-chan time.Time
 	later []time.Duration
@@ -49,16 +47,13 @@ func (p *planner) plan(ctx context.Context) {
 	l := p.ledger
 	some := len(l.asks.rules) > 0 || len(l.roots) > 0
 	for of := range l.lacking {
-		if p.links == nil {
-			p.links = map[[2]string]struct{}{}
-		}
-		if _, known := p.links[of]; !known && len(p.links) < mostLinks {
-			p.links[of] = struct{}{}
+		if len(l.links) < mostLinks {
+			l.links[of] = struct{}{}
 		}
 	}
 	clear(l.lacking)
 	if len(l.roots) == 0 {
-		clear(p.links)
+		clear(l.links)
 	}
 	p.mu.Unlock()
 	if !some {
@@ -136,7 +131,7 @@ func (p *planner) needed() map[key.Resource]need {
 	defer p.mu.Unlock()
 	all := map[key.Resource]need{}
 	for _, s := range p.served {
-		_, link := p.links[[2]string{s.APIGroup(), s.Kind}]
+		_, link := p.ledger.links[[2]string{s.APIGroup(), s.Kind}]
 		born, owned := p.ledger.asks.kind(s.Resource), p.ledger.wants(s.Resource)
 		full := born || owned || s.Resource == statefulSets && p.ledger.wants(claims)
 		if full || link {
@@ -192,7 +187,7 @@ func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 // wanted says whether a kind is asked for, or observed for what owns its objects, whether or
 // not it is served.
 func (p *planner) wanted(k *kind) bool {
-	_, link := p.links[[2]string{k.APIGroup(), k.Kind}]
+	_, link := p.ledger.links[[2]string{k.APIGroup(), k.Kind}]
 	return link || p.ledger.asks.kind(k.Resource) || p.ledger.wants(k.Resource) || k.Resource == statefulSets && p.ledger.wants(claims)
 }
 

@@ -15,7 +15,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	lacks := protocol.Before()
 	for why, names := range map[string][]string{
 		"a session of it ends after its hello": {
-			"FromNothing", "Changes", "Causes", "Policies", "Holds", "Impersonates", "ImpersonatesNot", "Admits", "Conflicts", "Resume", "ResumeRefused", "HistoryForgotten",
+			"FromNothing", "Changes", "Causes", "Policies", "Holds", "Impersonates", "ImpersonatesNot", "Admits", "Conflicts", "Confirmed", "Resume", "ResumeRefused", "HistoryForgotten",
 			"Heartbeat", "NewestWins", "Settings", "Accept", "Purge", "TokenReplaced", "LocationGone", "Restart", "Restore",
 			"Lineage", "LineageOfRestored", "Status", "UnknownFields",
 		},

@@ -1,0 +1,130 @@
+package census
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
+	"orrery.dev/orrery/internal/mapper/store"
+	"orrery.dev/orrery/internal/mapper/target"
+	"orrery.dev/orrery/internal/wire"
+)
+
+var (
+	configMaps = target.Served{Place: target.Place{Resource: key.ConfigMaps, Version: "v1"}, Kind: "ConfigMap", Namespaced: true}
+	pods       = target.Served{Place: target.Place{Resource: key.NewResource("", "pods"), Version: "v1"}, Kind: "Pod", Namespaced: true}
+	all        = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}}}
+)
+
+// seen is an object as a list shows it.
+func seen(t *testing.T, k *kind, name, more string) *sighting {
+	t.Helper()
+	o := &marks.Answer{}
+	if err := o.UnmarshalJSON(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"n","uid":"uid-%s"%s}`, name, name, more)); err != nil {
+		t.Fatal(err)
+	}
+	return sight(k, o, false)
+}
+
+// reported are the names of what the changes leave in the store.
+func reported(t *testing.T, in map[string]bool, changes []change) (names []string) {
+	t.Helper()
+	for _, c := range changes {
+		if delete(in, c.line); c.report != nil {
+			in[c.line] = true
+		}
+	}
+	for line := range in {
+		r, err := key.ParseLine("", line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestLimits: what is there stays, the rest waits in the order of names, and is looked through
+// only when there is more room than before.
+func TestLimits(t *testing.T) {
+	l := newLedger(newAsks(all, key.Same), limits{2, 2000})
+	k, in := l.observes(configMaps, true, true), map[string]bool{}
+	for _, name := range []string{"d", "c", "b", "a"} {
+		l.see(seen(t, k, name, `}`))
+	}
+	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"c", "d"}) || l.waiting() != 2 {
+		t.Errorf("reported are %q, %d wait", got, l.waiting())
+	}
+	l.freed = false
+	l.see(seen(t, k, "z", `}`))
+	if l.refill(); l.freed || len(l.needs) > 0 {
+		t.Errorf("what waits is read without room: %v", l.needs)
+	}
+	l.gone(k, "n", "d")
+	if l.refill(); len(l.needs) != 1 || l.freed {
+		t.Errorf("with room for one, %d are read", len(l.needs))
+	}
+	for n := range l.needs {
+		l.see(seen(t, k, n.name, `}`))
+	}
+	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"a", "c"}) || l.waiting() != 2 {
+		t.Errorf("reported are %q, %d wait", got, l.waiting())
+	}
+	l.ask(newAsks(all, key.Same), limits{1, 2000})
+	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("reported are %q", got)
+	}
+	// One that grows beyond the room is not there any more, and no loop reads it again.
+	l.see(seen(t, k, "a", `,"annotations":{"x":"`+fmt.Sprintf("%01900d", 7)+`"}}`))
+	if got := reported(t, in, l.take()); len(got) > 0 {
+		t.Errorf("reported are %q", got)
+	}
+	for range 3 {
+		l.refill()
+		for n := range l.needs {
+			if n.name == "a" {
+				t.Fatal("what is too large is read again")
+			}
+			l.see(seen(t, k, n.name, `}`))
+		}
+	}
+	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"b"}) || l.freed {
+		t.Errorf("reported are %q, freed %v", got, l.freed)
+	}
+}
+
+// TestBounds: of what belongs to one object those that are not healthy come back, then the
+// newest, and how many do not is said.
+func TestBounds(t *testing.T) {
+	l := newLedger(newAsks(nil, key.Same), limits{10, 1000})
+	k, in := l.observes(pods, true, true), map[string]bool{}
+	source := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "n", Name: "r"}}
+	l.place(source.Identity.String(), store.Root{Source: source, Identity: source.Identity, UID: "uid-r", Associated: "core/pods"}, true)
+	const many = mostOwned + 10
+	for i := range many {
+		ready := "True"
+		if i == 3 {
+			ready = "False"
+		}
+		l.see(seen(t, k, fmt.Sprintf("p%02d", i), fmt.Sprintf(`,"creationTimestamp":"2026-01-01T00:00:%02dZ","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"r","uid":"uid-r","controller":true}]},
+			"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q}]}`, i, ready)))
+	}
+	got := reported(t, in, l.take())
+	if len(got) != mostOwned || got[0] != "p03" || got[1] != fmt.Sprintf("p%02d", many-mostOwned+1) {
+		t.Errorf("reported are %d: %q", len(got), got)
+	}
+	if n := l.leftOut[source.Identity.String()]; n != 10 {
+		t.Errorf("%d are said to be left out", n)
+	}
+	l.gone(k, "n", "p59")
+	if len(l.needs) != 1 {
+		t.Errorf("with room for one, %d are read", len(l.needs))
+	}
+	l.place(source.Identity.String(), store.Root{}, false)
+	if got := reported(t, in, l.take()); len(got) > 0 {
+		t.Errorf("of nobody's, reported are %q", got)
+	}
+}
