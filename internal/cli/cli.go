@@ -99,6 +99,7 @@ each location keeps its cluster equal to that.
 		newPlacement(streams),
 		newToken(streams),
 		newStatus(streams),
+		newTop(streams),
 		newWhy(streams),
 		newRender(streams),
 		newDiff(streams),

@@ -57,14 +57,14 @@ has although they are no longer desired there are shown until they are gone: as
 Removing, or as Orphaned with the reason why they stay.
 
 With --watch it goes on with what changes, as it happens. With --wait it waits until all
-that is asked for is so: applied everywhere, or at no location any more (gone).
+that is asked for is so: applied everywhere, healthy besides, or at no location any more (gone).
 
 ` + objectHelp + `.
 ` + exitCodes,
 		Example: `  orrery status
   orrery status --space shop deployment/web -n store
   orrery status -n store --state Failed,Held,Pending
-  orrery status deployment/web --wait --for applied --timeout 2m
+  orrery status deployment/web --wait --for healthy --timeout 2m
   orrery status -o json | jq '.placements[] | select(.failed > 0)'`,
 		Args: want(0, 2, "none, "+objectArgs),
 		RunE: s.run,
@@ -76,7 +76,7 @@ that is asked for is so: applied everywhere, or at no location any more (gone).
 	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print what there is, and then what changes")
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait until what is asked for is so")
-	cmd.Flags().StringVar(&s.what, "for", forApplied, "what --wait waits for: applied, gone")
+	cmd.Flags().StringVar(&s.what, "for", forHealthy, "what --wait waits for: applied, healthy (and applied), gone")
 	cmd.Flags().DurationVar(&s.timeout, "timeout", 5*time.Minute, "how long --wait waits; after that the exit code is 3")
 	return cmd
 }
@@ -85,8 +85,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if err := s.output.check(cmd); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{forApplied, forGone}, s.what) {
-		return badUsage(cmd, "--for %q: want one of %s, %s", s.what, forApplied, forGone)
+	if !slices.Contains([]string{forApplied, forHealthy, forGone}, s.what) {
+		return badUsage(cmd, "--for %q: want one of %s, %s, %s", s.what, forApplied, forHealthy, forGone)
 	}
 	switch {
 	case s.wait && s.timeout <= 0:

@@ -233,10 +233,13 @@ func (k *known) unmet(what string) []string {
 		for _, l := range slices.Sorted(maps.Keys(k.objects[name])) {
 			p := k.objects[name][l]
 			some = some || !p.Unassigned
-			if what != forGone && (p.Unassigned || meets(p)) {
+			if what != forGone && (p.Unassigned || meets(p, what)) {
 				continue
 			}
 			said := p.State
+			if p.Health != "" && what == forHealthy {
+				said += " " + string(p.Health)
+			}
 			if p.Stale {
 				said += " (stale)"
 			}
@@ -250,6 +253,6 @@ func (k *known) unmet(what string) []string {
 }
 
 // meets says whether an object at a location has what is waited for.
-func meets(p ask.PlaceStatus) bool {
-	return p.State == string(wire.Applied) && !p.Stale
+func meets(p ask.PlaceStatus, what string) bool {
+	return p.State == string(wire.Applied) && !p.Stale && (what == forApplied || p.Health == wire.Healthy)
 }

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
+)
+
+const (
+	// topEvery is how often --watch reads the locations again: their counts are computed
+	// when they are read.
+	topEvery = 2 * time.Second
+	// topAround is how many lines of a screen are not for locations.
+	topAround = 4
+)
+
+// topCommand is `orrery top`.
+type topCommand struct {
+	connection *connection
+	streams    genericiooptions.IOStreams
+	output     output
+	space      string
+	watch      bool
+	rows       int
+}
+
+func newTop(streams genericiooptions.IOStreams) *cobra.Command {
+	t := &topCommand{connection: newConnection(false), streams: streams}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show the fleet on one screen, locations with something wrong first",
+		Long: `Show the locations on one screen, those with something wrong first: lost, not
+compatible, with objects that failed, that are not healthy, or that are held or have yet
+to be applied, paused, without an agent. The counts are of all objects at the location,
+whichever space they are of.
+` + exitCodes,
+		Example: `  orrery top
+  orrery top --watch
+  orrery top --rows 0 -o json`,
+		Args: want(0, 0, "none"),
+		RunE: t.run,
+	}
+	t.connection.addFlags(cmd.Flags())
+	t.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	cmd.Flags().StringVarP(&t.space, "space", "S", "", "space whose locations are shown (default that of the kubeconfig; root has all)")
+	cmd.Flags().BoolVarP(&t.watch, "watch", "w", false, "show it again every two seconds")
+	cmd.Flags().IntVar(&t.rows, "rows", -1, "how many locations are shown, 0 for all (default what the screen has room for, or all if there is none)")
+	return cmd
+}
+
+func (t *topCommand) run(cmd *cobra.Command, _ []string) error {
+	if err := t.output.check(cmd); err != nil {
+		return err
+	}
+	if t.watch && t.output.structured() {
+		return badUsage(cmd, "--watch goes with -o table or wide")
+	}
+	h, err := t.connection.open(t.space)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(topEvery)
+	defer tick.Stop()
+	for {
+		if err := t.show(cmd.Context(), h); err != nil || !t.watch {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
+}
+
+// show reads the locations and prints them.
+func (t *topCommand) show(ctx context.Context, h *hubClient) error {
+	var list v1alpha1.LocationList
+	if err := h.get(ctx, asJSON, &list, spacePath(h.space, key.Locations)...); err != nil {
+		if t.watch && ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	f := fleetOf(list.Items)
+	if t.output.structured() {
+		return t.output.data(t.streams.Out, f)
+	}
+	rows, screen := t.room()
+	var page bytes.Buffer
+	fmt.Fprintln(&page, f.head())
+	shown := f.Locations
+	if rows > 0 && len(shown) > rows {
+		shown = shown[:rows]
+	}
+	if err := t.output.table(&page, t.streams.ErrOut, locationsTable(shown, time.Now()), "locations; enrol one with: orrery location add NAME"); err != nil {
+		return err
+	}
+	if n := len(f.Locations) - len(shown); n > 0 {
+		fmt.Fprintf(&page, "and %d more\n", n)
+	}
+	if t.watch && screen {
+		page = *bytes.NewBufferString("\x1b[H\x1b[2J" + page.String()) // the top of an empty screen
+	}
+	_, err := page.WriteTo(t.streams.Out)
+	return err
+}
+
+// room is how many locations are to be shown, 0 for all, and whether there is a screen.
+func (t *topCommand) room() (rows int, screen bool) {
+	file, ok := t.streams.Out.(*os.File)
+	if ok && term.IsTerminal(int(file.Fd())) {
+		screen = true
+	}
+	if t.rows >= 0 || !screen {
+		return max(0, t.rows), screen
+	}
+	_, height, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0, true
+	}
+	return max(1, height-topAround), true
+}
+
+// fleet is what is known of locations, those with something wrong first.
+type fleet struct {
+	Connected int             `json:"connected"`
+	Wrong     int             `json:"wrong"`
+	Total     v1alpha1.Counts `json:"total"`
+	Locations []fleetLocation `json:"locations"`
+}
+
+// fleetLocation is one location and the worst of what is wrong with it.
+type fleetLocation struct {
+	Name string `json:"name"`
+	// Wrong says what is wrong, in a word; empty if nothing is.
+	Wrong   string          `json:"wrong,omitempty"`
+	Message string          `json:"message,omitempty"`
+	Since   *metav1.Time    `json:"since,omitempty"`
+	Counts  v1alpha1.Counts `json:"counts"`
+	Leaving int64           `json:"leaving,omitempty"`
+	Version string          `json:"version,omitempty"`
+
+	rank int
+}
+
+func fleetOf(all []v1alpha1.Location) fleet {
+	f := fleet{Locations: []fleetLocation{}}
+	for i := range all {
+		l := judged(&all[i])
+		f.Locations = append(f.Locations, l)
+		if meta.IsStatusConditionTrue(all[i].Status.Conditions, v1alpha1.ConditionConnected) {
+			f.Connected++
+		}
+		if l.Wrong != "" {
+			f.Wrong++
+		}
+		add(&f.Total, l.Counts)
+	}
+	slices.SortStableFunc(f.Locations, func(a, b fleetLocation) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.Counts.Failed, a.Counts.Failed), strings.Compare(a.Name, b.Name))
+	})
+	return f
+}
+
+// add adds up counts.
+func add(to *v1alpha1.Counts, c v1alpha1.Counts) {
+	to.Assigned += c.Assigned
+	to.Applied += c.Applied
+	to.Healthy += c.Healthy
+	to.Mutated += c.Mutated
+	to.Failed += c.Failed
+	to.Held += c.Held
+	to.Stale += c.Stale
+}
+
+// judged is a location with the worst of what is wrong with it. The order of the cases is
+// that of locations.
+func judged(l *v1alpha1.Location) fleetLocation {
+	c := l.Status.Counts
+	f := fleetLocation{Name: l.Name, Counts: c, Leaving: l.Status.Leaving}
+	if l.Status.Agent != nil {
+		f.Version = l.Status.Agent.Version
+	}
+	condition := func(kind string) *metav1.Condition { return meta.FindStatusCondition(l.Status.Conditions, kind) }
+	isFalse := func(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionFalse }
+	enrolled, connected, compatible := condition(v1alpha1.ConditionEnrolled), condition(v1alpha1.ConditionConnected), condition(v1alpha1.ConditionCompatible)
+	said := func(c *metav1.Condition) { f.Message, f.Since = oneLine(c.Message), &c.LastTransitionTime }
+	noted := func(format string, args ...any) { f.Message = fmt.Sprintf(format, args...) }
+	pending := c.Assigned - c.Applied - c.Failed - c.Held
+	for rank, wrong := range []struct {
+		is   bool
+		what string
+		say  func()
+	}{
+		{isFalse(connected) && !isFalse(enrolled), "Lost", func() { said(connected) }},
+		{isFalse(compatible), "Incompatible", func() { said(compatible) }},
+		{c.Failed > 0, "Failed", func() { noted("%d of %d objects failed", c.Failed, c.Assigned) }},
+		{c.Healthy < c.Applied, "Unhealthy", func() { noted("%d of %d applied objects are not healthy", c.Applied-c.Healthy, c.Applied) }},
+		{l.Spec.Mapping == v1alpha1.MappingPaused, "Paused", func() { noted("its agent changes nothing") }},
+		{c.Held > 0, "Held", func() { noted("%d of %d objects are held", c.Held, c.Assigned) }},
+		{pending > 0, "Pending", func() { noted("%d of %d objects have yet to be applied", pending, c.Assigned) }},
+		{isFalse(enrolled) || connected == nil, "NoAgent", func() { noted("no agent is enrolled") }},
+	} {
+		if f.rank = rank; wrong.is {
+			f.Wrong = wrong.what
+			wrong.say()
+			return f
+		}
+	}
+	f.rank++
+	return f
+}
+
+// head sums up the fleet in a line.
+func (f fleet) head() string {
+	t := f.Total
+	return fmt.Sprintf("%d locations: %d connected, %d with something wrong.  %d assigned, %d applied, %d healthy, %d failed, %d held, %d stale",
+		len(f.Locations), f.Connected, f.Wrong, t.Assigned, t.Applied, t.Healthy, t.Failed, t.Held, t.Stale)
+}
+
+func locationsTable(all []fleetLocation, now time.Time) *metav1.Table {
+	t := &metav1.Table{ColumnDefinitions: columns("Location", "Wrong", "For", "Assigned", "Applied", "Healthy", "Failed", "Held", "Stale", "Leaving+", "Agent+", "Message")}
+	for _, l := range all {
+		since := ""
+		if l.Since != nil {
+			since = duration.HumanDuration(now.Sub(l.Since.Time))
+		}
+		c := l.Counts
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{
+			l.Name, l.Wrong, since, c.Assigned, c.Applied, c.Healthy, c.Failed, c.Held, c.Stale, l.Leaving, l.Version, l.Message,
+		}})
+	}
+	return t
+}
