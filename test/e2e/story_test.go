@@ -80,8 +80,29 @@ kind: Placement
 metadata: {name: web}
 spec:
   locations: [{selector: {matchExpressions: [{key: runs-web, operator: Exists}]}}]
-  downsync: [{labelSelectors: [{matchLabels: {app: web}}], returnStatus: Singleton}]
+  downsync: [{labelSelectors: [{matchLabels: {app: web}}]}]
 `
+
+// rolledOut shows that kubectl in the space waits until all locations have what they should,
+// and then says so.
+func (w *shop) rolledOut(replicas string, sites ...*world.Site) {
+	w.t.Helper()
+	env.Kubectl(w.t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout=2m")
+	for _, s := range sites {
+		d, err := s.Get(w.t, world.Deployments, "web", "web")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ready, _, _ := unstructured.NestedInt64(d.Object, "status", "readyReplicas")
+		if fmt.Sprint(ready) != replicas {
+			w.t.Errorf("rolled out with %d replicas at a location, want %s", ready, replicas)
+		}
+	}
+	env.Kubectl(w.t, w.space, "-n", "web", "wait", "--for=condition=Available", "deployment/web", "--timeout=2m")
+	if out := env.Kubectl(w.t, w.space, "-n", "web", "get", "deployment", "web"); !strings.Contains(out, replicas+"/"+replicas) {
+		w.t.Errorf("kubectl get says %s", out)
+	}
+}
 
 // TestMainJob is the main job of a user, told once from beginning to end.
 func TestMainJob(t *testing.T) {
@@ -124,12 +145,13 @@ func TestMainJob(t *testing.T) {
 	// Moved by a label: to both, then to the other one only.
 	env.Kubectl(t, w.Root, "label", "location", "south", "runs-web=yes")
 	w.expectField(south, world.Deployments, "web", "web", "3", "status", "readyReplicas")
-	w.Eventually("the status is cleared while two locations have it", func() error {
-		if out := w.kubectl("-n", "web", "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"); out != "" {
-			return fmt.Errorf("readyReplicas is %s", out)
-		}
-		return nil
-	})
+	w.rolledOut("3", north, south)
+	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=2")
+	for _, s := range []*world.Site{north, south} {
+		w.expectField(s, world.Deployments, "web", "web", "2", "status", "readyReplicas")
+	}
+	w.kubectl("-n", "web", "scale", "deployment/web", "--replicas=3")
+	w.rolledOut("3", north, south)
 	env.Kubectl(t, w.Root, "label", "location", "north", "runs-web-")
 	w.gone(north)
 	w.Invariants()
