@@ -409,6 +409,9 @@ const (
 	ConditionEnrolled = "Enrolled"
 	// ConditionConnected says that an agent holds a session with the hub.
 	ConditionConnected = "Connected"
+	// ConditionUpsynced says, of a Location, whether what spaces ask to see of it comes back
+	// and, of a Placement, whether it is asked for at all its locations. Others don't have it.
+	ConditionUpsynced = "Upsynced"
 	// ConditionSynced says that everything assigned is applied.
 	ConditionSynced = "Synced"
 	// ConditionCompatible says that agent and hub can work together. While it is

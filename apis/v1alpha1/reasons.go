@@ -61,6 +61,11 @@ const (
 	// ReasonImpersonated, of Upsynced: the location has a ServiceAccount act for objects of
 	// the space, which therefore sees nothing of what is born there.
 	ReasonImpersonated = "Impersonated"
+	// ReasonAsked, of Upsynced: what is asked for comes back, as far as the location says.
+	ReasonAsked = "Asked"
+	// ReasonUnread, of Upsynced: the location's agent may not read kinds that are asked for, or
+	// there are none.
+	ReasonUnread = "Unread"
 	// ReasonLimitExceeded, of Upsynced: more matches than the location's limits allow.
 	ReasonLimitExceeded = "LimitExceeded"
 	// ReasonSuspended, of Held: all Placements that place the object there are suspended.
@@ -141,7 +146,8 @@ const (
 	ReasonNotPlaced = "NotPlaced"
 	// ReasonNotConnected: the location's agent has no session with this hub.
 	ReasonNotConnected = "NotConnected"
-	// ReasonAgentTooOld: the location's agent does not know the question.
+	// ReasonAgentTooOld: the location's agent does not know the question; of Upsynced: it does
+	// not report what is born there.
 	ReasonAgentTooOld = "AgentTooOld"
 	// ReasonNoAnswer: the location's agent has not answered in time.
 	ReasonNoAnswer = "NoAnswer"

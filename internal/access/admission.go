@@ -166,23 +166,36 @@ func (w writer) lacksForGrant(l *lacks) (*held, error) {
 	return h, nil
 }
 
+// upsyncVerb is the right to see, in a space, what is born at locations or belongs there to
+// what is placed: with the rights of the agent, which may read more than anybody in the space.
+const upsyncVerb = "upsync"
+
 // lacksForPlacement adds what the writer of a Placement may not read of what it takes to
-// locations. One that reaches other spaces is written by who may read it in all there may be:
+// locations, or not see of what comes back from there. One that reaches other spaces is written by who may read it in all there may be:
 // which it reaches changes, with their labels, and as spaces of a name come and go.
 func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	var p v1alpha1.Placement
 	if err := w.into(&p); err != nil {
 		return nil, err
 	}
-	var tests []v1alpha1.ObjectTest
+	var tests, seen []v1alpha1.ObjectTest
 	for _, d := range p.Spec.Downsync {
 		tests = append(tests, d.ObjectTest)
+		for _, k := range d.Associated { // which have names of their own
+			seen = append(seen, v1alpha1.ObjectTest{APIGroup: &k.APIGroup, Resources: k.Resources, Namespaces: d.Namespaces})
+		}
+	}
+	for _, u := range p.Spec.Upsync {
+		seen = append(seen, v1alpha1.ObjectTest{APIGroup: &u.APIGroup, Resources: u.Resources, Namespaces: u.Namespaces, Names: u.Names})
 	}
 	reach := w.space
 	if p.Spec.Spaces != nil {
 		reach = key.AllSpaces
 	}
-	return w.lacksFor(reach, tests, reads, l), nil
+	h := w.heldIn(reach, w.who)
+	w.addLacks(h, tests, reads, l)
+	w.addLacks(h, seen, slices.Concat(reads, []string{upsyncVerb}), l)
+	return h, nil
 }
 
 // lacksForCustomizer adds what the writer of a Customizer may not read or change of what
@@ -192,7 +205,8 @@ func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	if err := w.into(&c); err != nil {
 		return nil, err
 	}
-	h := w.lacksFor(w.space, c.Spec.Match, slices.Concat(reads, []string{"update"}), l)
+	h := w.heldIn(w.space, w.who)
+	w.addLacks(h, c.Spec.Match, slices.Concat(reads, []string{"update"}), l)
 	for _, d := range c.Spec.Data {
 		h.lacking(rbacv1.PolicyRule{
 			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.ConfigMap.Name},
@@ -208,7 +222,8 @@ func (w writer) lacksForSummary(l *lacks) (*held, error) {
 	if err := w.into(&s); err != nil {
 		return nil, err
 	}
-	h := w.lacksFor(w.space, s.Spec.Match, reads, l)
+	h := w.heldIn(w.space, w.who)
+	w.addLacks(h, s.Spec.Match, reads, l)
 	if s.Spec.From == v1alpha1.SummaryUpsynced || s.Spec.From == v1alpha1.SummaryAssociated {
 		h.lacking(rbacv1.PolicyRule{
 			Verbs: []string{"list"}, APIGroups: []string{v1alpha1.Group}, Resources: []string{ReportsResource + "/" + ContentSubresource},
@@ -217,11 +232,10 @@ func (w writer) lacksForSummary(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// lacksFor adds what the writer may not do with objects of a space that tests match. A test
+// addLacks adds what the writer may not do, by what they hold, with objects that tests match. A test
 // that does not say of what kind they are is about all kinds; what labels say is not asked,
 // since that changes.
-func (w writer) lacksFor(reach key.Space, tests []v1alpha1.ObjectTest, verbs []string, l *lacks) *held {
-	h := w.heldIn(reach, w.who)
+func (w writer) addLacks(h *held, tests []v1alpha1.ObjectTest, verbs []string, l *lacks) {
 	for _, t := range tests {
 		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
 		if t.APIGroup != nil { // as the test takes it: the core group has two names
@@ -232,5 +246,4 @@ func (w writer) lacksFor(reach key.Space, tests []v1alpha1.ObjectTest, verbs []s
 		}
 		h.lacking(rule, t.Namespaces, l)
 	}
-	return h
 }

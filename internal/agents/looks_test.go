@@ -20,7 +20,7 @@ func TestLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Server{looks: newLooks(), sessions: NewSessions(time.Now, func(key.Location) {})}
 		o := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}}
-		silent, other := a.sessions.start(t.Context(), "silent", true, ""), a.sessions.start(t.Context(), "other", true, "")
+		silent, other := a.sessions.start(t.Context(), "silent", true, "", false), a.sessions.start(t.Context(), "other", true, "", false)
 		defer a.sessions.end(silent)
 		var asked []wire.Look
 		var served sync.WaitGroup

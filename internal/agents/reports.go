@@ -33,7 +33,9 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
 	// The request must not replace reports that are newer than its beginning.
-	seen := a.config.Table.Snapshot()
+	before := a.config.Table.Snapshot()
+	others := &seen{server: a, location: l, state: before}
+	defer others.done()
 	var answer wire.ReportsAnswer
 	var changes []store.Change
 	for {
@@ -46,12 +48,15 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
 			return
 		}
-		op, err := a.reportOp(l, line)
+		op, err := a.reportOp(l, line, others.check)
+		if err == nil {
+			err = others.take(op)
+		}
 		if err != nil {
 			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})
 			continue
 		}
-		changes = append(changes, changeOf(op, seen.Get(op.Key)))
+		changes = append(changes, changeOf(op, before.Get(op.Key)))
 	}
 	if answer.Revision = a.config.Table.Rev(); len(changes) > 0 {
 		rev, err := a.writeReports(r.Context(), guard, changes)
@@ -102,8 +107,8 @@ func changeOf(op store.Op, seen *table.Row) store.Change {
 }
 
 // reportOp checks one line and makes it a write. A location can only ever
-// write below its own prefix.
-func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error) {
+// write below its own prefix. other checks reports of what was not placed.
+func (a *Server) reportOp(l key.Location, line wire.ReportLine, other func(key.Report, *wire.Report) error) (store.Op, error) {
 	report, err := key.ParseLine(l, line.Key)
 	if err != nil {
 		return store.Op{}, err
@@ -125,14 +130,17 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine) (store.Op, error
 		a.letGo.forget(l, op.Key)
 		return op, nil
 	}
-	if report.Origin != key.Placed {
-		return op, errors.New("the hub does not ask for the object")
-	}
-	if !a.mayReport(l, object, op.Key) {
-		return op, errors.New("the object is not assigned to the location")
-	}
-	if line.Report == nil {
+	switch said := line.Report; {
+	case said == nil:
 		return op, errors.New("neither a report nor a removal")
+	case report.Origin != key.Placed:
+		if err := other(report, said); err != nil {
+			return op, err
+		}
+	case !a.mayReport(l, object, op.Key):
+		return op, errors.New("the object is not assigned to the location")
+	case said.Object != nil || said.Owner != "":
+		return op, errors.New("what is placed has neither an owner, nor is it reported whole")
 	}
 	if op.Value, err = json.Marshal(line.Report.Fit()); err != nil {
 		return op, fmt.Errorf("encode: %w", err)
@@ -192,7 +200,7 @@ func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key
 	out, size := json.NewEncoder(w), 0
 	for _, f := range keys {
 		line := wire.ReportLine{Key: f.Key, Removed: true}
-		if op, err := a.reportOp(l, line); err == nil {
+		if op, err := a.reportOp(l, line, nil); err == nil {
 			if row := state.Get(op.Key); row != nil {
 				report := &wire.Report{}
 				if json.Unmarshal(row.Value, report) == nil { // else the agent's own will replace it

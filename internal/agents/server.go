@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/lineage"
@@ -36,6 +37,8 @@ type Config struct {
 	Lineage *lineage.Lineage
 	// Renderer renders rows for locations.
 	Renderer *render.Renderer
+	// Born counts the reports of what was not placed.
+	Born *born.Usage
 	// Sessions knows who is connected.
 	Sessions *Sessions
 	// Confirmations are the removals at a location that were confirmed elsewhere.

@@ -69,7 +69,7 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	if _, settings, err := a.Settings(l); err == nil {
 		lacks = can.lack(settings)
 	}
-	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks), lacks)
+	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
 	defer a.sessions.end(mine)
 
 	s := &session{

@@ -53,6 +53,10 @@ type LastSeen struct {
 	// Lacks is what of the location's spec the agent of the last session does not know, and
 	// may not ignore; empty: nothing.
 	Lacks string
+	// Blind says that the agent of the last session does not report what was not placed, and
+	// Exceeds how many such reports of its last request had no room.
+	Blind   bool
+	Exceeds int
 	// apis is the list that goes with apisDigest.
 	apis       []wire.API
 	apisDigest string
@@ -64,8 +68,8 @@ func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
 }
 
 // start starts a session and ends an older one of the location. The caller must end it.
-// answers says that its agent answers Look frames; lacks is LastSeen.Lacks.
-func (s *Sessions) start(ctx context.Context, l key.Location, answers bool, lacks string) *openSession {
+// answers says that its agent answers Look frames; lacks and blind are those of LastSeen.
+func (s *Sessions) start(ctx context.Context, l key.Location, answers bool, lacks string, blind bool) *openSession {
 	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
 	if answers {
 		mine.looks = make(chan wire.Look)
@@ -78,7 +82,7 @@ func (s *Sessions) start(ctx context.Context, l key.Location, answers bool, lack
 	}
 	s.open[l] = mine
 	seen := s.seen[l]
-	seen.Opened, seen.Ended, seen.Refused, seen.Lacks = true, time.Time{}, "", lacks
+	seen.Opened, seen.Ended, seen.Refused, seen.Lacks, seen.Blind, seen.Exceeds = true, time.Time{}, "", lacks, blind, 0
 	s.seen[l] = seen
 	s.mu.Unlock()
 	s.changed(l)
@@ -173,6 +177,19 @@ func (s *Sessions) refuse(l key.Location, protocol string) {
 	seen := s.seen[l]
 	news := seen.Refused != protocol
 	seen.Refused = protocol
+	s.seen[l] = seen
+	s.mu.Unlock()
+	if news {
+		s.changed(l)
+	}
+}
+
+// exceed notes how many reports of a location's last request had no room.
+func (s *Sessions) exceed(l key.Location, n int) {
+	s.mu.Lock()
+	seen := s.seen[l]
+	news := seen.Exceeds != n
+	seen.Exceeds = n
 	s.seen[l] = seen
 	s.mu.Unlock()
 	if news {

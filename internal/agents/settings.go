@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/succession"
@@ -67,28 +68,11 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		s.Upsync, _ = placement.AskedOf(row).Asks()
 	}
 	if s.Upsync != nil {
-		s.UpsyncObjects, s.UpsyncBytes = upsyncLimits(&location.Spec)
+		most := born.Limits(&location.Spec)
+		s.UpsyncObjects, s.UpsyncBytes = int(most.Objects), most.Bytes
 	}
 	s.Halt, s.TakesOver, s.Namespaces = haltOf(&location), succession.Granted(a.config.Table, l), string(placement.PlacingOf(row))
 	return row.Meta.UID, s, nil
-}
-
-// The defaults of a location's limits.
-const (
-	defaultUpsyncObjects = 20_000
-	defaultUpsyncBytes   = 64 << 20
-)
-
-// upsyncLimits bound what comes back of objects that are born at a location.
-func upsyncLimits(spec *v1alpha1.LocationSpec) (objects int, bytes int64) {
-	objects, bytes = defaultUpsyncObjects, defaultUpsyncBytes
-	if n := spec.Limits.UpsyncObjects; n != nil {
-		objects = int(*n)
-	}
-	if n := spec.Limits.UpsyncBytes; n != nil {
-		bytes = n.Value()
-	}
-	return objects, bytes
 }
 
 // isPurged says that the operator has a location purged.

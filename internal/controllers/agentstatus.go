@@ -80,10 +80,10 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 	return out
 }
 
-// hasOf says whether a location reports objects of a space. Objects whose removal waits
+// hasOf says whether a location reports placed objects of a space. Objects whose removal waits
 // are reported, too.
 func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
-	c.config.Table.Snapshot().Ascend(key.SpaceReports(l, s), func(*table.Row) bool {
+	c.config.Table.Snapshot().Ascend(key.OriginReports(l, s, key.Placed), func(*table.Row) bool {
 		has = true
 		return false
 	})

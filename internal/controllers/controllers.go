@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -52,6 +53,8 @@ type Config struct {
 	Summed    Signal
 	// Rules are those of the engine that derives memberships.
 	Rules placement.RulesOf
+	// Born counts the reports of what was not placed.
+	Born *born.Usage
 	// Changed is raised when any of them may have changed.
 	Changed Signal
 	// Sessions says which agents are connected; Connections collects the locations whose
@@ -91,7 +94,7 @@ func New(config Config) *Controllers { return &Controllers{config: config, start
 func (c *Controllers) Loops() []func(context.Context) error {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.policies(), c.summarized(), c.locations(), c.returned(), c.removals(), c.tokens(),
+		c.policies(), c.summarized(), c.locations(), c.returned(), c.removals(), c.tokens(), c.born(),
 	}
 	loops := make([]func(context.Context) error, 0, len(all))
 	for _, one := range all {

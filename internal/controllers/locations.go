@@ -118,6 +118,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "no agent holds a session"})
 		}
 		c.compatible(&st.Conditions, row, seen)
+		c.upsynced(&st.Conditions, row, &location.Spec, seen)
 		return location.Status, nil
 	})
 	if err == nil && wait > 0 {

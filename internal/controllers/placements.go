@@ -133,6 +133,9 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)
 		}
+		if is, asks := unasked(&st.Conditions, p.Space, resolved); asks {
+			c.condition(&st.Conditions, row, is)
+		}
 		if len(parts) > 0 {
 			c.condition(&st.Conditions, row, partOf(parts))
 		} else {

@@ -247,6 +247,27 @@ func TestDeputies(t *testing.T) {
 	} {
 		r.attempts(placements, jane, "a", harmless, place(c.test), c.may)
 	}
+	// What is born at locations is seen with the agent's rights, which takes a right of its own.
+	r.grant("a", "una", `{"subjects":[{"kind":"User","name":"una"}],"roles":[{"name":"view"}],"rules":[`+writes+`,
+		{"apiGroups":[""],"resources":["pods","secrets"],"verbs":["upsync"]},
+		{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get","list","watch","upsync"],"namespaces":["m"]}]}`)
+	see := func(upsync string) string { return `{"locations":[{"selector":{}}],"upsync":[` + upsync + `]}` }
+	for _, c := range []struct {
+		who, spec string
+		may       bool
+	}{
+		{"jane", see(`{"resources":["pods"]}`), false},
+		{"una", see(`{"resources":["pods"]}`), true},
+		{"una", see(`{"resources":["secrets"]}`), false}, // which view does not read
+		{"una", see(`{"apiGroup":"*","resources":["pods"]}`), false},
+		{"una", see(`{"apiGroup":"example.com","resources":["widgets"]}`), false},
+		{"una", see(`{"apiGroup":"example.com","resources":["widgets"],"namespaces":["m"]}`), true},
+		{"una", place(`{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods"]}]}`), true},
+		{"una", place(`{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods","secrets"]}]}`), false},
+		{"jane", place(`{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods"]}]}`), false},
+	} {
+		r.attempts(placements, r.as(c.who), "a", harmless, c.spec, c.may)
+	}
 	customize := func(test string) string {
 		return `{"match":[` + test + `],"rules":[{"path":"$.spec.replicas","release":true}]}`
 	}

@@ -151,7 +151,7 @@ func (h *Hub) answer() (err error) {
 		return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: bodies}
 	}
 	h.agents = agents.New(agents.Config{
-		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Sessions: h.sessions,
+		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: access.PremisesOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: access.SignedBy,
 		Requests: h.config.MaxReads, Bodies: bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,

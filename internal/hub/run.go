@@ -156,7 +156,7 @@ func (h *Hub) loops() []func(context.Context) error {
 	own := controllers.New(controllers.Config{
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
 		Tally: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
-		Rules: h.engine.Rules, Sessions: h.sessions, Connections: h.connections,
+		Rules: h.engine.Rules, Born: h.born, Sessions: h.sessions, Connections: h.connections,
 		Answers: h.gate.Answers, Committed: h.gate.Committed,
 		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"orrery.dev/orrery/internal/access"
+	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -41,6 +42,8 @@ type state struct {
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
 	releases *release.Index
+	// born counts the reports of what was not placed.
+	born *born.Usage
 	// leftOut has the returned statuses that do not fit.
 	leftOut *leftout.Index
 	// summing is the language of Summaries, summaries what they count; summed wakes the
@@ -71,14 +74,14 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
 		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
-		changed: controllers.NewSignal(),
+		changed: controllers.NewSignal(), born: born.NewUsage(),
 	}
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.grants, s.moves, s.summaries, s.changed},
+		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

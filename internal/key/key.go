@@ -449,6 +449,12 @@ func LocationReports(l Location) string { return string(Reports) + "/" + string(
 // SpaceReports is the prefix of all reports of a location about objects of a space.
 func SpaceReports(l Location, s Space) string { return LocationReports(l) + string(s) + "/" }
 
+// OriginReports is the prefix of the reports of an origin that a location has about objects of
+// a space.
+func OriginReports(l Location, s Space, o Origin) string {
+	return SpaceReports(l, s) + string(o) + "/"
+}
+
 // The resources whose objects the hub itself acts on.
 var (
 	Spaces      = Resource{"orrery.dev", "spaces"}

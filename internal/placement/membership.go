@@ -40,6 +40,8 @@ type Membership struct {
 	returning returning
 	// statuses are those of the members whose statuses come back.
 	statuses []key.Location
+	// associates says that what the object owns at some location comes back.
+	associates bool
 	// leaves says that the object is being deleted: its members are the locations that are to
 	// confirm that it is gone.
 	leaves bool
@@ -178,6 +180,9 @@ func (m *Membership) contends(location key.Location) bool {
 // Leaves says that the object is being deleted: it is to be gone from its members, which
 // confirm that.
 func (m *Membership) Leaves() bool { return m.leaves }
+
+// Associates says that what the object owns at a location comes back, at some at least.
+func (m *Membership) Associates() bool { return m.associates }
 
 // Waits says that the deletion of the object is to wait until its locations have removed it.
 func (m *Membership) Waits() bool {
@@ -343,6 +348,7 @@ func (ms *memberships) of(d draft, owners []owner) *Membership {
 		all := make([]*locationSet, len(sources))
 		for i, s := range sources {
 			all[i] = s.locations
+			m.associates = m.associates || slices.ContainsFunc(s.parts, func(p part) bool { return p.policy.Associated != "" })
 		}
 		m.yields = g.yields(d.asked)
 		m.members, m.refused = g.split(union(all))

@@ -2,11 +2,15 @@ package space
 
 import (
 	"context"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -52,6 +56,34 @@ func validatePlacement(s key.Space, object map[string]any) (errs field.ErrorList
 	errs = append(errs, validateReach(p.Spec.Spaces, "Placement")...)
 	for i, d := range p.Spec.Downsync {
 		errs = append(errs, validateTest(d.ObjectTest, field.NewPath("spec", "downsync").Index(i))...)
+	}
+	return append(errs, validateUpsync(p.Spec.Upsync)...)
+}
+
+// maxUpsync bounds in bytes the names in a Placement's upsync: the agent of each location is
+// told them.
+const maxUpsync = 32 << 10
+
+// validateUpsync validates what is born elsewhere and asked for.
+func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
+	at, size := field.NewPath("spec", "upsync"), 0
+	for i, e := range entries {
+		for j, name := range e.Namespaces {
+			if problems := utilvalidation.IsDNS1123Label(name); len(problems) > 0 {
+				errs = append(errs, field.Invalid(at.Index(i).Child("namespaces").Index(j), name, strings.Join(problems, "; ")))
+			}
+		}
+		for j, name := range e.Names {
+			if problems := content.IsPathSegmentName(name); len(problems) > 0 || name == "" {
+				errs = append(errs, field.Invalid(at.Index(i).Child("names").Index(j), name, "want the name of an object"))
+			}
+		}
+		for _, name := range slices.Concat([]string{e.APIGroup}, e.Resources, e.Namespaces, e.Names) {
+			size += len(name)
+		}
+	}
+	if size > maxUpsync {
+		errs = append(errs, field.TooLong(at, "", maxUpsync))
 	}
 	return errs
 }
