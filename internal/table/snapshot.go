@@ -50,17 +50,3 @@ func (t *Table) Get(k string) (*Row, int64) {
 	row, _ := t.rows.Get(k)
 	return row, t.rev.Load()
 }
-
-// GetAll returns the rows of keys, without those that there are none of, and the revision
-// that they were all read at.
-func (t *Table) GetAll(keys []string) (map[string]*Row, int64) {
-	rows := make(map[string]*Row, len(keys))
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, k := range keys {
-		if row, ok := t.rows.Get(k); ok {
-			rows[k] = row
-		}
-	}
-	return rows, t.rev.Load()
-}

@@ -328,15 +328,6 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("%s: get %s at %d, snapshot %s, want %s", k, rowText(got), rev, rowText(snap.Get(k)), want)
 		}
 	}
-	all, rev := m.table.GetAll(append([]string{"none"}, modelKeys...))
-	if len(all) != len(m.model.rows) || rev != m.model.rev {
-		t.Fatalf("%d rows at %d, want %d at %d", len(all), rev, len(m.model.rows), m.model.rev)
-	}
-	for k, row := range all {
-		if want := m.model.rows[k]; rowText(row) != want.String() {
-			t.Fatalf("%s: among all %s, want %s", k, rowText(row), &want)
-		}
-	}
 	for _, prefix := range []string{"", "o/", "o/s1/", "o/s1/core/configmaps/", "r/l1/", "x/"} {
 		var got []string
 		snap.Ascend(prefix, func(r *Row) bool { got = append(got, r.Key); return true })

@@ -170,16 +170,6 @@ func (p spot) is(c key.Called) bool {
 		(c.Namespace == "" || c.Namespace == namespace) && (c.Name == "" || c.Name == name)
 }
 
-// keys are those of all rows that the object at the spot may be made of.
-func (p spot) keys(r key.Resource) []string {
-	o := p.object(r)
-	keys := []string{o.Key()}
-	for _, origin := range origins {
-		keys = append(keys, key.Report{Location: p.location, Origin: origin, Object: o}.Key())
-	}
-	return keys
-}
-
 // make makes the object at the spot of its rows; nil if there is none.
 func (p spot) make(r key.Resource, get func(string) *table.Row) *table.Row {
 	o := p.object(r)

@@ -181,6 +181,37 @@ func (w world) merge(q query, asked key.Called, at key.Location, s key.Space, st
 	}
 }
 
+// spotsOf are, for each step, where the objects are that it may have changed, in a world of
+// the last. An object that was placed at very many locations is looked up at each of them for
+// which something changed; what is kept are those that have reported it.
+func (l reportsLens) spotsOf(w world, q query, asked key.Called, steps []table.Step) []map[spot]bool {
+	touched := map[string]bool{} // reports
+	for _, step := range steps {
+		for _, c := range step.Changes {
+			if k := c.Row().Key; key.ClassOf(k) == key.Reports {
+				touched[k] = true
+			}
+		}
+	}
+	spots := make([]map[spot]bool, len(steps))
+	for i, step := range steps {
+		spots[i] = map[spot]bool{}
+		for _, c := range step.Changes {
+			isReport := key.ClassOf(c.Row().Key) == key.Reports
+			for _, p := range l.spots(c) {
+				if !p.is(asked) || spots[i][p] {
+					continue
+				}
+				report := key.Report{Location: p.location, Origin: key.Placed, Object: p.object(q.resource)}.Key()
+				if isReport || touched[report] || w.get(report) != nil {
+					spots[i][p] = true
+				}
+			}
+		}
+	}
+	return spots
+}
+
 // composed are the changes of the view's objects that steps up to a revision made. What an
 // object is made of besides what changed is taken as it was then: from the table as it is
 // now, and then back, step by step.
@@ -193,40 +224,25 @@ func (r *reader) composed(q query, steps []table.Step, upTo int64) ([]table.Step
 	if !ok {
 		return nil, nil
 	}
-	spots := make([]map[spot]bool, len(steps))
-	var keys []string
-	for i, step := range steps {
-		spots[i] = map[spot]bool{}
-		for _, c := range step.Changes {
-			for _, p := range l.spots(c) {
-				if p.is(asked) && !spots[i][p] {
-					spots[i][p] = true
-					keys = append(keys, p.keys(q.resource)...)
-				}
-			}
-		}
-	}
-	rows, rev := r.server.config.Table.GetAll(keys)
-	if rev > upTo {
-		before, ok := r.changedSince(q, upTo, rev)
-		if !ok {
+	w := world{snap: r.server.config.Table.Snapshot(), before: map[string]*table.Row{}}
+	if w.snap.Rev > upTo {
+		if w.before, ok = r.changedSince(q, upTo, w.snap.Rev); !ok {
 			return nil, table.ErrExpired
 		}
-		maps.Copy(rows, before)
 	}
-	get := func(k string) *table.Row { return rows[k] }
+	spots := l.spotsOf(w, q, asked, steps)
 	made := make([]table.Step, 0, len(steps))
 	for i, of := range slices.Backward(steps) {
 		changes := map[spot]table.Change{}
 		for p := range spots[i] {
-			changes[p] = table.Change{Cur: p.make(q.resource, get)}
+			changes[p] = table.Change{Cur: p.make(q.resource, w.get)}
 		}
 		for _, c := range of.Changes {
-			rows[c.Row().Key] = c.Prev
+			w.before[c.Row().Key] = c.Prev
 		}
 		step := table.Step{Rev: of.Rev}
 		for _, p := range slices.SortedFunc(maps.Keys(changes), func(a, b spot) int { return cmp.Compare(a.String(), b.String()) }) {
-			if c := (table.Change{Prev: p.make(q.resource, get), Cur: changes[p].Cur}); c.Prev != nil || c.Cur != nil {
+			if c := (table.Change{Prev: p.make(q.resource, w.get), Cur: changes[p].Cur}); c.Prev != nil || c.Cur != nil {
 				step.Changes = append(step.Changes, c)
 			}
 		}
