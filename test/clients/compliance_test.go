@@ -38,13 +38,14 @@ spec:
   locations: [{selector: {}}]
   waitForRemoval: true
   downsync: [{apiGroup: kyverno.io, resources: [clusterpolicies]}]
+  upsync: [{apiGroup: wgpolicyk8s.io, resources: [policyreports]}]
 `
 
 // TestCompliance takes Kyverno to two clusters by Helm, with its hooks, and back: installed,
 // upgraded to two replicas of its controllers, rolled back, uninstalled with nothing left. Helm
-// waits for all of it at both. Its policies go there.
+// waits for all of it at both. Its policies go there, and what it finds comes back.
 func TestCompliance(t *testing.T) {
-	w := world.New(t)
+	w := world.New(t, "--heartbeat=1s", "--disconnected-after=5s") // soon, not after a minute and a half
 	s := &space{hub: w.Hub, kubeconfig: w.AddSpace("shop")}
 	chart := kyvernoChart(t)
 	s.apply(t, kyvernoEverywhere)
@@ -62,6 +63,7 @@ func TestCompliance(t *testing.T) {
 			return err
 		})
 	}
+	reported(t, w, s, sites[0], sites[1])
 	two := []string{"--set=admissionController.replicas=2", "--set=backgroundController.replicas=2", "--set=cleanupController.replicas=2", "--set=reportsController.replicas=2"}
 	s.timed(t, "upgrade and wait", func() { s.helm(t, slices.Concat([]string{"upgrade"}, wait, two)...) })
 	s.ready(t, sites, "2")
