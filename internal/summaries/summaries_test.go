@@ -193,7 +193,7 @@ func drawChange(t *rapid.T, rev int64) (k string, value []byte) {
 		}
 		if kind == "born" {
 			r.Origin, report.State = rapid.SampledFrom([]key.Origin{key.Born, key.Owned}).Draw(t, "origin"), wire.Present
-			report.Object, report.Status = mustJSON(map[string]any{"metadata": metadata(), "spec": "x", "status": json.RawMessage(report.Status)}), nil
+			report.Object, report.Status = mustJSON(map[string]any{"metadata": metadata(), "spec": "x", "status": report.Status}), nil
 		}
 		k, value = r.Key(), mustJSON(report)
 	}

@@ -48,7 +48,7 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// whole is all that a State says.
+// said is all that a State says.
 func said(s *State, away func(key.Location) bool) string {
 	var st v1alpha1.SummaryStatus
 	c := s.Status(&st, away)
