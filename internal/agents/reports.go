@@ -50,7 +50,11 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		}
 		op, err := a.reportOp(l, line, others.check)
 		if err == nil {
-			err = others.take(op)
+			var failed error
+			if err, failed = others.take(r.Context(), op); failed != nil {
+				respond.Error(w, r, failed)
+				return
+			}
 		}
 		if err != nil {
 			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,12 @@ type seen struct {
 	state    table.Reader
 	// left is what may be added of each origin; nil: it has not been asked.
 	left map[key.Origin]*born.Used
+	// taken is how large the reports are that the request has changed already, 0 if they are
+	// to go: a line may be there twice.
+	taken map[string]int
+	// leave ends the location's turn, and now is the state that it began in; nil: it has none.
+	leave func()
+	now   table.Reader
 	// asked says that something was to be added or changed, over how many lines there was no
 	// room for.
 	asked bool
@@ -36,18 +43,52 @@ func (s *seen) check(r key.Report, report *wire.Report) error {
 	return born.Check(r, report)
 }
 
-// take says why a write is not done that check has let pass: for want of room.
-func (s *seen) take(op store.Op) error {
-	r, err := key.ParseReport(op.Key)
-	if err != nil || r.Origin == key.Placed {
+// enter waits for the location's turn: those of its requests that report what was not placed
+// go one by one, since what each may add is what those before have left.
+func (s *seen) enter(ctx context.Context) error {
+	if s.leave != nil {
+		return nil
+	}
+	leave, err := s.server.seers.Enter(ctx, string(s.location))
+	if err != nil {
 		return err
 	}
-	add := born.Used{Objects: 1, Bytes: int64(len(op.Value))}
-	if op.Value == nil {
-		add = born.Used{}
+	s.leave = leave
+	if err := s.server.settleReports(ctx, s.location); err != nil { // one that was given up may go on
+		return err
 	}
-	if was := s.state.Get(op.Key); was != nil {
-		add.Objects, add.Bytes = add.Objects-1, add.Bytes-int64(len(was.Value))
+	if err := s.server.config.Committed(ctx); err != nil {
+		return err
+	}
+	s.now = s.server.config.Table.Snapshot()
+	return nil
+}
+
+// take says why a write is not done that check has let pass: for want of room. failed is why
+// that can't be said.
+func (s *seen) take(ctx context.Context, op store.Op) (refused, failed error) {
+	r, err := key.ParseReport(op.Key)
+	if err != nil || r.Origin == key.Placed {
+		return err, nil
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	return s.count(r, op), nil
+}
+
+// count counts a write, unless there is no room for it.
+func (s *seen) count(r key.Report, op store.Op) error {
+	var add born.Used
+	if op.Value != nil {
+		add = born.Used{Objects: 1, Bytes: int64(len(op.Value))}
+	}
+	had, again := s.taken[op.Key]
+	if !again {
+		had = s.had(op)
+	}
+	if had > 0 {
+		add.Objects, add.Bytes = add.Objects-1, add.Bytes-int64(had)
 	}
 	left := s.of(r.Origin)
 	s.asked = s.asked || op.Value != nil
@@ -56,7 +97,24 @@ func (s *seen) take(op store.Op) error {
 		return fmt.Errorf("the location's limits are reached: %s", limitText(s.limits()))
 	}
 	left.Objects, left.Bytes = left.Objects-add.Objects, left.Bytes-add.Bytes
+	if s.taken == nil {
+		s.taken = map[string]int{}
+	}
+	s.taken[op.Key] = len(op.Value)
 	return nil
+}
+
+// had is how large the report is that a write replaces; 0: there is none, or the write would
+// give room that it does not, since another report of the object has come meanwhile.
+func (s *seen) had(op store.Op) int {
+	is, was := s.now.Get(op.Key), s.state.Get(op.Key)
+	switch {
+	case is == nil:
+		return 0
+	case len(op.Value) < len(is.Value) && (was == nil || was.ModRev != is.ModRev):
+		return len(op.Value)
+	}
+	return len(is.Value)
 }
 
 // of is what may still be added of an origin.
@@ -80,8 +138,11 @@ func (s *seen) limits() born.Used {
 	return born.Limits(&location.Spec)
 }
 
-// done notes how much of the request there was no room for.
+// done notes how much of the request there was no room for, and ends the location's turn.
 func (s *seen) done() {
+	if s.leave != nil {
+		s.leave()
+	}
 	if s.asked {
 		s.server.sessions.exceed(s.location, s.over)
 	}

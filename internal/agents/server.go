@@ -73,8 +73,10 @@ type Server struct {
 	turns   respond.Turns
 	walkers *fair.Queue
 	walks   *walkIndexes
-	// reported bounds what locations report, and reports writes it.
+	// reported bounds what locations report, and reports writes it. seers lets each location
+	// have one request at a time that reports what was not placed.
 	reported reportLimits
+	seers    *fair.Queue
 	reports  *reportWriter
 	letGo    letGo
 	// looks are the questions that agents have yet to answer.
@@ -88,7 +90,7 @@ func New(config Config) *Server {
 		turns:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(config.Requests)), Bodies: config.Bodies},
 		walkers: fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout}),
 		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(config.Requests), reports: newReportWriter(config.Log),
-		looks: newLooks(),
+		seers: fair.NewQueue(fair.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: respond.Timeout}), looks: newLooks(),
 	}
 }
 

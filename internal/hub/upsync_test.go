@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -327,6 +328,42 @@ func TestUpsyncLimits(t *testing.T) {
 	}
 	a.tell(wire.AgentStatus{Sees: &wire.SeesStatus{Unread: []wire.UnreadKind{{Group: "example.com", Resource: "widgets", Message: "forbidden"}}}})
 	r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionFalse, v1alpha1.ReasonUnread)
+}
+
+// TestUpsyncLimitsAgainstTheHostile shows that the limits hold for an agent that says in one
+// request of one object more than once that it is gone, and for one that sends many requests at once.
+func TestUpsyncLimitsAgainstTheHostile(t *testing.T) {
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	r.addLocation("a", map[string]string{"where": "x"})
+	r.upsyncs("s", widgets)
+	r.patchLocation("a", `{"spec":{"limits":{"upsyncObjects":2}}}`)
+	a := r.sees("a")
+	a.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
+	w := func(name string) wire.ReportLine { return bornLine("s/example.com/widgets/n/" + name) }
+	gone := func(name string) wire.ReportLine { return wire.ReportLine{Key: w(name).Key, Removed: true} }
+	count := func() int { return len(strings.Fields(r.kept())) / 3 }
+
+	a.reports(w("w1"))
+	a.reports(w("w2"))
+	a.report(gone("w1"), gone("w1"), gone("w1"), gone("none"), w("w1"), w("w3"), w("w4"), w("w5"))
+	if n := count(); n > 2 {
+		t.Errorf("with what is gone several times there are %d", n)
+	}
+	a.report(gone("w1"), gone("w2"), gone("w3"), gone("w4"), gone("w5"))
+	if n := count(); n != 0 {
+		t.Fatalf("%d are left", n)
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, _ = a.now().Report(t.Context(), w(fmt.Sprintf("p%d", 2*i)), w(fmt.Sprintf("p%d", 2*i+1))) // some may be refused
+		})
+	}
+	all.Wait()
+	if n := count(); n > 2 {
+		t.Errorf("with many requests at once there are %d", n)
+	}
 }
 
 // TestOwnedReports shows that what belongs to a placed object is taken as its Placements say,
