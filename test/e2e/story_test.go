@@ -168,6 +168,8 @@ func TestMainJob(t *testing.T) {
 	w.kubectl("delete", "placement", "web")
 	w.gone(south)
 	w.Invariants()
+
+	w.together()
 }
 
 // tamper changes, strips and deletes objects at a site behind Orrery's back.
