@@ -93,7 +93,7 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	var list v1alpha1.LocationList
 	if err := h.get(ctx, asJSON, &list, spacePath(h.space, key.Locations)...); err != nil {
 		if t.watch && ctx.Err() != nil {
-			return nil
+			err = nil // it was left
 		}
 		return err
 	}

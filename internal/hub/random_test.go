@@ -376,7 +376,7 @@ func (l *life) say() {
 	default:
 		report := wire.Report{UID: "some", State: wire.State(l.pick("Failed", "Removing")), Health: wire.Health(l.pick("", "Degraded"))}
 		if origin == key.Born {
-			report = born("v1", "ConfigMap", "default", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
+			report = born("v1", "ConfigMap", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
 		}
 		l.r.says(at, origin, path, report)
 	}

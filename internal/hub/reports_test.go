@@ -66,9 +66,9 @@ func (r *running) reported(s key.Space, l key.Location) dynamic.Interface {
 }
 
 // born is an object as a cluster shows it.
-func born(apiVersion, kind, namespace, name, more string) wire.Report {
+func born(apiVersion, kind, name, more string) wire.Report {
 	return wire.Report{State: wire.Present, Health: wire.Healthy, Object: json.RawMessage(fmt.Sprintf(
-		`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"uid":"there","resourceVersion":"77","labels":{"app":"x","orrery.dev/location":"theirs"}}%s}`, apiVersion, kind, name, namespace, more))}
+		`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"uid":"there","resourceVersion":"77","labels":{"app":"x","orrery.dev/location":"theirs"}}%s}`, apiVersion, kind, name, "default", more))}
 }
 
 var policyReportsGVR = schema.GroupVersionResource{Group: "wgpolicyk8s.io", Version: "v1alpha2", Resource: "policyreports"}
@@ -91,13 +91,13 @@ func reporting(t *testing.T) *running {
 	digest := r.digestOf(a, "one")
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: uid, Generation: 1, State: wire.Applied, Digest: digest, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z"}})
 	r.says("b", key.Placed, "s/core/configmaps/default/one", wire.Report{UID: uid, State: wire.Failed, Reason: "Refused", Message: "no", Health: wire.Degraded, Status: json.RawMessage(`{"x":1}`)})
-	r.says("a", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "default", "r", `,"summary":{"fail":2}`))
-	r.says("b", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "default", "r", `,"summary":{"fail":3}`))
-	r.says("b", key.Born, "z/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "default", "r", `,"summary":{"fail":3}`))
-	owned := born("v1", "Pod", "default", "web-1", `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}`)
+	r.says("a", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":2}`))
+	r.says("b", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	r.says("b", key.Born, "z/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	owned := born("v1", "Pod", "web-1", `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}`)
 	owned.Owner, owned.Health, owned.HealthNote = "apps/deployments/default/web", wire.Degraded, "no image"
 	r.says("b", key.Owned, "s/core/pods/default/web-1", owned)
-	r.says("a", key.Born, "s/core/secrets/default/key", born("v1", "Secret", "default", "key", `,"data":{"k":"`+treasure+`"}`))
+	r.says("a", key.Born, "s/core/secrets/default/key", born("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
 	return r
 }
 
@@ -270,15 +270,12 @@ func TestReportsOfWhatLeaves(t *testing.T) {
 
 func nextEvent(t *testing.T, w watch.Interface, kind watch.EventType, name string) *unstructured.Unstructured {
 	t.Helper()
-	for e := range w.ResultChan() {
-		u, ok := e.Object.(*unstructured.Unstructured)
-		if !ok || e.Type != kind || u.GetName() != name {
-			t.Fatalf("got %s %s, want %s %s", e.Type, text(e.Object), kind, name)
-		}
-		return u
+	e, open := <-w.ResultChan()
+	u, ok := e.Object.(*unstructured.Unstructured)
+	if !open || !ok || e.Type != kind || u.GetName() != name {
+		t.Fatalf("got %s %s, want %s %s", e.Type, text(e.Object), kind, name)
 	}
-	t.Fatalf("the watch ended, want %s %s", kind, name)
-	return nil
+	return u
 }
 
 // TestReportsTakeRights shows what the view of reports takes: the right to reports, by

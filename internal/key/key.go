@@ -457,14 +457,16 @@ func OriginReports(l Location, s Space, o Origin) string {
 
 // The resources whose objects the hub itself acts on.
 var (
-	Spaces      = Resource{"orrery.dev", "spaces"}
-	Locations   = Resource{"orrery.dev", "locations"}
-	Placements  = Resource{"orrery.dev", "placements"}
-	Customizers = Resource{"orrery.dev", "customizers"}
-	Summaries   = Resource{"orrery.dev", "summaries"}
-	ConfigMaps  = Resource{CoreGroup, "configmaps"}
-	Grants      = Resource{"orrery.dev", "grants"}
-	Namespaces  = Resource{CoreGroup, "namespaces"}
-	CRDs        = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
-	Secrets     = Resource{CoreGroup, "secrets"}
+	Spaces                 = Resource{"orrery.dev", "spaces"}
+	Locations              = Resource{"orrery.dev", "locations"}
+	Placements             = Resource{"orrery.dev", "placements"}
+	Customizers            = Resource{"orrery.dev", "customizers"}
+	Summaries              = Resource{"orrery.dev", "summaries"}
+	ConfigMaps             = Resource{CoreGroup, "configmaps"}
+	StatefulSets           = Resource{"apps", "statefulsets"}
+	PersistentVolumeClaims = Resource{CoreGroup, "persistentvolumeclaims"}
+	Grants                 = Resource{"orrery.dev", "grants"}
+	Namespaces             = Resource{CoreGroup, "namespaces"}
+	CRDs                   = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
+	Secrets                = Resource{CoreGroup, "secrets"}
 )

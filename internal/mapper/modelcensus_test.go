@@ -70,7 +70,7 @@ type censusWorld struct {
 
 func newCensusWorld(t *testing.T, seed int, dir, ca string) *censusWorld {
 	rng := rand.New(rand.NewPCG(uint64(seed), 7))
-	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rng), begun: time.Now(), putting: map[string]wire.Policy{}, yields: map[string]string{}}
+	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 8))), begun: time.Now(), putting: map[string]wire.Policy{}, yields: map[string]string{}}
 	w.cluster.littered, w.cluster.open = true, true
 	if seed%2 == 0 {
 		w.definition()

@@ -23,8 +23,8 @@ type admitted struct {
 	spaces []key.Space // in order
 }
 
-// locationRow is the Admission of a Location that exists; nil: it has none. is is what its row
-// has, which stays while it is the same.
+// locationRow is the Admission of a Location that exists; nil: it has none. What its
+// row has, is, stays while it is the same.
 func (s *step) locationRow(l key.Location, is table.Membership) *Admission {
 	now := Admission{asked: s.upsyncs.at[l]}
 	if g := s.gates.of[l]; g != nil {

@@ -113,7 +113,7 @@ func workload(name string) []byte {
 func (h *reportedHub) collect() error {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
-	for n := 0; n < h.pairs(); n++ {
+	for n := range h.pairs() {
 		select {
 		case a := <-h.arrivals:
 			h.have[a.location] = append(h.have[a.location], a.put)
@@ -149,8 +149,9 @@ func (h *reportedHub) addStatuses() error {
 func (h *reportedHub) changeStatuses() error {
 	b := h.bench
 	var rates []float64
-	cpu, before, err := b.hub.Usage().CPU, int64(0), error(nil)
-	if before, err = b.revision(); err != nil {
+	cpu := b.hub.Usage().CPU
+	before, err := b.revision()
+	if err != nil {
 		return err
 	}
 	rounds := b.size.rounds

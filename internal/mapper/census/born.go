@@ -25,7 +25,7 @@ func (l *ledger) settleBorn(n *node, s *sighting, changed bool) {
 	if !n.ours && n.kind.full {
 		want = l.asks.of(n.identity())
 	}
-	for i := len(n.born) - 1; i >= 0; i-- {
+	for i := range slices.Backward(n.born) {
 		if !hasSpace(want, n.born[i].space) {
 			l.dropBorn(n, i)
 		}
@@ -113,7 +113,7 @@ func (l *ledger) ask(a *asks, most limits) {
 	l.limits, l.freed = most, true
 	for _, k := range l.kinds {
 		for _, n := range k.nodes {
-			for i := len(n.born) - 1; i >= 0; i-- {
+			for i := range slices.Backward(n.born) {
 				if !hasSpace(a.of(n.identity()), n.born[i].space) {
 					l.dropBorn(n, i) // by the names that it has now
 				}

@@ -133,7 +133,7 @@ func (p *planner) needed() map[key.Resource]need {
 	for _, s := range p.served {
 		_, link := p.ledger.links[[2]string{s.APIGroup(), s.Kind}]
 		born, owned := p.ledger.asks.kind(s.Resource), p.ledger.wants(s.Resource)
-		full := born || owned || s.Resource == statefulSets && p.ledger.wants(claims)
+		full := born || owned || s.Resource == key.StatefulSets && p.ledger.wants(key.PersistentVolumeClaims)
 		if full || link {
 			all[s.Resource] = need{s, full, born || owned}
 		}
@@ -188,7 +188,7 @@ func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 // not it is served.
 func (p *planner) wanted(k *kind) bool {
 	_, link := p.ledger.links[[2]string{k.APIGroup(), k.Kind}]
-	return link || p.ledger.asks.kind(k.Resource) || p.ledger.wants(k.Resource) || k.Resource == statefulSets && p.ledger.wants(claims)
+	return link || p.ledger.asks.kind(k.Resource) || p.ledger.wants(k.Resource) || k.Resource == key.StatefulSets && p.ledger.wants(key.PersistentVolumeClaims)
 }
 
 // stopAll ends all watchers and waits for them.

@@ -18,12 +18,6 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// The kinds of which more is known than who controls an object.
-var (
-	statefulSets = key.NewResource("apps", "statefulsets")
-	claims       = key.NewResource("", "persistentvolumeclaims")
-)
-
 // uid stands for the UID of an object; zero: none.
 type uid [16]byte
 
@@ -69,7 +63,7 @@ func sight(k *kind, o *marks.Answer, ours bool) *sighting {
 		group, _ := key.SplitVersion(c.APIVersion)
 		s.owner, s.ownerKind = uidOf(c.UID), [2]string{group, c.Kind}
 	}
-	if k.Resource == claims && s.owner == (uid{}) {
+	if k.Resource == key.PersistentVolumeClaims && s.owner == (uid{}) {
 		if end := strings.LastIndexByte(m.Name, '-'); end > 0 {
 			s.owner = claimedBy(m.Namespace, m.Name[:end])
 		}
@@ -84,7 +78,7 @@ func sight(k *kind, o *marks.Answer, ours bool) *sighting {
 	switch {
 	case target.IsEvent(k.Resource):
 		s.event(root)
-	case k.Resource == statefulSets:
+	case k.Resource == key.StatefulSets:
 		for _, t := range root.Get("spec.volumeClaimTemplates.#.metadata.name").Array() {
 			s.claims = append(s.claims, claimedBy(m.Namespace, t.String()+"-"+m.Name))
 		}

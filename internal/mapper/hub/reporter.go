@@ -145,12 +145,13 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 	return more, fmt.Errorf("reports: the hub refused %d reports of desired objects", kept)
 }
 
-// answered notes what the hub has taken of a batch. kept are refused reports that are to be
-// sent again.
-func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused map[string]bool) (kept int, err error) {
+// answered notes what the hub has taken of a batch. It returns how many refused reports are to
+// be sent again.
+func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused map[string]bool) (int, error) {
 	// After an error the write may still go on, so what it sets is read only if there is none.
 	var waited []store.Touched
-	err = r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
+	var kept int
+	err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
 		kept, waited = 0, nil
 		for _, u := range batch {
 			keeps, err := r.keeps(t, u, refused)

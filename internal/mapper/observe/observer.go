@@ -301,9 +301,9 @@ func (w *observer) live(o *marks.Observation) *store.Live {
 // object ended, the engine keeps; its item then needs a turn.
 func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	h := fnv.New64a() // a hash takes every write
-	fmt.Fprintf(h, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended)
+	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
 	plain = h.Sum64()
-	fmt.Fprintf(h, "%q", l.Note)
+	h.Write(strconv.AppendQuote(nil, l.Note))
 	if w := l.Wanted; w != nil {
 		for _, n := range []*int64{w.Replicas, w.Partition, w.Completions, w.Parallelism} {
 			if n == nil {
