@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/quantity"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/store"
@@ -145,6 +146,11 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine, other func(key.R
 		return op, errors.New("the object is not assigned to the location")
 	case said.Object != nil || said.Owner != "":
 		return op, errors.New("what is placed has neither an owner, nor is it reported whole")
+	}
+	if object.Resource.Builtin() { // it is decoded by its type
+		if err := errors.Join(quantity.Check(line.Report.Status), quantity.Check(line.Report.Object)); err != nil {
+			return op, err
+		}
 	}
 	if op.Value, err = json.Marshal(line.Report.Fit()); err != nil {
 		return op, fmt.Errorf("encode: %w", err)

@@ -18,6 +18,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"orrery.dev/orrery/internal/quantity"
 )
 
 const (
@@ -26,9 +28,6 @@ const (
 	maxMade = MaxCost * 10
 	// maxCompared bounds how many pairs of elements one call compares.
 	maxCompared = MaxCost * 10
-	// maxQuantity bounds the text of a quantity, and maxExponent its exponent: arithmetic
-	// spells out all its digits.
-	maxQuantity, maxExponent = 128, 100
 	// maxPrecision bounds the digits that a format asks for.
 	maxPrecision = 100
 )
@@ -46,8 +45,8 @@ func tooDear() map[string]func(args []ref.Val) bool {
 		"sets.contains":   func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"sets.equivalent": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
 		"sets.intersects": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
-		"quantity":        func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
-		"isQuantity":      func(args []ref.Val) bool { return isHuge(textIn(args[0])) },
+		"quantity":        func(args []ref.Val) bool { return quantity.IsHuge(textIn(args[0])) },
+		"isQuantity":      func(args []ref.Val) bool { return quantity.IsHuge(textIn(args[0])) },
 		"find":            func(args []ref.Val) bool { return searched(args) > MaxCost }, // see finding
 		"findAll":         func(args []ref.Val) bool { return searched(args) > MaxCost },
 	}
@@ -252,19 +251,6 @@ func searched(args []ref.Val) int {
 		}
 	}
 	return cost(states)
-}
-
-// isHuge says of a text that it may be a quantity with more digits than there is use for.
-func isHuge(text string) bool {
-	if len(text) > maxQuantity {
-		return true
-	}
-	i := strings.LastIndexAny(text, "eE")
-	if i < 0 || i == len(text)-1 {
-		return false
-	}
-	n, err := strconv.Atoi(text[i+1:])
-	return err != nil || n > maxExponent || n < -maxExponent
 }
 
 // madeCost is what the result of a call costs by its size, of functions of which nobody else

@@ -408,6 +408,9 @@ func TestOwnedReports(t *testing.T) {
 		return line
 	}
 	a.reports(owned(pod, one))
+	huge := owned(pod, one)
+	huge.Report.Object = json.RawMessage(strings.Replace(string(huge.Report.Object), "{", `{"spec":{"resources":{"requests":{"memory":"1e-2000000000"}}},`, 1))
+	a.refusesLine(huge, "more digits")
 	a.reports(owned("s/apps/replicasets/default/one-y", one))
 	for _, line := range []wire.ReportLine{
 		owned("s/core/secrets/default/one-x", one), owned(pod, "core/configmaps/default/two"), owned(pod, "core/configmaps/one"), owned(pod, "x"), owned(pod, ""),

@@ -7,6 +7,8 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"orrery.dev/orrery/internal/quantity"
 )
 
 // maxMetrics is how many metrics a merged status has.
@@ -77,7 +79,7 @@ func identify(entry gjson.Result) (id string, current load) {
 	value := entry.Get(of + ".current")
 	current.share = count(value.Get("averageUtilization"))
 	for _, name := range []string{"averageValue", "value"} {
-		if q, err := resource.ParseQuantity(value.Get(name).Str); err == nil {
+		if q, err := quantity.Parse(value.Get(name).Str); err == nil {
 			current.quantity = q
 			break
 		}

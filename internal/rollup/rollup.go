@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/quantity"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -117,7 +118,10 @@ type typed struct {
 
 func parse(p Part) part {
 	out := part{Part: p, status: map[string]gjson.Result{}}
-	if status := gjson.ParseBytes(p.Status); status.IsObject() {
+	if quantity.Check(p.Status) != nil { // no type decodes it
+		out.Sound, out.Status, out.Why = false, nil, "its status has a quantity that is too large"
+	}
+	if status := gjson.ParseBytes(out.Status); status.IsObject() {
 		status.ForEach(func(name, v gjson.Result) bool {
 			if _, twice := out.status[name.Str]; !twice {
 				out.status[name.Str] = v

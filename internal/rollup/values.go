@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"orrery.dev/orrery/internal/quantity"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -210,7 +211,7 @@ func (smallest) of(m *merging, field string) any {
 	least, said := map[string]resource.Quantity{}, map[string]string{}
 	for _, p := range m.parts {
 		p.status[field].ForEach(func(name, v gjson.Result) bool {
-			q, err := resource.ParseQuantity(v.Str)
+			q, err := quantity.Parse(v.Str)
 			if before, ok := least[name.Str]; err == nil && (!ok || q.Cmp(before) < 0) {
 				least[name.Str], said[name.Str] = q, v.Str
 			}

@@ -28,7 +28,9 @@ const (
 // ran to its end, before the last report.
 func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, ended string, before *wire.Report) Live {
 	var l Live
-	if rec != nil && last != nil {
+	// Of an object that was made again nothing is known until it is seen; an older agent has
+	// stored no UID.
+	if rec != nil && last != nil && (last.UID == "" || last.UID == rec.UID) {
 		l.Status, l.Wanted = last.Status, last.Wanted
 	}
 	switch {

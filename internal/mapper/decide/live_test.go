@@ -14,7 +14,7 @@ func TestLiveOf(t *testing.T) {
 	jobs := key.NewResource("batch", "jobs")
 	rec := &store.Record{UID: "u", Generation: 3}
 	seen := func(uid string, generation int64) *store.Live {
-		return &store.Live{UID: uid, Generation: generation, Health: wire.Degraded, Note: "why", Status: []byte(`{}`)}
+		return &store.Live{UID: uid, Generation: generation, Health: wire.Degraded, Note: "why", Status: []byte(`{}`), Wanted: &wire.Wanted{}}
 	}
 	ran := &wire.Report{Health: wire.Healthy}
 	for name, c := range map[string]struct {
@@ -47,8 +47,13 @@ func TestLiveOf(t *testing.T) {
 			if l.Health != c.want || l.Note != c.note {
 				t.Errorf("%s %q, want %s %q", l.Health, l.Note, c.want, c.note)
 			}
-			if has := len(l.Status) > 0; has != (c.rec != nil && c.last != nil) {
-				t.Errorf("a status: %v", has)
+			// A Job that is made again is not Complete since the one before it was.
+			ours := c.rec != nil && c.last != nil && (c.last.UID == "" || c.last.UID == c.rec.UID)
+			if has := len(l.Status) > 0; has != ours {
+				t.Errorf("a status: %v, want %v", has, ours)
+			}
+			if has := l.Wanted != nil; has != (ours && c.last.Wanted != nil) {
+				t.Errorf("numbers of the spec: %v", has)
 			}
 		})
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/quantity"
 )
 
 // maxDepth is how deep values are compared. It is deeper than schemas go, and bounds the
@@ -142,7 +143,7 @@ func spellings(s string) (all []string) {
 		return nil
 	}
 	if strings.ContainsRune("+-.0123456789", rune(s[0])) {
-		if q, err := resource.ParseQuantity(s); err == nil {
+		if q, err := quantity.Parse(s); err == nil {
 			all = append(all, q.String())
 		}
 		if d, err := time.ParseDuration(s); err == nil {

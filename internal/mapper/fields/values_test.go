@@ -184,3 +184,13 @@ func TestLostFields(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
+
+// TestHugeQuantities: a text of an object that would be a quantity of a billion digits is one
+// text as any other, and takes neither time nor memory.
+func TestHugeQuantities(t *testing.T) {
+	for _, text := range []string{"1e-2000000000", "1234567890123456789012e2000000000"} {
+		if agrees(`{"spec":{"a":"`+text+`"}}`, `{"spec":{"a":"1"}}`) {
+			t.Errorf("%s agrees with 1", text)
+		}
+	}
+}
