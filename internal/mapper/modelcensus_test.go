@@ -28,7 +28,7 @@ import (
 // and of restarts and lost stores of the agent, and compares what the hub has then with what
 // anybody who reads the cluster would say.
 func TestModelCensus(t *testing.T) {
-	many, first := fromEnv(t, schedulesVar, 150), fromEnv(t, seedVar, 1)
+	many, first := fromEnv(t, schedulesVar, 60), fromEnv(t, seedVar, 1)
 	server := httptest.NewTLSServer(nil) // whose certificate will do
 	server.Close()
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
