@@ -141,7 +141,9 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 			continue
 		}
 		called, ok := wide.Split(q.namespace != "", q.namespace, q.name)
-		if !ok { // there is nothing of that name
+		if !ok || wide.Spaces && q.namespace == "" && q.verb != "get" {
+			// There is nothing of that name, or it depends on whether the kind is in namespaces
+			// which object it is: then it takes the right to all.
 			called = key.Called{}
 		}
 		object := about(verb, q.group, q.resource, q.sub, called.Namespace, called.Name)

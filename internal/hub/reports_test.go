@@ -86,6 +86,7 @@ func reporting(t *testing.T) *running {
 	}
 	r.addPlacement("s", "p", "x", "app", nil)
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
+	r.asksForReports()
 	uid := r.row("o/s/core/configmaps/default/one").Meta.UID
 	a := r.join("a")
 	digest := r.digestOf(a, "one")
@@ -99,6 +100,21 @@ func reporting(t *testing.T) *running {
 	r.says("b", key.Owned, "s/core/pods/default/web-1", owned)
 	r.says("a", key.Born, "s/core/secrets/default/key", born("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
 	return r
+}
+
+// asksForReports has what the locations report asked for: else the hub removes it.
+func (r *running) asksForReports() {
+	r.t.Helper()
+	const reports = `{"apiGroup":"wgpolicyk8s.io","resources":["policyreports"]}`
+	r.upsyncs("s", reports+`,{"resources":["secrets"]}`)
+	r.upsyncs("z", reports)
+	const web = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	const places = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"web"},"spec":{"locations":[{"selector":{"matchLabels":{"where":"x"}}}],"downsync":[{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods"]}]}]}}`
+	for path, body := range map[string]string{"apis/apps/v1/namespaces/default/deployments/web": web, "apis/orrery.dev/v1alpha1/placements/web": places} {
+		if code, said := r.as("admin", "system:masters").send("PATCH "+route.Space("s").Path(path)+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
+			r.t.Fatalf("%d %s", code, said)
+		}
+	}
 }
 
 func namesOf(t *testing.T, of dynamic.ResourceInterface, options metav1.ListOptions) (names []string) {
@@ -344,4 +360,16 @@ func TestReportsTakeRights(t *testing.T) {
 	asks(http.StatusForbidden, route.Reported("*", "*"), "api/v1/pods", "api")
 	r.grant(key.Root, "jane2", subject+`"roles":[{"name":"admin"}]}`)
 	asks(http.StatusOK, route.Reported("*", "*"), "api/v1/pods", "api")
+
+	// In all namespaces, a name has no space in front: it is not that of what is called so without.
+	one := `"rules":[` + content("") + `,{"apiGroups":[""],"resources":["configmaps","namespaces"],"resourceNames":["one"],"verbs":["get","list","watch"]}]`
+	r.grant("s", "jane", subject+one+`}`)
+	r.grant(key.Root, "jane", subject+one+`,"spaces":{"selector":{}}}`)
+	r.grant(key.Root, "jane2", subject+one+`}`)
+	asks(http.StatusForbidden, route.Reported("*", "*"), "api/v1/configmaps?fieldSelector=metadata.name%3Da.s--one", "api/v1/configmaps")
+	asks(http.StatusForbidden, route.Reported("*", "a"), "api/v1/configmaps?fieldSelector=metadata.name%3Ds--one")
+	// What is in none is not to be had by a right in one.
+	r.grant("s", "jane", subject+`"rules":[`+content("")+`,{"apiGroups":["*"],"resources":["*"],"namespaces":["default"],"verbs":["get","list","watch"]}]}`)
+	asks(http.StatusNotFound, both, "apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles")
+	asks(http.StatusForbidden, both, "apis/rbac.authorization.k8s.io/v1/clusterroles")
 }
