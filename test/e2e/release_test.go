@@ -65,7 +65,7 @@ kind: Job
 metadata:
   name: prepare
   labels: {app.kubernetes.io/instance: "{{ .Release.Name }}"}
-  annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}
+  annotations: {helm.sh/hook: "pre-install,pre-delete", helm.sh/hook-delete-policy: hook-succeeded}
 spec:
   template:
     spec:
@@ -73,9 +73,10 @@ spec:
       containers: [{name: prepare, image: registry.example/shop, envFrom: [{secretRef: {name: database}}]}]
 `
 
-// release installs a chart as docs/placement.md says, for one site: its CRD and what is not
-// of the chart follow what is, and Helm waits for the hook that runs there.
-func (s *seats) release(site string) {
+// release installs a chart as docs/placement.md says, for some sites: its CRD and what is not
+// of the chart follow what is, and Helm waits for the hook that runs there, before it installs
+// and before it uninstalls.
+func (s *seats) release(sites ...string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
 	for _, f := range txtar.Parse([]byte(chart)).Files {
@@ -88,24 +89,65 @@ func (s *seats) release(site string) {
 		env.Kubectl(s.t, s.space, "create", "secret", "generic", name, "--from-literal=k=v")
 	}
 	env.Kubectl(s.t, s.space, "create", "configmap", "region")
-	env.KubectlIn(s.t, s.space, strings.ReplaceAll(shownUnder(s.t, "## Helm releases"), "plant7", site), "apply", "-f", "-")
+	env.KubectlIn(s.t, s.space, strings.ReplaceAll(shownUnder(s.t, "## Helm releases"), "plant7", strings.Join(sites, ", ")), "apply", "-f", "-")
+	everywhere := func(what string, want ...string) {
+		s.t.Helper()
+		for _, site := range sites {
+			s.at(site, what, want...)
+		}
+	}
+	const crd, hook = "apiextensions.k8s.io customresourcedefinitions/widgets.shop.example", "batch jobs/prepare"
+	const deployment, region, settings, pull, widget = "apps deployments/shop", "configmaps/region", "configmaps/settings", "secrets/pull", "shop.example widgets/shop"
+	ended := s.startHelm("install", "shop", dir, "--timeout=5m")
+	everywhere("the hook's Job comes with what it needs", hook, "secrets/database")
+	s.completes(sites, ended)
+	everywhere("the release is there with what it needs, the hook is gone", crd, deployment, region, settings, pull, widget)
+	ended = s.startHelm("uninstall", "shop", "--timeout=5m")
+	everywhere("the hook's Job comes before anything goes", crd, deployment, hook, region, settings, "secrets/database", pull, widget)
+	s.completes(sites, ended)
+	everywhere("what followed the release is gone with it")
+	env.Kubectl(s.t, s.space, "get", "secret/pull", "configmap/region", "crd/widgets.shop.example")
+}
+
+// startHelm runs Helm in the space, which ends with an error or none.
+func (s *seats) startHelm(args ...string) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		_, err := env.Command{Binary: "helm", Kubeconfig: s.space, Args: []string{"install", "shop", dir, "--timeout=5m"}}.Try(s.t)
+		_, err := env.Command{Binary: "helm", Kubeconfig: s.space, Args: args}.Try(s.t)
 		ended <- err
 	}()
-	s.at(site, "the hook's Job comes with what it needs", "batch jobs/prepare", "secrets/database")
-	env.Kubectl(s.t, s.Sites[site].Cluster.Kubeconfig, "patch", "job", "prepare", "--subresource=status", "--type=merge", "-p", `{"status":{
-		"startTime":"2030-01-01T00:00:00Z","completionTime":"2030-01-01T00:01:00Z","succeeded":1,"uncountedTerminatedPods":{},
-		"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`)
+	return ended
+}
+
+// completes has the hook's Job come to its end at one site after the other, and shows that
+// Helm waits for the last of them.
+func (s *seats) completes(sites []string, ended <-chan error) {
+	s.t.Helper()
+	for i, site := range sites {
+		if i > 0 {
+			env.KubectlFails(s.t, s.space, "wait", "--for=condition=complete", "job/prepare", "--timeout=1s")
+			select {
+			case err := <-ended:
+				s.t.Fatalf("helm did not wait for %v: %v", sites[i:], err)
+			default:
+			}
+		}
+		env.Kubectl(s.t, s.Sites[site].Cluster.Kubeconfig, "patch", "job", "prepare", "--subresource=status", "--type=merge", "-p", `{"status":{
+			"startTime":"2030-01-01T00:00:00Z","completionTime":"2030-01-01T00:01:00Z","succeeded":1,"uncountedTerminatedPods":{},
+			"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`)
+		if i < len(sites)-1 {
+			s.Eventually("the Job is through at "+site, func() error {
+				out := env.Orrery(s.t, s.space, "status", "job/prepare", "-o", "json")
+				if !strings.Contains(out, `"Healthy"`) {
+					return fmt.Errorf("orrery status says\n%s", out)
+				}
+				return nil
+			})
+		}
+	}
 	if err := <-ended; err != nil {
 		s.t.Fatal(err)
 	}
-	s.at(site, "the release is there with what it needs, the hook is gone", "apiextensions.k8s.io customresourcedefinitions/widgets.shop.example",
-		"apps deployments/shop", "configmaps/region", "configmaps/settings", "secrets/pull", "shop.example widgets/shop")
-	env.Command{Binary: "helm", Kubeconfig: s.space, Args: []string{"uninstall", "shop"}}.Run(s.t)
-	s.at(site, "what followed the release is gone with it")
-	env.Kubectl(s.t, s.space, "get", "secret/pull", "configmap/region", "crd/widgets.shop.example")
 }
 
 // at waits until a site has exactly some of all that the chart of release concerns, each

@@ -157,5 +157,5 @@ func TestSeats(t *testing.T) {
 		t.Errorf("a bad taint: %s", out)
 	}
 	s.policy()
-	s.release("c")
+	s.release("b", "c")
 }
