@@ -30,7 +30,8 @@ func newWhy(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Explain why an object of a space is, or is not, at a location: which Placement and
 which of its tests matched, or which came nearest and the first test that did not
 match, which Customizers apply to it, what each of their rules changes, from what to
-what, which of them fails, and what the location last reported.
+what, which of them fails, how its status comes back, and what the location last
+reported.
 
 ` + objectHelp + `.
 ` + exitCodes,
