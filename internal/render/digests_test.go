@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"weak"
@@ -42,6 +43,33 @@ func TestDigestsOfManyClasses(t *testing.T) {
 	}
 	if n := r.made.Load(); n != int64(len(classes)*len(entries)) {
 		t.Errorf("rendered %d times", n)
+	}
+}
+
+// A status that is written at an object has it rendered for none of a thousand locations anew.
+func TestStatusesRenderNothing(t *testing.T) {
+	r := newCounted()
+	r.kept.most = 0
+	classes := manyClasses(300)
+	look := func(metadata, rest string) (all []wire.Sum, rendered int64) {
+		was := r.made.Load()
+		e := table.NewEntry("o/s/apps/deployments/n/x", []byte(`{"metadata":{"name":"x","uid":"u"`+metadata+`},`+rest+`}`), 1, 1)
+		for _, c := range classes {
+			sum, err := r.Digest(e, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, sum)
+		}
+		return all, r.made.Load() - was
+	}
+	before, _ := look("", `"spec":{"replicas":3}`)
+	after, n := look(`,"resourceVersion":"8","managedFields":[{"manager":"orrery-status"}]`, `"spec":{"replicas":3},"status":{"replicas":3}`)
+	if n > 2 || !slices.Equal(before, after) {
+		t.Errorf("a status has the object rendered %d times, alike: %v", n, slices.Equal(before, after))
+	}
+	if other, n := look("", `"spec":{"replicas":4}`); n != int64(len(classes)) || slices.Contains(before, other[0]) {
+		t.Errorf("a change has it rendered %d times", n)
 	}
 }
 
@@ -113,17 +141,19 @@ func BenchmarkDigests(b *testing.B) {
 
 // BenchmarkDigestSize is how many bytes are kept for a digest.
 func BenchmarkDigestSize(b *testing.B) {
-	d, classes := digests{most: 1 << 30}, manyClasses(1000)
+	r, classes := newCounted(), manyClasses(1000)
+	d := &r.digests
+	d.most = 1 << 30
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	n := 0
 	var entries []*table.Entry
 	for b.Loop() {
-		e := &table.Entry{}
+		e := entry(fmt.Sprint(n), "x")
 		entries = append(entries, e)
 		for _, c := range classes {
-			d.put(e, &table.Rendered{By: c})
+			r.keep(e, &table.Rendered{By: c})
 			n++
 		}
 	}

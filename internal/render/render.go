@@ -48,7 +48,7 @@ type Renderer struct {
 
 // New makes a Renderer. The kinds of builtin are those that need no CRD.
 func New(builtin *kinds.Catalog) *Renderer {
-	return &Renderer{builtin: builtin, kept: newResults(keptBytes), digests: digests{most: keptDigests}}
+	return &Renderer{builtin: builtin, kept: newResults(keptBytes), digests: newDigests()}
 }
 
 // Render renders an entry for locations of a class, whether or not it is assigned to any.
@@ -63,7 +63,7 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 		if !ok {
 			digest = wire.SumOf(object)
 			if was := e.Rendered.Swap(&table.Rendered{Digest: digest, By: class}); was != nil {
-				r.digests.put(e, was)
+				r.keep(e, was)
 			}
 		}
 		return Rendered{object, digest}, nil
@@ -72,12 +72,12 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 
 // Digest is the digest of what Render returns. An entry caches that of the class for which
 // it was rendered last, so where there is only one class a digest is computed once; those
-// of others are kept as far as there is room.
+// of others are kept as far as there is room, and are those of all entries that travel alike.
 func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	if digest, ok := remembered(e, class); ok {
 		return digest, nil
 	}
-	if digest, ok := r.digests.get(e, class); ok {
+	if digest, ok := r.known(e, class); ok {
 		return digest, nil
 	}
 	made, err := r.Render(e, class)
