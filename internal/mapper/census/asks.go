@@ -1,6 +1,8 @@
 package census
 
 import (
+	"slices"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -9,6 +11,8 @@ import (
 type asks struct {
 	placing key.Placing
 	rules   []rule
+	// about has the rules about resources of a name, since spaces may ask for very many others.
+	about map[string][]*rule
 }
 
 // rule is one entry of a space.
@@ -23,7 +27,7 @@ type rule struct {
 
 // newAsks compiles what settings ask for at a location that puts objects by a rule.
 func newAsks(all []wire.Upsync, placing key.Placing) *asks {
-	a := &asks{placing: placing}
+	a := &asks{placing: placing, about: map[string][]*rule{}}
 	for _, u := range all {
 		space := key.Space(u.Space)
 		r := rule{space: space, group: u.Group, resources: setOf(u.Resources)}
@@ -38,6 +42,11 @@ func newAsks(all []wire.Upsync, placing key.Placing) *asks {
 		}
 		a.rules = append(a.rules, r)
 	}
+	for i := range a.rules {
+		for name := range a.rules[i].resources {
+			a.about[name] = append(a.about[name], &a.rules[i])
+		}
+	}
 	return a
 }
 
@@ -51,12 +60,7 @@ func setOf(all []string) map[string]struct{} {
 
 // kind says whether objects of a resource are asked for.
 func (a *asks) kind(r key.Resource) bool {
-	for i := range a.rules {
-		if a.rules[i].kind(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.about[r.Resource], func(of *rule) bool { return of.kind(r) })
 }
 
 // named are the resources that are asked for by group and name.
@@ -78,8 +82,7 @@ func (r *rule) kind(of key.Resource) bool {
 
 // of are what an object at the target is to the spaces that ask for it: at most one for each.
 func (a *asks) of(at key.Identity) (all []key.Object) {
-	for i := range a.rules {
-		r := &a.rules[i]
+	for _, r := range a.about[at.Resource.Resource] {
 		if !r.kind(at.Resource) {
 			continue
 		}

@@ -179,10 +179,21 @@ func (l *ledger) all(which func(*node) bool) (all []*node) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-	})
+	slices.SortFunc(all, byName)
 	return all
+}
+
+// byName compares the names of nodes. A limit may keep very many waiting, so it makes no text.
+func byName(a, b *node) int {
+	if a.kind != b.kind {
+		if n := cmp.Compare(a.kind.String(), b.kind.String()); n != 0 {
+			return n
+		}
+	}
+	if n := cmp.Compare(a.namespace, b.namespace); n != 0 {
+		return n
+	}
+	return cmp.Compare(a.name, b.name)
 }
 
 // waiting is how many reports wait for room.

@@ -351,6 +351,8 @@ type root struct {
 	store.Root
 	kinds map[string]struct{} // as Root.Associated has them
 	nodes map[*node]struct{}
+	// order has those that were nodes when it was last needed.
+	order []*node
 	// left is how many of these are left out.
 	left int
 }

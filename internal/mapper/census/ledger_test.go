@@ -19,7 +19,7 @@ var (
 )
 
 // seen is an object as a list shows it.
-func seen(t *testing.T, k *kind, name, more string) *sighting {
+func seen(t testing.TB, k *kind, name, more string) *sighting {
 	t.Helper()
 	o := &marks.Answer{}
 	if err := o.UnmarshalJSON(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"n","uid":"uid-%s"%s}`, name, name, more)); err != nil {

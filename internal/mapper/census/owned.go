@@ -2,6 +2,7 @@ package census
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -194,6 +195,9 @@ func (l *ledger) settleOwned(n *node, s *sighting, changed bool) {
 }
 
 func (l *ledger) dropOwned(r *root, n *node) {
+	if !n.owned && len(l.unclaimed) == 0 {
+		return
+	}
 	line, ok := l.ownedLine(r, n)
 	if ok && (n.owned || l.claim(line, key.Owned)) {
 		l.changes = append(l.changes, change{line: line})
@@ -201,17 +205,33 @@ func (l *ledger) dropOwned(r *root, n *node) {
 	n.owned = false
 }
 
+// inOrder are the nodes of a placed object, those that come back first. now may be new among
+// them. They are sorted from the order that they had, which takes little.
+func (r *root) inOrder(now *node) []*node {
+	r.order = slices.DeleteFunc(r.order, func(n *node) bool { _, in := r.nodes[n]; return !in })
+	if now != nil && !slices.Contains(r.order, now) {
+		r.order = append(r.order, now)
+	}
+	if len(r.order) != len(r.nodes) {
+		r.order = slices.AppendSeq(r.order[:0], maps.Keys(r.nodes))
+	}
+	slices.SortFunc(r.order, before)
+	return r.order
+}
+
+// before says which of two nodes of a placed object comes back first: what is not an Event,
+// what is not healthy, the newer, the first by name.
+func before(a, b *node) int {
+	if n := cmp.Or(boolean(a.event())-boolean(b.event()), cmp.Compare(b.ill, a.ill), cmp.Compare(b.created, a.created)); n != 0 {
+		return n
+	}
+	return byName(a, b)
+}
+
 // choose says which of the objects that belong to a placed one come back: those that are not
 // healthy first, then the newest. s is the one that was just seen, now.
 func (l *ledger) choose(r *root, now *node, s *sighting, changed bool) {
-	all := make([]*node, 0, len(r.nodes))
-	for n := range r.nodes {
-		all = append(all, n)
-	}
-	slices.SortFunc(all, func(a, b *node) int {
-		return cmp.Or(boolean(a.event())-boolean(b.event()), cmp.Compare(b.ill, a.ill), cmp.Compare(b.created, a.created),
-			cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
-	})
+	all := r.inOrder(now)
 	objects, events, bytes, left := 0, 0, 0, 0
 	for _, n := range all {
 		room, count := objects < mostOwned, &objects
