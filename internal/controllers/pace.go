@@ -10,6 +10,10 @@ const (
 	// and paceAtOnce how many changes go at once before that.
 	paceLeast  = 100 * time.Millisecond
 	paceAtOnce = 3
+	// paceSteady is how often something is written at most that does not cease to change for
+	// minutes, as a heartbeat in a status, and paceBurst how many writes go faster before.
+	paceSteady = time.Second
+	paceBurst  = 300
 	// paceShare is the part of the time that is spent at most on one thing: one in so many.
 	paceShare = 10
 	// paceForgets is how many things are remembered before those that rest are forgotten.
@@ -22,13 +26,27 @@ type pace struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// due is when each thing will have had as much time as it has cost; who rests is not in it.
-	due     map[string]time.Time
+	// due has what does not rest.
+	due     map[string]due
 	forgets int
 }
 
+// due is when a thing will have had as much time as it has cost, and when it will have been
+// written no more often than every paceSteady.
+type due struct{ cost, steady time.Time }
+
+func (d due) rests(now time.Time) bool { return !d.cost.After(now) && !d.steady.After(now) }
+
+// after is a time that is an interval later, but not in the past.
+func after(t, now time.Time, interval time.Duration) time.Time {
+	if t.Before(now) {
+		t = now
+	}
+	return t.Add(interval)
+}
+
 func newPace(now func() time.Time) *pace {
-	return &pace{now: now, due: map[string]time.Time{}, forgets: paceForgets}
+	return &pace{now: now, due: map[string]due{}, forgets: paceForgets}
 }
 
 // wait is how long a thing has to wait.
@@ -39,7 +57,8 @@ func (p *pace) wait(k string) time.Duration {
 	if !ok {
 		return 0
 	}
-	return due.Add(-(paceAtOnce - 1) * paceLeast).Sub(p.now())
+	now := p.now()
+	return max(due.cost.Add(-(paceAtOnce-1)*paceLeast).Sub(now), due.steady.Add(-(paceBurst-1)*paceSteady).Sub(now))
 }
 
 // spent notes what it has cost to do a thing, and whether something was written.
@@ -50,17 +69,17 @@ func (p *pace) spent(k string, cost time.Duration, wrote bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
-	if due := p.due[k]; due.After(now) {
-		p.due[k] = due.Add(interval)
-	} else {
-		p.due[k] = now.Add(interval)
+	now, d := p.now(), p.due[k]
+	d.cost = after(d.cost, now, interval)
+	if wrote {
+		d.steady = after(d.steady, now, paceSteady)
 	}
+	p.due[k] = d
 	if len(p.due) < p.forgets {
 		return
 	}
 	for k, due := range p.due {
-		if !due.After(now) {
+		if due.rests(now) {
 			delete(p.due, k)
 		}
 	}

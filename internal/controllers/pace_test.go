@@ -7,7 +7,7 @@ import (
 )
 
 // TestPace shows that what changes seldom never waits, what changes without pause is done
-// at most every paceLeast, and what is expensive takes a bounded part of the time.
+// at most every paceLeast, or paceSteady in the long run, and what is expensive takes a bounded part of the time.
 func TestPace(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := newPace(func() time.Time { return now })
@@ -38,6 +38,16 @@ func TestPace(t *testing.T) {
 		if done > c.most || done < c.most/2 {
 			t.Errorf("%s: done %d times, at most %d", c.name, done, c.most)
 		}
+	}
+	written, end := 0, now.Add(time.Hour) // a heartbeat at each of a hundred locations
+	for ; now.Before(end); now = now.Add(10 * time.Millisecond) {
+		if p.wait("without end") <= 0 {
+			written++
+			p.spent("without end", time.Millisecond, true)
+		}
+	}
+	if most := paceBurst + paceAtOnce + int(time.Hour/paceSteady); written > most || written < most/2 {
+		t.Errorf("written %d times in an hour, at most %d", written, most)
 	}
 	for i := range 10 * paceForgets {
 		p.spent(fmt.Sprint(i), 0, true)
