@@ -30,6 +30,7 @@ func registerLog(registry *prometheus.Registry, log *store.Log) {
 		}
 		return 0
 	})
+	counter("orrery_log_written_bytes_total", "Bytes that were written to the log since the hub was started.", func() float64 { return float64(log.Written()) })
 	counter("orrery_log_writes_refused_total", "Writes for which the log had no room.", func() float64 { return float64(log.Usage().Refused) })
 	counter("orrery_log_defragmentations_total", "Times that the log was defragmented.", func() float64 { return float64(log.Usage().Defragmentations) })
 	counter("orrery_log_defragmentation_seconds_total", "Time that defragmentations of the log took.", func() float64 { return log.Usage().Defragmenting.Seconds() })

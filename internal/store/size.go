@@ -53,6 +53,9 @@ func (l *Log) Usage() Usage {
 	return u
 }
 
+// Written is about how many bytes were written to the log since it was opened, by whomever.
+func (l *Log) Written() int64 { return l.history.written() }
+
 // Admit waits until there is room for a write of a number of bytes, key included. It fails
 // with ErrFull if there is none, and with ErrLate if making room takes too long. done must
 // be called when the write has ended.

@@ -108,7 +108,7 @@ func (b *bench) statusToSpace() error {
 	if err := b.calmDown(); err != nil {
 		return err
 	}
-	before, err := b.revision()
+	before, err := b.logged()
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,14 @@ func (b *bench) statusToSpace() error {
 	if err != nil {
 		return err
 	}
-	after, err := b.revision()
+	after, err := b.logged()
 	if err != nil {
 		return err
 	}
 	b.latencies("status", all)
-	b.report.set("status.writes", float64(after-before)/float64(len(all))*1000, "the report, and the object in the space")
+	writes, bytes := after.since(before, float64(len(all))/1000)
+	b.report.set("status.writes", writes, "the report, and the object in the space")
+	b.report.set("status.bytes", bytes, "keys, values and what etcd keeps besides")
 	return nil
 }
 

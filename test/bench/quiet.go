@@ -16,32 +16,52 @@ func (b *bench) nothingChanging() error {
 	if err := b.calmDown(); err != nil {
 		return err
 	}
-	before, err := b.revision()
+	up, down := b.link.Bytes()
+	still, err := b.stillness()
 	if err != nil {
 		return err
 	}
-	up, down := b.link.Bytes()
-	start := time.Now()
-	if !wait(b.ctx, b.size.quiet) {
-		return b.ctx.Err()
-	}
-	took := time.Since(start)
 	nowUp, nowDown := b.link.Bytes()
 	bytes := nowUp - up + nowDown - down
-	after, err := b.revision()
-	if err != nil {
-		return err
-	}
-	requests := b.cluster.Requests(b.t, env.Filter{User: env.AgentUser, After: start})
-	note := fmt.Sprintf("%d objects, for %s", b.placed, took.Round(time.Second))
-	if len(requests) > 0 {
-		note += fmt.Sprintf("; the first: %s %s", requests[0].Verb, requests[0].RequestURI)
-	}
 	const day = 24 * time.Hour
-	b.report.set("quiet.requests", float64(len(requests)), "%s", note)
-	b.report.set("quiet.revisions", float64(after-before), "")
-	b.report.set("quiet.bytes", float64(bytes)*day.Seconds()/took.Seconds()/1e6, "%d bytes", bytes)
+	b.report.set("quiet.requests", float64(len(still.requests)), "%d objects, %s", b.placed, still)
+	b.report.set("quiet.revisions", float64(still.revisions), "")
+	b.report.set("quiet.bytes", float64(bytes)*day.Seconds()/still.took.Seconds()/1e6, "%d bytes", bytes)
 	return nil
+}
+
+// stillness is what happened while nothing changed: requests of agents to the cluster, and
+// revisions of the hub's log.
+type stillness struct {
+	took      time.Duration
+	requests  []env.AuditEvent
+	revisions int64
+}
+
+// String says how long it was and what was asked first.
+func (s stillness) String() string {
+	note := fmt.Sprintf("for %s", s.took.Round(time.Second))
+	if len(s.requests) > 0 {
+		note += fmt.Sprintf("; the first: %s %s", s.requests[0].Verb, s.requests[0].RequestURI)
+	}
+	return note
+}
+
+// stillness lets as much time pass as size.quiet says.
+func (b *bench) stillness() (s stillness, err error) {
+	before, err := b.revision()
+	if err != nil {
+		return s, err
+	}
+	start := time.Now()
+	if !wait(b.ctx, b.size.quiet) {
+		return s, b.ctx.Err()
+	}
+	s.took = time.Since(start)
+	after, err := b.revision()
+	s.revisions = after - before
+	s.requests = b.cluster.Requests(b.t, env.Filter{User: env.AgentUser, After: start})
+	return s, err
 }
 
 // calmDown waits until the hub's log has come to rest.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +22,10 @@ import (
 type reportedHub struct {
 	growth
 	*residents
-	// have is what each location has, in the order of its coming.
+	// have is what each location has, in order.
 	have map[string][]*wire.Put
+	// round counts how often all have reported.
+	round int
 }
 
 // reportsAtOnce measures what reports cost: memory for each with a status, and how many
@@ -39,7 +42,7 @@ func (b *bench) reportsAtOnce() error {
 	for _, step := range []struct {
 		name string
 		run  func() error
-	}{{"objects", h.addObjects}, {"statuses", h.addStatuses}, {"rate", h.changeStatuses}} {
+	}{{"objects", h.addObjects}, {"statuses", h.addStatuses}, {"rate", h.changeAll}} {
 		start := time.Now()
 		if err := step.run(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -123,6 +126,9 @@ func (h *reportedHub) collect() error {
 			return context.Cause(h.ctx)
 		}
 	}
+	for _, all := range h.have {
+		slices.SortFunc(all, func(a, b *wire.Put) int { return strings.Compare(a.Key, b.Key) })
+	}
 	return nil
 }
 
@@ -132,7 +138,7 @@ func (h *reportedHub) addStatuses() error {
 	if _, err := h.grown(1); err != nil {
 		return err
 	}
-	if err := h.reportAll(0); err != nil {
+	if err := h.reportAll(b.size.ownEach, 0); err != nil {
 		return err
 	}
 	if err := b.calmDown(); err != nil {
@@ -145,48 +151,85 @@ func (h *reportedHub) addStatuses() error {
 	return err
 }
 
-// changeStatuses has all statuses change, round after round.
-func (h *reportedHub) changeStatuses() error {
+// changeAll has all statuses change, round after round, and then those that Summaries count:
+// before there are Summaries, and when there are.
+func (h *reportedHub) changeAll() error {
 	b := h.bench
-	var rates []float64
-	cpu := b.hub.Usage().CPU
-	before, err := b.revision()
+	alone, err := h.changeStatuses(b.size.ownEach)
 	if err != nil {
 		return err
 	}
-	rounds := b.size.rounds
-	for i := range rounds {
-		start := time.Now()
-		if err := h.reportAll(i + 1); err != nil {
-			return err
-		}
-		rates = append(rates, float64(h.pairs())/time.Since(start).Seconds())
-		if err := b.calmDown(); err != nil {
+	n := b.size.rounds * h.pairs()
+	b.report.add("reports.rate", result{value: median(alone.rates), samples: alone.rates, note: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, what comes of it included", h.sites(), alone.cpu)})
+	b.report.set("reports.writes", alone.writes, "%d reports, and the statuses of %d Deployments in the space", n, b.size.ownEach)
+	b.report.set("reports.bytes", alone.bytes, "keys, values and what etcd keeps besides")
+	if h.summed() < b.size.ownEach {
+		if alone, err = h.changeStatuses(h.summed()); err != nil {
 			return err
 		}
 	}
-	after, err := b.revision()
+	if err := h.addSummaries(); err != nil {
+		return err
+	}
+	summed, err := h.changeStatuses(h.summed())
 	if err != nil {
 		return err
 	}
-	thousands := float64(rounds*h.pairs()) / 1000
-	each := (b.hub.Usage().CPU - cpu).Seconds() * 1e3 / thousands
-	b.report.add("reports.rate", result{value: median(rates), samples: rates, note: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, what comes of it included", h.sites(), each)})
-	b.report.set("reports.writes", float64(after-before)/thousands, "%d reports, and the statuses of %d Deployments in the space", rounds*h.pairs(), b.size.ownEach)
+	b.report.set("summaries.cpu", summed.cpu-alone.cpu, "hub's CPU %.0f µs for each instead of %.0f, what is written included: %.0f revisions for 1,000 instead of %.0f, %.0f KB instead of %.0f",
+		summed.cpu, alone.cpu, summed.writes, alone.writes, summed.bytes, alone.bytes)
+	b.report.add("summaries.rate", result{value: median(summed.rates) / median(alone.rates), samples: summed.rates,
+		note: fmt.Sprintf("%.0f reports a second instead of %.0f", median(summed.rates), median(alone.rates))})
 	return nil
 }
 
-// reportAll has all locations report the statuses of a round, each as fast as the hub
-// answers it.
-func (h *reportedHub) reportAll(round int) error {
+// toll is what rounds of reports cost: how many the hub took a second in each, its CPU in µs
+// for each report, and revisions and KB of its log for 1,000.
+type toll struct {
+	rates              []float64
+	cpu, writes, bytes float64
+}
+
+// changeStatuses has the statuses of the first n Deployments change, round after round.
+func (h *reportedHub) changeStatuses(n int) (t toll, err error) {
+	b := h.bench
+	cpu := b.hub.Usage().CPU
+	start, err := b.logged()
+	if err != nil {
+		return t, err
+	}
+	for range b.size.rounds {
+		h.round++
+		start := time.Now()
+		if err := h.reportAll(n, h.round); err != nil {
+			return t, err
+		}
+		t.rates = append(t.rates, float64(n*h.sites())/time.Since(start).Seconds())
+		if err := b.calmDown(); err != nil {
+			return t, err
+		}
+	}
+	end, err := b.logged()
+	if err != nil {
+		return t, err
+	}
+	thousands := float64(b.size.rounds*n*h.sites()) / 1000
+	t.cpu = (b.hub.Usage().CPU - cpu).Seconds() * 1e3 / thousands
+	t.writes, t.bytes = end.since(start, thousands)
+	return t, nil
+}
+
+// reportAll has all locations report the statuses of the first n Deployments in a round, each
+// as fast as the hub answers it.
+func (h *reportedHub) reportAll(n, round int) error {
 	status, now := json.RawMessage(statusOf(round)), time.Now()
 	return share(h.bench.ctx, h.all, len(h.all), func(ctx context.Context, _ *resident, i int) error {
 		k := h.all[i]
 		var lines []wire.ReportLine
-		for n, p := range h.have[k.Join.Location] {
+		have := h.have[k.Join.Location][:n]
+		for i, p := range have {
 			line := appliedLine(p, now)
 			line.Report.Status, line.Report.Health, line.Report.Wanted = status, wire.Healthy, &wire.Wanted{Replicas: new(int64(3))}
-			if lines = append(lines, line); len(lines) < cap(k.reports) && n < len(h.have[k.Join.Location])-1 {
+			if lines = append(lines, line); len(lines) < cap(k.reports) && i < len(have)-1 {
 				continue
 			}
 			if err := k.send(ctx, lines); err != nil {

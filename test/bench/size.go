@@ -34,6 +34,10 @@ type size struct {
 	walkers, walked int
 	// sites locations have ownEach objects that no other has, and shared ones that all have.
 	sites, ownEach, shared int
+	// summaries count what locations report.
+	summaries int
+	// born are objects that are born at one location.
+	born int
 	// editRate edits a second go on for editFor; sharedEdits are those of shared
 	// objects, reconnects how often all locations connect anew.
 	editRate, sharedEdits, reconnects int
@@ -52,7 +56,7 @@ func fullSize() size {
 		spaces: 1000, stateObjects: 50_000, reported: 100, watches: 1000, events: 20,
 		throttled: 1000, room: 4, listed: 10_000, lists: 5,
 		walkers: 1000, walked: 50_000,
-		sites: 1000, ownEach: 50, shared: 50,
+		sites: 1000, ownEach: 50, shared: 50, summaries: 100, born: 10_000,
 		editRate: 300, editFor: 2 * time.Minute, sharedEdits: 100, reconnects: 5,
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
 	}
@@ -70,7 +74,7 @@ func smallSize() size {
 		spaces: 100, stateObjects: 5000, reported: 20, watches: 100, events: 10,
 		throttled: 300, room: 4, listed: 2000, lists: 3,
 		walkers: 100, walked: 5000,
-		sites: 100, ownEach: 20, shared: 20,
+		sites: 100, ownEach: 20, shared: 20, summaries: 100, born: 1000,
 		editRate: 50, editFor: 20 * time.Second, sharedEdits: 20, reconnects: 3,
 		apiObjects: 500, apiRounds: 3, apiClients: 16,
 	}
@@ -87,13 +91,13 @@ func quickSize() size {
 		spaces: 10, stateObjects: 40, reported: 2, watches: 20, events: 2,
 		throttled: 20, room: 4, listed: 150, lists: 1,
 		walkers: 20, walked: 200,
-		sites: 10, ownEach: 3, shared: 2,
+		sites: 10, ownEach: 3, shared: 2, summaries: 10, born: 20,
 		editRate: 20, editFor: time.Second, sharedEdits: 3, reconnects: 1,
 		apiObjects: 50, apiRounds: 1, apiClients: 4,
 	}
 }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, %d edits a second for %s, %d API objects",
-		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.editRate, s.editFor, s.apiObjects)
+	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, %d Summaries, %d born at one location, %d edits a second for %s, %d API objects",
+		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.summaries, s.born, s.editRate, s.editFor, s.apiObjects)
 }

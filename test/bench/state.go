@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -161,17 +159,8 @@ func (b *bench) database() (int64, error) {
 	return file.Size(), nil
 }
 
-var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
-
 // countGoroutines asks the hub how many goroutines it has.
 func (s *state) countGoroutines() (int, error) {
-	text, err := s.whole.get(s.bench.ctx, "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	found := goroutines.FindSubmatch(text)
-	if found == nil {
-		return 0, fmt.Errorf("the hub's metrics do not count goroutines")
-	}
-	return strconv.Atoi(string(found[1]))
+	n, err := metricOf(s.bench.ctx, s.whole, "go_goroutines")
+	return int(n), err
 }

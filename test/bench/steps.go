@@ -43,6 +43,7 @@ func steps() []step {
 		{"state", onState((*state).eventToAll)},
 		{"walks", (*bench).walksAtOnce},
 		{"reports", (*bench).reportsAtOnce},
+		{"upsync", (*bench).seeWhatIsBorn},
 		{"fleet", (*bench).wholeFleet},
 		{"render", (*bench).ownRenderings},
 	}

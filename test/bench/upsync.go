@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/test/env"
+)
+
+// bornHub is a hub of its own with one location, at whose real kube-apiserver objects are
+// born that a space asks to see.
+type bornHub struct {
+	growth
+	target *client
+	agent  *env.Agent
+	// view is what the location reports, as the space sees it.
+	view *watch
+	// had is RssAnon of the agent before anything was asked for.
+	had int64
+}
+
+// bornNamespace has the ConfigMaps that are born.
+const bornNamespace = "born"
+
+// seeWhatIsBorn measures what it takes to have objects that are born at a location in the
+// view of what locations report, and to keep them there.
+func (b *bench) seeWhatIsBorn() error {
+	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, cluster: b.cluster, hub: env.StartHub(b.t)}
+	defer own.hub.Kill()
+	h := &bornHub{growth: growth{bench: own}, target: b.target}
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{{"objects", h.start}, {"ask", h.ask}, {"memory", h.memory}, {"changes", h.changes}, {"idle", h.idle}} {
+		start := time.Now()
+		if err := step.run(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		b.t.Logf("upsync, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	}
+	h.view.close()
+	h.agent.Stop()
+	return nil
+}
+
+// start has a location connect, at whose cluster ConfigMaps are born that nobody asks for.
+func (h *bornHub) start() (err error) {
+	b := h.bench
+	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + stateSpace(0)} {
+		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
+			return err
+		}
+	}
+	if err := b.makeSpaces(1); err != nil {
+		return err
+	}
+	join, err := addLocation(b.ctx, b.root, bornNamespace)
+	if err != nil {
+		return err
+	}
+	h.agent = env.StartAgent(b.t, bornNamespace, join.Encode(), b.cluster.AgentKubeconfig)
+	if err := h.target.create(b.ctx, "/api/v1/namespaces", namespaceOf(bornNamespace)); err != nil {
+		return err
+	}
+	if err := share(b.ctx, make([]struct{}, connecting), b.size.born, func(ctx context.Context, _ struct{}, i int) error {
+		return h.target.create(ctx, configMaps(bornNamespace), configMap(bornNamespace, nameOf(i), 1<<10, "born"))
+	}); err != nil {
+		return err
+	}
+	h.rest = time.Now()
+	if _, err := h.grown(1); err != nil {
+		return err
+	}
+	h.had = h.agent.Usage().RSSAnon
+	return nil
+}
+
+// ask has a Placement ask for the ConfigMaps, and waits until the view has all of them.
+func (h *bornHub) ask() error {
+	b := h.bench
+	reports, err := newClient(b.hub.PathConfig("views/reports/spaces/" + stateSpace(0) + "/locations/" + bornNamespace))
+	if err != nil {
+		return err
+	}
+	if h.view, err = reports.watch(b.ctx, configMaps(bornNamespace)); err != nil {
+		return err
+	}
+	before, err := b.logged()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := b.space.create(b.ctx, placementsPath, encoded(v1alpha1.Placement{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Placement"},
+		ObjectMeta: metav1.ObjectMeta{Name: bornNamespace},
+		Spec: v1alpha1.PlacementSpec{
+			Locations: []v1alpha1.LocationSelector{named(bornNamespace)},
+			Upsync:    []v1alpha1.Upsync{{Resources: []string{"configmaps"}, Namespaces: []string{bornNamespace}}},
+		},
+	})); err != nil {
+		return err
+	}
+	at, err := h.view.count(b.ctx, "ADDED", b.size.born)
+	if err != nil {
+		return err
+	}
+	if err := b.calmDown(); err != nil {
+		return err
+	}
+	h.rest = time.Now()
+	after, err := b.logged()
+	if err != nil {
+		return err
+	}
+	took := at.Sub(start).Seconds()
+	revisions, kilobytes := after.since(before, float64(b.size.born)/1000)
+	b.report.set("upsync.time", took, "%d ConfigMaps of 1 KB, %.0f a second; for 1,000 %.0f revisions and %.0f KB of the log",
+		b.size.born, float64(b.size.born)/took, revisions, kilobytes)
+	return nil
+}
+
+// memory reads what each has come to at agent and hub.
+func (h *bornHub) memory() error {
+	b := h.bench
+	each, err := h.grown(b.size.born)
+	if err != nil {
+		return err
+	}
+	b.report.set("upsync.hub.memory", each, "%d objects of 1 KB, hub %s", b.size.born, megabytes(h.last))
+	has := h.agent.Usage().RSSAnon
+	b.report.set("upsync.agent.memory", float64(has-h.had)/1e3/float64(b.size.born), "%d objects of 1 KB, agent %s", b.size.born, megabytes(has))
+	return nil
+}
+
+// changes changes one of the objects at the cluster, one change after the other, and times
+// each until the view shows it.
+func (h *bornHub) changes() error {
+	b := h.bench
+	all, err := b.timed(b.size.statuses, h.view, statusRest, func(i int) error {
+		return h.target.patch(b.ctx, configMaps(bornNamespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"change-%d"}}`, i))
+	}, func(e event, i int) bool {
+		return gjson.GetBytes(e.object, "data.value").String() == "change-"+strconv.Itoa(i)
+	})
+	if err != nil {
+		return err
+	}
+	b.latencies("upsync", all)
+	return nil
+}
+
+// idle counts what is done while nothing changes.
+func (h *bornHub) idle() error {
+	b := h.bench
+	if err := b.calmDown(); err != nil {
+		return err
+	}
+	still, err := b.stillness()
+	if err != nil {
+		return err
+	}
+	b.report.set("upsync.requests", float64(len(still.requests)), "%d objects, %s", b.size.born, still)
+	b.report.set("upsync.revisions", float64(still.revisions), "")
+	return nil
+}
