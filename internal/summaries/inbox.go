@@ -29,6 +29,9 @@ type news struct {
 
 // ofSpace are the changes of a space.
 type ofSpace struct {
+	// anew says that the space had no Summaries meanwhile, when nothing was noted: what was
+	// known of it is void.
+	anew bool
 	// summaries are the names of Summaries that have changed.
 	summaries map[string]struct{}
 	// keys are those of objects and reports.
@@ -88,9 +91,7 @@ func (in *inbox) note(c table.Change) {
 			in.has[s]++
 		}
 		if c.Cur == nil {
-			if in.has[s]--; in.has[s] == 0 {
-				delete(in.has, s)
-			}
+			in.gone(s)
 		}
 	case r == key.Locations && s == key.Root:
 		if len(in.has) > 0 {
@@ -104,6 +105,20 @@ func (in *inbox) note(c table.Change) {
 		n.keys[k] = struct{}{}
 		n.namespaces = n.namespaces || r == key.Namespaces && !sameLabels(c)
 	}
+}
+
+// gone notes that a space has a Summary less. Of a space that has none nothing is noted, and
+// nothing of locations if no space has one.
+func (in *inbox) gone(s key.Space) {
+	if in.has[s]--; in.has[s] > 0 {
+		return
+	}
+	if delete(in.has, s); len(in.has) == 0 {
+		in.news = news{reset: true}
+		return
+	}
+	delete(in.news.spaces, s)
+	in.news.of(s).anew = true
 }
 
 func sameLabels(c table.Change) bool {

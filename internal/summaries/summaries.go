@@ -53,7 +53,8 @@ type Index struct {
 
 	mu     sync.Mutex
 	spaces map[key.Space]*space
-	sites  map[key.Location]*site
+	// sites are the locations; nil as long as no Summary has needed them.
+	sites map[key.Location]*site
 	dirty  map[key.Object]struct{}
 }
 
@@ -75,7 +76,7 @@ func (x *Index) changed() {
 
 // clear forgets everything.
 func (x *Index) clear() {
-	x.spaces, x.sites, x.dirty = map[key.Space]*space{}, map[key.Location]*site{}, map[key.Object]struct{}{}
+	x.spaces, x.sites, x.dirty = map[key.Space]*space{}, nil, map[key.Object]struct{}{}
 }
 
 // space has the Summaries of a space.
@@ -137,7 +138,7 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 		}
 	}
 	if len(x.spaces) == 0 {
-		x.sites = map[key.Location]*site{}
+		x.sites = nil
 	}
 	dirty = slices.Collect(maps.Keys(x.dirty))
 	clear(x.dirty)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,4 +252,49 @@ func TestIndexEqualsRecomputation(t *testing.T) {
 			t.Fatalf("it holds %d bytes, want %d", got, want)
 		}
 	})
+}
+
+// TestMadeAnew: a Summary that is gone and made again before it was looked at counts what has
+// changed meanwhile, when the hub noted nothing, also of locations.
+func TestMadeAnew(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		w := newWorld(newLanguage(t))
+		k, value := placed(0, "before")
+		o, spec := summaryOf(v1alpha1.SummarySpec{Select: []v1alpha1.SummaryColumnExpression{{Name: "s", Expression: "object.spec"}}})
+		updates := map[string][]byte{key.Location("a").Key(): []byte(`{}`), k: value, o.Key(): spec}
+		if other { // a space that has one all the time
+			updates[objectIn("s2", key.Summaries, "", "x").Key()] = spec
+		}
+		w.put(t, updates)
+		w.settle()
+		w.put(t, map[string][]byte{o.Key(): nil})
+		_, value = placed(0, "after")
+		away := []byte(`{"status":{"conditions":[{"type":"Connected","status":"False"}]}}`)
+		w.put(t, map[string][]byte{k: value, key.Location("a").Key(): away})
+		w.put(t, map[string][]byte{o.Key(): spec})
+		w.settle()
+		if got := w.shown[o]; !strings.Contains(got, `"rows":[["after"]]`) || !strings.Contains(got, `"stale":1`) {
+			t.Errorf("beside others %v it shows %s", other, got)
+		}
+	}
+}
+
+// TestLocationsThatMoveBefore: a location that moves while there are only Summaries that can't
+// be used is not the only one that the next Summary knows.
+func TestLocationsThatMoveBefore(t *testing.T) {
+	w := newWorld(newLanguage(t))
+	k, value := placed(0, "x")
+	useless, spec := summaryOf(v1alpha1.SummarySpec{Filter: "no expression"})
+	away := []byte(`{"status":{"conditions":[{"type":"Connected","status":"False"}]}}`)
+	w.put(t, map[string][]byte{key.Location("a").Key(): away, key.Location("b").Key(): []byte(`{}`), k: value, useless.Key(): spec})
+	w.settle()
+	w.put(t, map[string][]byte{key.Location("b").Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
+	w.settle()
+	_, spec = summaryOf(v1alpha1.SummarySpec{Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}}})
+	o := objectIn("s1", key.Summaries, "", "useful")
+	w.put(t, map[string][]byte{o.Key(): spec})
+	w.settle()
+	if got := w.shown[o]; !strings.Contains(got, `"counted":1,"stale":1`) {
+		t.Errorf("it shows %s", got)
+	}
 }

@@ -27,6 +27,9 @@ type work struct {
 
 // take notes what has changed in a space.
 func (w *work) take(name key.Space, n *ofSpace) {
+	if n.anew {
+		delete(w.spaces, name)
+	}
 	s := w.spaces[name]
 	if s == nil {
 		if len(n.summaries) == 0 {
@@ -200,9 +203,10 @@ type site struct {
 
 // needSites learns what there is of locations when the first Summary comes.
 func (w *work) needSites() {
-	if len(w.sites) > 0 {
+	if w.sites != nil {
 		return
 	}
+	w.sites = map[key.Location]*site{}
 	w.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if l, ok := key.LocationOf(row.Key); ok {
 			w.sites[l] = siteOf(l, row)
@@ -221,6 +225,9 @@ func siteOf(l key.Location, row *table.Row) *site {
 
 // moved follows a location: that it is away or back, and its values.
 func (w *work) moved(l key.Location) {
+	if w.sites == nil {
+		return
+	}
 	was, row := w.sites[l], w.Get(l.Key())
 	now := &site{}
 	if delete(w.sites, l); row != nil {
