@@ -133,3 +133,62 @@ func TestSchemasThatChange(t *testing.T) {
 		t.Errorf("the location has size %v", got)
 	}
 }
+
+const summariesPath = "/spaces/s/apis/orrery.dev/v1alpha1/summaries"
+
+// TestTypesOfSummaries shows the same of the expressions of Summaries.
+func TestTypesOfSummaries(t *testing.T) {
+	r := fixture(t)
+	admin := r.as("admin", "system:masters")
+	const (
+		exactly = `"match":[{"apiGroup":"apps","resources":["deployments"]}]`
+		several = `"match":[{"apiGroup":"apps","resources":["deployments","daemonsets"]}]`
+		byName  = `"match":[{"resources":["deployments"]}]`
+		widgets = `"match":[{"apiGroup":"example.org","resources":["widgets"]}]`
+		good    = `"groupBy":[{"name":"r","expression":"object.spec.?replicas"}],"combine":[{"name":"n","type":"SUM","expression":"status.?readyReplicas.orValue(0)"}]`
+		typo    = `"combine":[{"name":"n","type":"COUNT"},{"name":"m","type":"SUM","expression":"status.?redyReplicas.orValue(0)"}]`
+		known   = `for Deployment: there is no field "redyReplicas", but "readyReplicas"`
+		ready   = `"combine":[{"name":"m","type":"SUM","expression":"status.?readyReplicas"}]`
+	)
+	for _, c := range []struct{ name, spec, refused, warned string }{
+		{"good", exactly + "," + good, "", ""},
+		{"combine", exactly + "," + typo, `spec.combine[1].expression: Invalid value: "status.?redyReplicas.orValue(0)": ` + known, ""},
+		{"filter", exactly + `,"filter":"object.spec.replica == 1",` + good, `spec.filter: Invalid value: "object.spec.replica == 1": for Deployment: there is no field "replica", but "replicas"`, ""},
+		{"filter-type", exactly + `,"filter":"object.spec.replicas",` + good, `spec.filter: Invalid value: "object.spec.replicas": for Deployment: gives a number, where a boolean belongs`, ""},
+		{"group", exactly + `,"groupBy":[{"name":"x","expression":"object.spec.strategi.type"}],` + typo, `spec.groupBy[0].expression`, ""},
+		{"select", exactly + `,"select":[{"name":"x","expression":"object.metadata.nam"}]`, `spec.select[0].expression`, ""},
+		{"text", exactly + `,"combine":[{"name":"m","type":"SUM","expression":"object.metadata.name"}]`, `for Deployment: gives a text; SUM is of numbers`, ""},
+		{"of-all", several + `,"combine":[{"name":"m","type":"SUM","expression":"status.redyReplicas"}]`, `spec.combine[0].expression`, ""},
+		{"of-one", several + "," + ready, "", `spec.combine[0].expression: for DaemonSet: there is no field "readyReplicas"`},
+		{"loose", byName + "," + typo, "", "spec.combine[1].expression: " + known},
+		{"dynamic", exactly + `,"combine":[{"name":"m","type":"SUM","expression":"dyn(status).newer"}]`, "", ""},
+		{"born", `"from":"Upsynced",` + exactly + "," + typo, "", "spec.combine[1].expression: " + known},
+		{"any", `"match":[{"names":["x"]}],` + good, "", `spec.match[0]: gives no resources, so expressions are not checked by the schemas of kinds; name resources and apiGroup to have that`},
+		{"any-sync", `"match":[{"names":["x"]}],"groupBy":[{"name":"s","expression":"sync.state"}],"combine":[{"name":"n","type":"COUNT"}]`, "", ""},
+		{"unknown", widgets + "," + typo, "", `spec.match[0]: the space has no resource "widgets" yet`},
+	} {
+		body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Summary","metadata":{"name":"` + c.name + `"},"spec":{` + c.spec + `}}`
+		if c.refused != "" {
+			code, answer := admin.send("POST "+summariesPath, body)
+			if code != http.StatusUnprocessableEntity || !strings.Contains(answer, strings.ReplaceAll(c.refused, `"`, `\"`)) {
+				t.Errorf("%s: %d %s, want %s", c.name, code, answer, c.refused)
+			}
+			continue
+		}
+		if warned := strings.Join(admin.warned("POST "+summariesPath, body), "\n"); warned != c.warned {
+			t.Errorf("%s: warned is of %q, want %q", c.name, warned, c.warned)
+		}
+		again := strings.Join(admin.warned("PATCH "+summariesPath+"/"+c.name, body, contentType, string(types.MergePatchType)), "\n")
+		if want := c.warned; strings.HasPrefix(want, "spec.match") && again != "" || !strings.HasPrefix(want, "spec.match") && again != want {
+			t.Errorf("%s: written again, warned is of %q", c.name, again)
+		}
+	}
+	// An edit beside is no obstacle; what is about other objects than before is new.
+	body := `{"spec":{"limit":5}}`
+	if again := strings.Join(admin.warned("PATCH "+summariesPath+"/loose", body, contentType, string(types.MergePatchType)), "\n"); again != "spec.combine[1].expression: "+known {
+		t.Errorf("an edit beside is warned of %q", again)
+	}
+	if code, answer := admin.send("PATCH "+summariesPath+"/born", `{"spec":{"from":"Downsynced"}}`, contentType, string(types.MergePatchType)); code != http.StatusUnprocessableEntity || !strings.Contains(answer, "spec.combine[1].expression") {
+		t.Errorf("what is now about placed objects: %d %s", code, answer)
+	}
+}

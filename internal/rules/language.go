@@ -2,13 +2,13 @@ package rules
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/internal/expression"
+	"orrery.dev/orrery/internal/typecheck"
 )
 
 // The names of the variables of expressions.
@@ -24,9 +24,7 @@ const (
 type language struct {
 	env      *cel.Env
 	programs *lru.Cache // of compiled, by expression
-	// typed checks types; it is made when it is first needed.
-	typed  func() (*typed, error)
-	checks *lru.Cache // of checked, by check
+	checker  *typecheck.Checker
 }
 
 // compiled is what became of an expression.
@@ -54,10 +52,7 @@ func newLanguage() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &language{
-		env: env, programs: lru.New(keptPrograms),
-		typed: sync.OnceValues(func() (*typed, error) { return newTyped(env) }), checks: lru.New(keptChecks),
-	}, nil
+	return &language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env)}, nil
 }
 
 // compile compiles an expression, once for all who use it.

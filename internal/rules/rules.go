@@ -29,8 +29,6 @@ const (
 	maxText = 64 << 10
 	// keptTexts and keptPrograms bound how many rules and expressions are kept compiled.
 	keptTexts, keptPrograms = 512, 2048
-	// keptChecks bounds how many checks of types are kept, which keep the schemas.
-	keptChecks = 1024
 )
 
 // Engine compiles and applies rules. It is safe for concurrent use; one is shared by all, so

@@ -242,7 +242,7 @@ func BenchmarkTypes(b *testing.B) {
 	of := builtinSchema(b, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	rule := typeRule(b, "$.spec.replicas = object.spec.template.spec.containers.filter(c, c.name != '').size() + self")
 	for b.Loop() {
-		e.language.checks.Clear()
+		e.language.checker.Forget()
 		if err := e.CheckTypes(rule, of, nil); err != nil {
 			b.Fatal(err)
 		}

@@ -281,9 +281,9 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		case key.Placements:
 			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
 		case key.Customizers:
-			main = ruled{validated{main, s.validateCustomizer}, s}
+			main = ruled{validated{main, s.validateCustomizer}, s, s.rulesOf}
 		case key.Summaries:
-			main = validated{main, s.validateSummary}
+			main = ruled{validated{main, s.validateSummary}, s, s.expressionsOf}
 		case key.Grants:
 			main = validated{main, validateGrant}
 		}

@@ -19,69 +19,91 @@ import (
 )
 
 const (
-	// maxCheckedKinds bounds the kinds by whose schemas the rules of a Customizer are
-	// checked, and maxTypeWarnings how many findings are told.
+	// maxCheckedKinds bounds the kinds by whose schemas a policy's expressions are checked,
+	// and maxTypeWarnings how many findings are told.
 	maxCheckedKinds = 8
 	maxTypeWarnings = 8
 )
 
-// ruled is the strategy of Customizers: it also checks the types in rules by the schemas of
-// the kinds that they are about. A rule that can't be right for any of the kinds is refused,
-// if all are named exactly; everything else that is found is a warning. Rules that are stored
-// already are not refused for a schema that came later.
+// ruled is the strategy of Customizers and Summaries: it also checks the types in what they
+// say of objects by the schemas of the kinds that they are about. What can't be right for any
+// of the kinds is refused, if all are named exactly; everything else that is found is a
+// warning. What is stored already is not refused for a schema that came later.
 type ruled struct {
 	validated
 	server *Server
+	// parts takes a policy apart; nil if it has nothing to check.
+	parts func(runtime.Object) *ruledParts
 }
 
+// ruledParts is what of a policy is checked.
+type ruledParts struct {
+	match []v1alpha1.ObjectTest
+	// what the parts are called.
+	what  string
+	parts []ruledPart
+	// lenient says that objects may have other schemas than those of the space.
+	lenient bool
+}
+
+// ruledPart is a rule or an expression.
+type ruledPart struct {
+	// says is equal for parts that are equal.
+	says  any
+	check func(*openapi.Schema) *field.Error
+}
+
+// Validate implements rest.RESTCreateStrategy.
 func (s ruled) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := s.validated.Validate(ctx, obj)
 	if len(errs) == 0 {
-		errs, _ = s.server.checkTypes(ctx, obj, nil)
+		errs, _ = s.checkTypes(ctx, obj, nil)
 	}
 	return errs
 }
 
+// ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s ruled) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.validated.ValidateUpdate(ctx, obj, old)
 	if len(errs) == 0 {
-		errs, _ = s.server.checkTypes(ctx, obj, old)
+		errs, _ = s.checkTypes(ctx, obj, old)
 	}
 	return errs
 }
 
+// WarningsOnCreate implements rest.RESTCreateStrategy.
 func (s ruled) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
-	_, warnings := s.server.checkTypes(ctx, obj, nil)
+	_, warnings := s.checkTypes(ctx, obj, nil)
 	return append(s.validated.WarningsOnCreate(ctx, obj), warnings...)
 }
 
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
 func (s ruled) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
-	_, warnings := s.server.checkTypes(ctx, obj, old)
+	_, warnings := s.checkTypes(ctx, obj, old)
 	return append(s.validated.WarningsOnUpdate(ctx, obj, old), warnings...)
 }
 
-// checkTypes finds what of the rules of a Customizer does not fit the schemas of its kinds.
-// old is nil if it is new.
-func (s *Server) checkTypes(ctx context.Context, obj, old runtime.Object) (errs field.ErrorList, warnings []string) {
+// checkTypes finds what of a policy does not fit the schemas of its kinds. old is nil if it
+// is new.
+func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs field.ErrorList, warnings []string) {
 	space, _ := SpaceFrom(ctx)
-	c, ok := customizerOf(obj)
-	if !ok || len(c.Spec.Rules) == 0 {
+	now := s.parts(obj)
+	if now == nil || len(now.parts) == 0 {
 		return nil, nil
 	}
-	about := s.kindsOf(space, c.Spec.Match)
-	before, _ := customizerOf(old)
-	for i, rule := range c.Spec.Rules {
-		path := field.NewPath("spec", "rules").Index(i)
+	about, before := s.server.kindsOf(space, now), s.parts(old)
+	if before != nil && (before.lenient != now.lenient || !equality.Semantic.DeepEqual(before.match, now.match)) {
+		before = nil
+	}
+	for _, part := range now.parts {
 		var found field.ErrorList
 		for _, k := range about.kinds {
-			if err := s.config.Rules.CheckTypes(rule, k.schema, path); err != nil {
+			if err := part.check(k.schema); err != nil {
 				err.Detail = "for " + k.name + ": " + err.Detail
 				found = append(found, err)
 			}
 		}
-		stored := before != nil && equality.Semantic.DeepEqual(before.Spec.Match, c.Spec.Match) &&
-			slices.ContainsFunc(before.Spec.Rules, func(r v1alpha1.Rule) bool { return equality.Semantic.DeepEqual(r, rule) })
-		if len(found) > 0 && len(found) == len(about.kinds) && !about.loose && about.remarks == nil && !stored {
+		if len(found) > 0 && len(found) == len(about.kinds) && !now.lenient && !about.loose && about.remarks == nil && !before.has(part) {
 			errs = append(errs, found[0])
 			continue
 		}
@@ -89,8 +111,8 @@ func (s *Server) checkTypes(ctx context.Context, obj, old runtime.Object) (errs 
 			warnings = append(warnings, wire.Brief(fmt.Sprintf("%s: %s", err.Field, err.Detail)))
 		}
 	}
-	if before == nil || !equality.Semantic.DeepEqual(before.Spec.Match, c.Spec.Match) || !equality.Semantic.DeepEqual(before.Spec.Rules, c.Spec.Rules) {
-		warnings = append(warnings, about.remarks...) // once: who leaves both alone has heard it
+	if !before.same(now) {
+		warnings = append(warnings, about.remarks...) // once: who leaves it alone has heard it
 	}
 	if more := len(warnings) - maxTypeWarnings; more > 0 {
 		warnings = append(warnings[:maxTypeWarnings], fmt.Sprintf("and %d more", more))
@@ -98,16 +120,51 @@ func (s *Server) checkTypes(ctx context.Context, obj, old runtime.Object) (errs 
 	return errs, warnings
 }
 
-func customizerOf(obj runtime.Object) (*v1alpha1.Customizer, bool) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || u == nil {
-		return nil, false
-	}
-	c := &v1alpha1.Customizer{}
-	return c, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c) == nil
+func (p *ruledParts) has(part ruledPart) bool {
+	return p != nil && slices.ContainsFunc(p.parts, part.equals)
 }
 
-// matched are the kinds that a Customizer is about.
+func (p *ruledParts) same(now *ruledParts) bool {
+	return p != nil && slices.EqualFunc(p.parts, now.parts, ruledPart.equals)
+}
+
+func (p ruledPart) equals(o ruledPart) bool { return equality.Semantic.DeepEqual(p.says, o.says) }
+
+// rulesOf are the rules of a Customizer.
+func (s *Server) rulesOf(obj runtime.Object) *ruledParts {
+	var c v1alpha1.Customizer
+	if !decodePolicy(obj, &c) {
+		return nil
+	}
+	p := &ruledParts{match: c.Spec.Match, what: "rules"}
+	for i, rule := range c.Spec.Rules {
+		path := field.NewPath("spec", "rules").Index(i)
+		p.parts = append(p.parts, ruledPart{rule, func(kind *openapi.Schema) *field.Error { return s.config.Rules.CheckTypes(rule, kind, path) }})
+	}
+	return p
+}
+
+// expressionsOf are the expressions of a Summary. What a location shows may be of another
+// version of its kind than the space has.
+func (s *Server) expressionsOf(obj runtime.Object) *ruledParts {
+	var m v1alpha1.Summary
+	if !decodePolicy(obj, &m) {
+		return nil
+	}
+	placed := m.Spec.From == "" || m.Spec.From == v1alpha1.SummaryDownsynced
+	p := &ruledParts{match: m.Spec.Match, what: "expressions", lenient: !placed}
+	for _, part := range s.config.Summaries.Parts(&m.Spec, field.NewPath("spec")) {
+		p.parts = append(p.parts, ruledPart{part.Source, func(kind *openapi.Schema) *field.Error { return s.config.Summaries.CheckTypes(part, kind) }})
+	}
+	return p
+}
+
+func decodePolicy(obj runtime.Object, into any) bool {
+	u, ok := obj.(*unstructured.Unstructured)
+	return ok && u != nil && runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into) == nil
+}
+
+// matched are the kinds that a policy is about.
 type matched struct {
 	kinds []checkedKind
 	// remarks say why they may not be all; loose says that others of their names may come.
@@ -124,17 +181,17 @@ func (m *matched) remark(i int, format string, args ...any) {
 	m.remarks = append(m.remarks, fmt.Sprintf("spec.match[%d]: ", i)+fmt.Sprintf(format, args...))
 }
 
-// kindsOf are the kinds that tests match by name, as far as the space has them.
-func (s *Server) kindsOf(space key.Space, tests []v1alpha1.ObjectTest) (m matched) {
+// kindsOf are the kinds that a policy matches by name, as far as the space has them.
+func (s *Server) kindsOf(space key.Space, of *ruledParts) (m matched) {
 	catalog, err := s.config.Kinds.Catalog(space, s.config.Table.Snapshot())
 	if catalog == nil {
-		m.remarks = append(m.remarks, fmt.Sprintf("the rules are not checked by schemas: %v", err))
+		m.remarks = append(m.remarks, fmt.Sprintf("the %s are not checked by schemas: %v", of.what, err))
 		return m
 	}
 	known := map[key.Resource]bool{}
-	for i, test := range tests {
+	for i, test := range of.match {
 		if len(test.Resources) == 0 || slices.Contains(test.Resources, "*") {
-			m.remark(i, "gives no resources, so rules are not checked by the schemas of kinds; name resources and apiGroup to have that")
+			m.remark(i, "gives no resources, so %s are not checked by the schemas of kinds; name resources and apiGroup to have that", of.what)
 			continue
 		}
 		exact := test.APIGroup != nil && *test.APIGroup != "*"

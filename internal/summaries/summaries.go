@@ -55,7 +55,7 @@ type Index struct {
 	spaces map[key.Space]*space
 	// sites are the locations; nil as long as no Summary has needed them.
 	sites map[key.Location]*site
-	dirty  map[key.Object]struct{}
+	dirty map[key.Object]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)

@@ -37,11 +37,19 @@ const defaultLimit = 100
 
 // Compile compiles a spec. Errors say which of its expressions can't be used, at a path.
 func (l *Language) Compile(spec *v1alpha1.SummarySpec, at *field.Path) (*Definition, field.ErrorList) {
-	d := &Definition{selects: len(spec.Select) > 0, limit: int(spec.Limit)}
+	d, _, errs := l.compileParts(spec, at)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return d, nil
+}
+
+// compileParts also returns the expressions that can be used.
+func (l *Language) compileParts(spec *v1alpha1.SummarySpec, at *field.Path) (d *Definition, parts []Part, errs field.ErrorList) {
+	d = &Definition{selects: len(spec.Select) > 0, limit: int(spec.Limit)}
 	if d.limit == 0 {
 		d.limit = defaultLimit
 	}
-	var errs field.ErrorList
 	compile := func(source string, at *field.Path, fits func(family) error) *program {
 		p, err := l.compile(source)
 		if err == nil {
@@ -52,6 +60,7 @@ func (l *Language) Compile(spec *v1alpha1.SummarySpec, at *field.Path) (*Definit
 			return nil
 		}
 		d.Uses = d.Uses.with(p.uses)
+		parts = append(parts, Part{Source: source, at: at, uses: p.uses, fits: fits})
 		return p
 	}
 	if spec.Filter != "" {
@@ -74,10 +83,7 @@ func (l *Language) Compile(spec *v1alpha1.SummarySpec, at *field.Path) (*Definit
 		}
 		d.combined = append(d.combined, made)
 	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	return d, nil
+	return d, parts, errs
 }
 
 func filters(f family) error {

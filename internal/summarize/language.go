@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/internal/expression"
+	"orrery.dev/orrery/internal/typecheck"
 )
 
 // The names of the variables of expressions.
@@ -54,6 +55,7 @@ type compiled struct {
 type Language struct {
 	env      *cel.Env
 	programs *lru.Cache // of compiled, by expression
+	checker  *typecheck.Checker
 }
 
 // New makes a Language.
@@ -69,7 +71,7 @@ func New() (*Language, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the language of Summaries: %w", err)
 	}
-	return &Language{env: env, programs: lru.New(keptPrograms)}, nil
+	return &Language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env)}, nil
 }
 
 // compile compiles an expression, once for all who use it.
@@ -106,8 +108,10 @@ func (l *Language) compile(source string) (*program, error) {
 }
 
 // family is that of the values that it gives, as far as that is known; null if it is not.
-func (p *program) family() family {
-	t := p.gives
+func (p *program) family() family { return familyOf(p.gives) }
+
+// familyOf is that of values of a type; null if the type does not say.
+func familyOf(t *cel.Type) family {
 	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
 		t = t.Parameters()[0]
 	}
