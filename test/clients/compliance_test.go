@@ -75,6 +75,9 @@ func TestCompliance(t *testing.T) {
 	s.timed(t, "uninstall and wait", func() { s.helm(t, "uninstall", "kyverno", "--namespace=kyverno", "--wait", "--timeout=5m") })
 	env.Kubectl(t, s.kubeconfig, "delete", "namespace", "kyverno")
 	for _, site := range sites {
+		if got, want := hooked(t, site), []string{"kyverno-migrate-resources", "kyverno-rm-webhooks", "kyverno-scale-to-zero"}; !slices.Equal(got, want) {
+			t.Errorf("at %s the hooks %v ran, want %v", site.Name, got, want)
+		}
 		left, err := site.Marked(w)
 		if err != nil || len(left) > 0 {
 			t.Errorf("at %s is left %v: %v", site.Name, left, err)
@@ -86,6 +89,26 @@ func TestCompliance(t *testing.T) {
 	if out := env.Orrery(t, w.Root, "status", "--space", "shop"); strings.Contains(out, "kyverno/") {
 		t.Errorf("orrery status says\n%s", out)
 	}
+}
+
+// hooked are the Jobs that Orrery has made at a site, and that Kubernetes has run.
+func hooked(t *testing.T, site *world.Site) (names []string) {
+	t.Helper()
+	ran := map[string]bool{}
+	jobs := env.Filter{Resource: "jobs", Namespace: "kyverno", Writes: true}
+	for _, e := range site.Cluster.Requests(t, jobs) {
+		if e.User.Username != env.AgentUser && e.Object.Subresource == "status" {
+			ran[e.Object.Name] = true
+		}
+	}
+	jobs.User, jobs.Verbs = env.AgentUser, []string{"create", "patch"}
+	for _, e := range site.Cluster.Requests(t, jobs) {
+		if ran[e.Object.Name] && !slices.Contains(names, e.Object.Name) {
+			names = append(names, e.Object.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // ready checks that the space and each cluster have so many Pods ready of each of Kyverno's
