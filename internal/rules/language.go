@@ -52,7 +52,7 @@ func newLanguage() (*language, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env)}, nil
+	return &language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
 }
 
 // compile compiles an expression, once for all who use it.

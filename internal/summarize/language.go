@@ -71,7 +71,7 @@ func New() (*Language, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the language of Summaries: %w", err)
 	}
-	return &Language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env)}, nil
+	return &Language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
 }
 
 // compile compiles an expression, once for all who use it.

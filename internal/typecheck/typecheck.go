@@ -18,7 +18,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/utils/lru"
 
-	"orrery.dev/orrery/internal/expression"
 	"orrery.dev/orrery/internal/kinds/openapi"
 )
 
@@ -27,14 +26,15 @@ const kept = 1024
 
 // Checker checks the expressions of one environment. It is safe for concurrent use.
 type Checker struct {
-	env    *cel.Env
-	typed  func() (*typed, error) // made when it is first needed
-	checks *lru.Cache             // of checked, by check
+	env      *cel.Env
+	messages func(*cel.Issues) string
+	typed    func() (*typed, error) // made when it is first needed
+	checks   *lru.Cache             // of checked, by check
 }
 
-// New makes a Checker.
-func New(env *cel.Env) *Checker {
-	return &Checker{env: env, typed: sync.OnceValues(func() (*typed, error) { return newTyped(env) }), checks: lru.New(kept)}
+// New makes a Checker; messages tell people what CEL finds.
+func New(env *cel.Env, messages func(*cel.Issues) string) *Checker {
+	return &Checker{env: env, messages: messages, typed: sync.OnceValues(func() (*typed, error) { return newTyped(env) }), checks: lru.New(kept)}
 }
 
 // Forget drops what is kept, for those who measure what a check takes.
@@ -97,7 +97,7 @@ func (c *Checker) checkAnew(of check) (*cel.Type, error) {
 	}
 	typed, issues := t.env.Check(parsed)
 	if issues != nil && len(issues.Errors()) > 0 {
-		return nil, errors.New("does not fit the schema: " + expression.Messages(issues))
+		return nil, errors.New("does not fit the schema: " + c.messages(issues))
 	}
 	return typed.OutputType(), nil
 }
