@@ -108,6 +108,13 @@ func (r *running) asksForReports() {
 	const reports = `{"apiGroup":"wgpolicyk8s.io","resources":["policyreports"]}`
 	r.upsyncs("s", reports+`,{"resources":["secrets"]}`)
 	r.upsyncs("z", reports)
+	r.associates()
+}
+
+// associates places the Deployment web of the space s where the label where is x, with the
+// Pods that it owns there.
+func (r *running) associates() {
+	r.t.Helper()
 	const web = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
 	const places = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"web"},"spec":{"locations":[{"selector":{"matchLabels":{"where":"x"}}}],"downsync":[{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods"]}]}]}}`
 	for path, body := range map[string]string{"apis/apps/v1/namespaces/default/deployments/web": web, "apis/orrery.dev/v1alpha1/placements/web": places} {

@@ -145,10 +145,18 @@ func TestSummaries(t *testing.T) {
 // to placed objects there, in the form in which reports of it are in the log.
 func TestSummariesOfReported(t *testing.T) {
 	r := fixture(t)
-	put := func(l key.Location, origin key.Origin, name, object string) {
+	r.relabel("b", "x")
+	r.upsyncs("s", `{"apiGroup":"wgpolicyk8s.io","resources":["policyreports"]}`)
+	r.associates()
+	reports, pods := key.Resource{Group: "wgpolicyk8s.io", Resource: "policyreports"}, key.Resource{Group: key.CoreGroup, Resource: "pods"}
+	put := func(l key.Location, origin key.Origin, resource key.Resource, name, object string) {
 		t.Helper()
-		k := key.Report{Location: l, Origin: origin, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.Resource{Group: "wgpolicyk8s.io", Resource: "policyreports"}, Namespace: "n", Name: name}}}.Key()
-		value, err := json.Marshal(wire.Report{State: wire.Present, Since: "2026-01-01T00:00:00Z", Object: json.RawMessage(object)})
+		k := key.Report{Location: l, Origin: origin, Object: key.Object{Space: "s", Identity: key.Identity{Resource: resource, Namespace: "n", Name: name}}}.Key()
+		said := wire.Report{State: wire.Present, Since: "2026-01-01T00:00:00Z", Object: json.RawMessage(object)}
+		if origin == key.Owned {
+			said.Owner = "apps/deployments/default/web"
+		}
+		value, err := json.Marshal(said)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,14 +171,14 @@ func TestSummariesOfReported(t *testing.T) {
 	const match = `"match":[{"apiGroup":"wgpolicyk8s.io","resources":["policyreports"]}]`
 	r.summarize("results", `{`+match+`,"from":"Upsynced","groupBy":[{"name":"policy","expression":"object.policy"}],
 		"combine":[{"name":"pass","type":"SUM","expression":"object.summary.pass"},{"name":"fail","type":"SUM","expression":"object.summary.fail"}]}`)
-	r.summarize("owned", `{`+match+`,"from":"Associated","select":[{"name":"location","expression":"location.name"},{"name":"is","expression":"status.phase"}]}`)
-	put("a", key.Born, "x", `{"policy":"p","summary":{"pass":1,"fail":2}}`)
-	put("b", key.Born, "x", `{"policy":"p","summary":{"pass":3,"fail":0}}`)
-	put("b", key.Born, "y", `{"policy":"q","summary":{"pass":5,"fail":0}}`)
-	put("b", key.Owned, "x", `{"status":{"phase":"Running"}}`)
+	r.summarize("owned", `{"match":[{"resources":["pods"]}],"from":"Associated","select":[{"name":"location","expression":"location.name"},{"name":"is","expression":"status.phase"}]}`)
+	put("a", key.Born, reports, "x", `{"policy":"p","summary":{"pass":1,"fail":2}}`)
+	put("b", key.Born, reports, "x", `{"policy":"p","summary":{"pass":3,"fail":0}}`)
+	put("b", key.Born, reports, "y", `{"policy":"q","summary":{"pass":5,"fail":0}}`)
+	put("b", key.Owned, pods, "x", `{"status":{"phase":"Running"}}`)
 	r.sums("results", `[["p",4,2],["q",5,0]]`, 3, 0, 0)
 	r.sums("owned", `[["b","Running"]]`, 1, 0, 0)
-	put("a", key.Born, "x", `{"policy":"q","summary":{"pass":1,"fail":2}}`)
+	put("a", key.Born, reports, "x", `{"policy":"q","summary":{"pass":1,"fail":2}}`)
 	r.sums("results", `[["p",3,0],["q",6,2]]`, 3, 0, 0)
 }
 
