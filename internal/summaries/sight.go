@@ -82,7 +82,7 @@ func (s *sight) at(l key.Location) summarize.Input {
 	} else {
 		said = summarize.Sync{} // it is about an earlier object of the name
 	}
-	said.State, said.Applied, said.Since = string(v.State), v.State == wire.Applied, v.Since
+	said.State, said.Applied, said.Since, said.Health = string(v.State), v.State == wire.Applied, v.Since, string(v.Health)
 	if said.Error = ""; v.Failing() || v.State == wire.Held {
 		said.Error = v.Message
 	}
