@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -117,11 +118,11 @@ func (w *shop) live(args ...string) string {
 	return w.kubectl(append([]string{"-n", "live"}, args...)...)
 }
 
-// notYet runs kubectl in that namespace, which must not see what it waits for.
-func (w *shop) notYet(part string, args ...string) {
+// notYet runs kubectl in that namespace, which must not see in a second what it waits for.
+func (w *shop) notYet(args ...string) {
 	w.t.Helper()
-	if out := env.KubectlFails(w.t, w.space, append([]string{"-n", "live"}, args...)...); !strings.Contains(out, part) {
-		w.t.Errorf("kubectl %v says %q, want %q", args, out, part)
+	if out := env.KubectlFails(w.t, w.space, append([]string{"-n", "live", "--timeout=1s"}, args...)...); !strings.Contains(out, "timed out") {
+		w.t.Errorf("kubectl %v says %q", args, out)
 	}
 }
 
@@ -212,7 +213,7 @@ func (w *shop) lacks() {
 	}
 	there(append([]string{"delete"}, pods[:3]...)...)
 	w.ready("1/3")
-	w.notYet("timed out", "rollout", "status", "deployment/live", "--timeout=1s")
+	w.notYet("rollout", "status", "deployment/live")
 	there("delete", "quota", "few")
 	there("annotate", "replicasets", "--all", "look=again") // its controller waits longer and longer
 	w.runs(3)
@@ -259,8 +260,8 @@ func (w *shop) breaks(reports string) {
 	}
 	w.live("set", "image", "deployment/live", "c=registry.example/broken")
 	w.ready("0/3")
-	w.notYet("timed out", "rollout", "status", "deployment/live", "--timeout=1s")
-	w.notYet("timed out", "wait", "--for=condition=Available", "deployment/live", "--timeout=1s")
+	w.notYet("rollout", "status", "deployment/live")
+	w.notYet("wait", "--for=condition=Available", "deployment/live")
 	w.does("Progressing")
 	w.seen(reports, "pods", "orrery.dev/health=Progressing,app=live", 12)
 	if err := w.healthy("1s"); err == nil || !strings.Contains(err.Error(), "exit status 3") {
@@ -269,9 +270,10 @@ func (w *shop) breaks(reports string) {
 	w.live("patch", "deployment", "live", "--type=merge", "-p", `{"spec":{"progressDeadlineSeconds":1}}`)
 	w.does("Degraded")
 	w.Eventually("the rollout has failed in the space", func() error {
-		_, err := env.TryKubectl(w.t, w.space, "-n", "live", "rollout", "status", "deployment/live", "--timeout=1s")
-		if err == nil || !strings.Contains(err.Error(), "exceeded its progress deadline") {
-			return fmt.Errorf("kubectl says %v", err)
+		if _, err := env.TryKubectl(w.t, w.space, "-n", "live", "rollout", "status", "deployment/live", "--timeout=1s"); err == nil {
+			return errors.New("it is rolled out")
+		} else if !strings.Contains(err.Error(), "exceeded its progress deadline") {
+			return err
 		}
 		return nil
 	})
@@ -312,9 +314,9 @@ func (w *shop) fails() {
 		}
 		return nil
 	})
-	w.notYet("timed out", "wait", "--for=condition=complete", "job/doomed", "--timeout=1s")
+	w.notYet("wait", "--for=condition=complete", "job/doomed")
 	ends("north", "Failed")
 	w.live("wait", "--for=condition=failed", "job/doomed", "--timeout=2m")
-	w.notYet("timed out", "wait", "--for=condition=complete", "job/doomed", "--timeout=1s")
+	w.notYet("wait", "--for=condition=complete", "job/doomed")
 	w.live("wait", "--for=condition=complete", "job/done", "--timeout=1s")
 }
