@@ -280,7 +280,7 @@ func requests(random *rand.Rand) (all []wanted) {
 	}
 	for _, root := range roots {
 		for _, t := range things {
-			for range 5 {
+			for range 3 {
 				w := root
 				w.thing, w.verb, w.object = t, pick(random, verbs), pick(random, []string{"x", "y"})
 				w.namespace = pick(random, []string{"m1", "m2"})
