@@ -73,6 +73,15 @@ func TestCompliance(t *testing.T) {
 	s.ready(t, sites, "1")
 	env.Kubectl(t, s.kubeconfig, "delete", "clusterpolicy,validatingpolicy", "--all")
 	s.timed(t, "uninstall and wait", func() { s.helm(t, "uninstall", "kyverno", "--namespace=kyverno", "--wait", "--timeout=5m") })
+	// Helm passes over what it has not seen yet when it waits for deletions (Unknown), and may
+	// return too early. Until all is gone at the sites, the space has it.
+	const clusterScoped = "crds,clusterroles,clusterrolebindings"
+	w.Eventually("nothing of it is in the space", func() error {
+		if out := env.Kubectl(t, s.kubeconfig, "get", clusterScoped, "-o", "name"); strings.Contains(out, "kyverno") {
+			return fmt.Errorf("there is\n%s", out)
+		}
+		return nil
+	})
 	env.Kubectl(t, s.kubeconfig, "delete", "namespace", "kyverno")
 	for _, site := range sites {
 		if got, want := hooked(t, site), []string{"kyverno-migrate-resources", "kyverno-rm-webhooks", "kyverno-scale-to-zero"}; !slices.Equal(got, want) {
@@ -82,7 +91,7 @@ func TestCompliance(t *testing.T) {
 		if err != nil || len(left) > 0 {
 			t.Errorf("at %s is left %v: %v", site.Name, left, err)
 		}
-		if out := env.Kubectl(t, site.Cluster.Kubeconfig, "get", "crds,clusterroles,clusterrolebindings,namespaces", "-o", "name"); strings.Contains(out, "kyverno") {
+		if out := env.Kubectl(t, site.Cluster.Kubeconfig, "get", clusterScoped+",namespaces", "-o", "name"); strings.Contains(out, "kyverno") {
 			t.Errorf("at %s is left\n%s", site.Name, out)
 		}
 	}
