@@ -138,7 +138,7 @@ func (h *bornHub) memory() error {
 	return nil
 }
 
-// changes changes one of the objects at the cluster, one change after the other, and times
+// changes edits one of the objects at the cluster, one change after the other, and times
 // each until the view shows it.
 func (h *bornHub) changes() error {
 	b := h.bench

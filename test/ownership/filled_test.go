@@ -185,7 +185,7 @@ func (s *suite) mutated(want string) {
 		return nil
 	})
 	out := env.Orrery(s, s.w.Root, "status", "--space", space)
-	if row := regexp.MustCompile(`(?m)^filled +(\S+ +){4}` + want + ` `); !strings.Contains(out, "MUTATED") || !row.MatchString(out) {
+	if row := regexp.MustCompile(`(?m)^filled +(\S+ +){5}` + want + ` `); !strings.Contains(out, "MUTATED") || !row.MatchString(out) {
 		s.Errorf("orrery status: %s", out)
 	}
 }
