@@ -22,7 +22,9 @@ import (
 )
 
 const (
+	// maxReportsBytes and maxReportLines bound one request; an agent sends far less.
 	maxReportsBytes = 8 << 20
+	maxReportLines  = 10_000
 )
 
 // serveReports takes a batch of reports into the log.
@@ -39,11 +41,15 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	defer others.done()
 	var answer wire.ReportsAnswer
 	var changes []store.Change
-	for {
+	for n := 0; ; n++ {
 		var line wire.ReportLine
 		err := body.Decode(&line)
 		if errors.Is(err, io.EOF) {
 			break
+		}
+		if n == maxReportLines {
+			respond.Error(w, r, respond.BadRequest("a request may have %d reports", maxReportLines))
+			return
 		}
 		if err != nil {
 			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
