@@ -15,11 +15,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/inprocess"
 	"orrery.dev/orrery/internal/key"
@@ -187,6 +189,14 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watched.Stop()
+	r.eventually(func() string { // what follows is written
+		p, l := r.placement(), r.location("a")
+		connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)
+		if p.Status.Assigned != secrets || !connected {
+			return fmt.Sprintf("the Placement says %+v, the Location %+v", p.Status, l.Status.Conditions)
+		}
+		return ""
+	})
 	quiet := r.quiet()
 
 	for _, names := range [][]string{{"old", "new"}, {"new", "old"}} {

@@ -19,7 +19,7 @@ func TestSimulatedAgent(t *testing.T) {
 	lacks := protocol.Lacks{
 		"Begins": once, "Resumes": once, "KeepsWhatItHas": once, "Walks": once, "WalksInPages": once, "Compares": once,
 		"AnotherLog": once, "Refusals": once, "Silence": once, "Replaced": once, "RetryAfter": once,
-		"Halts": noTarget, "Impersonates": noTarget, "Looks": noTarget, "ReportsFirst": noTarget, "Announces": "it says nothing of itself",
+		"Halts": noTarget, "Impersonates": noTarget, "Looks": noTarget, "ReportsFirst": noTarget, "Confirms": noTarget, "Yields": noTarget, "Announces": "it says nothing of itself",
 		"ReportsAgain": "a report that is not taken fails the bench", "ReportsRefused": "a report that is not taken fails the bench",
 		"NewerHub": "it is of the same build as its hub",
 	}
@@ -67,7 +67,7 @@ func TestResidentAgent(t *testing.T) {
 		"Refusals": "a hub that says what none does fails the bench", "Silence": "no hub of the bench is silent", "Replaced": "it has no rival",
 		"RetryAfter": "it waits as long as an agent does that was told nothing", "ReportsRefused": "a report that is refused is not sent again",
 		"ReportsAgain": "it takes each answer for one",
-		"Halts":        noTarget, "Impersonates": noTarget, "Looks": noTarget, "ReportsFirst": noTarget, "Announces": "it says that it is simulated, once a session",
+		"Halts":        noTarget, "Impersonates": noTarget, "Looks": noTarget, "ReportsFirst": noTarget, "Confirms": noTarget, "Yields": noTarget, "Announces": "it says that it is simulated, once a session",
 		"NewerHub": "it is of the same build as its hub",
 	}
 	protocol.TestAgent(t, lacks, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {
