@@ -416,3 +416,28 @@ func TestSnapshotStays(t *testing.T) {
 		t.Fatal("the table has not moved")
 	}
 }
+
+// TestTopicsKeepToTheirWindow checks that a topic beside one of Events has no Lease of its
+// prefix: neither of those that are offered nor of those that are read from the window.
+func TestTopicsKeepToTheirWindow(t *testing.T) {
+	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
+	lease := func(rev int64) {
+		t.Helper()
+		k := "o/s1/coordination.k8s.io/leases/default/a"
+		if err := table.Apply(rev, []Update{{Key: k, Value: []byte("{}"), CreateRev: 1, ModRev: rev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease(1)
+	sub, err := table.Subscribe(0, nil, Under("o/"), AcrossSpaces(key.Resource{Group: "core", Resource: "events"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	for rev := int64(2); rev < 4; rev++ {
+		if steps, upTo, err := sub.Poll(); err != nil || len(steps) > 0 || upTo != rev-1 {
+			t.Errorf("poll: %v up to %d, %v", steps, upTo, err)
+		}
+		lease(rev)
+	}
+}

@@ -81,7 +81,7 @@ func (t Topic) concerns(c Change) bool {
 		l, s, r, ok := key.ReportOf(c.Row().Key)
 		return ok && (t.name == "" || r == t.name) && (t.location == "" || t.location == l) && (t.space == "" || t.space == s)
 	}
-	return strings.HasPrefix(c.Row().Key, t.name)
+	return strings.HasPrefix(c.Row().Key, t.name) && windowOf(c.Row().Key) == t.window()
 }
 
 // topics calls fn for every topic that a change may concern, without repeats.
