@@ -42,15 +42,10 @@ func startFront(t env.T, to string, transport http.RoundTripper, room int, shown
 		f.room = make(chan struct{}, room)
 	}
 	f.server = httptest.NewUnstartedServer(f)
-	f.server.EnableHTTP2 = true
 	if len(shown) > 0 {
 		f.server.TLS = &tls.Config{Certificates: shown}
 	}
-	f.server.StartTLS()
-	t.Cleanup(func() {
-		f.server.CloseClientConnections()
-		f.server.Close()
-	})
+	env.Serve(t, f.server)
 	return f, nil
 }
 

@@ -34,13 +34,8 @@ func startFaultyHub(t *testing.T, of *env.Hub) *faultyHub {
 		h.asked.Add(1)
 		(*h.answer.Load())(w, r)
 	}))
-	h.server.EnableHTTP2 = true
 	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{of.Certificate()}}
-	h.server.StartTLS()
-	t.Cleanup(func() {
-		h.server.CloseClientConnections()
-		h.server.Close()
-	})
+	env.Serve(t, h.server)
 	return h
 }
 

@@ -58,12 +58,7 @@ func startFront(t *testing.T, c *env.Cluster) *front {
 		}
 		answer(w, r)
 	}))
-	f.server.EnableHTTP2 = true
-	f.server.StartTLS()
-	t.Cleanup(func() {
-		f.server.CloseClientConnections()
-		f.server.Close()
-	})
+	env.Serve(t, f.server)
 	f.writeKubeconfig(t, c)
 	return f
 }
