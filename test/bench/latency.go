@@ -85,9 +85,9 @@ const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"nam
 "containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`
 
 // statusToSpace changes the status of a Deployment at the target, as a controller
-// there would, with a placement that returns it, and times each change from just
-// before the request until a watch in the space shows it. Between changes it rests: what
-// comes without pause is gathered.
+// there would, with a placement that returns it as one does that says nothing, and times
+// each change from just before the request until a watch in the space shows it. Between
+// changes it rests: what comes without pause is gathered.
 func (b *bench) statusToSpace() error {
 	const namespace = "status"
 	if err := b.namespace(namespace); err != nil {
@@ -97,7 +97,7 @@ func (b *bench) statusToSpace() error {
 	if err := b.space.create(b.ctx, path, []byte(deployment)); err != nil {
 		return err
 	}
-	if err := b.place(namespace, "deployments", 1, v1alpha1.ReturnStatusSingleton); err != nil {
+	if err := b.place(namespace, "deployments", 1, v1alpha1.ReturnStatusRollup); err != nil {
 		return err
 	}
 	w, err := b.space.watch(b.ctx, path)

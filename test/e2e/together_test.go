@@ -62,7 +62,7 @@ kind: Deployment
 metadata: {name: live, namespace: live}
 spec:
   replicas: 2
-  strategy: {type: Recreate}
+  strategy: {rollingUpdate: {maxUnavailable: 100%, maxSurge: 0}}
   selector: {matchLabels: {app: live}}
   template: {metadata: {labels: {app: live}}, spec: {containers: [{name: c, image: registry.example/live}]}}
 ---
