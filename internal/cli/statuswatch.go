@@ -134,7 +134,7 @@ func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values
 	}
 }
 
-// watch prints what there is, and then what changes, until ctx ends, which is no error.
+// printChanges prints what there is, and then what changes, until ctx ends, which is no error.
 func (s *statusCommand) printChanges(ctx context.Context, h *hubClient, query url.Values) error {
 	var failed error
 	err := s.follow(ctx, h, query, func(k *known, e ask.StatusEvent) (bool, error) {
