@@ -270,7 +270,7 @@ func TestLoneReportsDoNotWait(t *testing.T) {
 			if all := w.collect(t.Context(), batch()); len(all) != 1 || time.Since(begun) > 0 {
 				t.Errorf("%d reports after %v, want one at once", len(all), time.Since(begun))
 			}
-			time.Sleep(2 * reportLinger) //nolint:forbidigo // the bubble's clock
+			<-time.After(2 * reportLinger)
 		}
 		w.collect(t.Context(), batch())
 		begun := time.Now()
