@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,20 +245,36 @@ func (c *follower) noteLocation(ch table.Change) {
 		return
 	}
 	l := key.Location(o.Name)
-	c.config.Table.Snapshot().Ascend(key.SpaceReports(l, c.rights.space), func(row *table.Row) bool {
-		if r, err := key.ParseReport(row.Key); err == nil && r.Origin == key.Placed {
+	c.config.Table.Snapshot().Ascend(key.OriginReports(l, c.rights.space, key.Placed), func(row *table.Row) bool {
+		if r, err := key.ParseReport(row.Key); err == nil {
 			c.note(r.Identity).at[l] = struct{}{}
 		}
 		return true
 	})
-	c.config.Table.Snapshot().Ascend(key.SpacePrefix(c.rights.space), func(row *table.Row) bool {
-		if m, ok := row.In.(*placement.Membership); ok && m.Has(l) {
-			if o, err := key.ParseObject(row.Key); err == nil {
-				c.note(o.Identity).at[l] = struct{}{}
-			}
+	for _, k := range c.assignedTo(l) {
+		if o, err := key.ParseObject(k); err == nil {
+			c.note(o.Identity).at[l] = struct{}{}
 		}
-		return true
+	}
+}
+
+// assignedTo are the keys of the space's objects that are assigned to a location. It costs as
+// much as these are.
+func (c *follower) assignedTo(l key.Location) (keys []string) {
+	prefix := key.SpacePrefix(c.rights.space)
+	c.config.Table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
+		if row.Key < prefix {
+			return prefix, true
+		}
+		if !strings.HasPrefix(row.Key, prefix) {
+			return "", false
+		}
+		if m, ok := row.In.(*placement.Membership); ok && m.Has(l) {
+			keys = append(keys, row.Key)
+		}
+		return "", true
 	})
+	return keys
 }
 
 // tell tells of what is dirty as it is now. What the reader may know is looked at anew.
