@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,8 +18,7 @@ import (
 // a tenant's Placement does; and one more space has objects that all locations get. All
 // are connected. It is filled step by step, and after each step rests for size.idle.
 type fullHub struct {
-	growth
-	*residents
+	ownHub
 	// whole leads to the hub's root path, writers are more of the same.
 	whole   *client
 	writers []*client
@@ -31,31 +29,14 @@ type fullHub struct {
 // wholeFleet measures such a hub: what it holds, edits at a steady rate, edits of what
 // all have, agents that all connect anew, and a restart.
 func (b *bench) wholeFleet() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, cluster: b.cluster, hub: env.StartHub(b.t)}
-	defer own.hub.Kill()
-	own.fleet = newFleet(own)
-	f := &fullHub{growth: growth{bench: own}, residents: &residents{fleet: own.fleet}}
-	defer f.end()
-	for _, step := range []struct {
-		name string
-		run  func() error
-	}{
-		{"locations", f.addLocations}, {"own objects", f.addOwn}, {"shared objects", f.addShared}, {"state", f.readState},
-		{"edits", f.editSteadily}, {"shared edits", f.editShared}, {"reconnects", f.reconnectAll}, {"restart", f.restart},
-	} {
-		start := time.Now()
-		if err := step.run(); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		b.t.Logf("fleet, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	own, err := b.newOwnHub(stateSpace(b.size.sites)) // that of what all locations get
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// end has all agents leave.
-func (f *fullHub) end() {
-	f.fail(errors.New("the fleet is measured"))
-	f.running.Wait()
+	defer own.end()
+	f := &fullHub{ownHub: own}
+	return f.take("fleet", part{"locations", f.addLocations}, part{"own objects", f.addOwn}, part{"shared objects", f.addShared}, part{"state", f.readState},
+		part{"edits", f.editSteadily}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll}, part{"restart", f.restart})
 }
 
 // sharedSpace is the space of what all locations get.
@@ -79,16 +60,7 @@ func (f *fullHub) ownObject(i int) string {
 // addLocations makes spaces, locations and Placements, and connects agents.
 func (f *fullHub) addLocations() (err error) {
 	b := f.bench
-	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + f.sharedSpace(), &f.whole: ""} {
-		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
-			return err
-		}
-	}
-	apis, err := servedBy(b.cluster)
-	if err != nil {
-		return err
-	}
-	if err := b.makeSpaces(b.size.sites + 1); err != nil {
+	if f.whole, err = newClient(b.hub.PathConfig("")); err != nil {
 		return err
 	}
 	const writers = 16
@@ -98,7 +70,7 @@ func (f *fullHub) addLocations() (err error) {
 			return err
 		}
 	}
-	if err := f.join(b.size.sites, apis); err != nil {
+	if err := f.furnish(b.size.sites+1, b.size.sites); err != nil {
 		return err
 	}
 	if err := share(b.ctx, f.writers, b.size.sites, func(ctx context.Context, c *client, i int) error {

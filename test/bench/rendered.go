@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/test/env"
 )
 
 // renderedHub is a hub of its own at whose locations everything is different: each has
@@ -19,8 +17,7 @@ import (
 // namespace, all of which are placed at all locations. Nothing can be shared among
 // locations. Objects of another namespace, to which no rule applies, are placed alike.
 type renderedHub struct {
-	growth
-	*residents
+	ownHub
 	// writers write properties of locations.
 	writers []*client
 }
@@ -35,28 +32,14 @@ const (
 // alike; rules that change, for all objects and locations; properties of one location that
 // change; the memory of it; and a restart.
 func (b *bench) ownRenderings() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, cluster: b.cluster, hub: env.StartHub(b.t)}
-	defer own.hub.Kill()
-	own.fleet = newFleet(own)
-	h := &renderedHub{growth: growth{bench: own}, residents: &residents{fleet: own.fleet}}
-	defer func() {
-		h.fail(errors.New("the renderings are measured"))
-		h.running.Wait()
-	}()
-	for _, step := range []struct {
-		name string
-		run  func() error
-	}{
-		{"locations", h.addLocations}, {"one object", h.addOne}, {"objects", h.addObjects},
-		{"rules", h.changeRules}, {"properties", h.changeProperties}, {"restart", h.restart},
-	} {
-		start := time.Now()
-		if err := step.run(); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		b.t.Logf("render, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	own, err := b.newOwnHub(stateSpace(0))
+	if err != nil {
+		return err
 	}
-	return nil
+	defer own.end()
+	h := &renderedHub{ownHub: own}
+	return h.take("render", part{"locations", h.addLocations}, part{"one object", h.addOne}, part{"objects", h.addObjects},
+		part{"rules", h.changeRules}, part{"properties", h.changeProperties}, part{"restart", h.restart})
 }
 
 // pairs are the objects at all locations that are rendered.
@@ -65,19 +48,7 @@ func (h *renderedHub) pairs() int { return h.bench.size.sites * h.bench.size.own
 // addLocations makes locations with properties, the Placement, and the Customizer.
 func (h *renderedHub) addLocations() (err error) {
 	b := h.bench
-	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + stateSpace(0)} {
-		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
-			return err
-		}
-	}
-	apis, err := servedBy(b.cluster)
-	if err != nil {
-		return err
-	}
-	if err := b.makeSpaces(1); err != nil {
-		return err
-	}
-	if err := h.join(b.size.sites, apis); err != nil {
+	if err := h.furnish(1, b.size.sites); err != nil {
 		return err
 	}
 	h.writers = make([]*client, connecting)
@@ -190,25 +161,17 @@ func (h *renderedHub) timed(n int, write func() error, is func(arrival) bool) (f
 func (h *renderedHub) addObjects() error {
 	b := h.bench
 	h.rest = time.Now()
-	if _, err := h.grown(1); err != nil {
-		return err
-	}
-	stop := h.drain()
-	defer stop()
-	if err := share(b.ctx, []*client{b.space}, b.size.ownEach, func(ctx context.Context, c *client, i int) error {
-		return c.create(ctx, configMaps(ruledNamespace), ruled(nameOf(i)))
-	}); err != nil {
-		return err
-	}
-	n := b.size.ownEach + b.size.waves
-	if err := b.settled(ruledNamespace, n, n*b.size.sites); err != nil {
-		return err
-	}
-	if err := b.calmDown(); err != nil {
-		return err
-	}
-	h.rest = time.Now()
-	each, err := h.grown(h.pairs())
+	each, err := h.grownBy(h.pairs(), func() error {
+		stop := h.drain()
+		defer stop()
+		if err := share(b.ctx, []*client{b.space}, b.size.ownEach, func(ctx context.Context, c *client, i int) error {
+			return c.create(ctx, configMaps(ruledNamespace), ruled(nameOf(i)))
+		}); err != nil {
+			return err
+		}
+		n := b.size.ownEach + b.size.waves
+		return b.settled(ruledNamespace, n, n*b.size.sites)
+	})
 	b.report.set("render.pair.memory", each, "%d objects of 2 KB, each rendered for %d locations; hub %s", b.size.ownEach, b.size.sites, megabytes(h.last))
 	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,15 +12,13 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/wire"
-	"orrery.dev/orrery/test/env"
 )
 
 // reportedHub is a hub of its own at whose locations Deployments are, the same at all, whose
 // statuses change at all of them as fast as the hub takes it. They come back to the space,
 // as they do when a Placement says nothing.
 type reportedHub struct {
-	growth
-	*residents
+	ownHub
 	// have is what each location has, in order.
 	have map[string][]*wire.Put
 	// round counts how often all have reported.
@@ -31,25 +28,13 @@ type reportedHub struct {
 // reportsAtOnce measures what reports cost: memory for each with a status, and how many
 // the hub takes a second when all locations report all they have.
 func (b *bench) reportsAtOnce() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, cluster: b.cluster, hub: env.StartHub(b.t)}
-	defer own.hub.Kill()
-	own.fleet = newFleet(own)
-	h := &reportedHub{growth: growth{bench: own}, residents: &residents{fleet: own.fleet}, have: map[string][]*wire.Put{}}
-	defer func() {
-		h.fail(errors.New("the reports are measured"))
-		h.running.Wait()
-	}()
-	for _, step := range []struct {
-		name string
-		run  func() error
-	}{{"objects", h.addObjects}, {"statuses", h.addStatuses}, {"rate", h.changeAll}} {
-		start := time.Now()
-		if err := step.run(); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		b.t.Logf("reports, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	own, err := b.newOwnHub(stateSpace(0))
+	if err != nil {
+		return err
 	}
-	return nil
+	defer own.end()
+	h := &reportedHub{ownHub: own, have: map[string][]*wire.Put{}}
+	return h.take("reports", part{"objects", h.addObjects}, part{"statuses", h.addStatuses}, part{"rate", h.changeAll})
 }
 
 // sites is how many locations report.
@@ -58,21 +43,9 @@ func (h *reportedHub) sites() int { return max(2, h.bench.size.sites/10) }
 func (h *reportedHub) pairs() int { return h.sites() * h.bench.size.ownEach }
 
 // addObjects makes locations, and Deployments that all of them get.
-func (h *reportedHub) addObjects() (err error) {
+func (h *reportedHub) addObjects() error {
 	b := h.bench
-	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + stateSpace(0)} {
-		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
-			return err
-		}
-	}
-	apis, err := servedBy(b.cluster)
-	if err != nil {
-		return err
-	}
-	if err := b.makeSpaces(1); err != nil {
-		return err
-	}
-	if err := h.join(h.sites(), apis); err != nil {
+	if err := h.furnish(1, h.sites()); err != nil {
 		return err
 	}
 	all := v1alpha1.LocationSelector{Selector: &metav1.LabelSelector{}}
@@ -90,7 +63,7 @@ func (h *reportedHub) addObjects() (err error) {
 	if err := b.settled(stateName, b.size.ownEach, h.pairs()); err != nil {
 		return err
 	}
-	err = b.calmDown()
+	err := b.calmDown()
 	h.rest = time.Now()
 	return err
 }
@@ -135,17 +108,7 @@ func (h *reportedHub) collect() error {
 // addStatuses has all locations report a status of each object, and reads what that costs.
 func (h *reportedHub) addStatuses() error {
 	b := h.bench
-	if _, err := h.grown(1); err != nil {
-		return err
-	}
-	if err := h.reportAll(b.size.ownEach, 0); err != nil {
-		return err
-	}
-	if err := b.calmDown(); err != nil {
-		return err
-	}
-	h.rest = time.Now()
-	each, err := h.grown(h.pairs())
+	each, err := h.grownBy(h.pairs(), func() error { return h.reportAll(b.size.ownEach, 0) })
 	b.report.set("reports.memory", each, "%d Deployments at %d locations, a status of %d bytes each; hub %s",
 		b.size.ownEach, h.sites(), len(statusOf(0)), megabytes(h.last))
 	return err

@@ -16,7 +16,7 @@ import (
 // bornHub is a hub of its own with one location, at whose real kube-apiserver objects are
 // born that a space asks to see.
 type bornHub struct {
-	growth
+	ownHub
 	target *client
 	agent  *env.Agent
 	// view is what the location reports, as the space sees it.
@@ -31,18 +31,14 @@ const bornNamespace = "born"
 // seeWhatIsBorn measures what it takes to have objects that are born at a location in the
 // view of what locations report, and to keep them there.
 func (b *bench) seeWhatIsBorn() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, cluster: b.cluster, hub: env.StartHub(b.t)}
-	defer own.hub.Kill()
-	h := &bornHub{growth: growth{bench: own}, target: b.target}
-	for _, step := range []struct {
-		name string
-		run  func() error
-	}{{"objects", h.start}, {"ask", h.ask}, {"memory", h.memory}, {"changes", h.changes}, {"idle", h.idle}} {
-		start := time.Now()
-		if err := step.run(); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-		b.t.Logf("upsync, %s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+	own, err := b.newOwnHub(stateSpace(0))
+	if err != nil {
+		return err
+	}
+	defer own.end()
+	h := &bornHub{ownHub: own, target: b.target}
+	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"memory", h.memory}, part{"changes", h.changes}, part{"idle", h.idle}); err != nil {
+		return err
 	}
 	h.view.close()
 	h.agent.Stop()
@@ -50,13 +46,8 @@ func (b *bench) seeWhatIsBorn() error {
 }
 
 // start has a location connect, at whose cluster ConfigMaps are born that nobody asks for.
-func (h *bornHub) start() (err error) {
+func (h *bornHub) start() error {
 	b := h.bench
-	for to, path := range map[**client]string{&b.root: "spaces/root", &b.space: "spaces/" + stateSpace(0)} {
-		if *to, err = newClient(b.hub.PathConfig(path)); err != nil {
-			return err
-		}
-	}
 	if err := b.makeSpaces(1); err != nil {
 		return err
 	}

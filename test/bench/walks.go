@@ -18,7 +18,6 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
-	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -58,7 +57,10 @@ type page struct{ ask, answer []byte }
 // every byte, and for no more: if one waited for the other, or what is to be compared
 // were collected again for each page, it would be a multiple of it.
 func (b *bench) walksAtOnce() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, hub: env.StartHub(b.t)}
+	own, err := b.startOwn(stateSpace(0))
+	if err != nil {
+		return err
+	}
 	defer own.hub.Kill()
 	w := &walks{bench: own, shared: b.size.walked / 50}
 	w.own = (b.size.walked - w.shared) / b.size.walkers
@@ -91,13 +93,7 @@ const perSpace = 20
 // furnish makes the locations, and then for each a Placement in a space, of a namespace
 // with its own objects. The first space has those for all, too. Then they join.
 func (w *walks) furnish() (err error) {
-	if w.root, err = newClient(w.hub.PathConfig("spaces/root")); err != nil {
-		return err
-	}
 	if w.whole, err = newClient(w.hub.PathConfig("")); err != nil {
-		return err
-	}
-	if w.space, err = newClient(w.hub.PathConfig("spaces/" + stateSpace(0))); err != nil {
 		return err
 	}
 	if err := w.makeSpaces((w.size.walkers + perSpace - 1) / perSpace); err != nil {

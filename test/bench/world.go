@@ -96,15 +96,13 @@ func (b *bench) start() error {
 
 // startState starts the hub that is to be filled.
 func (b *bench) startState() error {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, hub: env.StartHub(b.t)}
-	own.fleet = newFleet(own)
+	own, err := b.startOwn(stateSpace(0))
+	if err != nil {
+		return err
+	}
 	b.state = &state{growth: growth{bench: own}}
-	for to, config := range map[**client]string{&own.root: "spaces/root", &own.space: "spaces/" + stateSpace(0), &b.state.whole: ""} {
-		c, err := newClient(own.hub.PathConfig(config))
-		if err != nil {
-			return err
-		}
-		*to = c
+	if b.state.whole, err = newClient(own.hub.PathConfig("")); err != nil {
+		return err
 	}
 	own.writers = []*client{own.space, own.space, own.space, own.space}
 	return nil
