@@ -4,17 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/internal/key"
@@ -23,9 +19,8 @@ import (
 	"orrery.dev/orrery/internal/render"
 	"orrery.dev/orrery/internal/rules"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/test/scenario"
 )
-
-var update = flag.Bool("update", false, "write what the scenarios give into their files")
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:
 //
@@ -38,20 +33,11 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //
 // What is foretold to who may list everything is compared with what then is.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scenarios: %v %v", files, err)
-	}
 	builtin, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			s := newWorld(t, builtin)
-			s.run(file)
-		})
-	}
+	scenario.Run(t, func(t *testing.T) scenario.Step { return newWorld(t, builtin).step })
 }
 
 // world is a hub's state, as far as it matters here.
@@ -88,48 +74,33 @@ func (w *world) may(_ context.Context, verb string, o key.Object) bool {
 	return w.lists == nil || slices.Contains(w.lists, o.Resource.Resource)
 }
 
-func (w *world) run(file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		w.Fatal(err)
+func (w *world) step(words []string, data []byte) (gives string, expects bool) {
+	words = append(words, "", "")
+	switch words[0] {
+	case "apply":
+		w.apply(key.Space(words[1]), data)
+		return "", false
+	case "dry-run":
+		for u := range w.updates(key.Space(words[1]), data) {
+			w.policy, w.value = u.object, u.Value
+		}
+		return "", false
+	case "dry-delete":
+		w.policy, w.value = key.Object{Space: key.Space(words[1]), Identity: key.Identity{Resource: resources[words[2]], Name: words[3]}}, nil
+		return "", false
+	case "foretold":
+	default:
+		w.Fatalf("unknown step %q", words)
 	}
-	for i, f := range archive.Files {
-		words := append(strings.Fields(f.Name), "", "")
-		switch words[0] {
-		case "apply":
-			w.apply(key.Space(words[1]), f.Data)
-			continue
-		case "dry-run":
-			for u := range w.updates(key.Space(words[1]), f.Data) {
-				w.policy, w.value = u.object, u.Value
-			}
-			continue
-		case "dry-delete":
-			w.policy, w.value = key.Object{Space: key.Space(words[1]), Identity: key.Identity{Resource: resources[words[2]], Name: words[3]}}, nil
-			continue
-		case "foretold":
-		default:
-			w.Fatalf("unknown step %q", f.Name)
-		}
-		w.lists = nil
-		if words[1] == "lists" {
-			w.lists = words[2:]
-		}
-		got := strings.Join(append(w.Tell(w.Context(), w.policy, w.value), ""), "\n")
-		if *update {
-			archive.Files[i].Data = []byte(got)
-		} else if got != string(f.Data) {
-			w.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
-		}
-		if w.lists == nil {
-			w.happens()
-		}
+	w.lists = nil
+	if words[1] == "lists" {
+		w.lists = words[2:]
 	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			w.Fatal(err)
-		}
+	gives = strings.Join(append(w.Tell(w.Context(), w.policy, w.value), ""), "\n")
+	if w.lists == nil {
+		w.happens()
 	}
+	return gives, true
 }
 
 var resources = map[string]key.Resource{

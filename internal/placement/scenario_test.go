@@ -3,14 +3,10 @@ package placement
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -18,9 +14,8 @@ import (
 	"orrery.dev/orrery/internal/refer"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/scenario"
 )
-
-var update = flag.Bool("update", false, "write what the scenarios give into their files")
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:
 //
@@ -35,68 +30,47 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	locations SPACE    the locations that a space sees
 //	asked LOCATION     what is asked to see of a location
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scenarios: %v %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScenario(t, file) })
-	}
+	scenario.Run(t, func(t *testing.T) scenario.Step {
+		s := &told{T: t}
+		_, s.table = newTable()
+		return s.step
+	})
 }
 
-type scenario struct {
+// told is the state of a scenario.
+type told struct {
 	*testing.T
 	table *table.Writer
 	rev   int64
 }
 
-func runScenario(t *testing.T, file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
+func (s *told) step(words []string, data []byte) (gives string, expects bool) {
+	args := append(words[1:], "", "")
+	switch words[0] {
+	case "apply":
+		s.applyYAML(key.Space(args[0]), data)
+		return "", false
+	case "delete":
+		s.remove(key.Space(args[0]), strings.Fields(string(data)))
+		return "", false
+	case "report":
+		s.report(key.Location(args[0]), strings.Fields(string(data)))
+		return "", false
+	case "places":
+		return s.places(), true
+	case "why":
+		return s.why(args[0], key.Location(args[1])), true
+	case "status":
+		return s.status(key.Space(args[0]), args[1]), true
+	case "locations":
+		return s.locations(key.Space(args[0])), true
+	case "asked":
+		return s.asked(key.Location(args[0])), true
+	case "used":
+		return s.problems(key.Space(args[0]), args[1]), true
 	}
-	s := &scenario{T: t}
-	_, s.table = newTable()
-	for i, f := range archive.Files {
-		words := strings.Fields(f.Name)
-		args := append(words[1:], "", "")
-		var got string
-		switch words[0] {
-		case "apply":
-			s.applyYAML(key.Space(args[0]), f.Data)
-			continue
-		case "delete":
-			s.remove(key.Space(args[0]), strings.Fields(string(f.Data)))
-			continue
-		case "report":
-			s.report(key.Location(args[0]), strings.Fields(string(f.Data)))
-			continue
-		case "places":
-			got = s.places()
-		case "why":
-			got = s.why(args[0], key.Location(args[1]))
-		case "status":
-			got = s.status(key.Space(args[0]), args[1])
-		case "locations":
-			got = s.locations(key.Space(args[0]))
-		case "asked":
-			got = s.asked(key.Location(args[0]))
-		case "used":
-			got = s.problems(key.Space(args[0]), args[1])
-		default:
-			t.Fatalf("unknown step %q", f.Name)
-		}
-		if *update {
-			archive.Files[i].Data = []byte(got)
-		} else if got != string(f.Data) {
-			t.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.Fatalf("unknown step %q", words)
+	return "", false
 }
 
 var scenarioKinds = map[string]key.Resource{
@@ -119,7 +93,7 @@ var scenarioKinds = map[string]key.Resource{
 	"Customizer":               key.Customizers,
 }
 
-func (s *scenario) applyYAML(space key.Space, data []byte) {
+func (s *told) applyYAML(space key.Space, data []byte) {
 	s.rev++
 	var updates []table.Update
 	for doc := range bytes.SplitSeq(data, []byte("---\n")) {
@@ -180,13 +154,13 @@ func followsAll(doc []byte) (status v1alpha1.PlacementStatus) {
 	return status
 }
 
-func (s *scenario) write(updates []table.Update) {
+func (s *told) write(updates []table.Update) {
 	if err := s.table.Apply(s.rev, updates); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *scenario) remove(space key.Space, identities []string) {
+func (s *told) remove(space key.Space, identities []string) {
 	s.rev++
 	var updates []table.Update
 	for _, id := range identities {
@@ -199,7 +173,7 @@ func (s *scenario) remove(space key.Space, identities []string) {
 	s.write(updates)
 }
 
-func (s *scenario) report(l key.Location, words []string) {
+func (s *told) report(l key.Location, words []string) {
 	s.rev++
 	var updates []table.Update
 	for ; len(words) > 1; words = words[2:] {
@@ -215,7 +189,7 @@ func (s *scenario) report(l key.Location, words []string) {
 	s.write(updates)
 }
 
-func (s *scenario) places() string {
+func (s *told) places() string {
 	var b strings.Builder
 	s.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
 		m, ok := row.In.(*Membership)
@@ -254,7 +228,7 @@ func (s *scenario) places() string {
 	return b.String()
 }
 
-func (s *scenario) locations(space key.Space) string {
+func (s *told) locations(space key.Space) string {
 	var seen []string
 	s.table.Snapshot().Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if l, ok := key.LocationOf(row.Key); ok && Shown(row, space) {
@@ -265,7 +239,7 @@ func (s *scenario) locations(space key.Space) string {
 	return fmt.Sprintf("%v\n", seen)
 }
 
-func (s *scenario) asked(l key.Location) string {
+func (s *told) asked(l key.Location) string {
 	var b strings.Builder
 	row, _ := s.table.Get(l.Key())
 	asks, _ := AskedOf(row).Asks()
@@ -275,7 +249,7 @@ func (s *scenario) asked(l key.Location) string {
 	return b.String()
 }
 
-func (s *scenario) why(path string, l key.Location) string {
+func (s *told) why(path string, l key.Location) string {
 	o, err := key.ParsePath(path)
 	if err != nil {
 		s.Fatal(err)
@@ -283,7 +257,7 @@ func (s *scenario) why(path string, l key.Location) string {
 	return Explain(s.table.Snapshot(), o, l).String()
 }
 
-func (s *scenario) status(space key.Space, name string) string {
+func (s *told) status(space key.Space, name string) string {
 	status, ok := StatusOf(s.table.Snapshot(), key.Placement{Space: space, Name: name})
 	if !ok {
 		return "gone\n"
@@ -304,7 +278,7 @@ func (s *scenario) status(space key.Space, name string) string {
 	return text
 }
 
-func (s *scenario) problems(space key.Space, name string) string {
+func (s *told) problems(space key.Space, name string) string {
 	problems, ok := ProblemsOf(s.table.Snapshot(), space, name, nil)
 	if !ok {
 		return "gone\n"

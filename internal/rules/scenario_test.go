@@ -2,23 +2,18 @@ package rules
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/expression"
+	"orrery.dev/orrery/test/scenario"
 )
-
-var update = flag.Bool("update", false, "write what the scenarios give into their files")
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are YAML:
 //
@@ -36,14 +31,11 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 // An expectation is about all that comes before it; a Customizer that comes again replaces
 // the one before.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scenarios: %v %v", files, err)
-	}
 	e := newEngine(t)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runScenario(t, e, file) })
-	}
+	scenario.Run(t, func(t *testing.T) scenario.Step {
+		s := &told{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}, configMaps: map[string]string{}}
+		return s.step
+	})
 }
 
 func newEngine(t testing.TB) *Engine {
@@ -89,8 +81,8 @@ func (cs customizers) inputs(e *Engine, s Space, l Location, configMaps map[stri
 	return inputs
 }
 
-// told is what rules do to an object at a location.
-func (s *scenario) told(l Location) (told string) {
+// effects are what rules do to an object at a location.
+func (s *told) effects(l Location) (told string) {
 	effects, err := s.engine.Trace(s.object, s.inputs(l))
 	if err != nil {
 		s.Fatal(err)
@@ -110,7 +102,8 @@ func (s *scenario) told(l Location) (told string) {
 	return told
 }
 
-type scenario struct {
+// told is the state of a scenario.
+type told struct {
 	*testing.T
 	engine      *Engine
 	object      []byte
@@ -123,7 +116,7 @@ type scenario struct {
 }
 
 // inputs are those of a location.
-func (s *scenario) inputs(l Location) []Input {
+func (s *told) inputs(l Location) []Input {
 	all := s.customizers.inputs(s.engine, s.space, l, s.configMaps)
 	if s.expands {
 		if p := s.engine.Templates(s.space, s.object); p.Text != "" {
@@ -141,35 +134,7 @@ func (p Prepared) input(l Location) Input {
 	return in
 }
 
-func runScenario(t *testing.T, e *Engine, file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(strings.TrimSpace(string(archive.Comment))) == 0 {
-		t.Error("the scenario does not say what it shows")
-	}
-	s := &scenario{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}, configMaps: map[string]string{}}
-	for i, f := range archive.Files {
-		got, expects := s.step(strings.Fields(f.Name), f.Data)
-		if !expects {
-			continue
-		}
-		if *update {
-			archive.Files[i].Data = []byte(got)
-		} else if got != string(f.Data) {
-			t.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// step does one step; expects says that it is an expectation, of what is got.
-func (s *scenario) step(words []string, data []byte) (got string, expects bool) {
+func (s *told) step(words []string, data []byte) (got string, expects bool) {
 	words = append(words, "", "", "")
 	switch {
 	case words[0] == "object" || words[0] == "template":
@@ -217,7 +182,7 @@ func (s *scenario) step(words []string, data []byte) (got string, expects bool) 
 			l = Location{Name: words[0]}
 		}
 		if words[2] == "told" {
-			return s.told(l), true
+			return s.effects(l), true
 		}
 		made, err := s.engine.Apply(s.object, s.inputs(l))
 		if err != nil {
@@ -244,14 +209,14 @@ func propertiesText(properties any) string {
 	return string(expression.Encode(properties))
 }
 
-func (s *scenario) read(data []byte, into any) {
+func (s *told) read(data []byte, into any) {
 	s.Helper()
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *scenario) canonical(data []byte) []byte {
+func (s *told) canonical(data []byte) []byte {
 	s.Helper()
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {

@@ -3,22 +3,17 @@ package summaries
 import (
 	"cmp"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/scenario"
 )
-
-var update = flag.Bool("update", false, "write what the scenarios give into their files")
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are YAML, all of one space:
 //
@@ -30,40 +25,19 @@ var update = flag.Bool("update", false, "write what the scenarios give into thei
 //	summary NAME         the spec of a Summary
 //	NAME shows           what it is expected to show
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scenarios: %v %v", files, err)
-	}
 	l := newLanguage(t)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
+	scenario.Run(t, func(t *testing.T) scenario.Step {
+		w := newWorld(l)
+		return func(words []string, data []byte) (string, bool) {
+			if words[1] != "shows" {
+				k, value := step(t, words, data)
+				w.put(t, map[string][]byte{k: value})
+				return "", false
 			}
-			w := newWorld(l)
-			for i, f := range archive.Files {
-				words := strings.Fields(f.Name)
-				if words[1] != "shows" {
-					k, value := step(t, words, f.Data)
-					w.put(t, map[string][]byte{k: value})
-					continue
-				}
-				w.settle()
-				got := tableOf(w.index, objectIn("shop", key.Summaries, "", words[0]))
-				if *update {
-					archive.Files[i].Data = []byte(got)
-				} else if got != string(f.Data) {
-					t.Errorf("step %d, %s:\n got\n%swant\n%s", i+1, f.Name, got, f.Data)
-				}
-			}
-			if *update {
-				if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
+			w.settle()
+			return tableOf(w.index, objectIn("shop", key.Summaries, "", words[0])), true
+		}
+	})
 }
 
 // step is what a step writes.

@@ -1,24 +1,19 @@
 package decide
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/scenario"
 )
-
-var update = flag.Bool("update", false, "write what is decided into the scenarios")
 
 // given are the facts of a scenario, as a reader writes them. The object at the target
 // has the UID live, unless it says otherwise.
@@ -94,44 +89,29 @@ var (
 // a case, under its name, and the decision: what is done, to which object, and what is
 // said of it.
 func TestDecide(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("scenarios: %v %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { decideAll(t, file) })
-	}
-}
-
-func decideAll(t *testing.T, file string) {
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(archive.Files)%2 != 0 {
-		t.Fatal("a case has no decision")
-	}
-	for i := 0; i < len(archive.Files); i += 2 {
-		about, want := archive.Files[i], &archive.Files[i+1]
-		if want.Name != "decision" {
-			t.Fatalf("%s: %q follows it", about.Name, want.Name)
+	scenario.Run(t, func(t *testing.T) scenario.Step {
+		var about *given
+		t.Cleanup(func() {
+			if about != nil {
+				t.Error("the last case has no decision")
+			}
+		})
+		return func(words []string, data []byte) (string, bool) {
+			decides := len(words) == 1 && words[0] == "decision"
+			if decides != (about != nil) {
+				t.Fatalf("%q: the facts of a case and a decision come in turn", words)
+			}
+			if decides {
+				defer func() { about = nil }()
+				return On(about.facts(t)).text(), true
+			}
+			about = &given{}
+			if err := yaml.UnmarshalStrict(data, about); err != nil {
+				t.Fatalf("%s: %v", words, err)
+			}
+			return "", false
 		}
-		var g given
-		if err := yaml.UnmarshalStrict(about.Data, &g); err != nil {
-			t.Fatalf("%s: %v", about.Name, err)
-		}
-		got := On(g.facts(t)).text()
-		if *update {
-			want.Data = []byte(got)
-		} else if got != string(want.Data) {
-			t.Errorf("%s:\n got\n%swant\n%s", about.Name, got, want.Data)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 }
 
 // index finds a word among those that there are.
