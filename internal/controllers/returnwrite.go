@@ -9,6 +9,11 @@ import (
 	"slices"
 	"time"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/fieldset"
+
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,8 +43,8 @@ func (c *Controllers) sameStatus(row *table.Row, status json.RawMessage) (bool, 
 	return bytes.Equal(stored, has) || sameJSON(stored, has), nil
 }
 
-// clearReturned removes a status that came from a location, if there is one. What somebody
-// in the space has written over it stays.
+// clearReturned removes a status that came from a location, if there is one. What others in
+// the space have written over it stays.
 func (c *Controllers) clearReturned(ctx context.Context, row *table.Row) (wrote bool, err error) {
 	if !isReturned(row) {
 		return false, nil
@@ -48,12 +53,56 @@ func (c *Controllers) clearReturned(ctx context.Context, row *table.Row) (wrote 
 	if err != nil {
 		return false, fmt.Errorf("unmark the status of %q: %w", row.Key, err)
 	}
-	var theirs []byte
-	if placement.WrittenHere(row) {
-		theirs = []byte(gjson.GetBytes(row.Value, "status").Raw)
+	theirs, err := writtenHere(row.Value)
+	if err != nil {
+		return false, fmt.Errorf("find what of the status of %q is from the space: %w", row.Key, err)
 	}
 	err = c.replaceStatus(ctx, row, object, theirs)
 	return err == nil, err
+}
+
+// writtenHere is what of an object's returned status others in the space have written, by
+// managedFields; nil if that is nothing. A condition of which they have written a part is
+// theirs: half of one says nothing.
+func writtenHere(object []byte) ([]byte, error) {
+	managed, err := managedFields(object)
+	if err != nil {
+		return nil, err
+	}
+	all := fieldpath.NewSet()
+	for _, f := range managed {
+		if f.Manager == placement.StatusManager || f.FieldsV1 == nil {
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())); err != nil {
+			return nil, fmt.Errorf("decode managedFields: %w", err)
+		}
+		all = all.Union(set)
+	}
+	raw := gjson.GetBytes(object, "status")
+	if !raw.Exists() {
+		return nil, nil
+	}
+	var status any
+	if err := utiljson.Unmarshal([]byte(raw.Raw), &status); err != nil {
+		return nil, fmt.Errorf("decode the status: %w", err)
+	}
+	theirs, _ := fieldset.Of(map[string]any{"status": status}, fieldset.Whole(all)).(map[string]any)
+	if theirs["status"] == nil {
+		return nil, nil
+	}
+	return json.Marshal(theirs["status"])
+}
+
+// managedFields are those of an object.
+func managedFields(object []byte) (fields []metav1.ManagedFieldsEntry, err error) {
+	if raw := gjson.GetBytes(object, "metadata.managedFields"); raw.Exists() {
+		if err := json.Unmarshal([]byte(raw.Raw), &fields); err != nil {
+			return nil, fmt.Errorf("decode managedFields: %w", err)
+		}
+	}
+	return fields, nil
 }
 
 // writeReturned writes a status that came from a location, if it fits. size is how
@@ -101,11 +150,9 @@ func (c *Controllers) apiVersion(o key.Object) string {
 
 // markReturned adds, or removes, the entry of the status manager.
 func markReturned(object []byte, on bool, apiVersion string, now time.Time) ([]byte, error) {
-	var fields []metav1.ManagedFieldsEntry
-	if raw := gjson.GetBytes(object, "metadata.managedFields"); raw.Exists() {
-		if err := json.Unmarshal([]byte(raw.Raw), &fields); err != nil {
-			return nil, fmt.Errorf("decode managedFields: %w", err)
-		}
+	fields, err := managedFields(object)
+	if err != nil {
+		return nil, err
 	}
 	fields = slices.DeleteFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == placement.StatusManager })
 	if on {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"orrery.dev/orrery/internal/fieldset"
+
 	"github.com/tidwall/gjson"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -38,7 +40,7 @@ func Mutated(a *marks.Answer, sent string, l marks.Owner) ([]string, error) {
 		of := mine
 		for _, name := range path {
 			pe := fieldpath.FieldNameElement(name)
-			if !has(of, pe) {
+			if !fieldset.Has(of, pe) {
 				return true
 			}
 			p, of = append(p, pe), of.WithPrefix(pe)
@@ -59,7 +61,7 @@ func (d *differing) value(p fieldpath.Path, sent, answer string, owned *fieldpat
 	if meansSame(sent, answer, exact, len(p)) {
 		return
 	}
-	apart := answer != "" && sent[0] == answer[0] && len(parts(owned)) > 0
+	apart := answer != "" && sent[0] == answer[0] && len(fieldset.Parts(owned)) > 0
 	switch {
 	case apart && sent[0] == '{':
 		d.members(p, sent, answer, owned, exact)
@@ -84,7 +86,7 @@ func nameOf(p fieldpath.Path) string {
 func (d *differing) members(p fieldpath.Path, sent, answer string, owned *fieldpath.Set, exact bool) {
 	there := membersOf(answer)
 	for _, m := range membersOf(sent).all {
-		if pe := fieldpath.FieldNameElement(m.name); has(owned, pe) {
+		if pe := fieldpath.FieldNameElement(m.name); fieldset.Has(owned, pe) {
 			d.value(append(p.Copy(), pe), m.value, there.get(m.name), owned.WithPrefix(pe), exact)
 		}
 	}
@@ -108,7 +110,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 		if first == "" {
 			continue
 		}
-		if pe := there.key(first); has(owned, pe) {
+		if pe := there.key(first); fieldset.Has(owned, pe) {
 			d.value(append(p.Copy(), pe), s, first, owned.WithPrefix(pe), false)
 		}
 	}

@@ -3,8 +3,9 @@ package fields
 import (
 	"slices"
 
+	"orrery.dev/orrery/internal/fieldset"
+
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"orrery.dev/orrery/internal/customize"
 )
@@ -31,7 +32,7 @@ func (x *Lease) place(object any, l customize.Location) (p fieldpath.Path, there
 			if i+1 < len(l) && isKey(known, l[i+1]) {
 				return nil, false, errListed
 			}
-			if pe = element; !found || !has(owned, element) {
+			if pe = element; !found || !fieldset.Has(owned, element) {
 				if x.object == nil {
 					return nil, false, errUnowned
 				}
@@ -62,7 +63,7 @@ func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement,
 			key = append(key, name, fieldOf(element, name))
 		}
 		pe := fieldpath.PathElement{Key: fieldpath.KeyByFields(key...)}
-		if is, _ := matches(like, pe); is {
+		if is, _ := fieldset.Matches(like, pe); is {
 			return pe, true
 		}
 	}
@@ -73,31 +74,15 @@ func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement,
 func elementAt(list any, pe fieldpath.PathElement) any {
 	elements, _ := list.([]any)
 	for _, element := range elements {
-		if _, is := matches(element, pe); is {
+		if _, is := fieldset.Matches(element, pe); is {
 			return element
 		}
 	}
 	return nil
 }
 
-// parts are the fields or elements directly below what a set is of.
-func parts(s *fieldpath.Set) (all []fieldpath.PathElement) {
-	s.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
-	s.Children.Iterate(func(pe fieldpath.PathElement) {
-		if !s.Members.Has(pe) {
-			all = append(all, pe)
-		}
-	})
-	return all
-}
-
 func hasParts(s *fieldpath.Set, of func(fieldpath.PathElement) bool) bool {
-	return slices.ContainsFunc(parts(s), of)
-}
-
-func has(s *fieldpath.Set, pe fieldpath.PathElement) bool {
-	_, ok := s.Children.Get(pe)
-	return ok || s.Members.Has(pe)
+	return slices.ContainsFunc(fieldset.Parts(s), of)
 }
 
 func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
@@ -106,7 +91,7 @@ func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
 
 // keys are the names of the list-map keys of a list.
 func keys(s *fieldpath.Set) (names []string) {
-	for _, pe := range parts(s) {
+	for _, pe := range fieldset.Parts(s) {
 		if isElement(pe) && names == nil {
 			for _, f := range *pe.Key {
 				names = append(names, f.Name)
@@ -132,12 +117,12 @@ func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement
 		return found, false, errWhole
 	}
 	n := 0
-	for _, pe := range parts(s) {
-		is, surely := matches(list[i], pe)
+	for _, pe := range fieldset.Parts(s) {
+		is, surely := fieldset.Matches(list[i], pe)
 		switch {
 		case surely:
 			return pe, true, nil
-		case !is, slices.ContainsFunc(list, func(other any) bool { _, surely := matches(other, pe); return surely }):
+		case !is, slices.ContainsFunc(list, func(other any) bool { _, surely := fieldset.Matches(other, pe); return surely }):
 		default:
 			found, n = pe, n+1
 		}
@@ -146,24 +131,6 @@ func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement
 		return found, false, errTwice
 	}
 	return found, n == 1, nil
-}
-
-// matches says whether an element as it was written may be the one that list-map keys
-// identify, perhaps with defaults, and whether it surely is.
-func matches(element any, pe fieldpath.PathElement) (is, surely bool) {
-	fields, ok := element.(map[string]any)
-	if !ok || pe.Key == nil {
-		return false, false
-	}
-	surely = true
-	for _, f := range *pe.Key {
-		v, ok := fields[f.Name]
-		if ok && !value.Equals(value.NewValueInterface(v), f.Value) {
-			return false, false
-		}
-		surely = surely && ok
-	}
-	return true, surely
 }
 
 // grow adds to an object the fields that are owned but not in it. It adds no elements to
@@ -178,7 +145,7 @@ func grow(v any, owned *fieldpath.Set) any {
 		}
 		return v
 	case map[string]any:
-		for _, pe := range parts(owned) {
+		for _, pe := range fieldset.Parts(owned) {
 			if isField(pe) {
 				v[*pe.FieldName] = grow(v[*pe.FieldName], owned.WithPrefix(pe))
 			}

@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
+
+	"orrery.dev/orrery/internal/fieldset"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -49,7 +50,7 @@ func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
 	if only == nil {
 		return object, nil
 	}
-	part, _ := partOf(object, only).(map[string]any)
+	part, _ := fieldset.Of(object, only).(map[string]any)
 	if part == nil {
 		part = map[string]any{}
 	}
@@ -59,52 +60,6 @@ func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
 		}
 	}
 	return part, nil
-}
-
-// partOf is what of a value is in a set.
-func partOf(v any, of *fieldpath.Set) any {
-	switch v := v.(type) {
-	case map[string]any:
-		part := map[string]any{}
-		for name, in := range v {
-			if pe := fieldpath.FieldNameElement(name); has(of, pe) {
-				part[name] = below(in, of, pe)
-			}
-		}
-		return part
-	case []any:
-		part := []any{}
-		all := parts(of)
-		for i, in := range v {
-			at := slices.IndexFunc(all, func(pe fieldpath.PathElement) bool { return identifies(pe, in, i) })
-			if at >= 0 {
-				part = append(part, below(in, of, all[at]))
-			}
-		}
-		return part
-	}
-	return v
-}
-
-// below is what of the value of an element is in a set: all of it, if the set says nothing
-// of its parts.
-func below(v any, of *fieldpath.Set, pe fieldpath.PathElement) any {
-	if _, some := of.Children.Get(pe); !some {
-		return v
-	}
-	return partOf(v, of.WithPrefix(pe))
-}
-
-// identifies says whether a path element is that of the i-th element of a list.
-func identifies(pe fieldpath.PathElement, element any, i int) bool {
-	switch {
-	case pe.Key != nil:
-		_, surely := matches(element, pe)
-		return surely
-	case pe.Value != nil:
-		return value.Equals(value.NewValueInterface(element), *pe.Value)
-	}
-	return pe.Index != nil && *pe.Index == i
 }
 
 // Mask replaces the values of a Secret, in two states of it of which either may be nil, so
