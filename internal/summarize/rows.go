@@ -33,17 +33,27 @@ func (r *Row) compare(o *Row) int {
 }
 
 // Rows are all rows, in order.
-func (s *State) Rows() []Row {
-	rows := make([]Row, 0, len(s.groups))
+func (s *State) Rows() []Row { return s.first(len(s.groups)) }
+
+// first are the first n rows, or all.
+func (s *State) first(n int) []Row {
+	rows := make([]Row, 0, min(n, len(s.groups)))
 	s.order.Scan(func(g *group) bool {
-		r := Row{pair: g.pair, keys: g.keys, n: g.n}
-		for i := range g.accus {
-			r.partials = append(r.partials, g.accus[i].partial())
+		if len(rows) == n {
+			return false
 		}
-		rows = append(rows, r)
+		rows = append(rows, g.row())
 		return true
 	})
 	return rows
+}
+
+func (g *group) row() Row {
+	r := Row{pair: g.pair, keys: g.keys, n: g.n, partials: make([]Partial, len(g.accus))}
+	for i := range g.accus {
+		r.partials[i] = g.accus[i].partial()
+	}
+	return r
 }
 
 // Merge merges rows of two States of one Definition that have different pairs.
@@ -67,50 +77,45 @@ func Merge(a, b []Row) []Row {
 }
 
 // Show puts the table of some rows into a status: columns, rows, what is truncated, and
-// whether it is complete. When nothing is combined, a Summary without groups has a row all
-// the same.
+// whether it is complete.
 func (d *Definition) Show(rows []Row, st *v1alpha1.SummaryStatus) metav1.Condition {
-	if len(rows) == 0 && !d.selects && len(d.keys) == 0 {
+	if len(rows) == 0 && d.isOneRow() {
 		rows = []Row{{partials: make([]Partial, len(d.combined))}}
 	}
-	columns := slices.Concat(d.keys, d.combined)
-	seen, fractions, mixed := make([][families]bool, len(columns)), make([]bool, len(columns)), ""
-	st.Rows, st.Columns, st.Total, st.Truncated = nil, nil, int64(len(rows)), len(rows) > d.limit
-	room := maxStatus
+	all := make([]traits, d.columns())
 	for i := range rows {
-		cells := slices.Clone(rows[i].keys)
-		for j, p := range rows[i].partials {
-			v, isMixed := p.result(d.combined[j].as)
-			if isMixed && mixed == "" {
-				mixed = d.combined[j].name
-			}
-			cells = append(cells, v)
-		}
-		for j, v := range cells {
-			seen[j][v.family] = true
-			fractions[j] = fractions[j] || !v.of.isWhole()
-		}
-		if i >= d.limit || room < 0 {
-			continue
-		}
-		row := make(v1alpha1.SummaryRow, len(cells))
-		for j, v := range cells {
+		d.tally(all, d.traitsOf(&rows[i], nil), 1)
+	}
+	return d.show(rows[:min(len(rows), d.limit)], len(rows), all, st)
+}
+
+// isOneRow says that there is one row, even of nothing.
+func (d *Definition) isOneRow() bool { return !d.selects && len(d.keys) == 0 }
+
+// show puts a table into a status, of which the first rows are given, how many there are, and
+// what is to be known of the columns of all.
+func (d *Definition) show(first []Row, total int, all []traits, st *v1alpha1.SummaryStatus) metav1.Condition {
+	st.Rows, st.Columns, st.Total, st.Truncated = nil, nil, int64(total), total > d.limit
+	room := maxStatus
+	for i := range first {
+		row := make(v1alpha1.SummaryRow, d.columns())
+		for j := range row {
+			v, _ := d.cell(&first[i], j)
 			row[j] = apiextensionsv1.JSON{Raw: v.JSON()}
 			room -= len(row[j].Raw) + 1
 		}
-		if room >= 0 {
-			st.Rows = append(st.Rows, row)
+		if room < 0 {
+			break
 		}
+		st.Rows = append(st.Rows, row)
 	}
-	for j, c := range columns {
-		known := seen[j]
-		if c.program != nil {
-			known[c.program.family()] = true
+	mixed := ""
+	for j := range all {
+		c := d.column(j)
+		if all[j].mixed > 0 && mixed == "" {
+			mixed = c.name
 		}
-		if c.as == v1alpha1.SummaryCount {
-			known = [families]bool{number: true}
-		}
-		st.Columns = append(st.Columns, v1alpha1.SummaryColumn{Name: c.name, Type: columnType(known, fractions[j] || c.isFloat())})
+		st.Columns = append(st.Columns, v1alpha1.SummaryColumn{Name: c.name, Type: c.typeOf(&all[j])})
 	}
 	st.Truncated = st.Truncated || room < 0
 	complete := metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "Counted", Message: "everything is counted"}
@@ -121,11 +126,6 @@ func (d *Definition) Show(rows []Row, st *v1alpha1.SummaryStatus) metav1.Conditi
 		complete = incomplete(v1alpha1.ReasonMixedTypes, fmt.Sprintf("column %q is null where values can't be combined with each other, as durations with numbers", mixed))
 	}
 	return complete
-}
-
-// isFloat says that its values are floats, whatever their fractions.
-func (c column) isFloat() bool {
-	return c.program != nil && c.as != v1alpha1.SummaryCount && c.program.gives.TypeName() == "double"
 }
 
 func incomplete(reason, message string) metav1.Condition {
@@ -157,5 +157,8 @@ func (s *State) Status(st *v1alpha1.SummaryStatus, away func(key.Location) bool)
 			break
 		}
 	}
-	return s.Show(s.Rows(), st)
+	if len(s.groups) == 0 {
+		return s.Show(nil, st)
+	}
+	return s.show(s.first(s.limit), len(s.groups), s.looked(), st)
 }

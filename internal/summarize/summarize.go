@@ -42,6 +42,10 @@ type State struct {
 	// order has the groups in the order of rows, failing the pairs that fail, by location.
 	order   *btree.BTreeG[*group]
 	failing *btree.BTreeG[failure]
+	// traits are those of all groups as they were looked at last, touched those that have
+	// changed since.
+	traits  []traits
+	touched map[*group]struct{}
 	// at counts by location what is in the rows.
 	at   map[key.Location]int64
 	n    int64
@@ -64,6 +68,8 @@ type group struct {
 	keys  []Value
 	n     int64
 	accus []accumulator
+	// traits are those that are counted of it; nil if it has not been looked at.
+	traits []trait
 }
 
 type failure struct {
@@ -73,7 +79,10 @@ type failure struct {
 
 // NewState makes a State that has nothing.
 func NewState(d *Definition) *State {
-	s := &State{Definition: d, pairs: map[Pair]*entry{}, groups: map[string]*group{}, at: map[key.Location]int64{}}
+	s := &State{
+		Definition: d, pairs: map[Pair]*entry{}, groups: map[string]*group{}, at: map[key.Location]int64{},
+		traits: make([]traits, d.columns()), touched: map[*group]struct{}{},
+	}
 	options := btree.Options{NoLocks: true, Degree: degree}
 	s.order = btree.NewBTreeGOptions(func(a, b *group) bool {
 		return cmp.Or(a.pair.compare(b.pair), compareAll(a.keys, b.keys)) < 0
@@ -109,6 +118,7 @@ func (s *State) Set(p Pair, c Contribution) (changed bool) {
 		e.values = c.values
 	}
 	e.group.n++
+	s.touched[e.group] = struct{}{}
 	for i := range c.values {
 		e.group.accus[i].add(c.values[i], 1)
 	}
@@ -144,7 +154,10 @@ func (s *State) take(p Pair, e *entry) {
 		}
 		e.group.accus[i].add(v, -1)
 	}
+	s.touched[e.group] = struct{}{}
 	if e.group.n--; e.group.n == 0 {
+		s.tally(s.traits, e.group.traits, -1)
+		delete(s.touched, e.group)
 		delete(s.groups, e.group.key)
 		s.order.Delete(e.group)
 		s.size -= e.group.size()
@@ -181,9 +194,21 @@ func (s *State) group(p Pair, keys []Value) *group {
 	return g
 }
 
+// looked are the traits of all groups, of which those are looked at that have changed.
+func (s *State) looked() []traits {
+	for g := range s.touched {
+		s.tally(s.traits, g.traits, -1)
+		r := g.row()
+		g.traits = s.traitsOf(&r, g.traits)
+		s.tally(s.traits, g.traits, 1)
+	}
+	s.touched = map[*group]struct{}{}
+	return s.traits
+}
+
 // size is about how many bytes it has.
 func (g *group) size() int {
-	const itself, accu = 200, 160
+	const itself, accu = 240, 160
 	return itself + len(g.key) + accu*len(g.accus)
 }
 
