@@ -1,6 +1,8 @@
 package summaries
 
 import (
+	"slices"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/summarize"
@@ -19,10 +21,9 @@ func (w *work) look(s *space, k string, only *summary) (cost int) {
 		cost = w.lookAtReported(s, r, only)
 	case s.placed[r.Path()] != nil:
 		seen := w.seePlaced(r.Object)
-		for _, m := range s.those(v1alpha1.SummaryDownsynced, only) {
-			if seen.as != nil && seen.as.Has(r.Location) && m.tests.Match(w, r.Object, seen.row) {
-				cost += seen.contribute(s, m, r.Location)
-			}
+		if seen.as != nil && seen.as.Has(r.Location) {
+			matching := slices.DeleteFunc(s.those(v1alpha1.SummaryDownsynced, only), func(m *summary) bool { return !m.tests.Match(w, r.Object, seen.row) })
+			cost += seen.contribute(s, matching, r.Location)
 		}
 	}
 	return costOfLook + cost
@@ -48,10 +49,12 @@ func (w *work) lookAtObject(s *space, o key.Object, only *summary) (cost int) {
 	if before != nil && before != seen.as {
 		only = nil // what is left behind is so for all
 	}
-	matched := false
+	var matching []*summary
 	for _, m := range s.those(v1alpha1.SummaryDownsynced, only) {
 		is := seen.as != nil && m.tests.Match(w, o, seen.row)
-		matched = matched || is
+		if is {
+			matching = append(matching, m)
+		}
 		if before != nil && (!is || before != seen.as) {
 			for _, l := range before.Members() {
 				if !is || !seen.as.Has(l) {
@@ -59,14 +62,12 @@ func (w *work) lookAtObject(s *space, o key.Object, only *summary) (cost int) {
 				}
 			}
 		}
-		if is {
-			for _, l := range seen.as.Members() {
-				cost += seen.contribute(s, m, l)
-			}
-		}
 	}
 	switch {
-	case matched:
+	case len(matching) > 0:
+		for _, l := range seen.as.Members() {
+			cost += seen.contribute(s, matching, l)
+		}
 		s.placed[seen.path] = seen.as
 	case only == nil:
 		delete(s.placed, seen.path)
@@ -75,20 +76,21 @@ func (w *work) lookAtObject(s *space, o key.Object, only *summary) (cost int) {
 }
 
 // lookAtReported looks at what a location reports that was not placed there.
-func (w *work) lookAtReported(s *space, r key.Report, only *summary) (cost int) {
+func (w *work) lookAtReported(s *space, r key.Report, only *summary) int {
 	from := v1alpha1.SummaryUpsynced
 	if r.Origin == key.Owned {
 		from = v1alpha1.SummaryAssociated
 	}
 	seen := w.seeReported(r)
+	var matching []*summary
 	for _, m := range s.those(from, only) {
 		if seen.row != nil && m.tests.Match(w, r.Object, seen.row) {
-			cost += seen.contribute(s, m, r.Location)
+			matching = append(matching, m)
 		} else {
 			w.set(s, m, summarize.Pair{Path: seen.path, Location: r.Location}, summarize.Contribution{})
 		}
 	}
-	return cost
+	return seen.contribute(s, matching, r.Location)
 }
 
 // set replaces what a pair contributes to a Summary.

@@ -19,14 +19,15 @@ type sight struct {
 	// row is the object's; nil if there is none.
 	row *table.Row
 	// as is where it is assigned, if it is an object of the space.
-	as     *placement.Membership
-	tree   *summarize.Tree
-	inputs map[key.Location]summarize.Input
+	as   *placement.Membership
+	tree *summarize.Tree
+	// reported is what expressions see of what was not placed where it is.
+	reported summarize.Input
 }
 
 // seePlaced is the sight of an object of a space.
 func (w *work) seePlaced(o key.Object) *sight {
-	s := &sight{work: w, path: o.Path(), row: w.Get(o.Key()), inputs: map[key.Location]summarize.Input{}}
+	s := &sight{work: w, path: o.Path(), row: w.Get(o.Key())}
 	if s.as = assigned(s.row); s.row != nil {
 		s.tree = summarize.NewTree(s.row.Value)
 	}
@@ -44,31 +45,37 @@ func (w *work) seeReported(r key.Report) *sight {
 	s.row, s.tree = &table.Row{Entry: table.NewEntry(r.Object.Key(), object, row.CreateRev, row.ModRev)}, summarize.NewTree(object)
 	said := saidBy(row.Value)
 	said.Applied = true // it is as it should be, since nobody says how
-	s.inputs = map[key.Location]summarize.Input{
-		r.Location: w.input(r.Location, s.tree, []byte(gjson.GetBytes(object, "status").Raw), said),
-	}
+	s.reported = w.input(r.Location, s.tree, []byte(gjson.GetBytes(object, "status").Raw), said)
 	return s
 }
 
-// contribute has a Summary, which matches the object, count it at a location. It says what
-// that has cost.
-func (s *sight) contribute(in *space, m *summary, l key.Location) (cost int) {
-	if m.state == nil {
-		m.missed = true
-		return 0
+// contribute has the Summaries that match the object count it at a location. It says what
+// that has cost. What several of them ask is evaluated once.
+func (s *sight) contribute(in *space, all []*summary, l key.Location) (cost int) {
+	var input *summarize.Input
+	for _, m := range all {
+		if m.state == nil {
+			m.missed = true
+			continue
+		}
+		if input == nil {
+			if input = new(s.at(l)); len(all) > 1 {
+				clear(s.known)
+				input.Known = s.known
+			}
+		}
+		c := m.definition.Contribute(*input)
+		s.set(in, m, summarize.Pair{Path: s.path, Location: l}, c)
+		cost += costOfLook + int(c.Cost) // #nosec G115 -- it is bounded
 	}
-	input, known := s.inputs[l]
-	if !known {
-		input = s.at(l)
-		s.inputs[l] = input
-	}
-	c := m.definition.Contribute(input)
-	s.set(in, m, summarize.Pair{Path: s.path, Location: l}, c)
-	return costOfLook + int(c.Cost) // #nosec G115 -- it is bounded
+	return cost
 }
 
-// at is what expressions see of an object of the space at one of its locations.
+// at is what expressions see of the object at a location.
 func (s *sight) at(l key.Location) summarize.Input {
+	if s.as == nil {
+		return s.reported
+	}
 	place, _ := s.as.Place(l)
 	var report []byte
 	o, _ := key.ParsePath(s.path)

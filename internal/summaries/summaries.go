@@ -2,10 +2,10 @@
 //
 // It observes every change and, when it is told to work, has each Summary that a change may
 // concern evaluate its expressions for the objects and locations that have changed, and for
-// no others; what is decoded of an object or report is shared by all of them. What a Summary
-// shows follows from the state alone. Work is bounded, space by space, so that expressions
-// that cost much hold up their own space. The package must never write, and has no goroutine
-// and no clock.
+// no others; what is decoded of an object or report, and what an expression gives for it, is
+// shared by all of them. What a Summary shows follows from the state alone. Work is bounded,
+// space by space, so that expressions that cost much hold up their own space. The package must
+// never write, and has no goroutine and no clock.
 package summaries
 
 import (
@@ -125,7 +125,7 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	if n.empty() && len(x.spaces) == 0 {
 		return nil, false
 	}
-	w := &work{Index: x, Snapshot: state(), now: now}
+	w := &work{Index: x, Snapshot: state(), now: now, known: summarize.Known{}}
 	for s, of := range n.spaces {
 		w.take(s, of)
 	}

@@ -23,6 +23,8 @@ type work struct {
 	*Index
 	*table.Snapshot
 	now time.Time
+	// known is for what is looked at at a time.
+	known summarize.Known
 }
 
 // take notes what has changed in a space.

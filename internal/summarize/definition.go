@@ -119,7 +119,7 @@ func nameOf(f family) string {
 type Contribution struct {
 	// Failure is why nothing of it is in the rows; empty if it did not fail.
 	Failure string
-	// Cost is what it has cost, in CEL's units.
+	// Cost is what it has cost, in CEL's units, to evaluate what was not known.
 	Cost uint64
 	in   bool
 	keys []Value
@@ -134,7 +134,7 @@ func (d *Definition) Contribute(of Input) Contribution {
 	if err != nil {
 		c = Contribution{Failure: wire.Brief(err.Error())}
 	}
-	c.Cost = e.cost
+	c.Cost = e.spent
 	return c
 }
 

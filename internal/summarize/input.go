@@ -13,6 +13,19 @@ type Input struct {
 	Object, Status *Tree
 	// At is the location, see Location; Sync are Values of a Sync.
 	At, Sync map[string]any
+	// Known keeps what expressions give, for several Summaries that look at the same; nil:
+	// nothing is kept.
+	Known Known
+}
+
+// Known has what expressions give for one Input. It is not safe for concurrent use.
+type Known map[*program]given
+
+// given is what became of an expression, and what that has cost.
+type given struct {
+	value Value
+	cost  uint64
+	err   error
 }
 
 var _ interpreter.Activation = Input{}

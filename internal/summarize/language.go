@@ -137,24 +137,41 @@ func familyOf(t *cel.Type) family {
 
 // evaluation is the evaluation of a Summary's expressions for one object at one location.
 type evaluation struct {
-	of   Input
-	cost uint64
+	of Input
+	// cost is that of all expressions, spent that of those that were not known.
+	cost, spent uint64
 }
 
 var errTooDear = errors.New("the expressions for the object cost too much together")
 
+// eval evaluates an expression, unless what it gives is known. It counts towards what those of
+// a Summary may cost in either case: what a Summary shows does not depend on others.
 func (e *evaluation) eval(p *program) (Value, error) {
-	out, details, err := p.run.Eval(e.of)
-	cost := uint64(expression.LightCost)
-	if details != nil && details.ActualCost() != nil {
-		cost = *details.ActualCost()
+	g, known := e.of.Known[p]
+	if !known {
+		g = p.give(e.of)
+		e.spent += g.cost
+		if e.of.Known != nil {
+			e.of.Known[p] = g
+		}
 	}
-	e.cost += cost
-	switch {
-	case e.cost > maxCost:
+	if e.cost += g.cost; e.cost > maxCost {
 		return Value{}, errTooDear
-	case err != nil:
-		return Value{}, expression.Failure(err)
 	}
-	return valueOf(out)
+	return g.value, g.err
+}
+
+// give evaluates the expression.
+func (p *program) give(of Input) (g given) {
+	out, details, err := p.run.Eval(of)
+	g.cost = expression.LightCost
+	if details != nil && details.ActualCost() != nil {
+		g.cost = *details.ActualCost()
+	}
+	if err != nil {
+		g.err = expression.Failure(err)
+		return g
+	}
+	g.value, g.err = valueOf(out)
+	return g
 }

@@ -265,6 +265,44 @@ func TestHostileExpressions(t *testing.T) {
 	}
 }
 
+// TestKnown: what is known from another Summary is what a Summary would have found, costs
+// nothing again, and counts all the same towards what its expressions may cost.
+func TestKnown(t *testing.T) {
+	l := newLanguage(t)
+	rapid.Check(t, func(t *rapid.T) {
+		of := drawInput(t, "a")
+		known := of
+		known.Known = Known{}
+		for range 2 {
+			for _, spec := range specs() {
+				d := compile(t, l, spec)
+				want, got := d.Contribute(of), d.Contribute(known)
+				if got.Failure != want.Failure || got.in != want.in || compareAll(got.keys, want.keys) != 0 || compareAll(got.values, want.values) != 0 || got.Cost > want.Cost {
+					t.Fatalf("%+v\ninstead of\n%+v", got, want)
+				}
+			}
+		}
+		for _, spec := range specs() {
+			if c := compile(t, l, spec).Contribute(known); c.Cost != 0 {
+				t.Fatalf("what is known costs %d", c.Cost)
+			}
+		}
+	})
+	var all []v1alpha1.SummaryColumnExpression
+	for i := range 16 {
+		all = append(all, v1alpha1.SummaryColumnExpression{Name: fmt.Sprint("c", i), Expression: fmt.Sprintf("object.l.all(a, a == 1) || %d == 0", i)})
+	}
+	known := Input{Object: NewTree([]byte(`{"l":[` + strings.Repeat("1,", 999) + `1]}`)), Known: Known{}}
+	for _, one := range all {
+		if c := compile(t, l, v1alpha1.SummarySpec{Select: []v1alpha1.SummaryColumnExpression{one}}).Contribute(known); c.Failure != "" {
+			t.Fatal(c.Failure)
+		}
+	}
+	if c := compile(t, l, v1alpha1.SummarySpec{Select: all}).Contribute(known); !strings.Contains(c.Failure, "cost too much together") || c.Cost != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
 // TestStatusIsBounded: however many rows there are, a status has a bounded size, and says so.
 func TestStatusIsBounded(t *testing.T) {
 	d := compile(t, newLanguage(t), v1alpha1.SummarySpec{Limit: 1000, Select: []v1alpha1.SummaryColumnExpression{{Name: "s", Expression: "object.s"}}})
