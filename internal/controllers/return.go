@@ -20,12 +20,18 @@ import (
 // objects, and what waits for the log is most of it.
 const returners = 8
 
-// returned gives objects the statuses that come back from their locations, as Placements
-// ask for it, and clears them when that ends.
+// returner gives objects the statuses that come back from their locations.
+type returner struct {
+	*Controllers
+	pace *pace
+}
+
+// returned has objects given the statuses that come back, as Placements ask for it, and has
+// these cleared when that ends.
 func (c *Controllers) returned() *controller {
 	reports, objects, spaces := key.Reports.Prefix(), key.Objects.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
-	pace := newPace(c.config.Now)
-	one := c.controller("returned status", func(ctx context.Context, k string) error { return c.paceReturn(ctx, pace, k) },
+	r := &returner{c, newPace(c.config.Now)}
+	one := c.controller("returned status", r.paced,
 		c.follow(source{table.Under(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
 			if err != nil || r.Origin != key.Placed {
@@ -39,14 +45,14 @@ func (c *Controllers) returned() *controller {
 			}
 			return byKey(ch)
 		}}),
-		c.follow(source{table.Under(spaces), below(spaces), c.withOtherLimits}))
+		c.follow(source{table.Under(spaces), below(spaces), r.withOtherLimits}))
 	one.workers = returners
 	return one
 }
 
 // withOtherLimits names the objects whose statuses are left out in a space whose limits
 // have changed.
-func (c *Controllers) withOtherLimits(ch table.Change) []string {
+func (c *returner) withOtherLimits(ch table.Change) []string {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || ch.Cur == nil || ch.Prev == nil {
 		return nil
@@ -77,18 +83,18 @@ func isReturned(row *table.Row) bool {
 		gjson.GetBytes(row.Value, `metadata.managedFields.#(manager=="`+placement.StatusManager+`")`).Exists()
 }
 
-// paceReturn is reconcileReturn at the pace of each object.
-func (c *Controllers) paceReturn(ctx context.Context, p *pace, k string) error {
-	if wait := p.wait(k); wait > 0 {
+// paced is reconcile at the pace of each object.
+func (c *returner) paced(ctx context.Context, k string) error {
+	if wait := c.pace.wait(k); wait > 0 {
 		return againError(wait)
 	}
 	begun := c.config.Now()
-	wrote, err := c.reconcileReturn(ctx, k)
-	p.spent(k, c.config.Now().Sub(begun), wrote)
+	wrote, err := c.reconcile(ctx, k)
+	c.pace.spent(k, c.config.Now().Sub(begun), wrote)
 	return err
 }
 
-func (c *Controllers) reconcileReturn(ctx context.Context, k string) (wrote bool, err error) {
+func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err error) {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return false, err
@@ -107,7 +113,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) (wrote bool
 	}
 	if comes.status == nil {
 		c.config.LeftOut.Forget(o)
-		return c.clearReturned(ctx, row)
+		return c.clear(ctx, row)
 	}
 	if same, err := c.sameStatus(row, comes.status); same || err != nil {
 		if same {
@@ -119,7 +125,7 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) (wrote bool
 	if c.stillUnfit(k, try) {
 		return false, againError(c.config.RoomRetry) // there is no event for room
 	}
-	size, wrote, err := c.writeReturned(ctx, o, row, comes.status)
+	size, wrote, err := c.write(ctx, o, row, comes.status)
 	limits, why, left := misfit(err)
 	if !left {
 		if err == nil {
@@ -131,14 +137,14 @@ func (c *Controllers) reconcileReturn(ctx context.Context, k string) (wrote bool
 		Location: comes.from, Placements: row.In.(*placement.Membership).Asking(), Limits: limits, Why: why, Tried: try, Size: size,
 	})
 	// An older status in its place would be taken for the current one.
-	if wrote, err = c.clearReturned(ctx, row); err != nil && !respond.NoRoom(err) {
+	if wrote, err = c.clear(ctx, row); err != nil && !respond.NoRoom(err) {
 		return wrote, err
 	}
 	return wrote, againError(c.config.RoomRetry)
 }
 
 // stillUnfit says, at little cost, whether a status that did not fit still does not.
-func (c *Controllers) stillUnfit(k string, try leftout.Tried) bool {
+func (c *returner) stillUnfit(k string, try leftout.Tried) bool {
 	u, ok := c.config.LeftOut.Get(k)
 	if !ok || u.Tried != try {
 		return false

@@ -25,7 +25,7 @@ type comes struct {
 }
 
 // comes is what comes back of a row's object by what is reported in a state.
-func (c *Controllers) comes(state table.Reader, o key.Object, row *table.Row) (all comes) {
+func (c *returner) comes(state table.Reader, o key.Object, row *table.Row) (all comes) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
 		return all
@@ -65,7 +65,7 @@ func single(state table.Reader, o key.Object, row *table.Row, l key.Location) co
 
 // partsOf is what each of some locations contributes to a Rollup; known says that any of
 // them has reported the object.
-func (c *Controllers) partsOf(
+func (c *returner) partsOf(
 	state table.Reader, o key.Object, row *table.Row, m *placement.Membership, from []key.Location,
 ) (parts []rollup.Part, reports int64, known bool) {
 	parts = make([]rollup.Part, 0, len(from))
@@ -88,7 +88,7 @@ func (c *Controllers) partsOf(
 
 // partOf is what a location contributes by its report, nil if there is none; known says that
 // it is about the object.
-func (c *Controllers) partOf(row *table.Row, place placement.Place, report []byte) (part rollup.Part, known bool) {
+func (c *returner) partOf(row *table.Row, place placement.Place, report []byte) (part rollup.Part, known bool) {
 	verdict := judge.Assigned(c.config.Digest, row, place, report, false)
 	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since}
 	if part.Why == "" {

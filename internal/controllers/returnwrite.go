@@ -30,7 +30,7 @@ import (
 
 // sameStatus says whether a row has a status that means the same as another, as it would
 // be stored: then there is nothing to write, whoever has written it.
-func (c *Controllers) sameStatus(row *table.Row, status json.RawMessage) (bool, error) {
+func (c *returner) sameStatus(row *table.Row, status json.RawMessage) (bool, error) {
 	has := []byte(gjson.GetBytes(row.Value, "status").Raw)
 	if sameJSON(status, has) {
 		return true, nil
@@ -43,9 +43,9 @@ func (c *Controllers) sameStatus(row *table.Row, status json.RawMessage) (bool, 
 	return bytes.Equal(stored, has) || sameJSON(stored, has), nil
 }
 
-// clearReturned removes a status that came from a location, if there is one. What others in
+// clear removes a status that came from a location, if there is one. What others in
 // the space have written over it stays.
-func (c *Controllers) clearReturned(ctx context.Context, row *table.Row) (wrote bool, err error) {
+func (c *returner) clear(ctx context.Context, row *table.Row) (wrote bool, err error) {
 	if !isReturned(row) {
 		return false, nil
 	}
@@ -105,9 +105,9 @@ func managedFields(object []byte) (fields []metav1.ManagedFieldsEntry, err error
 	return fields, nil
 }
 
-// writeReturned writes a status that came from a location, if it fits. size is how
+// write writes a status that came from a location, if it fits. size is how
 // large the object is with it.
-func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, wrote bool, err error) {
+func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, wrote bool, err error) {
 	object, err := markReturned(row.Value, true, c.apiVersion(o), c.config.Now())
 	if err != nil {
 		return 0, false, fmt.Errorf("mark the status of %q: %w", row.Key, err)
@@ -139,7 +139,7 @@ func (c *Controllers) writeReturned(ctx context.Context, o key.Object, row *tabl
 	return len(value), false, err
 }
 
-func (c *Controllers) apiVersion(o key.Object) string {
+func (c *returner) apiVersion(o key.Object) string {
 	// An error concerns a CRD; what it defines is not found below then.
 	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
 	if kind, ok := catalog.ForStorage(o.Resource); ok {
