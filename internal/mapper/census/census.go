@@ -39,9 +39,9 @@ type Census struct {
 	reporter *hub.Reporter
 	log      *slog.Logger
 
-	changed, replan, news retry.Signal
-	status                atomic.Pointer[wire.SeesStatus]
-	kinds                 atomic.Pointer[[]key.Resource]
+	changed, replan, news, rests retry.Signal
+	status                       atomic.Pointer[wire.SeesStatus]
+	kinds                        atomic.Pointer[[]key.Resource]
 	// failed says that the store did not take a change, so that nothing is known of it, and
 	// missing that a kind that is observed is not served.
 	failed, missing atomic.Bool
@@ -60,7 +60,7 @@ type Census struct {
 func New(e *engine.Engine, st *store.Store, t *target.Client, g *observe.Gate, r *hub.Reporter, log *slog.Logger) *Census {
 	return &Census{
 		engine: e, store: st, target: t, gate: g, reporter: r, log: log,
-		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), listing: make(chan struct{}, 1),
+		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), rests: retry.NewSignal(), listing: make(chan struct{}, 1),
 	}
 }
 
@@ -117,6 +117,7 @@ func (c *Census) life(ctx context.Context) error {
 	p := planner{Census: c}
 	defer p.stop()
 	p.plan(ctx)
+	var rested <-chan time.Time // nil: nothing is known to rest
 	for {
 		select {
 		case <-c.changed:
@@ -140,6 +141,17 @@ func (c *Census) life(ctx context.Context) error {
 		case <-p.due:
 			p.discover, p.due = true, nil
 			p.plan(ctx)
+		case <-c.rests:
+			if rested == nil {
+				rested = time.After(restFor)
+			}
+		case <-rested:
+			rested = nil
+			c.with(ctx, func(l *ledger) {
+				if wait := l.rested(time.Now()); wait > 0 {
+					rested = time.After(wait)
+				}
+			})
 		case <-c.news:
 			if c.failed.Load() {
 				return errAnew
@@ -255,6 +267,9 @@ func (c *Census) flush(ctx context.Context) {
 	}
 	if len(l.needs) > 0 || l.freed && len(l.waits) > 0 {
 		c.news.Raise()
+	}
+	if len(l.resting) > 0 {
+		c.rests.Raise()
 	}
 	c.tell()
 	all := l.take()
@@ -395,7 +410,7 @@ func (c *Census) show(ctx context.Context, k *kind, all []marks.Answer, seen map
 			return
 		}
 	}
-	sightings := make([]*sighting, 0, len(all))
+	sightings, now := make([]*sighting, 0, len(all)), time.Now()
 	for i := range all {
 		sightings = append(sightings, sight(k, &all[i], recorded[i]))
 	}
@@ -408,7 +423,7 @@ func (c *Census) show(ctx context.Context, k *kind, all []marks.Answer, seen map
 			if known && (k.nodes[at] == nil || k.nodes[at].uid != uidOf(s.meta.UID)) {
 				continue
 			}
-			if l.see(s); !known {
+			if l.see(s, now); !known {
 				seen[k.nodes[at]] = struct{}{}
 			}
 		}

@@ -2,6 +2,7 @@ package census
 
 import (
 	"slices"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -30,8 +31,11 @@ type ledger struct {
 	waits map[*node]int
 	// freed says that there is more room than when those were last looked through.
 	freed bool
-	// needs are nodes whose object has to be read again, since it passed by.
-	needs map[*node]struct{}
+	// needs are nodes whose object has to be read again, since it passed by, and resting those
+	// that have changed since they were reported, and are reported later.
+	needs, resting map[*node]struct{}
+	// begun is where the ledger's time begins.
+	begun time.Time
 	// lacking are kinds (API group and kind) of owners that are not observed, links those that
 	// are, for what owns their objects, or would be if they were served.
 	lacking, links map[[2]string]struct{}
@@ -82,9 +86,11 @@ type node struct {
 	created         int64
 	hash            uint64
 	size            int
-	ill             uint8
-	ours            bool
-	claims          []uid
+	health          wire.Health
+	ours, ending    bool
+	// told is when a change of it was last reported, as the ledger counts; zero: none was.
+	told   time.Duration
+	claims []uid
 	// root is the placed object that it belongs to, of which in has the node if its kind is
 	// asked for, and owned says that its report is in the store.
 	root, in *root
@@ -106,7 +112,7 @@ func (n *node) identity() key.Identity {
 func newLedger(a *asks, l limits) *ledger {
 	return &ledger{
 		asks: a, limits: l, kinds: map[key.Resource]*kind{}, nodes: map[uid]*node{}, children: map[uid][]*node{}, makers: map[uid]uid{},
-		roots: map[uid]*root{}, rootsAt: map[string]*root{}, unclaimed: map[string]int{}, waits: map[*node]int{}, needs: map[*node]struct{}{},
+		roots: map[uid]*root{}, rootsAt: map[string]*root{}, unclaimed: map[string]int{}, waits: map[*node]int{}, needs: map[*node]struct{}{}, resting: map[*node]struct{}{},
 		lacking: map[[2]string]struct{}{}, links: map[[2]string]struct{}{}, leftOut: map[string]int{},
 	}
 }
@@ -167,8 +173,8 @@ func (l *ledger) empties(k *kind) {
 	}
 }
 
-// see takes note of an object.
-func (l *ledger) see(s *sighting) {
+// see takes note of an object as it is now.
+func (l *ledger) see(s *sighting, now time.Time) {
 	k, at := s.kind, [2]string{s.meta.Namespace, s.meta.Name}
 	id := uidOf(s.meta.UID)
 	n := k.nodes[at]
@@ -181,9 +187,15 @@ func (l *ledger) see(s *sighting) {
 		n = &node{kind: k, namespace: at[0], name: at[1], uid: id}
 		k.nodes[at], l.nodes[id] = n, n
 	}
-	n.ours, n.created, n.ill, n.size = s.ours, s.created, s.ill, s.size
-	changed := fresh || n.hash != s.hash
-	n.hash = s.hash
+	changed := fresh || n.hash != s.hash && !l.rests(n, s, now)
+	if changed {
+		n.hash = s.hash
+		delete(l.resting, n)
+	}
+	if changed && !fresh {
+		n.told = l.clock(now)
+	}
+	n.ours, n.created, n.health, n.ending, n.size = s.ours, s.created, s.health, ends(s.meta), s.size
 	delete(l.needs, n)
 	if fresh || n.owner != s.owner {
 		l.unlink(n)
@@ -295,6 +307,7 @@ func (l *ledger) drop(n *node) {
 		delete(l.nodes, n.uid)
 	}
 	delete(l.needs, n)
+	delete(l.resting, n)
 	delete(l.waits, n)
 }
 

@@ -3,6 +3,7 @@ package census
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/store"
@@ -19,7 +20,7 @@ func BenchmarkManyAsks(b *testing.B) {
 	k := l.observes(configMaps, true, true)
 	s := seen(b, k, "a", `}`)
 	for b.Loop() {
-		l.see(s)
+		l.see(s, time.Time{})
 	}
 }
 
@@ -28,7 +29,7 @@ func BenchmarkRefill(b *testing.B) {
 	l := newLedger(newAsks(all, key.Same), limits{10, 1 << 20})
 	k := l.observes(configMaps, true, true)
 	for i := range 50_000 {
-		l.see(seen(b, k, fmt.Sprintf("a%d", i), `}`))
+		l.see(seen(b, k, fmt.Sprintf("a%d", i), `}`), time.Time{})
 	}
 	l.limits.objects++
 	for b.Loop() {
@@ -49,9 +50,9 @@ func BenchmarkOwned(b *testing.B) {
 		all[i] = seen(b, k, fmt.Sprintf("p%d", i), `,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"r","uid":"uid-r","controller":true}]}`)
 	}
 	for _, s := range all {
-		l.see(s)
+		l.see(s, time.Time{})
 	}
 	for i := 0; b.Loop(); i++ {
-		l.see(all[i%len(all)])
+		l.see(all[i%len(all)], time.Time{})
 	}
 }

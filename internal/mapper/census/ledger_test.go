@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
@@ -53,13 +54,13 @@ func TestLimits(t *testing.T) {
 	l := newLedger(newAsks(all, key.Same), limits{2, 2000})
 	k, in := l.observes(configMaps, true, true), map[string]bool{}
 	for _, name := range []string{"d", "c", "b", "a"} {
-		l.see(seen(t, k, name, `}`))
+		l.see(seen(t, k, name, `}`), time.Time{})
 	}
 	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"c", "d"}) || l.waiting() != 2 {
 		t.Errorf("reported are %q, %d wait", got, l.waiting())
 	}
 	l.freed = false
-	l.see(seen(t, k, "z", `}`))
+	l.see(seen(t, k, "z", `}`), time.Time{})
 	if l.refill(); l.freed || len(l.needs) > 0 {
 		t.Errorf("what waits is read without room: %v", l.needs)
 	}
@@ -68,7 +69,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("with room for one, %d are read", len(l.needs))
 	}
 	for n := range l.needs {
-		l.see(seen(t, k, n.name, `}`))
+		l.see(seen(t, k, n.name, `}`), time.Time{})
 	}
 	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"a", "c"}) || l.waiting() != 2 {
 		t.Errorf("reported are %q, %d wait", got, l.waiting())
@@ -78,7 +79,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("reported are %q", got)
 	}
 	// One that grows beyond the room is not there any more, and no loop reads it again.
-	l.see(seen(t, k, "a", `,"annotations":{"x":"`+fmt.Sprintf("%01900d", 7)+`"}}`))
+	l.see(seen(t, k, "a", `,"annotations":{"x":"`+fmt.Sprintf("%01900d", 7)+`"}}`), time.Time{})
 	if got := reported(t, in, l.take()); len(got) > 0 {
 		t.Errorf("reported are %q", got)
 	}
@@ -88,7 +89,7 @@ func TestLimits(t *testing.T) {
 			if n.name == "a" {
 				t.Fatal("what is too large is read again")
 			}
-			l.see(seen(t, k, n.name, `}`))
+			l.see(seen(t, k, n.name, `}`), time.Time{})
 		}
 	}
 	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"b"}) || l.freed {
@@ -110,7 +111,7 @@ func TestBounds(t *testing.T) {
 			ready = "False"
 		}
 		l.see(seen(t, k, fmt.Sprintf("p%02d", i), fmt.Sprintf(`,"creationTimestamp":"2026-01-01T00:00:%02dZ","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"r","uid":"uid-r","controller":true}]},
-			"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q}]}`, i, ready)))
+			"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q}]}`, i, ready)), time.Time{})
 	}
 	got := reported(t, in, l.take())
 	if len(got) != mostOwned || got[0] != "p03" || got[1] != fmt.Sprintf("p%02d", many-mostOwned+1) {
@@ -126,5 +127,58 @@ func TestBounds(t *testing.T) {
 	l.place(source.Identity.String(), store.Root{}, false)
 	if got := reported(t, in, l.take()); len(got) > 0 {
 		t.Errorf("of nobody's, reported are %q", got)
+	}
+}
+
+// TestRests: of what keeps changing one change in a while is reported, and the last by and by;
+// what is new, what has another health, what is about to go or is another of its name at once.
+func TestRests(t *testing.T) {
+	l := newLedger(newAsks([]wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps", "pods"}}}, key.Same), limits{10, 1 << 20})
+	maps, k := l.observes(configMaps, true, true), l.observes(pods, true, true)
+	now := time.Now()
+	shows := func(k *kind, after time.Duration, more string) bool {
+		now = now.Add(after)
+		l.see(seen(t, k, "a", more), now)
+		return len(l.take()) > 0
+	}
+	text := func(n int) string { return fmt.Sprintf(`,"annotations":{"n":"%d"}}`, n) }
+	if !shows(maps, 0, text(0)) || !shows(maps, time.Second, text(1)) {
+		t.Error("what is new, or its first change, is not reported at once")
+	}
+	reported := 0
+	for n := range 65 {
+		if shows(maps, time.Second, text(2+n)) {
+			reported++
+		}
+	}
+	if reported != 6 {
+		t.Errorf("of 65 seconds of changes %d are reported", reported)
+	}
+	if wait := l.rested(now); wait <= 0 || wait > restFor+restMore || len(l.needs) > 0 {
+		t.Errorf("it is read again in %s, at once are %d", wait, len(l.needs))
+	}
+	if now = now.Add(restFor + restMore); l.rested(now) != 0 || len(l.needs) != 1 || len(l.resting) != 0 {
+		t.Errorf("%d are read, %d rest", len(l.needs), len(l.resting))
+	}
+	if !shows(maps, 0, text(66)) || len(l.needs) > 0 {
+		t.Error("the last change is not reported")
+	}
+	if shows(maps, time.Second, text(66)) || len(l.resting) > 0 {
+		t.Error("what does not change rests")
+	}
+	if !shows(maps, time.Second, `,"deletionTimestamp":"2026-01-01T00:00:00Z"}`) {
+		t.Error("that it is about to go is not reported at once")
+	}
+	shows(maps, time.Second, text(67))
+	if l.gone(maps, "n", "a"); len(l.take()) != 1 || len(l.resting) > 0 {
+		t.Error("that it is gone is not reported at once")
+	}
+	pod := func(n int, phase, ready string) string {
+		return text(n)[:len(text(n))-1] + fmt.Sprintf(`},"status":{"phase":%q,"conditions":[{"type":"Ready","status":%q}]}`, phase, ready)
+	}
+	shows(k, 0, pod(0, "Running", "True"))
+	shows(k, time.Second, pod(1, "Running", "True"))
+	if shows(k, time.Second, pod(2, "Running", "True")) || !shows(k, time.Second, pod(3, "Pending", "False")) {
+		t.Error("of a Pod not just what has another health is reported at once")
 	}
 }

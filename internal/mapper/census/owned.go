@@ -9,6 +9,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/target"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // What comes back of the objects that belong to one placed object, at most.
@@ -222,7 +223,7 @@ func (r *root) inOrder(now *node) []*node {
 // before says which of two nodes of a placed object comes back first: what is not an Event,
 // what is not healthy, the newer, the first by name.
 func before(a, b *node) int {
-	if n := cmp.Or(boolean(a.event())-boolean(b.event()), cmp.Compare(b.ill, a.ill), cmp.Compare(b.created, a.created)); n != 0 {
+	if n := cmp.Or(boolean(a.event())-boolean(b.event()), cmp.Compare(b.ill(), a.ill()), cmp.Compare(b.created, a.created)); n != 0 {
 		return n
 	}
 	return byName(a, b)
@@ -260,6 +261,17 @@ func (l *ledger) choose(r *root, now *node, s *sighting, changed bool) {
 		r.left = left
 		l.leftOut[r.Identity.String()] = left
 	}
+}
+
+// ill says how far a node is from being healthy.
+func (n *node) ill() int {
+	switch n.health {
+	case wire.Degraded:
+		return 2
+	case wire.Progressing:
+		return 1
+	}
+	return 0
 }
 
 func (n *node) event() bool { return target.IsEvent(n.kind.Resource) }

@@ -49,7 +49,6 @@ type sighting struct {
 	since   string
 	health  wire.Health
 	note    string
-	ill     uint8
 	size    int
 	hash    uint64
 	object  json.RawMessage
@@ -88,12 +87,6 @@ func sight(k *kind, o *marks.Answer, ours bool) *sighting {
 			APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
 			Spec: o.Spec, Status: o.Status,
 		})
-	}
-	switch s.health {
-	case wire.Degraded:
-		s.ill = 2
-	case wire.Progressing:
-		s.ill = 1
 	}
 	s.object = shown(root, k, m.Namespace, m.Name)
 	h := fnv.New64a()
