@@ -9,6 +9,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -40,7 +41,7 @@ func (s *seen) check(r key.Report, report *wire.Report) error {
 	if !born.Wanted(s.state, r, report.Owner) {
 		return errors.New("the hub does not ask for the object")
 	}
-	return born.Check(r, report)
+	return born.Check(r, report, placement.PlacingOf(s.state.Get(s.location.Key())))
 }
 
 // enter waits for the location's turn: those of its requests that report what was not placed

@@ -4,22 +4,21 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 )
 
 // maxDepth is how deep the object of a report may nest.
 const maxDepth = 200
 
-// Check says what is wrong with a report of what was not placed: that it is not about exactly
-// the object of its key, as a cluster shows it. An agent can be made to say anything, and what
-// it says is shown to readers who take it for an object.
-func Check(r key.Report, report *wire.Report) error {
+// Check says what is wrong with a report of what was not placed, by a location that puts
+// objects by a rule: that it is not about exactly the object of its key, as a cluster shows it,
+// or that it was placed. An agent can be made to say anything, and what it says is shown to
+// readers who take it for an object.
+func Check(r key.Report, report *wire.Report, placing key.Placing) error {
 	switch {
 	case report.State != wire.Present:
 		return fmt.Errorf("state %q: want %q", report.State, wire.Present)
@@ -36,10 +35,10 @@ func Check(r key.Report, report *wire.Report) error {
 		}
 		return errors.New("no object")
 	}
-	return checkObject(r, report)
+	return checkObject(r, report, placing)
 }
 
-func checkObject(r key.Report, report *wire.Report) error {
+func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
 	if depth(report.Object) > maxDepth {
 		return fmt.Errorf("object: it nests deeper than %d", maxDepth)
 	}
@@ -51,7 +50,6 @@ func checkObject(r key.Report, report *wire.Report) error {
 	if len(strict) > 0 {
 		return fmt.Errorf("object: %w", strict[0])
 	}
-	u := unstructured.Unstructured{Object: object}
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok {
 		return errors.New("object: no metadata")
@@ -71,7 +69,7 @@ func checkObject(r key.Report, report *wire.Report) error {
 		return errors.New("object: it has managedFields")
 	case !isStrings(metadata["labels"]) || !isStrings(metadata["annotations"]):
 		return errors.New("object: labels and annotations have strings")
-	case r.Origin == key.Born && isMarked(&u):
+	case isPlaced(r, report.Object, placing.At(r.Object)):
 		return errors.New("object: Orrery has placed it")
 	}
 	return nil
@@ -80,11 +78,16 @@ func checkObject(r key.Report, report *wire.Report) error {
 // maxText bounds the texts that name what an object is.
 const maxText = 253
 
-// isMarked says that an object is marked as placed: by the label, which controllers copy, and
-// annotations that prove it to be about this object.
-func isMarked(u *unstructured.Unstructured) bool {
-	labels, notes := u.GetLabels(), u.GetAnnotations()
-	return metav1.GetControllerOfNoCopy(u) == nil && labels[v1alpha1.LocationLabel] != "" && notes[v1alpha1.SourceKindAnnotation] == u.GetKind() && notes[v1alpha1.SourceNameAnnotation] == u.GetName()
+// isPlaced says that an object, by its marks, was placed at its location by some agent: by the
+// rule of the agents themselves, so that they report what the hub takes. at is what it is called
+// at the cluster.
+func isPlaced(r key.Report, object []byte, at key.Identity) bool {
+	var o marks.Answer
+	if err := o.UnmarshalJSON(object); err != nil {
+		return false // it has been read before
+	}
+	o.Metadata.Namespace, o.Metadata.Name = at.Namespace, at.Name
+	return o.Metadata.Anybodys(r.Resource, o.Kind)
 }
 
 func isStrings(v any) bool {

@@ -277,8 +277,8 @@ func (r *running) hostileObjects(a *agent, path string) {
 		{whole(`{"apiVersion":"example.com/v1","kind":"Kind","metadata":{"name":"w9","namespace":"n","uid":"uid-of-w9"},"metadata":{"name":"x"}}`), "duplicate"},
 		{whole(`{"apiVersion":"example.com/v1","kind":"Kind","metadata":{"name":"w9","namespace":"n","uid":"uid-of-w9"},"spec":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`), "nests"},
 		{func(o map[string]any, r *wire.Report) {
-			o["metadata"].(map[string]any)["labels"] = map[string]any{v1alpha1.LocationLabel: "b.01234567"}
-			o["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.SourceKindAnnotation: "Kind", v1alpha1.SourceNameAnnotation: "w9", v1alpha1.SourceNamespaceAnnotation: "n"}
+			o["metadata"].(map[string]any)["labels"] = map[string]any{v1alpha1.LocationLabel: "b.01234567", v1alpha1.SpaceLabel: "s"}
+			o["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.SourceKindAnnotation: "Kind", v1alpha1.SourceNameAnnotation: "w9", v1alpha1.SourceNamespaceAnnotation: "n", v1alpha1.SourceUIDAnnotation: "u"}
 		}, "placed it"},
 	} {
 		a.refusesLine(bornLine(path, c.change), c.says)
