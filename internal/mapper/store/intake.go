@@ -195,6 +195,9 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 		}
 	}
 	if w.Yields() {
+		if old != nil {
+			w.Version, w.ObjectKind = old.Version, old.ObjectKind
+		}
 		if err := t.releaseLast(o); err != nil {
 			return nil, err
 		}
@@ -236,7 +239,7 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 	if err := t.dropWant(k, old); err != nil {
 		return nil, err
 	}
-	if err := t.rememberLast(o, old); err != nil {
+	if err := errors.Join(t.rememberLast(o, old), t.releaseUnrecorded(o, old)); err != nil {
 		return nil, err
 	}
 	id := t.place(o).Identity.String()

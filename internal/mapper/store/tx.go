@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidwall/gjson"
 	bolt "go.etcd.io/bbolt"
 
 	"orrery.dev/orrery/internal/key"
@@ -114,8 +115,30 @@ func (t *Tx) Record(id string) (*Record, error) {
 	return &r, nil
 }
 
-// Keep records an object at the target, and ends the wait of its removal.
-func (t *Tx) Keep(id string, r *Record) error { return errors.Join(t.setRecord(id, r), t.unguard(id)) }
+// Keep records an object at the target. If it is desired, that ends the wait of its removal;
+// else it has ceased to be while it was written there, and what was decided then still holds:
+// the removal waits, or the object is let go.
+func (t *Tx) Keep(id string, r *Record) error {
+	at, err := key.ParseIdentity(id)
+	if err != nil {
+		return err
+	}
+	path := key.Located{Object: key.Object{Space: r.Space, Identity: at}, Moved: r.Moved}.Source().Path()
+	entry, desired := t.get(desiredBucket, path)
+	kept := *r
+	if desired {
+		kept.Source.Policy.Orphan = r.Source.Policy.Orphan || WantKind(gjson.GetBytes(entry, "kind").Str) == WantYield
+		return errors.Join(t.setRecord(id, &kept), t.unguard(id))
+	}
+	was, err := t.Record(id)
+	if err != nil {
+		return err
+	}
+	if was != nil && was.Space == r.Space {
+		kept.Source.Policy.Orphan = r.Source.Policy.Orphan || was.Source.Policy.Orphan
+	}
+	return t.setRecord(id, &kept)
+}
 
 // Claim records a stray, whose removal is counted, or waits for a confirmation. waits
 // says that it waited before the store was lost, and must do so again.
@@ -312,6 +335,18 @@ func (t *Tx) releaseLast(o key.Object) error {
 	}
 	rec.Source.Policy.Orphan = true
 	return errors.Join(t.setRecord(id, rec), t.unguard(id))
+}
+
+// releaseUnrecorded records what ceases to be the location's own without being recorded: it may
+// be about to be written at the target.
+func (t *Tx) releaseUnrecorded(o key.Object, was *Want) error {
+	at := t.place(o)
+	id := at.Identity.String()
+	if was.Kind != WantYield || was.Version == "" || t.HasRecord(id) {
+		return nil
+	}
+	source := Source{UID: was.Leaf.UID, Policy: wire.Policy{Orphan: true}}
+	return t.setRecord(id, &Record{Space: o.Space, Moved: at.Moved, Source: source, Version: was.Version, Kind: was.ObjectKind})
 }
 
 // Yields says that the object of a key is the location's own.
