@@ -47,6 +47,9 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 			r.log.RefusedByEtcd()
 			return respond.LogFull(fmt.Errorf("%w: etcd refuses every write", store.ErrFull))
 		}
+		if respond.Late(err) {
+			return respond.Unanswered()
+		}
 		return err
 	}, nil
 }

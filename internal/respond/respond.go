@@ -27,7 +27,7 @@ import (
 )
 
 // lateRetry is after how many seconds a client should retry a write for which room was
-// not found in time.
+// not found, or that was not answered, in time.
 const lateRetry = 5
 
 // Codecs encode Status objects for errors outside of any kind's handler.
@@ -47,6 +47,8 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		err = apierrors.NewTimeoutError(err.Error(), 1)
 	case NoRoom(err):
 		err = LogFull(err)
+	case Late(err):
+		err = Unanswered()
 	}
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
@@ -93,6 +95,16 @@ func Unrouted(code int) error {
 // NoRoom says whether an error says that the log has no room.
 func NoRoom(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
+}
+
+// Late says whether an error says that etcd did not answer in time.
+func Late(err error) bool {
+	return errors.Is(err, rpctypes.ErrTimeout) || errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) || errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost)
+}
+
+// Unanswered is the answer to a write that etcd did not answer in time.
+func Unanswered() error {
+	return apierrors.NewTimeoutError("etcd did not answer in time; the write may have been done all the same", lateRetry)
 }
 
 // LogFull is the answer to a write for which the log has no room.

@@ -235,10 +235,12 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	if !k.log.copying.TryLock() { // it would wait for the backup, and all writes for it
 		return false, tight
 	}
+	end := k.log.still.begin(ctx)
 	begun := time.Now()
 	err := k.log.server.Server.Backend().Defrag()
-	k.log.copying.Unlock()
 	took := time.Since(begun)
+	end()
+	k.log.copying.Unlock()
 	k.log.defragmentations.note(took)
 	k.defragment, k.calm = time.Now().Add(k.Pace.pause(took)), time.Now().Add(calmEvery)
 	if k.broken = err != nil; k.broken {

@@ -71,6 +71,7 @@ type Log struct {
 	reach   *reach
 	// copying is read-locked while the log is copied, and locked while it is defragmented.
 	copying          sync.RWMutex
+	still            standstill
 	copies           copies
 	defragmentations durations
 }
@@ -93,7 +94,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 	}
 	l.server, l.client = server, wrap(client)
 	l.meter = &meter{client: client, server: server, quota: quota, hardQuota: hard, logger: config.Logger}
-	l.raw = sealClient(client, adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), l.sealer)
+	l.raw = sealClient(client, steadyKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), &l.still}, l.sealer)
 	if err := l.openRoom(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
