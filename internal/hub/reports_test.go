@@ -380,3 +380,65 @@ func TestReportsTakeRights(t *testing.T) {
 	asks(http.StatusNotFound, both, "apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles")
 	asks(http.StatusForbidden, both, "apis/rbac.authorization.k8s.io/v1/clusterroles")
 }
+
+// TestKindsThatLocationsDisagreeOn shows that of a kind that nobody defines a location's word
+// counts for what it reports itself: how others' objects are called, and whether they are in a
+// namespace, it does not say; discovery has what most locations say.
+func TestKindsThatLocationsDisagreeOn(t *testing.T) {
+	t.Parallel() // it does one thing after the other
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	for _, l := range []key.Location{"a", "b", "c"} {
+		r.addLocation(l, map[string]string{"where": "x"})
+	}
+	r.upsyncs("s", `{"apiGroup":"example.com","resources":["widgets"]}`)
+	cluster := func(kind, name string) wire.Report {
+		return wire.Report{State: wire.Present, Object: json.RawMessage(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":%q,"uid":"u"}}`, kind, name))}
+	}
+	// The first by name lies.
+	r.says("a", key.Born, "s/example.com/widgets/w", cluster("Gadget", "w"))
+	r.says("a", key.Born, "s/example.com/widgets/default/w", born("example.com/v1", "Gadget", "w", ""))
+	for _, l := range []key.Location{"b", "c"} {
+		r.says(l, key.Born, "s/example.com/widgets/default/w", born("example.com/v1", "Widget", "w", ""))
+	}
+	all := r.reported("s", "*").Resource(gvr)
+	list, err := all.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range list.Items {
+		got = append(got, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+	}
+	if want := []string{"Gadget default/a.w", "Gadget /a.w", "Widget default/b.w", "Widget default/c.w"}; !slices.Equal(got, want) || list.GetKind() != "WidgetList" {
+		t.Errorf("%s: %q, want %q", list.GetKind(), got, want)
+	}
+	for name, want := range map[string]string{"default/b.w": "Widget", "default/a.w": "Gadget", "/a.w": "Gadget"} {
+		namespace, name, _ := strings.Cut(name, "/")
+		u, err := all.Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || u.GetKind() != want {
+			t.Errorf("%s/%s is %v, %v, want a %s", namespace, name, u, err, want)
+		}
+	}
+	if got := namesOf(t, all.Namespace("default"), metav1.ListOptions{FieldSelector: "metadata.name=b.w"}); !slices.Equal(got, []string{"default/b.w"}) {
+		t.Errorf("in the namespace are %q", got)
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(r.config(route.Reported("s", "*").String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := d.ServerResourcesForGroupVersion("example.com/v1")
+	if err != nil || len(served.APIResources) != 1 || served.APIResources[0].Kind != "Widget" || !served.APIResources[0].Namespaced {
+		t.Errorf("discovery has %+v, %v", served, err)
+	}
+	w, err := all.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	r.says("b", key.Born, "s/example.com/widgets/default/v", born("example.com/v1", "Widget", "v", ""))
+	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*unstructured.Unstructured).GetKind() != "Widget" {
+		t.Errorf("a watch has %s %s", e.Type, text(e.Object))
+	}
+}

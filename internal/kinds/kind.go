@@ -66,6 +66,8 @@ type Kind struct {
 	Travels *travel.Filter
 	// Custom is the definition by a CRD; nil for built-in kinds.
 	Custom Custom
+	// Unknown says that nobody defines it: each of its objects says for itself of which kind it is.
+	Unknown bool
 	// SealedStatus says that a write to the status leaves the metadata as it is.
 	SealedStatus bool
 

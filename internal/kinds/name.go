@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // CheckName refuses a name that can't be a segment of a path, in the words of Kubernetes'
@@ -13,6 +14,14 @@ import (
 func CheckName(name string) error {
 	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
+	}
+	return nil
+}
+
+// CheckKind refuses what can't be the name of a kind.
+func CheckKind(kind string) error {
+	if problems := validation.IsDNS1035Label(strings.ToLower(kind)); len(problems) > 0 {
+		return fmt.Errorf("kind %q: %s", kind, strings.Join(problems, "; "))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,7 +45,7 @@ func (v *Server) serveReports(w http.ResponseWriter, r *http.Request, root route
 	}
 	var catalog *kinds.Catalog
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
-		catalog = v.catalogs.ofReported(s, l, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
+		catalog = v.catalogs.ofReported(s, l, info)
 	} else {
 		catalog = v.catalogs.ofReports(s, l)
 	}
@@ -74,20 +75,26 @@ func (c Catalogs) ofReports(s key.Space, l key.Location) *kinds.Catalog {
 	return kinds.NewCatalog(all, readOnly)
 }
 
-// ofReported has the kind of one resource, if it is known: it may be asked for before
-// anything of it is reported.
-func (c Catalogs) ofReported(s key.Space, l key.Location, gvr schema.GroupVersionResource) *kinds.Catalog {
-	snapshot := c.Table.Snapshot()
+// ofReported has the kind that a request is about, if it is known: it may be asked for before
+// anything of it is reported. Of one that nobody defines locations may say that it is in
+// namespaces, or not: what a request asks for by its namespace or name is found whatever
+// others say.
+func (c Catalogs) ofReported(s key.Space, l key.Location, info *request.RequestInfo) *kinds.Catalog {
+	snapshot, gvr := c.Table.Snapshot(), schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	if k := c.known(snapshot, s, gvr); k != nil {
 		return kinds.NewCatalog([]*kinds.Kind{k}, readOnly)
 	}
 	resource := key.NewResource(gvr.Group, gvr.Resource)
+	var all []*kinds.Kind
 	for _, found := range view.ReportedKinds(snapshot, s, l, &resource) {
 		if k := c.reported(snapshot, s, found); k != nil && k.GVR == gvr {
-			return kinds.NewCatalog([]*kinds.Kind{k}, readOnly)
+			all = append(all, k)
 		}
 	}
-	return kinds.NewCatalog(nil, nil)
+	if i := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Namespaced == (info.Namespace != "") }); i > 0 && (info.Namespace != "" || info.Name != "") {
+		all[0], all[i] = all[i], all[0]
+	}
+	return kinds.NewCatalog(all, readOnly) // of one name the first counts
 }
 
 // reported is the kind of what is reported; nil if nobody can say.

@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -171,7 +172,7 @@ func (o *reported) template(row *table.Row) []byte {
 func (r *reader) show(row *table.Row, away bool) []byte {
 	o, t := row.In.(*reported), r.accountOf(row)
 	template := gjson.ParseBytes(o.template(row))
-	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.kind.GVK.Kind, r.kind.GVK.GroupVersion())
+	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(template), r.kind.GVK.GroupVersion())
 	b = r.showMeta(b, row, template.Get("metadata"), away)
 	template.ForEach(func(name, value gjson.Result) bool {
 		switch name.String() {
@@ -191,6 +192,17 @@ func (r *reader) show(row *table.Row, away bool) []byte {
 		}
 	}
 	return append(b, '}')
+}
+
+// nameOf is the name of an object's kind. Of a kind that nobody defines no location says how it
+// is called in what others report.
+func (r *reader) nameOf(template gjson.Result) string {
+	if r.kind.Unknown {
+		if own := template.Get("kind").String(); kinds.CheckKind(own) == nil {
+			return own
+		}
+	}
+	return r.kind.GVK.Kind
 }
 
 // kept are the fields of metadata that are shown of what was placed, and of what a cluster
@@ -314,6 +326,6 @@ func (r *reader) looksSameReported(c table.Change) bool {
 
 // bare is an object with nothing but its metadata.
 func (r *reader) bare(shown []byte) []byte {
-	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.kind.GVK.Kind, r.kind.GVK.GroupVersion())
+	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(gjson.ParseBytes(shown)), r.kind.GVK.GroupVersion())
 	return append(append(b, gjson.GetBytes(shown, "metadata").Raw...), '}')
 }

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -14,12 +16,14 @@ import (
 // ReportedKind is a kind of which there are reports.
 type ReportedKind struct {
 	Resource key.Resource
-	// Space is one that has objects of the kind.
+	// Space is the one whose objects were placed; empty for what a cluster made.
 	Space key.Space
 	// GVK is that of objects that a cluster made; empty for what was placed.
 	GVK schema.GroupVersionKind
 	// Namespaced says that the objects are in namespaces.
 	Namespaced bool
+	// Locations is how many report objects of the kind.
+	Locations int
 }
 
 // GVR is the resource of objects that a cluster made.
@@ -28,23 +32,36 @@ func (k ReportedKind) GVR() schema.GroupVersionResource {
 }
 
 // ReportedKinds are the kinds of the objects in the view of reports, in a state of the table:
-// each once in a space, and of one resource only if that is given.
+// each once, what was placed once in a space, and of one resource only if that is given. What
+// most locations say comes first: of one kind they may say different things.
 func ReportedKinds(snapshot *table.Snapshot, s key.Space, l key.Location, of *key.Resource) (all []ReportedKind) {
 	lens := Reports(s, l).(reportsLens)
-	w, seen := world{snap: snapshot}, map[ReportedKind]bool{}
-	note := func(k ReportedKind) {
-		if !seen[k] {
-			seen[k] = true
-			all = append(all, k)
-		}
-	}
+	w, seen := world{snap: snapshot}, map[ReportedKind]said{}
 	w.pairs(key.Called{Location: lens.location, Space: lens.space}, spot{}, func(at key.Location, s key.Space) bool {
 		for _, origin := range origins {
-			w.kinds(at, s, origin, of, note)
+			w.kinds(at, s, origin, of, func(k ReportedKind) {
+				was, again := seen[k]
+				switch {
+				case !again:
+					was.index = len(all)
+					all = append(all, k)
+				case was.last == at:
+					return
+				}
+				all[was.index].Locations++
+				seen[k] = said{was.index, at}
+			})
 		}
 		return true
 	})
+	slices.SortStableFunc(all, func(a, b ReportedKind) int { return cmp.Compare(b.Locations, a.Locations) })
 	return all
+}
+
+// said is where a kind is among all, and the location that has said it last.
+type said struct {
+	index int
+	last  key.Location
 }
 
 // HasReports says whether a location reports anything about a space.
@@ -87,8 +104,10 @@ func kindOf(report *table.Row, origin key.Origin) *ReportedKind {
 	if err != nil {
 		return nil
 	}
-	k := &ReportedKind{Resource: r.Resource, Space: r.Space, Namespaced: r.Namespace != ""}
-	if origin != key.Placed {
+	k := &ReportedKind{Resource: r.Resource, Namespaced: r.Namespace != ""}
+	if origin == key.Placed {
+		k.Space = r.Space
+	} else {
 		said := gjson.GetManyBytes(report.Value, "object.apiVersion", "object.kind")
 		if k.GVK = schema.FromAPIVersionAndKind(said[0].String(), said[1].String()); k.GVK.Group != r.APIGroup() {
 			return nil

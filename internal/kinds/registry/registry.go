@@ -106,8 +106,8 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, err
 // Unknown makes a kind of which nothing is known but its names: its objects are what is said of
 // them. It fails if a name can't be one.
 func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespaced bool) (*kinds.Kind, error) {
-	if problems := validation.IsDNS1035Label(strings.ToLower(kind)); len(problems) > 0 {
-		return nil, fmt.Errorf("kind %q: %s", kind, strings.Join(problems, "; "))
+	if err := kinds.CheckKind(kind); err != nil {
+		return nil, err
 	}
 	if problems := validation.IsDNS1035Label(gvr.Version); len(problems) > 0 {
 		return nil, fmt.Errorf("version %q: %s", gvr.Version, strings.Join(problems, "; "))
@@ -130,7 +130,9 @@ func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespa
 	if err != nil {
 		return nil, fmt.Errorf("make an unknown kind %s: %w", gvr, err)
 	}
-	return definition.Kinds()[0], nil
+	k := *definition.Kinds()[0] // a CRD may define the same
+	k.Unknown = true
+	return &k, nil
 }
 
 // Forget frees what is kept of a space that is gone.
