@@ -56,7 +56,7 @@ func (b abilities) lack(s wire.Settings) string {
 // asked are settings as an agent is told them that can do that.
 func (b abilities) asked(s wire.Settings) wire.Settings {
 	if !b.sees {
-		s.Upsync, s.UpsyncObjects, s.UpsyncBytes = nil, 0, 0
+		s.Upsync, s.UpsyncObjects, s.UpsyncBytes, s.Dropped = nil, 0, 0, 0
 	}
 	return s
 }

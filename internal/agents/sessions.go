@@ -57,6 +57,8 @@ type LastSeen struct {
 	// Exceeds how many such reports of its last request had no room.
 	Blind   bool
 	Exceeds int
+	// dropped is the newest revision at which reports of what was not placed were removed.
+	dropped int64
 	// apis is the list that goes with apisDigest.
 	apis       []wire.API
 	apisDigest string
@@ -195,6 +197,17 @@ func (s *Sessions) exceed(l key.Location, n int) {
 	if news {
 		s.changed(l)
 	}
+}
+
+// Drop notes that reports of what was not placed at a location were removed at a revision, and
+// has its agent told so.
+func (s *Sessions) Drop(l key.Location, rev int64) {
+	s.mu.Lock()
+	seen := s.seen[l]
+	seen.dropped = max(seen.dropped, rev)
+	s.seen[l] = seen
+	s.mu.Unlock()
+	s.Poke(l)
 }
 
 // Forget drops what is remembered of a location that is gone.

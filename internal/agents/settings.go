@@ -71,6 +71,8 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		most := born.Limits(&location.Spec)
 		s.UpsyncObjects, s.UpsyncBytes = int(most.Objects), most.Bytes
 	}
+	_, seen := a.sessions.Connected(l)
+	s.Dropped = seen.dropped
 	s.Halt, s.TakesOver, s.Namespaces = haltOf(&location), succession.Granted(a.config.Table, l), string(placement.PlacingOf(row))
 	return row.Meta.UID, s, nil
 }

@@ -87,6 +87,7 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	c.config.Sessions.Drop(l, rev)
 	if err := c.config.Table.WaitFor(ctx, rev); err != nil {
 		return err
 	}

@@ -167,6 +167,28 @@ func (c *contracted) Purge(purged bool) {
 	c.annotate(`{"orrery.dev/purge":` + word + `}`)
 }
 
+func (c *contracted) Upsync(names ...string) {
+	c.t.Helper()
+	if len(names) > 0 {
+		c.upsyncs("s", `{"resources":["configmaps"],"names":`+text(names)+`}`)
+		return
+	}
+	if err := c.space("s").Resource(placementsGVR).Delete(c.t.Context(), "watch", metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *contracted) Bound(objects int) {
+	c.t.Helper()
+	c.patch(key.Root, locationsGVR, "", "a", fmt.Sprintf(`{"spec":{"limits":{"upsyncObjects":%d}}}`, objects))
+}
+
+func (c *contracted) Associate(name string) {
+	c.t.Helper()
+	c.place("s", "owner", map[string]any{"associated": []any{map[string]any{"resources": []any{"configmaps"}}}})
+	c.desire("s", "owner", name, "1")
+}
+
 func (c *contracted) Forget() {
 	c.t.Helper()
 	for i := range contractWindow + 1 {

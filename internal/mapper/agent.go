@@ -309,7 +309,7 @@ func (a follower) Opened(known bool) {
 
 // Landed takes note of what frames changed in the store.
 func (a follower) Landed(all []store.Touched) {
-	if a.store.Meta().Unsent > 0 { // frames alone can make reports unsent
+	if m := a.store.Meta(); m.Unsent > 0 || !m.ReportsAgreed { // frames alone can make reports unsent, or the hub's others than ours
 		a.reporter.Changed()
 	}
 	a.gate.SetHalt(a.store.Meta().Halt())

@@ -34,6 +34,12 @@ func TestModelHubKeepsTheContract(t *testing.T) {
 		"ReportsTooLarge":  "the model's agent reports what fits",
 		"Refusals":         "the model's agent sends what makes sense; rules of protocol.Hub say so",
 		"RefusalsOfOthers": "the model has one location, whose agent is the only one who asks",
+		"Upsync":           "the model's hub asks for nothing that was not placed; that of TestModelCensus does",
+		"UpsyncYields":     "the same",
+		"UpsyncEnds":       "the same",
+		"UpsyncLimits":     "the same",
+		"Owned":            "the same",
+		"SeenWalk":         "the same",
 		"Status":           "the model's hub asks for the list of APIs now and then, by chance",
 	}
 	maps.Copy(lacks, protocol.Before())
@@ -91,7 +97,10 @@ func (c *centerStates) put(name, value string, policy wire.Policy) {
 func (c *centerStates) Desire(name, value string) { c.put(name, value, wire.Policy{}) }
 func (c *centerStates) Protect(name string)       { c.put(name, "1", wire.Policy{CreateOnly: true}) }
 
-func (c *centerStates) Await(string) {}
+func (c *centerStates) Await(string)     {}
+func (c *centerStates) Upsync(...string) {}
+func (c *centerStates) Bound(int)        {}
+func (c *centerStates) Associate(string) {}
 
 func (c *centerStates) Hold(name string) {
 	c.do(func() {

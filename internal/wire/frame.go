@@ -126,6 +126,10 @@ type Settings struct {
 	// UpsyncObjects and UpsyncBytes bound what comes back of born objects, over all spaces.
 	UpsyncObjects int   `json:"upsyncObjects,omitempty"`
 	UpsyncBytes   int64 `json:"upsyncBytes,omitempty"`
+	// Dropped is another number whenever the hub has removed reports of what was not placed,
+	// since nobody asked for it any more: by the time the agent hears, somebody may again. An
+	// agent compares its reports then.
+	Dropped int64 `json:"dropped,omitempty"`
 }
 
 // Upsync are objects that a space wants to see: those that match all fields that are given.
@@ -135,20 +139,23 @@ type Upsync struct {
 	// Group is that of the kinds; core group: core; "*": any of Resources.
 	Group      string   `json:"group"`
 	Resources  []string `json:"resources"`
-	Namespaces []string `json:"namespaces,omitempty"`
-	Names      []string `json:"names,omitempty"`
+	Namespaces []string `json:"namespaces,omitzero"` // an empty list is not one that is missing
+	Names      []string `json:"names,omitzero"`
 }
 
 // Equal says whether two are the same.
 func (u Upsync) Equal(o Upsync) bool {
 	return u.Space == o.Space && u.Group == o.Group && slices.Equal(u.Resources, o.Resources) &&
-		slices.Equal(u.Namespaces, o.Namespaces) && slices.Equal(u.Names, o.Names)
+		sameList(u.Namespaces, o.Namespaces) && sameList(u.Names, o.Names)
 }
+
+// sameList says whether two lists are the same, of which one that is nil matches all.
+func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 // Equal says whether two settings are the same.
 func (s Settings) Equal(o Settings) bool {
 	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver) &&
-		slices.EqualFunc(s.Upsync, o.Upsync, Upsync.Equal) && s.UpsyncObjects == o.UpsyncObjects && s.UpsyncBytes == o.UpsyncBytes
+		slices.EqualFunc(s.Upsync, o.Upsync, Upsync.Equal) && s.UpsyncObjects == o.UpsyncObjects && s.UpsyncBytes == o.UpsyncBytes && s.Dropped == o.Dropped
 	return lists && s.Halt == o.Halt && s.PruneMaxPercent == o.PruneMaxPercent &&
 		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge && s.Namespaces == o.Namespaces
 }

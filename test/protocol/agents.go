@@ -299,7 +299,7 @@ func agentWaitsForProof(e *trial) {
 	edited, _ := e.hub.Report(KeyOf("kept"))
 	e.hub.Restore(copied)
 	e.put("new", "1")
-	marker := e.hub.hello(e.hub.Revision(), place{}).Marker
+	marker := e.hub.hello(e.hub.Revision(), place{}, true).Marker
 	e.within(func() string {
 		if s := e.hub.Told(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
 			return fmt.Sprintf("the agent says %+v, the marker is %q", s, marker)
@@ -404,7 +404,8 @@ func agentConfirms(e *trial) {
 }
 
 // agentYields: what is left to the location is not reported as placed any more, but as what it
-// is there, as long as it is asked for; also by an agent that starts again.
+// is there, as long as it is asked for; also by an agent that starts again, or has not heard that
+// nobody asked for a while, in which the hub has forgotten it.
 func agentYields(e *trial) {
 	born := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
 	e.agent.Start()
@@ -435,6 +436,18 @@ func agentYields(e *trial) {
 	e.agent.Start()
 	e.connected(sessions)
 	is(KeyOf("two"), born)
+	for _, away := range []bool{true, false} { // or hears of the end of it together with what comes after it
+		if away {
+			e.agent.Stop()
+		}
+		var asked []wire.Upsync
+		e.hub.Set(func(s *wire.Settings) { asked, s.Upsync = s.Upsync, nil })
+		e.hub.Set(func(s *wire.Settings) { s.Upsync = asked })
+		if away {
+			e.agent.Start()
+		}
+		is(KeyOf("two"), born)
+	}
 	e.hub.Set(func(s *wire.Settings) { s.Upsync = nil })
 	is(KeyOf("two"))
 }

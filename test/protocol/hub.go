@@ -117,6 +117,7 @@ func (h *Hub) Write(f wire.Frame) {
 	h.do(func() {
 		h.revision++
 		h.log = append(h.log, logged{h.revision, f})
+		h.forget()
 	})
 }
 
@@ -138,7 +139,12 @@ func (h *Hub) Del(k string, cause wire.Cause) {
 }
 
 // Set changes what the hub tells the location about itself.
-func (h *Hub) Set(change func(*wire.Settings)) { h.do(func() { change(&h.settings) }) }
+func (h *Hub) Set(change func(*wire.Settings)) {
+	h.do(func() {
+		change(&h.settings)
+		h.forget()
+	})
+}
 
 // NewToken replaces the location's token.
 func (h *Hub) NewToken() {
@@ -260,10 +266,11 @@ func (h *Hub) content(at int64) map[string]wire.Frame {
 	return all
 }
 
-func (h *Hub) mark(at int64) *wire.Mark {
+// mark is for an agent that reports what was not placed, or does not, as is hello.
+func (h *Hub) mark(at int64, sees bool) *wire.Mark {
 	m := &wire.Mark{Revision: at, Marker: h.marker(at)}
 	for _, f := range h.content(at) {
-		_, leaf, _ := Subject(f)
+		_, leaf, _ := Subject(told(f, sees))
 		m.Root, m.Count = m.Root.Add(leaf), m.Count+1
 	}
 	return m
@@ -271,11 +278,11 @@ func (h *Hub) mark(at int64) *wire.Mark {
 
 // hello is the first frame of a session or a walk, about a revision, for who remembers a
 // place in the log.
-func (h *Hub) hello(at int64, remembers place) *wire.Hello {
-	m := h.mark(at)
+func (h *Hub) hello(at int64, remembers place, sees bool) *wire.Hello {
+	m := h.mark(at, sees)
 	return &wire.Hello{
 		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: h.continuous(remembers.marker, remembers.revision), Settings: h.settings,
+		Continuous: h.continuous(remembers.marker, remembers.revision), Settings: asked(h.settings, sees),
 	}
 }
 

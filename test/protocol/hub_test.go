@@ -1,12 +1,15 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -57,6 +60,35 @@ func (s *standIn) Conflict(name string) {
 
 func (s *standIn) Impersonate(string) {}
 func (s *standIn) Admit(bool)         {}
+
+func (s *standIn) Upsync(names ...string) {
+	s.Set(func(now *wire.Settings) {
+		if now.Upsync = nil; len(names) > 0 {
+			now.Upsync = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}, Names: slices.Sorted(slices.Values(names))}}
+			now.UpsyncObjects, now.UpsyncBytes = cmp.Or(now.UpsyncObjects, 1000), 1<<20
+		}
+	})
+	for k, f := range s.content(s.Revision()) {
+		o, err := key.ParsePath(k)
+		if err != nil {
+			panic(err)
+		}
+		switch asked := slices.Contains(names, o.Name); {
+		case asked && f.Put != nil:
+			s.Write(wire.Frame{Hold: &wire.Hold{Key: k, UID: f.Put.UID, Digest: wire.SumOf([]byte("yield")), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
+		case !asked && f.Hold != nil && f.Hold.Reason == v1alpha1.ReasonUpsynced:
+			s.put(o.Name, "1", wire.Policy{})
+		}
+	}
+}
+
+func (s *standIn) Bound(objects int) {
+	s.Set(func(now *wire.Settings) { now.UpsyncObjects = objects })
+}
+
+func (s *standIn) Associate(name string) {
+	s.put(name, "1", wire.Policy{Associated: "core/configmaps"})
+}
 
 func (s *standIn) Delete(name string)   { s.Del(KeyOf(name), wire.Deleted) }
 func (s *standIn) Unassign(name string) { s.Del(KeyOf(name), wire.Unassigned) }

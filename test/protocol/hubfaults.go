@@ -89,7 +89,7 @@ func agentHearsNothing(e *trial) {
 		at = append(at, time.Now())
 		mu.Unlock()
 		e.hub.mu.Lock()
-		hello := wire.Frame{Hello: e.hub.hello(e.hub.revision, place{})}
+		hello := wire.Frame{Hello: e.hub.hello(e.hub.revision, place{}, true)}
 		e.hub.rules.learn(call, []any{hello})
 		e.hub.mu.Unlock()
 		said(hello)(w, r)

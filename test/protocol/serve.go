@@ -111,6 +111,8 @@ type subscriber struct {
 	greeted, token  string
 	mine, life, cut int
 	said            wire.Settings
+	// sees says that the agent reports what was not placed.
+	sees bool
 }
 
 func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
@@ -122,12 +124,13 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	h.rules.opens(place{q.Get("marker"), after})
-	hello := h.hello(h.revision, place{q.Get("marker"), after})
+	sees := wire.Capable(r.Header, wire.Sees)
+	hello := h.hello(h.revision, place{q.Get("marker"), after}, sees)
 	hello.Resumed = hello.Continuous && after > 0 && after >= h.window && !h.settings.Purge
 	h.newest++
 	s := &subscriber{
 		after: hello.Revision, mark: hello.Resumed, greeted: hello.Marker, token: h.token,
-		mine: h.newest, life: h.life, cut: h.cut, said: h.settings,
+		mine: h.newest, life: h.life, cut: h.cut, said: hello.Settings, sees: sees,
 	}
 	if hello.Resumed {
 		s.after = after
@@ -183,14 +186,14 @@ func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended,
 		return end(wire.ByeReplaced)
 	case s.said.Purge != h.settings.Purge || s.after < h.window:
 		return end(wire.ByeExpired)
-	case !s.said.Equal(h.settings):
-		s.said = h.settings
+	case !s.said.Equal(asked(h.settings, s.sees)):
+		s.said = asked(h.settings, s.sees)
 		frames = append(frames, wire.Frame{Settings: &s.said})
 	}
 	if !s.said.Purge {
 		for _, l := range h.log {
 			if l.revision > s.after {
-				frames, s.mark = append(frames, h.delivered(l.frame, l.revision, s.greeted)), true
+				frames, s.mark = append(frames, h.delivered(told(l.frame, s.sees), l.revision, s.greeted)), true
 			}
 		}
 	}
@@ -200,9 +203,27 @@ func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended,
 	h.looks = nil
 	s.after = h.revision
 	if s.mark {
-		frames, s.mark = append(frames, wire.Frame{Mark: h.mark(h.revision)}), false
+		frames, s.mark = append(frames, wire.Frame{Mark: h.mark(h.revision, s.sees)}), false
 	}
 	return frames, h.changed, false, false
+}
+
+// asked are settings as an agent is told them that reports what was not placed, or does not.
+func asked(s wire.Settings, sees bool) wire.Settings {
+	if !sees {
+		s.Upsync, s.UpsyncObjects, s.UpsyncBytes, s.Dropped = nil, 0, 0, 0
+	}
+	return s
+}
+
+// told is a frame as such an agent is told it.
+func told(f wire.Frame, sees bool) wire.Frame {
+	if f.Put != nil && !sees {
+		p := *f.Put
+		p.Policy.Associated = ""
+		f.Put = &p
+	}
+	return f
 }
 
 // bodyOf reads a body of lines; first is its first line, if it has one of its own.
@@ -230,20 +251,22 @@ func (h *Hub) serveWalk(r *http.Request, body []byte) answer {
 	if err != nil || len(spans) > wire.MaxSpans {
 		return refused(http.StatusBadRequest, "walk of %d spans: %v", len(spans), err)
 	}
-	at, have := h.revision, Holding{}
+	at, have, sees := h.revision, Holding{}, wire.Capable(r.Header, wire.Sees)
 	if _, call := route.Of(r.URL.Path); call == route.Walk {
 		if walk.At >= h.window && walk.At > 0 && walk.At < at {
 			at = walk.At
 		}
 		for _, f := range h.content(at) {
-			_ = have.Apply(f) // there is no mark among them
+			_ = have.Apply(told(f, sees)) // there is no mark among them
 		}
 	} else {
 		for k, report := range h.reports {
-			have[k] = report.Sum()
+			if line, err := key.ParseLine(h.location, k); sees || err == nil && line.Origin == key.Placed {
+				have[k] = report.Sum()
+			}
 		}
 	}
-	hello := h.hello(at, place{walk.Marker, walk.After})
+	hello := h.hello(at, place{walk.Marker, walk.After}, sees)
 	hello.Root, hello.Count = have.Root(), len(have)
 	lines := []any{wire.Frame{Hello: hello}}
 	for _, part := range have.Index().Answer(spans) {
@@ -263,8 +286,9 @@ func fetched(body []byte) ([]wire.Fetch, answer) {
 // largeFetch is how large the answer to a fetch may grow before it ends early.
 const largeFetch = 1 << 20
 
-func (h *Hub) serveFetch(_ *http.Request, body []byte) answer {
+func (h *Hub) serveFetch(r *http.Request, body []byte) answer {
 	keys, a := fetched(body)
+	sees := wire.Capable(r.Header, wire.Sees)
 	content, size := h.content(h.revision), 0
 	for i := 0; i < len(keys) && size < largeFetch; i++ {
 		f, ok := content[keys[i].Key]
@@ -274,7 +298,7 @@ func (h *Hub) serveFetch(_ *http.Request, body []byte) answer {
 		if f.Put != nil {
 			size += len(f.Put.Object)
 		}
-		a.lines = append(a.lines, h.delivered(f, h.revision, ""))
+		a.lines = append(a.lines, h.delivered(told(f, sees), h.revision, ""))
 	}
 	a.lines = append(a.lines, wire.Frame{Mark: &wire.Mark{Revision: h.revision, Marker: h.marker(h.revision)}})
 	return a
@@ -329,6 +353,8 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 		return ""
 	case object.Origin != key.Placed && l.Report != nil && !h.asks(object, l.Report, content):
 		return "the hub does not ask for the object"
+	case object.Origin == key.Born && l.Report != nil && !known && h.full():
+		return "the location's limits are reached"
 	case object.Origin != key.Placed && l.Report != nil:
 		return ""
 	case !known && !assigned:
@@ -337,6 +363,32 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 		return "neither a report nor a removal"
 	}
 	return ""
+}
+
+// full says that no more born objects may come back.
+func (h *Hub) full() bool {
+	n := 0
+	for k := range h.reports {
+		if strings.HasPrefix(k, key.LinePrefix(key.Born)) {
+			n++
+		}
+	}
+	return h.settings.UpsyncObjects > 0 && n >= h.settings.UpsyncObjects
+}
+
+// forget forgets the reports that are not asked for any more, and has the agent told so.
+func (h *Hub) forget() {
+	content, some := h.content(h.revision), false
+	for k, r := range h.reports {
+		if line, err := key.ParseLine(h.location, k); err == nil && line.Origin != key.Placed && !h.asks(line, &r, content) {
+			delete(h.reports, k)
+			some = true
+		}
+	}
+	if some {
+		h.revision++
+		h.settings.Dropped = h.revision
+	}
 }
 
 // asks says whether a report of what was not placed is asked for.

@@ -47,6 +47,12 @@ type States interface {
 	Prune(percent int)
 	Accept(marker string)
 	Purge(purged bool)
+	// Upsync has the space ask for the objects of some names that are born at the location,
+	// and for no others; Bound sets how many of them may come back. Associate is Desire with the
+	// ConfigMaps that the object owns.
+	Upsync(names ...string)
+	Bound(objects int)
+	Associate(name string)
 	// Forget leaves no history from which a session could be resumed.
 	Forget()
 	// Restart starts the hub anew on its log. Backup copies the log, and Restore starts the
@@ -80,7 +86,7 @@ type hubCase struct {
 // TestHub judges a hub. with makes one for each case, and hands it to judge.
 func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*testing.T, States))) {
 	t.Helper()
-	cases := slices.Concat(contentCases(), sessionCases(), logCases(), callCases(), enrolmentCases())
+	cases := slices.Concat(contentCases(), sessionCases(), logCases(), callCases(), seenCases(), enrolmentCases())
 	names := make([]string, len(cases))
 	for i, c := range cases {
 		names[i] = c.name

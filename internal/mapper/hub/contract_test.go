@@ -21,6 +21,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 		},
 		"it takes all that is reported":     {"Reports", "ReportsRefused", "ReportsTooLarge"},
 		"it is asked only what makes sense": {"Refusals", "RefusalsOfOthers"},
+		"nobody asks it for anything":       {"Upsync", "UpsyncYields", "UpsyncEnds", "UpsyncLimits", "Owned", "SeenWalk"},
 	} {
 		for _, name := range names {
 			lacks[name] = why

@@ -71,6 +71,7 @@ const prunePercent = 30
 // are proven: the log may be an older copy, from before the protection.
 func (m *Meta) hear(s wire.Settings, proven bool) {
 	m.Heard = nil
+	m.ReportsAgreed = m.ReportsAgreed && s.Dropped == m.Settings.Dropped
 	if proven && !m.Fresh {
 		m.Settings = s
 		return
