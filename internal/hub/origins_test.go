@@ -1,0 +1,140 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// moving is what of an answer is another each time.
+var moving = regexp.MustCompile(`"(resourceVersion|revision|time|heartbeat|lastHeartbeatTime)":\s*"?[^",}]*"?`)
+
+// readings is what everybody who reads reports says of what was placed: counts, conditions and
+// returned statuses of objects, what is where and why, what waits, what the locations' views have,
+// and Summaries.
+func (r *running) readings() map[string]string {
+	r.t.Helper()
+	all := map[string]string{}
+	for _, path := range []string{
+		route.Question("s").Path(route.Status), route.Question("s").Path(route.Status) + "?state=Removing", route.Question("s").Path(route.Waiting),
+		route.Question("s").Path(route.Why) + "?object=core/configmaps/default/one", route.Question("s").Path(route.Why) + "?object=apps/deployments/default/web",
+		string(route.Spaces) + "s/api/v1/configmaps", string(route.Spaces) + "s/apis/apps/v1/deployments", orreryOf("s", "placements"), orreryOf("s", "summaries"),
+		orreryOf(key.Root, "locations"), orreryOf(key.Root, "spaces"), route.View("a").Path("api/v1/configmaps"), route.View("b").Path("apis/apps/v1/deployments"),
+	} {
+		code, body := r.as("admin", masters).send("GET "+path, "")
+		all[path] = moving.ReplaceAllString(fmt.Sprint(code, " ", body), "")
+	}
+	return all
+}
+
+// TestReadersOfReports shows that everybody who reads reports keeps those of what was placed apart
+// from those of what is born at a location or owned there, of the same names too: nothing that
+// is said of what was placed changes when they come, say something else, and go; an object's
+// removal does not wait for them.
+func TestReadersOfReports(t *testing.T) {
+	t.Parallel() // it waits much of the time
+	r := start(t, t.TempDir())
+	r.addSpace("s")
+	for _, l := range []key.Location{"a", "b"} {
+		r.addLocation(l, map[string]string{"where": "x"})
+	}
+	kinds := []any{map[string]any{"resources": []any{"configmaps"}}, map[string]any{"apiGroup": "apps", "resources": []any{"deployments"}}}
+	r.addPlacement("s", "p", "x", "app", map[string]any{"associated": kinds, "returnStatus": "Rollup"})
+	r.patchObject("s", placementsGVR, "p", `{"spec":{"waitForRemoval":true}}`)
+	r.upsyncs("s", `{"resources":["configmaps"],"namespaces":["other"]}`)
+	label := map[string]string{"what": "app"}
+	for _, name := range []string{"one", "two"} {
+		r.addConfigMap(name, label, "1")
+	}
+	r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "web", label, map[string]any{"spec": map[string]any{
+		"replicas": int64(2), "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+		"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}},
+	}}))
+	r.summarize("placed", `{"match":[{"resources":["configmaps"]},{"apiGroup":"apps","resources":["deployments"]}],"select":[{"name":"location","expression":"location.name"},{"name":"state","expression":"sync.state"}]}`)
+	paths := map[string]string{"one": "s/core/configmaps/default/one", "two": "s/core/configmaps/default/two", "web": "s/apps/deployments/default/web"}
+	for _, l := range []key.Location{"a", "b"} {
+		for _, path := range paths {
+			said := wire.Report{UID: r.row("o/" + path).Meta.UID, Generation: 1, State: wire.Applied, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z"}
+			if path == paths["web"] {
+				said.Status = json.RawMessage(`{"observedGeneration":1,"replicas":2,"readyReplicas":2,"updatedReplicas":2,"availableReplicas":2}`)
+			}
+			r.says(l, key.Placed, path, said)
+		}
+	}
+	var before map[string]string
+	r.eventually(func() string { // until all have followed
+		now := r.readings()
+		for path, said := range now {
+			if said != before[path] {
+				before = now
+				return path + " says " + said
+			}
+		}
+		return ""
+	})
+	same := func(what string) {
+		t.Helper()
+		r.throughout(time.Second, func() string {
+			for path, said := range r.readings() {
+				if said != before[path] {
+					return fmt.Sprintf("%s: %s says\n%s\nand has said\n%s", what, path, said, before[path])
+				}
+			}
+			return ""
+		})
+	}
+	same("without any")
+	// Nobody would take most of these: whatever is in the log is no report of what was placed.
+	odd := func(path string, state wire.State) wire.Report {
+		return wire.Report{
+			UID: r.row("o/" + path).Meta.UID, Generation: 9, State: state, Reason: "Odd", Message: "odd", Health: wire.Degraded, Since: "2027-01-02T03:04:05Z",
+			Owner: "core/configmaps/default/two", Completed: "Succeeded",
+			Status: json.RawMessage(`{"replicas":9,"odd":true}`), Object: json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"odd"},"status":{"replicas":9}}`),
+		}
+	}
+	for _, state := range []wire.State{wire.Present, wire.Failed, wire.Removing, wire.Removed, wire.Held} {
+		for _, path := range paths {
+			r.says("a", key.Owned, path, odd(path, state))
+		}
+		for _, name := range []string{"one", "new"} {
+			said := odd(paths["one"], state)
+			said.Owner = ""
+			r.says("b", key.Born, "s/core/configmaps/other/"+name, said)
+		}
+		same("as " + string(state))
+	}
+	r.forgets("a", key.Owned, paths["web"])
+	same("without one")
+	// What is deleted is gone when the locations have said so of what was placed: what is owned
+	// says nothing of that.
+	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	uid := r.row("o/" + paths["one"]).Meta.UID
+	for _, l := range []key.Location{"a", "b"} {
+		r.says(l, key.Owned, paths["one"], odd(paths["one"], wire.Removed))
+	}
+	r.throughout(time.Second, func() string {
+		if row, _ := r.Table.Get("o/" + paths["one"]); row == nil {
+			return "it is gone, and no location has said that it has none of it"
+		}
+		return ""
+	})
+	for _, l := range []key.Location{"a", "b"} {
+		r.says(l, key.Placed, paths["one"], wire.Report{UID: uid, State: wire.Removed})
+	}
+	r.eventually(func() string {
+		if row, _ := r.Table.Get("o/" + paths["one"]); row != nil {
+			return "its removal waits for what is owned"
+		}
+		return ""
+	})
+}
