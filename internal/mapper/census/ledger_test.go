@@ -2,6 +2,7 @@ package census
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -130,11 +131,68 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestWhoseAndHow: what a StatefulSet claims is its own, as what controllers make for placed objects
+// is; each has the health of its kind: what has no status is Healthy as long as it is there, and an
+// Event has none.
+func TestWhoseAndHow(t *testing.T) {
+	l := newLedger(newAsks(nil, key.Same), limits{10, 1 << 20})
+	kindOf := func(group, resource, name string) *kind {
+		return l.observes(target.Served{Place: target.Place{Resource: key.NewResource(group, resource), Version: "v1"}, Kind: name, Namespaced: true}, true, true)
+	}
+	sets, claims := kindOf("apps", "statefulsets", "StatefulSet"), kindOf("", "persistentvolumeclaims", "PersistentVolumeClaim")
+	ends, events := kindOf("discovery.k8s.io", "endpointslices", "EndpointSlice"), kindOf("", "events", "Event")
+	for _, of := range []key.Identity{{Resource: sets.Resource, Namespace: "n", Name: "db"}, {Resource: key.NewResource("", "services"), Namespace: "n", Name: "web"}} {
+		root := store.Root{
+			Source: key.Object{Space: "s", Identity: of}, Identity: of, UID: "uid-" + of.Name,
+			Associated: "core/events\ncore/persistentvolumeclaims\ndiscovery.k8s.io/endpointslices",
+		}
+		l.place(of.String(), root, true)
+	}
+	owner := func(version, kind, name string) string {
+		return fmt.Sprintf(`,"ownerReferences":[{"apiVersion":%q,"kind":%q,"name":%q,"uid":"uid-%s","controller":true}]`, version, kind, name, name)
+	}
+	l.see(seen(t, sets, "db", `},"spec":{"volumeClaimTemplates":[{"metadata":{"name":"data"}},{"metadata":{"name":"my-log"}}]}`), time.Time{})
+	l.see(seen(t, claims, "data-db-0", `},"status":{"phase":"Bound"}`), time.Time{})
+	l.see(seen(t, claims, "my-log-db-12", `},"status":{"phase":"Pending"}`), time.Time{})
+	for _, others := range []string{"data-db2-0", "data-dbx", "log-db-0", "db-0", "data"} {
+		l.see(seen(t, claims, others, `},"status":{"phase":"Bound"}`), time.Time{})
+	}
+	l.see(seen(t, ends, "web-x1", owner("v1", "Service", "web")+`},"endpoints":[]`), time.Time{})
+	l.see(seen(t, ends, "web-x2", owner("v1", "Service", "web")+`,"deletionTimestamp":"2026-01-01T00:00:00Z"}`), time.Time{})
+	l.see(seen(t, ends, "other-x1", owner("v1", "Service", "other")+`}`), time.Time{})
+	l.see(seen(t, events, "e", `},"involvedObject":{"apiVersion":"v1","kind":"Service","uid":"uid-web"}`), time.Time{})
+	const db, web = "apps/statefulsets/n/db", "core/services/n/web"
+	want := map[string][2]string{
+		"~owned:s/core/persistentvolumeclaims/n/data-db-0":    {db, string(wire.Healthy)},
+		"~owned:s/core/persistentvolumeclaims/n/my-log-db-12": {db, string(wire.Progressing)},
+		"~owned:s/discovery.k8s.io/endpointslices/n/web-x1":   {web, string(wire.Healthy)},
+		"~owned:s/discovery.k8s.io/endpointslices/n/web-x2":   {web, string(wire.Progressing)},
+		"~owned:s/core/events/n/e":                            {web, ""},
+	}
+	got := map[string][2]string{}
+	for _, c := range l.take() {
+		if delete(got, c.line); c.report != nil {
+			got[c.line] = [2]string{c.report.Owner, string(c.report.Health)}
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("reported are %v, want %v", got, want)
+	}
+	l.place(db, store.Root{}, false)
+	l.place(web, store.Root{}, false)
+	for _, c := range l.take() {
+		delete(got, c.line)
+	}
+	if len(got) > 0 {
+		t.Errorf("of what is no longer placed are left %v", got)
+	}
+}
+
 // TestRests: of what keeps changing one change in a while is reported, and the last by and by;
 // what is new, what has another health, what is about to go or is another of its name at once.
 func TestRests(t *testing.T) {
 	l := newLedger(newAsks([]wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps", "pods"}}}, key.Same), limits{10, 1 << 20})
-	maps, k := l.observes(configMaps, true, true), l.observes(pods, true, true)
+	kept, k := l.observes(configMaps, true, true), l.observes(pods, true, true)
 	now := time.Now()
 	shows := func(k *kind, after time.Duration, more string) bool {
 		now = now.Add(after)
@@ -142,12 +200,12 @@ func TestRests(t *testing.T) {
 		return len(l.take()) > 0
 	}
 	text := func(n int) string { return fmt.Sprintf(`,"annotations":{"n":"%d"}}`, n) }
-	if !shows(maps, 0, text(0)) || !shows(maps, time.Second, text(1)) {
+	if !shows(kept, 0, text(0)) || !shows(kept, time.Second, text(1)) {
 		t.Error("what is new, or its first change, is not reported at once")
 	}
 	reported := 0
 	for n := range 65 {
-		if shows(maps, time.Second, text(2+n)) {
+		if shows(kept, time.Second, text(2+n)) {
 			reported++
 		}
 	}
@@ -160,17 +218,17 @@ func TestRests(t *testing.T) {
 	if now = now.Add(restFor + restMore); l.rested(now) != 0 || len(l.needs) != 1 || len(l.resting) != 0 {
 		t.Errorf("%d are read, %d rest", len(l.needs), len(l.resting))
 	}
-	if !shows(maps, 0, text(66)) || len(l.needs) > 0 {
+	if !shows(kept, 0, text(66)) || len(l.needs) > 0 {
 		t.Error("the last change is not reported")
 	}
-	if shows(maps, time.Second, text(66)) || len(l.resting) > 0 {
+	if shows(kept, time.Second, text(66)) || len(l.resting) > 0 {
 		t.Error("what does not change rests")
 	}
-	if !shows(maps, time.Second, `,"deletionTimestamp":"2026-01-01T00:00:00Z"}`) {
+	if !shows(kept, time.Second, `,"deletionTimestamp":"2026-01-01T00:00:00Z"}`) {
 		t.Error("that it is about to go is not reported at once")
 	}
-	shows(maps, time.Second, text(67))
-	if l.gone(maps, "n", "a"); len(l.take()) != 1 || len(l.resting) > 0 {
+	shows(kept, time.Second, text(67))
+	if l.gone(kept, "n", "a"); len(l.take()) != 1 || len(l.resting) > 0 {
 		t.Error("that it is gone is not reported at once")
 	}
 	pod := func(n int, phase, ready string) string {

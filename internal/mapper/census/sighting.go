@@ -82,11 +82,12 @@ func sight(k *kind, o *marks.Answer, ours bool) *sighting {
 			s.claims = append(s.claims, claimedBy(m.Namespace, t.String()+"-"+m.Name))
 		}
 	}
+	of := health.Object{APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != ""}
 	if health.Has(k.Resource) {
-		s.health, s.note = health.Of(health.Object{
-			APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
-			Spec: o.Spec, Status: o.Status,
-		})
+		of.Spec, of.Status = o.Spec, o.Status
+	}
+	if !target.IsEvent(k.Resource) { // it says how others do
+		s.health, s.note = health.Of(of)
 	}
 	s.object = shown(root, k, m.Namespace, m.Name)
 	h := fnv.New64a()
