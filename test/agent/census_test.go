@@ -11,6 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,6 +61,8 @@ func census(s *site) {
 	if r, _ := s.hub.Report(owned); r.UID != string(pod.UID) || r.Health != wire.Progressing || !whole(r.Object, "v1", "Pod", "p") {
 		t.Errorf("the Pod is reported as %+v: %s", r, r.Object)
 	}
+
+	forget := s.claimsAndSlices()
 
 	configMaps := s.client.CoreV1().ConfigMaps(ns)
 	s.exists("born", nil)
@@ -111,6 +115,7 @@ func census(s *site) {
 	// Nobody asks any more.
 	s.hub.Set(func(set *wire.Settings) { set.Upsync = nil })
 	s.hub.PutWith(deployment, "uid-d", s.deployment("d", "nobody"), wire.Policy{})
+	forget()
 	env.Eventually(t, soon, func() error {
 		if i := slices.IndexFunc(s.hub.Reported(), func(k string) bool { return strings.HasPrefix(k, "~") }); i >= 0 {
 			return fmt.Errorf("%q is still reported", s.hub.Reported()[i])
@@ -118,6 +123,59 @@ func census(s *site) {
 		return nil
 	})
 	counts.log(t)
+}
+
+// claimsAndSlices shows what a StatefulSet's claims and a Service's EndpointSlices are reported as:
+// they have the health of their kinds, and no EndpointSlice has a status. forget ends that
+// anybody asks for them.
+func (s *site) claimsAndSlices() (forget func()) {
+	t, ns, yes := s.t, s.name, true
+	t.Helper()
+	set, service := "team/apps/statefulsets/"+ns+"/db", "team/core/services/"+ns+"/web"
+	place := func(claims, slices wire.Policy) {
+		s.hub.PutWith(set, "uid-db", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db","namespace":%q},"spec":{"replicas":1,"serviceName":"db","selector":{"matchLabels":{"app":"db"}},
+			"template":{"metadata":{"labels":{"app":"db"}},"spec":{"containers":[{"name":"c","image":"i"}]}},
+			"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`, ns), claims)
+		s.hub.PutWith(service, "uid-web", fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":%q},"spec":{"ports":[{"port":80}]}}`, ns), slices)
+	}
+	place(wire.Policy{Associated: "core/persistentvolumeclaims"}, wire.Policy{Associated: "discovery.k8s.io/endpointslices"})
+	s.says(set, wire.Applied, "")
+	s.says(service, wire.Applied, "")
+	for _, name := range []string{"data-db-0", "data-other-0"} {
+		create(t, func() error {
+			_, err := s.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+				},
+			}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	web, err := s.client.CoreV1().Services(ns).Get(t.Context(), "web", metav1.GetOptions{})
+	create(t, func() error { return err })
+	create(t, func() error {
+		_, err := s.client.DiscoveryV1().EndpointSlices(ns).Create(t.Context(), &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-x", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Service", Name: "web", UID: web.UID, Controller: &yes},
+			}},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+		}, metav1.CreateOptions{})
+		return err
+	})
+	for line, want := range map[string]wire.Report{
+		"~owned:team/core/persistentvolumeclaims/" + ns + "/data-db-0": {Owner: "apps/statefulsets/" + ns + "/db", Health: wire.Progressing},
+		"~owned:team/discovery.k8s.io/endpointslices/" + ns + "/web-x": {Owner: "core/services/" + ns + "/web", Health: wire.Healthy},
+	} {
+		if r := s.says(line, wire.Present, ""); r.Owner != want.Owner || r.Health != want.Health {
+			t.Errorf("%s is reported as %+v", line, r)
+		}
+	}
+	if r, ok := s.hub.Report("~owned:team/core/persistentvolumeclaims/" + ns + "/data-other-0"); ok {
+		t.Errorf("another's claim is reported as %+v", r)
+	}
+	return func() { place(wire.Policy{}, wire.Policy{}) }
 }
 
 // ownedPod is a Pod of a ReplicaSet of a Deployment.

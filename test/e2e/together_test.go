@@ -103,7 +103,7 @@ func (w *shop) together() {
 		w.t.Fatal(err)
 	}
 	w.seen(reports, "replicasets", "orrery.dev/health=Healthy", 3)
-	w.seen(reports, "endpointslices", "kubernetes.io/service-name=live", 3)
+	w.seen(reports, "endpointslices", "orrery.dev/health=Healthy,kubernetes.io/service-name=live", 3)
 	w.seen(reports, "pods", "orrery.dev/health=Healthy,app=live", 12)
 	w.seen(reports, "pods", "orrery.dev/health=Healthy,app=live,orrery.dev/location=south", 6)
 	w.lacks()
