@@ -199,15 +199,14 @@ func (s *Sessions) exceed(l key.Location, n int) {
 	}
 }
 
-// Drop notes that reports of what was not placed at a location were removed at a revision, and
-// has its agent told so.
+// Drop notes that reports of what was not placed at a location were removed at a revision. Its
+// agent is told so when its session begins, or is poked.
 func (s *Sessions) Drop(l key.Location, rev int64) {
 	s.mu.Lock()
 	seen := s.seen[l]
 	seen.dropped = max(seen.dropped, rev)
 	s.seen[l] = seen
 	s.mu.Unlock()
-	s.Poke(l)
 }
 
 // Forget drops what is remembered of a location that is gone.

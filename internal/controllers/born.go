@@ -77,6 +77,7 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	l := key.Location(name)
 	rows, more := born.Unwanted(c.config.Table.Snapshot(), c.config.Born, l, bornStep)
 	if len(rows) == 0 {
+		c.config.Sessions.Poke(l) // something may have been removed before
 		return nil
 	}
 	changes := make([]store.Change, len(rows))
@@ -87,13 +88,16 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.config.Sessions.Drop(l, rev)
+	if row, _ := c.config.Table.Get(l.Key()); row != nil {
+		c.config.Sessions.Drop(l, rev)
+	}
 	if err := c.config.Table.WaitFor(ctx, rev); err != nil {
 		return err
 	}
 	if more {
 		return errMore
 	}
+	c.config.Sessions.Poke(l)
 	return nil
 }
 

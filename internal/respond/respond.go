@@ -27,7 +27,7 @@ import (
 )
 
 // lateRetry is after how many seconds a client should retry a write for which room was
-// not found, or that was not answered, in time.
+// not found in time.
 const lateRetry = 5
 
 // Codecs encode Status objects for errors outside of any kind's handler.
@@ -102,9 +102,11 @@ func Late(err error) bool {
 	return errors.Is(err, rpctypes.ErrTimeout) || errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) || errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost)
 }
 
-// Unanswered is the answer to a write that etcd did not answer in time.
+// Unanswered is the answer to a write that etcd did not answer in time. It does not say when to
+// try again, which libraries would do by themselves: an object with a generated name would be
+// made twice.
 func Unanswered() error {
-	return apierrors.NewTimeoutError("etcd did not answer in time; the write may have been done all the same", lateRetry)
+	return apierrors.NewTimeoutError("etcd did not answer in time; the write may have been done all the same", 0)
 }
 
 // LogFull is the answer to a write for which the log has no room.

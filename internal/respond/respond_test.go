@@ -27,5 +27,8 @@ func TestErrors(t *testing.T) {
 		if w.Code != c.code || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%v is answered with %d %s", c.err, w.Code, w.Body)
 		}
+		if again := w.Header().Get("Retry-After"); again != "" {
+			t.Errorf("%v is to be tried again after %s", c.err, again)
+		}
 	}
 }
