@@ -60,6 +60,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 // TestFloodOfStatuses shows that one location's token can't cause writes without end by
 // the statuses of its agent.
 func TestFloodOfStatuses(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	_, before := r.Table.Get(key.Location("a").Key())
@@ -89,6 +90,7 @@ func TestFloodOfStatuses(t *testing.T) {
 // TestLongProtocol shows that the protocol version that a request names is stored only up
 // to a length.
 func TestLongProtocol(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	req, err := a.New(t.Context(), http.MethodGet, route.Desired, nil)

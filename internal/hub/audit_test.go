@@ -77,6 +77,7 @@ func eventsIn(t *testing.T, log string) (all []auditinternal.Event) {
 // TestAudit: all that is served is logged as Kubernetes logs it, with its space or location,
 // and no credential.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	r, log := startAudited(t, samplePolicy(t))
 	r.addSpace("a")
 	r.addLocation("l", nil)
@@ -207,6 +208,7 @@ const everything = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: R
 
 // TestAuditHasNoSecrets, whatever the policy asks for, of what is read, written and refused.
 func TestAuditHasNoSecrets(t *testing.T) {
+	t.Parallel()
 	r, log := startAudited(t, everything)
 	r.addSpace("a")
 	r.addLocation("l", nil)
@@ -261,6 +263,7 @@ func TestAuditHasNoSecrets(t *testing.T) {
 
 // TestAuditOnAFullDisk: what can't be written is served all the same.
 func TestAuditOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(everything), 0o600); err != nil {
 		t.Fatal(err)

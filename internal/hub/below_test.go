@@ -12,6 +12,7 @@ import (
 // TestForBelow: what is for a lower hub does not act here; who lets it act needs what it
 // takes to write it. Spaces and Locations are for no other hub, and CRDs act wherever they are.
 func TestForBelow(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	root, jane, weak := r.as("admin", masters), r.as("jane"), r.as("weak")
 	const below, here = `{"metadata":{"labels":{"orrery.dev/for":"below"}}}`, `{"metadata":{"labels":{"orrery.dev/for":null}}}`
@@ -53,6 +54,7 @@ func TestForBelow(t *testing.T) {
 // TestAssignmentsTakeGet: who assigns an object that is there to locations, where others
 // read it, may get it, by whatever verb and subresource.
 func TestAssignmentsTakeGet(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	root := r.as("admin", masters)
 	const pods, maps = "/spaces/a/api/v1/namespaces/default/pods", "/spaces/a/api/v1/namespaces/default/configmaps"

@@ -15,6 +15,7 @@ import (
 // TestCausesStay shows that an agent that was away is told of a removal with the cause
 // that it had, whatever has happened since, also by a hub that was restarted.
 func TestCausesStay(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.addSpace("s")

@@ -60,6 +60,7 @@ func setSite(object map[string]any, path, where string) {
 // TestClassesReachLocations follows what two locations of different classes get of one
 // object, by sessions, views and answers, as their classes change.
 func TestClassesReachLocations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := startPrepared(t, dir, followSites)
 	r.addSpace("s")

@@ -13,6 +13,7 @@ import (
 // the same object and another policy, which is part of the root, in a session and when
 // one is resumed. What was applied stays applied.
 func TestCustomizersReachAgents(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	s := a.open(0, "")
@@ -63,6 +64,7 @@ func TestCustomizersReachAgents(t *testing.T) {
 // TestCustomizerStatus shows that the status of a Customizer says that it is in force,
 // written once, and again if somebody overwrites it.
 func TestCustomizerStatus(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil, map[string]any{"spec": map[string]any{
 		"match": []any{map[string]any{"resources": []any{"configmaps"}}},

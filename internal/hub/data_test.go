@@ -85,6 +85,7 @@ func (h *hearer) sent(name, want string) {
 // TestDataReachesLocations follows what two locations get by the texts of a ConfigMap: each
 // its own, nothing for what is not used, and what they have while the texts are not there.
 func TestDataReachesLocations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := startPrepared(t, dir, func(hub.Parts) {})
 	a, b := r.placeMarked()

@@ -154,6 +154,7 @@ func diffed(t *testing.T) (r *running, op client) {
 
 // TestDiffs shows who is asked about what a location has, and what is said if nobody can be.
 func TestDiffs(t *testing.T) {
+	t.Parallel()
 	r, op := diffed(t)
 	r.refuses(op, "core/configmaps/default/none", "a", http.StatusNotFound, "NotFound", "none")
 	r.refuses(op, mapOne, "b", http.StatusNotFound, "NotPlaced", "not placed")
@@ -251,6 +252,7 @@ func (r *running) digestOf(a *agent, name string) wire.Sum {
 // TestDiffsTakeARight shows that how an object is at a location is told to who has the right
 // to that, besides the right to the object, and not any more once it is taken away.
 func TestDiffsTakeARight(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.addSecret("one", map[string]string{"what": "app"})
 	const live = `{"apiGroups":["orrery.dev"],"resources":["locations/live"],"resourceNames":["a"],"verbs":["get"]}`
@@ -300,6 +302,7 @@ func TestDiffsTakeARight(t *testing.T) {
 // TestHostileAnswers shows that an agent answers what it is asked, and nothing else, nobody
 // else answers it, and that no value of a Secret is believed to be masked.
 func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
 	r, op := diffed(t)
 	hostile, other := r.join("a"), r.join("b")
 	l := hostile.looks()

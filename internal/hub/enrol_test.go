@@ -102,6 +102,7 @@ func TestCredentialsAndTheHubsClock(t *testing.T) {
 // TestAgentOfTheVersionBefore: its token goes on until the agent that replaces it has
 // traded it, which nobody has to help with; then it is worth nothing.
 func TestAgentOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("pretend")
 	r.addLocation("a", nil)

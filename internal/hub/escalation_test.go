@@ -81,6 +81,7 @@ func (r *running) attempts(w written, c client, s key.Space, harmless, spec stri
 
 // TestEscalation: nobody grants what they do not hold, by any verb.
 func TestEscalation(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	grants := written{"Grant", "grants"}
@@ -166,6 +167,7 @@ func TestEscalation(t *testing.T) {
 // TestEscalationFromRoot: nobody grants from root what they do not hold in all spaces,
 // and an admin of root is no admin of them, nor anybody else.
 func TestEscalationFromRoot(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	grants := written{"Grant", "grants"}
@@ -213,6 +215,7 @@ func TestEscalationFromRoot(t *testing.T) {
 
 // TestDeputies: nobody has the hub read or change for them what they may not, by any verb.
 func TestDeputies(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	placements, customizers := written{"Placement", "placements"}, written{"Customizer", "customizers"}
@@ -329,6 +332,7 @@ func TestDeputies(t *testing.T) {
 // what it matches in all spaces there may be, root's rights alone do not suffice, and that
 // none is written elsewhere than in root.
 func TestDeputiesOfRoot(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	placements := written{"Placement", "placements"}

@@ -46,6 +46,7 @@ func (c client) goes(want ...string) {
 // who wrote the Placement goes, that nobody else's write changes that, and that nobody is
 // told of objects that they may not read.
 func TestFollowing(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", nil)

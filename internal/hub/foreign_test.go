@@ -11,6 +11,7 @@ import (
 // TestCoreGroupHasTwoNames: by the core group's other name a Placement takes no more than
 // its writer may read.
 func TestCoreGroupHasTwoNames(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.grant("a", "vi", `{"subjects":[{"kind":"User","name":"vi"}],"roles":[{"name":"view"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["placements","customizers"],"verbs":["*"]}]}`)
 	vi, placements := r.as("vi"), written{"Placement", "placements"}
@@ -34,6 +35,7 @@ func TestCoreGroupHasTwoNames(t *testing.T) {
 // TestTokensTellNothingOfSpaces: who asks for a token that is good for a space alone, and
 // has no right there, is not told whether it is there.
 func TestTokensTellNothingOfSpaces(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"admin"}]}`)
 	jane := r.as("jane")

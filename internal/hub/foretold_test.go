@@ -35,6 +35,7 @@ func (c client) warned(request, body string, header ...string) []string {
 // TestForetold shows that dry runs of Placements and Customizers warn of what they would
 // do, by whatever verb, only of what their sender may list, and that real writes don't.
 func TestForetold(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {

@@ -49,6 +49,7 @@ func formerReads(path, rev, token, forged string) []string {
 // again under its name reads nothing of what the former one had, by no revision or token
 // of that time.
 func TestFormerContents(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	op := r.as("op", masters)
 	place := func(s key.Space) {

@@ -116,6 +116,7 @@ func grantsOf(s key.Space) string { return orreryOf(s, "grants") }
 // TestGrantsAtOnce: what was granted just now works at once, and what was revoked just
 // now does not.
 func TestGrantsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	jane := r.as("jane")
@@ -138,6 +139,7 @@ func TestGrantsAtOnce(t *testing.T) {
 // TestRevokedUnderAWatch: an open watch ends with what allowed it, and not by an edit
 // that still does.
 func TestRevokedUnderAWatch(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	const view = `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`

@@ -81,6 +81,7 @@ func hostile(t *testing.T) *running {
 // TestForeignSpaces: a tenant reaches nothing of another space, by no way to write a
 // path, and can't tell one that there is from one that there is not.
 func TestForeignSpaces(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"admin"}]}`)
 	jane := r.as("jane")
@@ -156,6 +157,7 @@ func TestForeignSpaces(t *testing.T) {
 
 // TestNarrowRights: who may do one thing does nothing more by it.
 func TestNarrowRights(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	rule := func(name, verbs, resources, more string) client {
 		r.grant("a", name, fmt.Sprintf(`{"subjects":[{"kind":"User","name":%q}],"rules":[{"apiGroups":["*"],"resources":[%s],"verbs":[%s]%s}]}`, name, resources, verbs, more))
@@ -251,6 +253,7 @@ func TestNarrowRights(t *testing.T) {
 
 // TestQuestionsAreNarrow: what is told of a space is what its reader may list, and get.
 func TestQuestionsAreNarrow(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.addLocation("home", map[string]string{"where": "x"})
 	for _, kind := range []string{"Secret", "ConfigMap"} {
@@ -364,6 +367,7 @@ func TestQuestionsAreNarrow(t *testing.T) {
 // TestPoliciesTellNoSecrets: who may read Placements, and Locations in root, learns of what
 // fails there, but no names of Secrets; answers to questions name what the reader may list.
 func TestPoliciesTellNoSecrets(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.addLocation("home", map[string]string{"where": "x"})
 	for name, what := range map[string]string{"matched": "x", "missed": "y"} {

@@ -29,6 +29,7 @@ func (a *agent) status() int {
 // TestLocationMadeAgain shows that the token of a removed location is good for
 // nothing, and that of the one made again under its name stays good.
 func TestLocationMadeAgain(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	old := r.join("a")
 	if got := old.status(); got != http.StatusOK {
@@ -52,6 +53,7 @@ func TestLocationMadeAgain(t *testing.T) {
 // TestNewTokenEndsTheSession shows that what an agent has is worth nothing once another
 // has joined: what was opened with it ends, and nothing else.
 func TestNewTokenEndsTheSession(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	s := a.open(0, "")
@@ -86,6 +88,7 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 
 // TestDeletedSpaceIsPolicy shows that the prune guard sees the deletion of a space.
 func TestDeletedSpaceIsPolicy(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	s := r.join("a").open(0, "")
 	s.next()
@@ -100,6 +103,7 @@ func TestDeletedSpaceIsPolicy(t *testing.T) {
 // TestReportsOfOthersObjects shows that a location can't fill the log with
 // reports of what it never had.
 func TestReportsOfOthersObjects(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	r.addConfigMap("unplaced", nil, "-")
@@ -118,6 +122,7 @@ func TestReportsOfOthersObjects(t *testing.T) {
 // TestRemovedLocationIsNoMassDelete shows that a client of a location's view
 // hears nothing of deletions when the location is removed.
 func TestRemovedLocationIsNoMassDelete(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	d, err := dynamic.NewForConfig(r.config(route.View("a").String()))
 	if err != nil {

@@ -124,6 +124,7 @@ func startWith(t *testing.T, config string) (r *running, file string) {
 // TestIssuers: who signs in at an issuer is who its configuration says, and nobody whose
 // name is the hub's, however it comes about.
 func TestIssuers(t *testing.T) {
+	t.Parallel()
 	i := startIssuer(t)
 	r, _ := startWith(t, configOf(i.section(`{username: {expression: "claims.sub"}, groups: {expression: "claims.?groups.orValue([])"}}`)))
 	r.addSpace("a")
@@ -228,6 +229,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 
 // TestBadIssuers: a hub does not start with a configuration that it can't use.
 func TestBadIssuers(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", noIssuers + "anonymous: {enabled: true}\n", noIssuers + "jwt: [{}]\n"} {
 		config := hub.DefaultConfig()
 		config.DataDir, config.Listen, config.AuthenticationConfig = t.TempDir(), "127.0.0.1:0", filepath.Join(t.TempDir(), "file")

@@ -57,6 +57,7 @@ func (a *agent) reports(line wire.ReportLine) {
 // TestLeftovers shows that what a location still has, and should not have, is shown until
 // it is gone, also when its source and its Placement are gone.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})
@@ -144,6 +145,7 @@ func TestLeftovers(t *testing.T) {
 // applied and not reported yet when it was told that it is no longer desired, and no more
 // than that.
 func TestRemovalOfTheUnreported(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	s := a.open(0, "")

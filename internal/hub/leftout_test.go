@@ -127,6 +127,7 @@ func (r *returning) leavesOut(part, what string) {
 // limits of its space: one that does not fit is left out, no older one stays in its
 // place, and the Placement and `why` say so until it fits.
 func TestReturnedStatusAndLimits(t *testing.T) {
+	t.Parallel()
 	r := newReturning(t, map[string]any{"returnStatus": "Singleton"})
 	r.reports(1, 10)
 	r.comes(1)
@@ -175,6 +176,7 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 // TestReturnedStatusTriedAgain shows that a status that was left out is written once
 // there is room in the space.
 func TestReturnedStatusTriedAgain(t *testing.T) {
+	t.Parallel()
 	r := newReturning(t, map[string]any{"returnStatus": "Singleton"})
 	r.addConfigMap("large", nil, strings.Repeat("x", 16<<10))
 	r.limit(map[string]any{"bytes": fmt.Sprint(r.Usage.Of("s").Bytes + 1<<10)})

@@ -78,6 +78,7 @@ func copyView(ctx context.Context, from, to dynamic.Interface, version *string, 
 // TestViewNamesSources: a mapper that knows only a location's view creates nothing
 // without a source, also when sources change.
 func TestViewNamesSources(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.addSpace("s2")
 	r.addSpace("cluster")

@@ -86,6 +86,7 @@ func (r *running) annotate(annotations string) {
 // TestAgentStatus shows that a location's status says what its agent says, is
 // written when that changes and only then, and asks for the list of APIs once.
 func TestAgentStatus(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	a.open(0, "").next()
@@ -136,6 +137,7 @@ func TestAgentStatus(t *testing.T) {
 // TestSyncedIsNeverWritten shows that the condition is not in the log, and keeps its time
 // while it stays the same.
 func TestSyncedIsNeverWritten(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.join("a").open(0, "").next()
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
@@ -159,6 +161,7 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 // TestSyncedSinceItChanged shows that the condition's time is when it changed, whoever
 // reads it when.
 func TestSyncedSinceItChanged(t *testing.T) {
+	t.Parallel()
 	var hours atomic.Int64
 	begin := time.Now().Truncate(time.Second)
 	at := func(hour int64) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
@@ -239,6 +242,7 @@ func TestSyncedCondition(t *testing.T) {
 // TestOperatorsWord shows that settings and confirmations of operators and owners of
 // Placements reach the agent's open session.
 func TestOperatorsWord(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	s := a.open(0, "")
@@ -290,6 +294,7 @@ func TestOperatorsWord(t *testing.T) {
 // TestProtocol shows that an agent of another protocol version is refused, that the
 // location says so, and that a compatible agent clears that.
 func TestProtocol(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	req, err := a.New(t.Context(), http.MethodGet, route.Desired, nil)
@@ -313,6 +318,7 @@ func TestProtocol(t *testing.T) {
 // TestCompatibleOfAnOperator shows that a condition Compatible that an operator has set
 // to False halts the agent, and is not changed by the hub.
 func TestCompatibleOfAnOperator(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	s := r.join("a").open(0, "")
 	s.next()

@@ -29,6 +29,7 @@ func somePod(namespace, name string) *unstructured.Unstructured {
 // TestPodsGoOnceForAgents shows that for a location the two steps of a Pod's deletion are
 // one removal, caused by a user.
 func TestPodsGoOnceForAgents(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.create("s", podsGVR, somePod("default", "p"))
 	s := r.join("a").open(0, "")

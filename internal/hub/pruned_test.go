@@ -55,6 +55,7 @@ func waitingAt(digest string, pending int) wire.AgentStatus {
 // locations, also where the agent is away, over a restart of the hub, and nothing that
 // began to wait later.
 func TestConfirmOverLocations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.addSpace("s")
@@ -128,6 +129,7 @@ func (a *agent) hasOne() {
 // TestPruneOfOtherSpaces has an agent claim that removals of a Placement wait, in a space
 // of which its location has nothing.
 func TestPruneOfOtherSpaces(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.addSpace("z")
 	r.addPlacement("z", "p", "x", "app", nil)

@@ -17,6 +17,7 @@ import (
 // TestPartOfRelease shows that a Placement says of which Helm release it matches some
 // objects and not all, writes that once, and takes it back.
 func TestPartOfRelease(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	for name, labels := range map[string]map[string]string{"two": {"what": "app"}, "three": {"what": "other"}} {

@@ -111,6 +111,7 @@ func (r *removing) goes(name string) {
 // until each location has confirmed that it is gone, also one that has never reported it,
 // and over a restart; and that it is shown as being removed meanwhile.
 func TestWaitForRemoval(t *testing.T) {
+	t.Parallel()
 	r := newRemoving(t)
 	label := map[string]string{"what": "app"}
 	r.addConfigMap("one", label, "1")
@@ -172,6 +173,7 @@ func TestWaitForRemoval(t *testing.T) {
 
 // TestWaitForRemovalEnds shows what else ends the wait, and what does not.
 func TestWaitForRemovalEnds(t *testing.T) {
+	t.Parallel()
 	r := newRemoving(t)
 	label := map[string]string{"what": "app"}
 	for _, name := range []string{"byhand", "moved", "off", "location", "unplaced"} {
@@ -255,6 +257,7 @@ func TestWaitForRemovalEnds(t *testing.T) {
 // the object, if all that it has ever said is that it is about to make it: also when it is cut
 // off since, and the hub was restarted. It is told to say so before, of objects that wait alone.
 func TestRemovalOfTheAnnounced(t *testing.T) {
+	t.Parallel()
 	r := newRemoving(t)
 	label := map[string]string{"what": "app"}
 	r.addConfigMap("one", label, "1")
@@ -307,6 +310,7 @@ func TestRemovalOfTheAnnounced(t *testing.T) {
 // TestWaitForRemovalOfRoot shows that a Placement of root has the deletion of objects of other
 // spaces wait, until each location has confirmed that they are gone.
 func TestWaitForRemovalOfRoot(t *testing.T) {
+	t.Parallel()
 	r := newRemoving(t)
 	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

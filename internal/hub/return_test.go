@@ -16,6 +16,7 @@ var deploymentsGVR = schema.GroupVersionResource{Group: "apps", Version: "v1", R
 // TestStatusThatDoesNotFit shows that a status which would make its object too
 // large to be written again is left out, and a smaller one comes as any other.
 func TestStatusThatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.addPlacement("s", "q", "x", "big", map[string]any{"returnStatus": "Singleton"})
 	made := r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "big", map[string]string{"what": "big"}, map[string]any{
@@ -62,6 +63,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 // TestReportTooLarge shows that a report that is too large keeps its state, says how
 // large its status is, and does not leave an older status at the source.
 func TestReportTooLarge(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.addPlacement("s", "q", "x", "big", map[string]any{"returnStatus": "Singleton"})
 	made := r.create("s", deploymentsGVR, object("apps/v1", "Deployment", "default", "big", map[string]string{"what": "big"}, nil))

@@ -51,6 +51,7 @@ func (r *running) rootPlacement(wrong func(v1alpha1.PlacementStatus) bool) (p v1
 // of their own that have its name; that its status, and answers about a space, tell nobody
 // more than they may know; and that its deletion is a user's word, after a restart too.
 func TestPlacementOfRoot(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.addSpace("s")
@@ -160,6 +161,7 @@ func (r *running) toldOfRoot() {
 // what it let go of all spaces, and what no other Placement did; and that in one space it
 // can be confirmed for that alone.
 func TestConfirmOverSpaces(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.reachAll()
 	r.addLocation("a", map[string]string{"where": "x"})

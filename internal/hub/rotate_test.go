@@ -226,6 +226,7 @@ func TestSessionsEndWithTheirCertificate(t *testing.T) {
 // TestKubeconfigThatCantBeWritten: a rotation is in force also if the operator's kubeconfig
 // can't be written, which is made good.
 func TestKubeconfigThatCantBeWritten(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat = time.Minute; c.Disconnected = 2 * time.Minute })
 	r.addLocation("a", nil)
 	a := r.join("a")

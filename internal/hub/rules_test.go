@@ -39,6 +39,7 @@ func (r *running) customize(body string) {
 // object: by a session, a view and answers; while the rule fails at one of them, which
 // keeps what it has; and by a hub that is started again, which says the same.
 func TestRulesReachLocations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := startPrepared(t, dir, func(hub.Parts) {})
 	r.addSpace("s")
@@ -149,6 +150,7 @@ func (r *running) customizerErrors() string {
 // TestRulesAreCheckedWhenWritten shows that rules that can't be used are refused at their
 // field, by schema or by compiling them.
 func TestRulesAreCheckedWhenWritten(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	for want, rule := range map[string]map[string]any{
 		"spec.rules[0].expression: Invalid value":          {"path": "$.data.a", "expression": "location.nme"},
@@ -174,6 +176,7 @@ func TestRulesAreCheckedWhenWritten(t *testing.T) {
 // is answered is what is sent, those that get the same share an answer, and nobody is told
 // of what they may not get.
 func TestRenderings(t *testing.T) {
+	t.Parallel()
 	r := startPrepared(t, t.TempDir(), func(hub.Parts) {})
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b", "c"} {

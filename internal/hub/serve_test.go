@@ -15,6 +15,7 @@ import (
 // TestDeletedSpace shows that a deleted space is gone at once, ends its watches
 // and leaves nothing in the log.
 func TestDeletedSpace(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addConfigMap("one", nil, "1")
@@ -50,6 +51,7 @@ func TestDeletedSpace(t *testing.T) {
 
 // TestAllSpaces shows the operators' view over all spaces.
 func TestAllSpaces(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addConfigMap("one", nil, "1")
@@ -70,6 +72,7 @@ func TestAllSpaces(t *testing.T) {
 // TestLocationShowsCounts shows that a Location counts what is assigned to it,
 // without a write.
 func TestLocationShowsCounts(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.eventually(func() string {
 		if status := r.location("a").Status; status.Assigned != 1 {

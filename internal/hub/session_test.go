@@ -24,6 +24,7 @@ func fixture(t *testing.T) *running {
 }
 
 func TestReports(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	one := wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: "u", State: wire.Failed, Reason: "Refused"}}
@@ -50,6 +51,7 @@ func TestReports(t *testing.T) {
 // TestConnected shows that the condition follows the session, after a delay
 // when it ends.
 func TestConnected(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 10*time.Millisecond, 50*time.Millisecond })
 	r.addLocation("a", nil)
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")

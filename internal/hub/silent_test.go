@@ -35,6 +35,7 @@ func (c client) answer(request, body string, header ...string) (text string, too
 // TestNothingIsTold: who has no right to something gets the same answer, byte for byte,
 // whether it is there or not: spaces, locations, views, objects, tokens.
 func TestNothingIsTold(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	r.addLocation("mine", nil)
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"admin"}]}`)

@@ -54,6 +54,7 @@ func (c client) slow(request, body string, meanwhile func(), header ...string) (
 // TestRevokedDuringARequest: what was revoked while the hub waited for a body is not done,
 // whatever it was that let the request in.
 func TestRevokedDuringARequest(t *testing.T) {
+	t.Parallel()
 	r := hostile(t)
 	const (
 		admin   = `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"admin"}]}`

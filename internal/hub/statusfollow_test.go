@@ -98,6 +98,7 @@ func (t *told) differs(status ask.SpaceStatus) string {
 // is asked for anew says, page by page or at once, whatever happens; and that it ends with
 // the right to it.
 func TestStatusFollows(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.grant("s", "viewer", `{"subjects":[{"kind":"User","name":"viewer"}],"roles":[{"name":"view"}]}`)

@@ -64,6 +64,7 @@ func (r *running) sums(name, rows string, counted, stale, failed int64) (s v1alp
 // TestSummaries follows Summaries of placed objects while agents report, objects change,
 // locations are relabelled, and the hub is started again.
 func TestSummaries(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.summarize("states", `{"match":[{"resources":["configmaps"]}],"groupBy":[{"name":"state","expression":"sync.state"}],"combine":[{"name":"objects","type":"COUNT"}]}`)
 	r.summarize("sizes", `{"match":[{"resources":["configmaps"]}],"filter":"sync.applied","combine":[{"name":"sum","type":"SUM","expression":"quantity(status.size)"},{"name":"most","type":"MAX","expression":"status.n"},{"name":"avg","type":"AVG","expression":"status.n"}]}`)
@@ -144,6 +145,7 @@ func TestSummaries(t *testing.T) {
 // TestSummariesOfReported follows Summaries of what was born at locations and of what belongs
 // to placed objects there, in the form in which reports of it are in the log.
 func TestSummariesOfReported(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.relabel("b", "x")
 	r.upsyncs("s", `{"apiGroup":"wgpolicyk8s.io","resources":["policyreports"]}`)
@@ -185,6 +187,7 @@ func TestSummariesOfReported(t *testing.T) {
 // TestSummaryWrites: a Summary is written at most once a second however much changes, and not
 // at all when nothing does.
 func TestSummaryWrites(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.summarize("n", `{"match":[{"resources":["configmaps"]}],"combine":[{"name":"n","type":"COUNT"}]}`)
 	first := r.sums("n", `[[1]]`, 1, 0, 0)
@@ -217,6 +220,7 @@ func TestSummaryWrites(t *testing.T) {
 
 // TestSummaryTable: a get of a Summary is its table; a list has a line for each.
 func TestSummaryTable(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	r.summarize("states", `{"match":[{"resources":["configmaps"]}],"groupBy":[{"name":"state","expression":"sync.state"},{"name":"extra","expression":"[object.metadata.name]"}],
 		"combine":[{"name":"objects","type":"COUNT"},{"name":"avg","type":"AVG","expression":"status.?n"}]}`)
@@ -249,6 +253,7 @@ func TestSummaryTable(t *testing.T) {
 
 // TestSummariesAreChecked: what can't be used is refused at its field.
 func TestSummariesAreChecked(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	w, admin := written{"Summary", "summaries"}, r.as("admin", "system:masters")
 	const match, count = `"match":[{"resources":["configmaps"]}]`, `"combine":[{"name":"n","type":"COUNT"}]`

@@ -16,6 +16,7 @@ import (
 // say what is different: by sessions, walks and answers, as locations and the object change,
 // where one can't have it, and by a hub that is started anew.
 func TestTemplatesReachLocations(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := startPrepared(t, dir, func(hub.Parts) {})
 	a, b := r.placeMarked()
@@ -87,6 +88,7 @@ func TestTemplatesReachLocations(t *testing.T) {
 // TestTemplatesAreCheckedWhenWritten: what can't be expanded anywhere is refused at its
 // text, and what was accepted once does not keep anybody from other changes.
 func TestTemplatesAreCheckedWhenWritten(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	write := func(kind, expand string, content map[string]any) error {
 		u := object("v1", kind, "default", "bad", nil, content)

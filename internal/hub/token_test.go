@@ -13,6 +13,7 @@ import (
 // Who was given a token can use it: that the table does not have it yet is
 // nobody's concern.
 func TestTokenIsGoodAtOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	const location = key.Location("paris")
 	r.addLocation(location, nil)
@@ -41,6 +42,7 @@ func TestTokenIsGoodAtOnce(t *testing.T) {
 
 // TestDryRunOfAToken shows that a dry run neither makes a token nor takes one back.
 func TestDryRunOfAToken(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addLocation("a", nil)
 	a := r.join("a")

@@ -18,6 +18,7 @@ import (
 // TestManyTokens: with as many tokens as a hub has, they are listed and refused at the cost
 // of looking at each once, whatever somebody holds; and operators still get some.
 func TestManyTokens(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	// Rights that take long to look at, of somebody in many groups.

@@ -83,6 +83,7 @@ const podsOfA = "GET /spaces/a/api/v1/pods"
 // TestTokensOfPeople: a token is its user, until it expires or is revoked; the hub shows
 // it once and keeps no secret.
 func TestTokensOfPeople(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	made := r.token(`{"user":"jane","groups":["dev"],"description":"laptop"}`)
@@ -130,6 +131,7 @@ func TestTokensOfPeople(t *testing.T) {
 
 // TestRefusedTokens are told why, but not whether there is a token.
 func TestRefusedTokens(t *testing.T) {
+	t.Parallel()
 	r, other := start(t, t.TempDir()), start(t, t.TempDir())
 	r.addSpace("a")
 	mine := r.token(`{"user":"jane"}`).Status.Token
@@ -150,6 +152,7 @@ func TestRefusedTokens(t *testing.T) {
 
 // TestTokensOfASpace are good in it alone, and not in one that is made again.
 func TestTokensOfASpace(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	r.addSpace("b")
@@ -206,6 +209,7 @@ func TestTokensOfASpace(t *testing.T) {
 
 // TestWhoMakesTokens: nobody gets by a token what they do not have.
 func TestWhoMakesTokens(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	r.addSpace("b")
@@ -300,6 +304,7 @@ func ends(ctx context.Context, t *testing.T, watch *http.Response) {
 // TestTokensUnderAWatch: what is open by a token ends when it is revoked, when it expires,
 // and when the one that it was made from is revoked; and nothing else does.
 func TestTokensUnderAWatch(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`)
@@ -341,6 +346,7 @@ func TestTokensUnderAWatch(t *testing.T) {
 
 // TestTokensAreRemoved once they have expired for long, and not before.
 func TestTokensAreRemoved(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	old, young := r.token(`{"user":"jane","expirationSeconds":1}`), r.token(`{"user":"jane","expirationSeconds":1000000}`)
@@ -438,6 +444,7 @@ func TestCertificatesOfPeople(t *testing.T) {
 
 // TestRevokedUnderABackup: nobody gets the rest of a backup whose token is revoked.
 func TestRevokedUnderABackup(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	for i := range 16 { // more than is sent before the client reads
@@ -462,6 +469,7 @@ func TestRevokedUnderABackup(t *testing.T) {
 // TestReviewsKnowTheSpaceOfAToken: what a token of the space root is not good for is not
 // said to be allowed by it, whatever its user may do.
 func TestReviewsKnowTheSpaceOfAToken(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	op, limited := r.as("op", masters), r.bearing(r.token(`{"user":"op","groups":["system:masters"],"space":"root"}`).Status.Token)
 	for _, c := range []struct {

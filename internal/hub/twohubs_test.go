@@ -41,6 +41,7 @@ func externalEtcd(t *testing.T) string {
 // TestRevokedAtAnotherHub: what one hub revokes is refused by another on the same log at
 // once, and what is open there ends.
 func TestRevokedAtAnotherHub(t *testing.T) {
+	t.Parallel()
 	servers := []string{externalEtcd(t)}
 	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers = servers })
 	shared := t.TempDir()

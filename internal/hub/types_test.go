@@ -19,6 +19,7 @@ func customizerJSON(name, match, rules string) string {
 // TestTypesAreCheckedWhenWritten shows that rules which can't be right for kinds that are
 // named exactly are refused at their field, and that anything else that is found is a warning.
 func TestTypesAreCheckedWhenWritten(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	admin := r.as("admin", "system:masters")
 	const (
@@ -66,6 +67,7 @@ func TestTypesAreCheckedWhenWritten(t *testing.T) {
 // what is stored: the rules go on as they were and can be edited beside; rules that are new
 // are held against it.
 func TestSchemasThatChange(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", nil)
@@ -138,6 +140,7 @@ const summariesPath = "/spaces/s/apis/orrery.dev/v1alpha1/summaries"
 
 // TestTypesOfSummaries shows the same of the expressions of Summaries.
 func TestTypesOfSummaries(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	admin := r.as("admin", "system:masters")
 	const (

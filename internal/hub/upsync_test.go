@@ -115,6 +115,7 @@ const widgets = `{"apiGroup":"example.com","resources":["widgets"]}`
 // of what they then leave to it; that one that does not know of it is not asked, and keeps what
 // it has; and that a restart changes nothing.
 func TestUpsyncIsAsked(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addSpace("t")
@@ -186,6 +187,7 @@ func TestUpsyncIsAsked(t *testing.T) {
 // just the form of an object, by the location's limits; that it goes when nobody asks for it any
 // more, whether or not the agent is there; and that locations and spaces don't share any.
 func TestBornReports(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.addSpace("s")
@@ -290,6 +292,7 @@ func (r *running) hostileObjects(a *agent, path string) {
 // TestUpsyncLimits shows that a location's limits hold at the hub, whatever an agent sends, and
 // that the Location says so, by what the agent says and by what the hub refuses.
 func TestUpsyncLimits(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})
@@ -333,6 +336,7 @@ func TestUpsyncLimits(t *testing.T) {
 // TestUpsyncLimitsAgainstTheHostile shows that the limits hold for an agent that says in one
 // request of one object more than once that it is gone, and for one that sends many requests at once.
 func TestUpsyncLimitsAgainstTheHostile(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})
@@ -369,6 +373,7 @@ func TestUpsyncLimitsAgainstTheHostile(t *testing.T) {
 // TestOwnedReports shows that what belongs to a placed object is taken as its Placements say,
 // and goes with its assignment.
 func TestOwnedReports(t *testing.T) {
+	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})

@@ -14,6 +14,7 @@ import (
 )
 
 func TestWalk(t *testing.T) {
+	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	for i := range 300 {
