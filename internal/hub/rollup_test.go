@@ -83,6 +83,7 @@ func (r *rolled) shows(want map[string]string) {
 // and less otherwise; that it is cleared when no location is left; and that locations hear
 // nothing of it.
 func TestRollupOfLocations(t *testing.T) {
+	t.Parallel()
 	r := newRolled(t)
 	all := map[string]string{"readyReplicas": "3", "availableReplicas": "3", "updatedReplicas": "3", "observedGeneration": "1", `conditions.#(type=="Available").status`: "True"}
 	r.reports("a", wire.Applied, ready)
@@ -118,6 +119,7 @@ func TestRollupOfLocations(t *testing.T) {
 // theirs: where nothing is said no location is asked for one any more, and theirs stays, but
 // nothing of what came from locations, of which nobody would know how old it is.
 func TestStatusWrittenInTheSpace(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, patch, stays string
 		as                 types.PatchType
