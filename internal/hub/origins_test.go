@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,13 +71,24 @@ func TestReadersOfReports(t *testing.T) {
 		}
 	}
 	var before map[string]string
+	var since time.Time
 	r.eventually(func() string { // until all have followed
 		now := r.readings()
 		for path, said := range now {
 			if said != before[path] {
-				before = now
+				before, since = now, time.Now()
 				return path + " says " + said
 			}
+		}
+		for path, last := range map[string]string{
+			orreryOf("s", "summaries"): `"counted":6`, orreryOf("s", "placements"): `"applied":6`, string(route.Spaces) + "s/apis/apps/v1/deployments": `"readyReplicas":2`,
+		} {
+			if !strings.Contains(now[path], last) {
+				return path + " says " + now[path]
+			}
+		}
+		if time.Since(since) < 3*time.Second { // what nobody waits for may be written by then
+			return "it has just changed"
 		}
 		return ""
 	})

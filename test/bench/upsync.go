@@ -129,12 +129,12 @@ func (h *bornHub) memory() error {
 	return nil
 }
 
-// changes edits one of the objects at the cluster, one change after the other, and times
-// each until the view shows it.
+// changes edits objects at the cluster, each once since one that changes again rests, one after
+// the other, and times each until the view shows it.
 func (h *bornHub) changes() error {
 	b := h.bench
 	all, err := b.timed(b.size.statuses, h.view, statusRest, func(i int) error {
-		return h.target.patch(b.ctx, configMaps(bornNamespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":"change-%d"}}`, i))
+		return h.target.patch(b.ctx, configMaps(bornNamespace)+"/"+nameOf(i), fmt.Sprintf(`{"data":{"value":"change-%d"}}`, i))
 	}, func(e event, i int) bool {
 		return gjson.GetBytes(e.object, "data.value").String() == "change-"+strconv.Itoa(i)
 	})
