@@ -62,8 +62,15 @@ func TestReadersOfReports(t *testing.T) {
 	r.summarize("placed", `{"match":[{"resources":["configmaps"]},{"apiGroup":"apps","resources":["deployments"]}],"select":[{"name":"location","expression":"location.name"},{"name":"state","expression":"sync.state"}]}`)
 	paths := map[string]string{"one": "s/core/configmaps/default/one", "two": "s/core/configmaps/default/two", "web": "s/apps/deployments/default/web"}
 	for _, l := range []key.Location{"a", "b"} {
+		a := r.join(l)
 		for _, path := range paths {
-			said := wire.Report{UID: r.row("o/" + path).Meta.UID, Generation: 1, State: wire.Applied, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z"}
+			frames, err := a.now().Exchange(t.Context(), route.Fetch, wire.Fetch{Key: path})
+			if err != nil || len(frames) == 0 || frames[0].Put == nil {
+				t.Fatalf("%s is sent as %+v: %v", path, frames, err)
+			}
+			said := wire.Report{
+				UID: r.row("o/" + path).Meta.UID, Generation: 1, Digest: frames[0].Put.Digest, State: wire.Applied, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z",
+			}
 			if path == paths["web"] {
 				said.Status = json.RawMessage(`{"observedGeneration":1,"replicas":2,"readyReplicas":2,"updatedReplicas":2,"availableReplicas":2}`)
 			}
