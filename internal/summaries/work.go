@@ -23,7 +23,7 @@ type work struct {
 	*Index
 	*table.Snapshot
 	now time.Time
-	// known is for what is looked at at a time.
+	// known is for the object that is looked at, at one location.
 	known summarize.Known
 }
 
