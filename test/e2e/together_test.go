@@ -62,7 +62,7 @@ kind: Deployment
 metadata: {name: live, namespace: live}
 spec:
   replicas: 2
-  strategy: {rollingUpdate: {maxUnavailable: 100%, maxSurge: 0}}
+  strategy: {type: Recreate}
   selector: {matchLabels: {app: live}}
   template: {metadata: {labels: {app: live}}, spec: {containers: [{name: c, image: registry.example/live}]}}
 ---
@@ -258,7 +258,9 @@ func (w *shop) breaks(reports string) {
 			return err
 		})
 	}
-	w.live("set", "image", "deployment/live", "c=registry.example/broken")
+	w.paused()
+	w.live("patch", "deployment", "live", "--type=strategic", "-p",
+		`{"spec":{"paused":null,"template":{"spec":{"containers":[{"name":"c","image":"registry.example/broken"}]}}}}`)
 	w.ready("0/3")
 	w.notYet("rollout", "status", "deployment/live")
 	w.notYet("wait", "--for=condition=Available", "deployment/live")
@@ -288,6 +290,23 @@ func (w *shop) breaks(reports string) {
 		w.t.Error(err)
 	}
 	w.seen(reports, "pods", "orrery.dev/health=Healthy,app=live", 12)
+}
+
+// paused has the Deployment wait at all locations, so that its condition is not that of the
+// last rollout when the next begins: Kubernetes' controller, if its cache lags then, takes
+// that one for complete, and never says that it has timed out.
+func (w *shop) paused() {
+	w.t.Helper()
+	w.live("rollout", "pause", "deployment/live")
+	for name, site := range w.Sites {
+		w.Eventually("the Deployment is paused at "+name, func() error {
+			out, err := env.TryKubectl(w.t, site.Cluster.Kubeconfig, "-n", "live", "get", "deployment", "live", "-o", `jsonpath={.status.conditions[?(@.type=="Progressing")].reason}`)
+			if err == nil && out != "DeploymentPaused" {
+				err = fmt.Errorf("its condition is %s", out)
+			}
+			return err
+		})
+	}
 }
 
 // fails shows that a Job has to come to its end everywhere, and fails anywhere.
