@@ -38,6 +38,7 @@ func (e *endless) Read(b []byte) (n int, _ error) {
 // TestHostileAgent: an agent with a good credential that sends what never ends, or never
 // goes on, to every call at once is refused, and keeps nobody else from being served.
 func TestHostileAgent(t *testing.T) {
+	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = 8 })
 	r.addLocation("a", nil)
 	r.addLocation("b", nil)
