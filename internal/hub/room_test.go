@@ -143,7 +143,7 @@ func TestFloods(t *testing.T) {
 	a := r.join("a")
 
 	// It ends when the floods have been large enough, however slow the machine is.
-	const flood = smallQuota + smallQuota/4
+	const flood = 2 * smallQuota
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
@@ -206,7 +206,7 @@ func TestFloods(t *testing.T) {
 	r.withinQuota()
 	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.Log.Usage())
 	if ctx.Err() == nil || reported.Load() < flood || written.Load() < flood {
-		t.Error("no more than the quota was reported, or written")
+		t.Error("less than twice the quota was reported, or written")
 	}
 }
 
