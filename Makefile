@@ -18,14 +18,19 @@ help: ## list the targets
 demo: build ## the hub, three simulated locations and an application, to play with
 	$(BIN)/orrery demo
 
+# What the binaries say that they are: a tag, or a commit, and whether it was changed.
+# Where there is no checkout, as in an archive, VERSION=v1.2.3 says it.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+STAMP    = $(if $(VERSION),-X orrery.dev/orrery/internal/version.stamped=$(VERSION))
+
 .PHONY: build
 build: ## orrery and orrery-agent, into .bin
-	$(GO) build -o $(BIN)/ ./cmd/orrery ./cmd/orrery-agent
+	$(GO) build -ldflags '$(STAMP)' -o $(BIN)/ ./cmd/orrery ./cmd/orrery-agent
 
 # Binaries that need nothing of the system that they run on.
 .PHONY: static
 static: | $(BIN)
-	CGO_ENABLED=0 $(NICE) $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/static/ ./cmd/orrery ./cmd/orrery-agent
+	CGO_ENABLED=0 $(NICE) $(GO) build -trimpath -ldflags '-s -w $(STAMP)' -o $(BIN)/static/ ./cmd/orrery ./cmd/orrery-agent
 
 # CONTAINER is what builds images: docker, podman or buildah.
 CONTAINER  ?= docker
@@ -47,20 +52,28 @@ GATE := $(GO) run ./test/gate
 .PHONY: test
 test: unit system ## all tests; the first run builds Kubernetes
 
-# The longest are first, so that none runs alone at last.
+# The longest are first, so that none runs alone at last. What go test would vet, make lint does.
 .PHONY: unit
 unit: gcc ## the tests of the packages, with the race detector
-	$(NICE) $(GO) test -json -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... | $(GATE)
+	$(NICE) $(GO) test -json -vet=off -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... ./views | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and no
 # more than three packages at once, three tests of each, since a test starts whole
 # clusters and then mostly waits. The longest are first, so that none runs alone at last.
 LONGEST := ./test/faults ./test/ownership ./test/operator ./test/e2e ./test/agent ./test/network ./test/kinds
+# Stock clients do one thing after the other and mostly wait, so they run beside the rest.
 .PHONY: system
 system: build static kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
-	$(NICE) $(GO) test -json -count=1 -p 3 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
-	$(NICE) $(GO) test -C test/clients -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
-	$(NICE) $(GO) test -C test/clients/argo -json -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
+	@$(MAKE) --no-print-directory -j2 whole clients
+
+# What make system runs once all is built.
+.PHONY: whole clients
+whole:
+	$(NICE) $(GO) test -json -vet=off -count=1 -p 3 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
+clients:
+	$(NICE) $(GO) vet -C examples ./...
+	$(NICE) $(GO) test -C test/clients -json -vet=off -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/clients/argo -json -vet=off -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
 
 .PHONY: gcc
 gcc:
@@ -100,6 +113,7 @@ lint: ## golangci-lint with .golangci.yml
 	$(NICE) $(TOOL) golangci-lint run
 	cd test/clients && $(NICE) $(TOOL) golangci-lint run
 	cd test/clients/argo && $(NICE) $(TOOL) golangci-lint run
+	cd examples && $(NICE) $(TOOL) golangci-lint run
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what is linked; needs the network

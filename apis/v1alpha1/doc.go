@@ -41,6 +41,9 @@ const (
 	// EndpointAnnotation on a Location is the name or URL of the hub's endpoint that its
 	// agent prefers, as "orrery hub --advertise" names them.
 	EndpointAnnotation = "orrery.dev/endpoint"
+	// UnboundAnnotation names the APIBinding with which the hub deletes an object that is
+	// assigned to locations: at these that is a removal by policy, not a user's word.
+	UnboundAnnotation = "orrery.dev/unbound"
 	// SpaceAnnotation names the space of an object read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"
 )

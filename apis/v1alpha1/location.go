@@ -88,6 +88,14 @@ type LocationSpec struct {
 	// Limits bound what the location reports.
 	// +optional
 	Limits LocationLimits `json:"limits,omitempty,omitzero"`
+	// Shards is how many agents share the location, each with the spaces that fall to it. They
+	// are started with --shards K/N, where N is this number. Agents that are started with
+	// another number are not heard; what they hold at the cluster stays theirs until they end.
+	// 1 when absent.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	Shards int32 `json:"shards,omitempty"`
 	// Admit says which objects may be placed here, and with whose rights. For each
 	// object the first entry that matches it counts; what none matches does not come
 	// here. Absent: everything of every space may, with the rights of the agent. The
@@ -229,7 +237,7 @@ type Prune struct {
 // LocationStatus is what the hub knows of a location.
 type LocationStatus struct {
 	// Conditions has Enrolled: an agent has joined, and its enrolment was not revoked
-	// since; Connected: an agent holds a session (written only when it changes); Synced: everything assigned
+	// since; Connected: the agents of all shards hold a session (written only when it changes); Synced: everything assigned
 	// is applied (computed when read); Compatible: agent and hub can work together.
 	// While Compatible is False the agent changes nothing.
 	// +optional
@@ -308,12 +316,31 @@ type AgentStatus struct {
 	// Deferred counts the changes that wait until the log is accepted.
 	// +optional
 	Deferred int64 `json:"deferred,omitempty"`
+	// Shards says of each agent what is not the same of all, if several share the location.
+	// The other fields then are of all together.
+	// +optional
+	// +listType=atomic
+	Shards []ShardStatus `json:"shards,omitempty"`
 	// Prune are removals that wait for a confirmation.
 	// +optional
 	Prune *PendingPrune `json:"prune,omitempty"`
 	// Purge is the progress of the removal of everything.
 	// +optional
 	Purge *PurgeProgress `json:"purge,omitempty"`
+}
+
+// ShardStatus is what is known of one of the agents that share a location.
+type ShardStatus struct {
+	// Shard is K/N: number K of N.
+	Shard string `json:"shard"`
+	// Connected says that the agent holds a session.
+	Connected bool `json:"connected"`
+	// Version is its version of orrery-agent.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Halted says why it changes nothing at the cluster; empty while it works.
+	// +optional
+	Halted string `json:"halted,omitempty"`
 }
 
 // PendingPrune are removals at a location that wait for a confirmation, because

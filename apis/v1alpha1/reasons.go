@@ -52,6 +52,10 @@ const (
 	// ReasonOtherSpace, of Conflict: the location has another space's object of the
 	// same kind and name, which was there first.
 	ReasonOtherSpace = "OtherSpace"
+	// ReasonDefinedOtherwise, of Conflict: the location has another space's definition of the
+	// resource, and this one contradicts it; of Held: the object does not fit the definition of
+	// its kind that the location has from another space. The message names the field.
+	ReasonDefinedOtherwise = "DefinedOtherwise"
 	// ReasonExists, of Conflict: somebody else's object has the name.
 	ReasonExists = "Exists"
 
@@ -144,6 +148,9 @@ const (
 	// ReasonNotPlaced: the object is not assigned to the location, and the location has
 	// nothing of it.
 	ReasonNotPlaced = "NotPlaced"
+	// ReasonOtherShards: an agent is for a shard of another number of shards than the
+	// location's spec.shards.
+	ReasonOtherShards = "OtherShards"
 	// ReasonNotConnected: the location's agent has no session with this hub.
 	ReasonNotConnected = "NotConnected"
 	// ReasonAgentTooOld: the location's agent does not know the question; of Upsynced: it does

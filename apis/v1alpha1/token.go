@@ -22,6 +22,12 @@ type LocationTokenSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
+	// Shard is the number, from 1, of the agent that the token is for, where several share the
+	// location (spec.shards). 1, which is also the one agent of a location, when absent.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	Shard int32 `json:"shard,omitempty"`
 }
 
 // LocationTokenStatus is what an agent needs to join.

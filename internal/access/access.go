@@ -27,6 +27,7 @@ import (
 	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -46,6 +47,9 @@ type Config struct {
 	// Committed waits until the table shows what was acknowledged to anybody before the
 	// call. What is refused by the table as it was is judged once more behind that.
 	Committed func(context.Context) error
+	// Allowed says what the exports of a shelf let be done with a resource in a space; nil:
+	// everything. It is asked for reviews: a request is answered by who serves it.
+	Allowed Allowed
 	// Issuers know people by the tokens of others; nil: there are none.
 	Issuers *issuers.Issuers
 	// Audit sees requests, let in or not; nil: nobody does.
@@ -57,6 +61,10 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 }
+
+// Allowed says whether a verb may be used on a resource of a space, or of AllSpaces, on a
+// shelf: because it is exported, or because the verb is claimed.
+type Allowed func(f key.Shelf, s key.Space, r key.Resource, verb string) bool
 
 // Audit sees requests. What it returns serves them by what it is given.
 type Audit interface {
@@ -94,7 +102,7 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 // rests on (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
-	next = g.impersonating(next)
+	next = respond.Shallow(g.impersonating(next))
 	if g.config.Audit != nil {
 		next = g.config.Audit.Admitted(next)
 	}

@@ -126,7 +126,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			who  user.Info
 			code int
 		}{{admin, ok}, {edge, c.agent}, {impostor, no}, {&user.DefaultInfo{Name: "x"}, no}, {nil, http.StatusUnauthorized}} {
-			code, as := somebody{s.who, t, &Authorizer{}}.send(c.method, c.path)
+			code, as := somebody{s.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send(c.method, c.path)
 			if code != s.code || (as != nil) != (code == ok) {
 				t.Errorf("%s %s as %v: %d, want %d", c.method, c.path, s.who, code, s.code)
 			}
@@ -152,11 +152,11 @@ func TestActingAs(t *testing.T) {
 		{admin, []string{"Impersonate-Extra-Scopes", "some"}, http.StatusBadRequest},
 		{admin, []string{"Impersonate-User", edge.Name, "Impersonate-Group", enroll.Agents}, http.StatusOK},
 	} {
-		if code, _ := (somebody{c.who, t, &Authorizer{}}).send("GET", path, c.header...); code != c.code {
+		if code, _ := (somebody{c.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}).send("GET", path, c.header...); code != c.code {
 			t.Errorf("%s with %q: %d, want %d", c.who.GetName(), c.header, code, c.code)
 		}
 	}
-	_, as := somebody{admin, t, &Authorizer{}}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
+	_, as := somebody{admin, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
 		"Impersonate-Extra-Scopes", "one", "Impersonate-Extra-Scopes", "two", "Impersonate-Extra-Example.com%2fkey", "y")
 	if as == nil || as.GetName() != "x" || as.GetUID() != "7" || !slices.Equal(as.GetGroups(), []string{user.SystemPrivilegedGroup, user.AllAuthenticated}) ||
 		fmt.Sprint(as.GetExtra()) != "map[example.com/key:[y] scopes:[one two]]" {

@@ -55,6 +55,8 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 		check = writer.lacksForCustomizer
 	case key.Summaries:
 		check = writer.lacksForSummary
+	case key.APIBindings:
+		check = writer.lacksForBinding
 	default:
 		return nil
 	}
@@ -64,7 +66,7 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 	if isSameSpec(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
-	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject()}
+	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject(), was: a.GetOldObject()}
 	var lacking lacks
 	h, err := check(w, &lacking)
 	switch {
@@ -96,8 +98,14 @@ func assigns(a admission.Attributes) bool {
 // gets says that who writes an object may get it.
 func (m admitter) gets(root route.Root, a admission.Attributes) bool {
 	q := about("get", a.GetResource().Group, a.GetResource().Resource, "", a.GetNamespace(), a.GetName())
-	_, ok := m.authorizer.inSpace(key.Space(root.Name), a.GetUserInfo(), &q)
-	return ok && root.API == route.Spaces
+	ok := false
+	switch root.API {
+	case route.Spaces:
+		_, ok = m.authorizer.inSpace(key.Space(root.Name), a.GetUserInfo(), &q)
+	case route.Exports, route.Slices:
+		_, ok = m.authorizer.onShelf(root, a.GetUserInfo(), &q)
+	}
+	return ok
 }
 
 // isSameSpec says that an update leaves the spec of an object as it is, and whether it acts.
@@ -115,13 +123,17 @@ type writer struct {
 	space  key.Space
 	name   string
 	object runtime.Object
+	// was is what an update changes; nil if it creates.
+	was runtime.Object
 }
 
 // into makes the object that is written one of Orrery's types.
-func (w writer) into(typed any) error {
-	u, ok := w.object.(*unstructured.Unstructured)
+func (w writer) into(typed any) error { return convert(w.object, typed) }
+
+func convert(object runtime.Object, typed any) error {
+	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("want an unstructured object, got %T", w.object)
+		return fmt.Errorf("want an unstructured object, got %T", object)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
 		return fmt.Errorf("decode the object: %w", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -47,12 +48,12 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 		return nil, false, false, refusalOf(err)
 	}
 	restOn(r.Context(), table.Premise{Key: key.Enrolment(c.Location), Holds: func(row *table.Row) bool {
-		_, err := recordOf(row, c.UID).Judge(c)
+		_, err := recordOf(row, c.UID).Of(c.Shard).Judge(c)
 		return err == nil
 	}})
 	restOn(r.Context(), isLocation(c.Location, c.UID))
 	showing(r.Context(), func(shown *Credential) { shown.Until, shown.agent = c.NotAfter, &c })
-	return agent(c.Location), e.due(&c), true, nil
+	return agent(c.Location, c.Shard), e.due(&c), true, nil
 }
 
 // due says whether a credential is to be renewed now.
@@ -81,6 +82,16 @@ func SignedBy(ctx context.Context) string {
 		return ""
 	}
 	return wire.Fingerprint(c.Signer.Raw)
+}
+
+// ShardOf is the number of the shard, from 1, of the agent that has sent the request of a
+// context; that of the whole is 1, too.
+func ShardOf(ctx context.Context) int {
+	c := CredentialOf(ctx).agent
+	if c == nil {
+		return 1
+	}
+	return max(1, c.Shard)
 }
 
 // read reads the credential that a client shows, which is verified once in a while. The
@@ -120,7 +131,7 @@ func (e *Enrolments) former(cert *x509.Certificate) (enroll.Credential, error) {
 
 // authenticateLasting knows agents of the version before by tokens that last.
 func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	l, ok := enroll.TokenLocation(token)
+	l, _, ok := enroll.TokenOf(token) // such are of the whole
 	if !ok {
 		return nil, false, nil
 	}
@@ -136,7 +147,7 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 		return row != nil && recordOf(row, uid).JudgeLasting(token) == nil
 	}})
 	restOn(ctx, isLocation(l, uid))
-	return agent(l), true, nil
+	return agent(l, 0), true, nil
 }
 
 // isLocation is the premise that a location is the one that has a UID.
@@ -144,11 +155,16 @@ func isLocation(l key.Location, uid string) table.Premise {
 	return table.Premise{Key: l.Key(), Holds: func(row *table.Row) bool { return row != nil && row.Meta.UID == uid }}
 }
 
-// agent is whom the agent of a location is known as.
-func agent(l key.Location) *authenticator.Response {
-	return &authenticator.Response{User: &user.DefaultInfo{
-		Name: enroll.UserPrefix + string(l), Groups: []string{enroll.Agents, user.AllAuthenticated},
-	}}
+// shardExtra says of the user that an agent is which shard it has, if that is not the first.
+const shardExtra = "orrery.dev/shard"
+
+// agent is whom the agent of a location is known as, by the number of its shard.
+func agent(l key.Location, shard int) *authenticator.Response {
+	is := &user.DefaultInfo{Name: enroll.UserPrefix + string(l), Groups: []string{enroll.Agents, user.AllAuthenticated}}
+	if shard > 1 {
+		is.Extra = map[string][]string{shardExtra: {strconv.Itoa(shard)}}
+	}
+	return &authenticator.Response{User: is}
 }
 
 // bearerOf is the bearer token of a request; empty: there is none.

@@ -91,7 +91,7 @@ func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 
 // trade trades a join token for a credential of a key, by what the table has.
 func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKey, of string) (issued wire.Issued, err error) {
-	l, ok := enroll.TokenLocation(token)
+	l, shard, ok := enroll.TokenOf(token)
 	if !ok {
 		return issued, enroll.ErrUnknownJoin
 	}
@@ -99,7 +99,7 @@ func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKe
 	if !ok {
 		return issued, enroll.ErrUnknownJoin
 	}
-	return e.issue(r, l, record.Location, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
+	return e.issue(r, agentOf{l, shard}, record.Location, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
 		return now.Trade(l, token, of, e.config.Now())
 	})
 }
@@ -132,7 +132,7 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 	if err != nil {
 		return issued, respond.BadRequest("%v", err)
 	}
-	return e.issue(r, l, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
+	return e.issue(r, agentOf{l, c.Shard}, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
 		if former { // of which the end is not believed either
 			if err := now.JudgeFormer(c); err != nil {
 				return enroll.Credential{}, now, err
@@ -160,19 +160,19 @@ func (e *Enrolments) renewable(cert *x509.Certificate) (c enroll.Credential, for
 	return c, false, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 }
 
-// issue writes what a step makes of a location's record, and signs the credential that it
-// leads to for a key.
-func (e *Enrolments) issue(r *http.Request, l key.Location, uid string, public *ecdsa.PublicKey,
+// issue writes what a step makes of the record of an agent of a location, and signs the
+// credential that it leads to for a key.
+func (e *Enrolments) issue(r *http.Request, one agentOf, uid string, public *ecdsa.PublicKey,
 	step func(enroll.Record) (enroll.Credential, enroll.Record, error),
 ) (issued wire.Issued, err error) {
 	var made enroll.Credential
 	counted, ctx := false, r.Context()
-	if err := e.change(ctx, l, uid, func(now enroll.Record) (next enroll.Record, err error) {
+	if err := e.changeOf(ctx, one.location, one.shard, uid, func(now enroll.Record) (next enroll.Record, err error) {
 		if made, next, err = step(now); err != nil || counted {
 			return next, err
 		}
 		counted = true // only who has shown something good is counted
-		return next, e.rates.Wait(ctx, string(l), 1, 0)
+		return next, e.rates.Wait(ctx, string(one.location), 1, 0)
 	}); err != nil {
 		return issued, err
 	}
@@ -180,7 +180,7 @@ func (e *Enrolments) issue(r *http.Request, l key.Location, uid string, public *
 		return issued, err
 	}
 	issued.RenewAfterMilliseconds = (e.config.Life * 2 / 3).Milliseconds()
-	e.config.Logger.Info("an agent was given a credential", "location", l, "credential", made.Number, "join", made.Joined, "from", r.RemoteAddr)
+	e.config.Logger.Info("an agent was given a credential", "location", one.location, "shard", max(1, one.shard), "credential", made.Number, "join", made.Joined, "from", r.RemoteAddr)
 	return issued, nil
 }
 

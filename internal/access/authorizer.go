@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
@@ -39,7 +40,7 @@ func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (au
 	}
 	premises, ok := z.decide(RootOf(ctx), a)
 	if !ok {
-		return authorizer.DecisionNoOpinion, "", nil
+		return authorizer.DecisionNoOpinion, lackingOnShelf(RootOf(ctx), a), nil
 	}
 	for _, p := range premises {
 		restOn(ctx, p)
@@ -61,7 +62,7 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 	if impersonates(q.verb) {
 		return z.inSpace(key.Root, who, &q)
 	}
-	if l, ok := locationOf(who); ok && ofAgent(l, root, &q) {
+	if l, ok := locationOf(who); ok && z.ofAgent(l, who, root, &q) {
 		return nil, true
 	}
 	switch root.API {
@@ -71,6 +72,8 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 		return z.inView(root, who, &q)
 	case route.ReportViews:
 		return z.inReports(root, who, &q)
+	case route.Exports, route.Slices:
+		return z.onShelf(root, who, &q)
 	case route.Questions:
 		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
@@ -86,13 +89,15 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 	return nil, false
 }
 
-// ofAgent says whether a request is one of those that a location's agent makes.
-func ofAgent(l key.Location, root route.Root, q *question) bool {
+// ofAgent says whether a request is one of those that a location's agent makes. All that the
+// location has may be read by the agent of the whole alone.
+func (z *Authorizer) ofAgent(l key.Location, who user.Info, root route.Root, q *question) bool {
 	switch root {
 	case route.Agent(l):
 		return q.isPath
 	case route.View(l):
-		return slices.Contains(reads, q.verb)
+		row, _ := z.table.Get(l.Key())
+		return slices.Contains(reads, q.verb) && len(who.GetExtra()[shardExtra]) == 0 && presence.ShardsOf(row) == 1
 	}
 	return false
 }

@@ -116,6 +116,9 @@ func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, i
 	if s, _, ok := root.Reported(); ok && s == scope.Space {
 		return "", false
 	}
+	if f, _, ok := root.Shelf(); ok && f.Space == scope.Space { // who has a right there has it in the provider's space
+		return "", false
+	}
 	switch root {
 	case route.Space(scope.Space), route.Question(scope.Space):
 		return "", false

@@ -68,10 +68,11 @@ func NewEnrolments(config EnrolmentsConfig) *Enrolments {
 // Reused is how many enrolments were revoked since a spent credential was shown.
 func (e *Enrolments) Reused() int64 { return e.reused.Load() }
 
-// NewToken makes a join token for a location that has a UID, and keeps what is to be
-// known of it. It replaces the one before; an agent that has joined goes on until it is used.
-func (e *Enrolments) NewToken(ctx context.Context, l key.Location, uid string, valid time.Duration) (token string, expires time.Time, err error) {
-	err = e.change(ctx, l, uid, func(r enroll.Record) (enroll.Record, error) {
+// NewToken makes a join token for an agent of a location that has a UID, by the number of its
+// shard, and keeps what is to be known of it. It replaces the one before; an agent that has
+// joined goes on until it is used.
+func (e *Enrolments) NewToken(ctx context.Context, l key.Location, shard int, uid string, valid time.Duration) (token string, expires time.Time, err error) {
+	err = e.changeOf(ctx, l, shard, uid, func(r enroll.Record) (enroll.Record, error) {
 		token, r = r.WithJoin(l, e.config.Now().Add(valid))
 		expires = r.Join.Expires
 		return r, nil
@@ -79,11 +80,11 @@ func (e *Enrolments) NewToken(ctx context.Context, l key.Location, uid string, v
 	return token, expires, err
 }
 
-// Revoke ends that anything is good that the agent of a location was given, join tokens
+// Revoke ends that anything is good that the agents of a location were given, join tokens
 // included.
 func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string) error {
 	err := e.change(ctx, l, uid, func(r enroll.Record) (enroll.Record, error) {
-		return r.Revoke(enroll.Revocation{At: e.config.Now(), Message: "revoked by " + who}), nil
+		return r.RevokeAll(enroll.Revocation{At: e.config.Now(), Message: "revoked by " + who}), nil
 	})
 	if err == nil {
 		e.config.Logger.Warn("the enrolment of a location was revoked", "location", l, "by", who)
@@ -111,6 +112,14 @@ func recordOf(row *table.Row, uid string) enroll.Record {
 
 // errBusy says that others wrote the same record again and again.
 var errBusy = errors.New("the location's enrolment is being changed by others; try again")
+
+// changeOf is change of the part of the record that is about one of the location's agents.
+func (e *Enrolments) changeOf(ctx context.Context, l key.Location, shard int, uid string, step func(enroll.Record) (enroll.Record, error)) error {
+	return e.change(ctx, l, uid, func(all enroll.Record) (enroll.Record, error) {
+		part, err := step(all.Of(shard))
+		return all.With(part), err
+	})
+}
 
 // change writes what a step makes of the record of the location that has a UID, unless it
 // is as it was, and waits until the table has it. The step may be called more than once.
@@ -161,7 +170,7 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 	case err != nil || !news:
 		return err
 	}
-	err = e.change(r.Context(), c.Location, c.UID, func(now enroll.Record) (enroll.Record, error) {
+	err = e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
 		if _, err := now.Judge(c); err != nil {
 			return now, err
 		}
@@ -181,17 +190,17 @@ func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
 	if !ok {
 		return false, enroll.ErrOther
 	}
-	return record.Judge(c)
+	return record.Of(c.Shard).Judge(c)
 }
 
 // spent is what is said to somebody with a spent credential. If it can't be from before
 // it was spent, there are two who have it, and none of them is believed any more.
 func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
-	if e.config.Moves.just(c.Location, e.config.Life/4) {
+	if e.config.Moves.just(agentOf{c.Location, max(1, c.Shard)}, e.config.Life/4) {
 		return enroll.ErrSpent
 	}
 	revoked := false
-	err := e.change(r.Context(), c.Location, c.UID, func(now enroll.Record) (enroll.Record, error) {
+	err := e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
 		revoked = false
 		if _, err := now.Judge(c); !errors.Is(err, enroll.ErrSpent) {
 			return now, err

@@ -14,18 +14,24 @@ import (
 // two minutes what was not acknowledged.
 const reuseGrace = 2 * time.Minute
 
-// Moves knows which locations have begun to use a new credential just now, by whichever
+// Moves knows which agents have begun to use a new credential just now, by whichever
 // hub. It goes by how much time has passed, not by any clock that can be set. It observes
 // a table, and is safe for concurrent use.
 type Moves struct {
 	mu sync.Mutex
-	// at is when a location was seen to; of what was before started nothing is known.
-	at      map[key.Location]time.Time
+	// at is when an agent was seen to; of what was before started nothing is known.
+	at      map[agentOf]time.Time
 	started time.Time
 }
 
+// agentOf is one of a location's agents, by the number of its shard.
+type agentOf struct {
+	location key.Location
+	shard    int
+}
+
 // NewMoves makes Moves of a table that is not loaded yet.
-func NewMoves() *Moves { return &Moves{at: map[key.Location]time.Time{}, started: time.Now()} }
+func NewMoves() *Moves { return &Moves{at: map[agentOf]time.Time{}, started: time.Now()} }
 
 // Reset implements table.Observer.
 func (m *Moves) Reset() {
@@ -41,33 +47,35 @@ func (m *Moves) Observe(_ int64, changes []table.Change) {
 		if c.Prev == nil || c.Cur == nil {
 			continue
 		}
-		if l, ok := key.EnrolmentOf(c.Cur.Key); ok && enroll.UsedOf(c.Prev.Value) != enroll.UsedOf(c.Cur.Value) {
-			m.note(l)
+		if l, ok := key.EnrolmentOf(c.Cur.Key); ok {
+			for _, shard := range enroll.Moved(c.Prev.Value, c.Cur.Value) {
+				m.note(agentOf{l, shard})
+			}
 		}
 	}
 }
 
-func (m *Moves) note(l key.Location) {
+func (m *Moves) note(one agentOf) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const sweep = 1024
 	if len(m.at) >= sweep {
-		for l, at := range m.at {
+		for other, at := range m.at {
 			if time.Since(at) > reuseGrace {
-				delete(m.at, l)
+				delete(m.at, other)
 			}
 		}
 	}
-	m.at[l] = time.Now()
+	m.at[one] = time.Now()
 }
 
-// just says whether a location may have begun to use a new credential within a while, or
+// just says whether an agent may have begun to use a new credential within a while, or
 // within reuseGrace if that is shorter.
-func (m *Moves) just(l key.Location, while time.Duration) bool {
+func (m *Moves) just(one agentOf, while time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	since := m.started
-	if at, ok := m.at[l]; ok {
+	if at, ok := m.at[one]; ok {
 		since = at
 	}
 	return time.Since(since) < min(reuseGrace, while)

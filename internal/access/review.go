@@ -31,6 +31,8 @@ type reviewer struct {
 	kind       *kinds.Kind
 	catalog    *kinds.Catalog
 	authorizer *Authorizer
+	// allowed is that of a Config.
+	allowed Allowed
 }
 
 var _ interface {
@@ -43,7 +45,7 @@ var _ interface {
 func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
 	scope := kind.Scope("")
 	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
-	return handlers.CreateResource(&reviewer{kind, catalog, g.authorizer}, scope, nil)
+	return handlers.CreateResource(&reviewer{kind, catalog, g.authorizer, g.config.Allowed}, scope, nil)
 }
 
 // New is an empty review.
@@ -125,6 +127,9 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 			return statusOf(false, why), nil
 		}
 	}
+	if decision == authorizer.DecisionAllow && a != nil && !r.offered(RootOf(ctx), key.NewResource(a.Group, a.Resource), a.Verb) {
+		return statusOf(false, fmt.Sprintf("%s of %s is neither exported nor claimed here", a.Verb, a.Resource)), nil
+	}
 	if decision != authorizer.DecisionAllow || a == nil || slices.Contains(reads, a.Verb) {
 		return statusOf(decision == authorizer.DecisionAllow, reason), nil
 	}
@@ -139,6 +144,15 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 		return statusOf(false, kind.GVR.Resource+" can only be read here"), nil
 	}
 	return statusOf(true, reason), nil
+}
+
+// offered says whether a resource is exported or the verb claimed, where it takes that.
+func (r *reviewer) offered(root route.Root, resource key.Resource, verb string) bool {
+	f, s, ok := root.Shelf()
+	if r.allowed == nil || !ok || resource.Group == "authentication.k8s.io" || resource.Group == "authorization.k8s.io" {
+		return true
+	}
+	return r.allowed(f, s, resource, verb)
 }
 
 // attributesOf is the request that is asked about.
@@ -159,7 +173,11 @@ func statusOf(may bool, why string) authorizationv1.SubjectAccessReviewStatus {
 
 // rules are all that a user may do at the root.
 func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
-	status := r.authorizer.rulesFor(RootOf(ctx), r.catalog, who, namespace)
+	root := RootOf(ctx)
+	status := r.authorizer.rulesFor(root, r.catalog, who, namespace)
+	if root.API == route.Exports || root.API == route.Slices {
+		status = r.rulesOnShelf(root, who)
+	}
 	if status.ResourceRules == nil {
 		status.ResourceRules = []authorizationv1.ResourceRule{}
 	}

@@ -93,8 +93,8 @@ func (r role) allows(q *question, isNamespaced func(group, resource string) bool
 	switch {
 	case r.name == v1alpha1.RoleAdmin && r.space == key.Root:
 		// Other verbs there reach beyond root: who acts as somebody, or grants what they
-		// do not have, is not bound to it.
-		return slices.Contains(writes, q.verb)
+		// do not have, is not bound to it. An export of root is its own.
+		return slices.Contains(writes, q.verb) || q.binds()
 	case r.name == v1alpha1.RoleAdmin:
 		return true
 	case r.name == v1alpha1.RoleEdit && slices.Contains(writes, q.verb) && !left(unwritten):

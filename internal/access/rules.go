@@ -108,8 +108,14 @@ func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info,
 	return rules
 }
 
-// basics are what everybody may who has any right.
+// basics are what everybody may who has any right in a space.
 func basics() []rbacv1.PolicyRule {
+	locations := rbacv1.PolicyRule{Verbs: reads, APIGroups: []string{key.Locations.Group}, Resources: []string{key.Locations.Resource}}
+	return append([]rbacv1.PolicyRule{locations}, findingOut()...)
+}
+
+// findingOut are what it takes to find out what is served and who one is, at any root.
+func findingOut() []rbacv1.PolicyRule {
 	var paths []string
 	for _, path := range discovery {
 		if len(path) > 1 && strings.HasSuffix(path, "/") {
@@ -118,7 +124,6 @@ func basics() []rbacv1.PolicyRule {
 		paths = append(paths, path)
 	}
 	return []rbacv1.PolicyRule{
-		{Verbs: reads, APIGroups: []string{key.Locations.Group}, Resources: []string{key.Locations.Resource}},
 		{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"selfsubjectreviews"}},
 		{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
 		{Verbs: []string{"get"}, NonResourceURLs: paths},

@@ -17,8 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"orrery.dev/orrery/internal/manifest"
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/tenure"
 )
 
 const (
@@ -32,6 +34,8 @@ type runFlags struct {
 	join, joinFile, kubeconfig, storeKey, dataDir, metrics, logLevel string
 	proxyURL, proxyFile                                              string
 	workers                                                          int
+	shards, leaseNamespace                                           string
+	leaseDuration                                                    time.Duration
 }
 
 // New makes the root command. version is what --version prints and the hub is told.
@@ -69,7 +73,10 @@ to standard error.`,
 	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
-	c.AddCommand(newStatus(&f.dataDir), newRBAC(&f.dataDir))
+	flags.StringVar(&f.shards, "shards", "", "K/N: the agent is number K of N that share the location, each with the spaces that fall to it; 1/1: it has the whole (default: the last one given, or the whole)")
+	flags.StringVar(&f.leaseNamespace, "lease-namespace", "", "the namespace of the target in which the agents of the location hold Leases, the same for all of them (default: the last one given, or "+manifest.Namespace+")")
+	flags.DurationVar(&f.leaseDuration, "lease-duration", 0, "after how long without its agent the Lease of a shard is free, up to "+tenure.MaxDuration.String()+", the same for all agents of the location (default: the last one given, or "+tenure.DefaultDuration.String()+")")
+	c.AddCommand(newStatus(&f.dataDir), newRBAC(&f.dataDir), newProfile(&f.dataDir))
 	return c
 }
 
@@ -90,12 +97,17 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	if err != nil {
 		return err
 	}
+	shard, err := s.shard()
+	if err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	registry := prometheus.NewRegistry()
 	agent, err := mapper.New(mapper.Config{
 		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
 		StoreKey: storeKey, Logger: log, Given: s.Join.Token != before.Join.Token,
 		Proxy: hub.Proxy{URL: s.ProxyURL, File: s.ProxyFile},
+		Shard: shard, LeaseNamespace: s.LeaseNamespace, LeaseDuration: s.LeaseDuration,
 	})
 	if err != nil {
 		return err
@@ -118,6 +130,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 		return err
 	case <-agent.Ready():
 	}
+	defer serveProfiles(f.dataDir, log)()
 	// Whoever started the agent may wait for this line, or have closed the pipe.
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "orrery-agent ready: location %s, hub %s, target %s\n", s.Join.Location, s.Join.Hub, target.Host)
 	return wait(c.Context(), done)

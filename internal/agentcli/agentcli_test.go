@@ -177,9 +177,39 @@ func TestStatusOfAKilledAgent(t *testing.T) {
 	}
 }
 
+// TestShards: an agent is of the shard that was said last, and of that of its join token.
+func TestShards(t *testing.T) {
+	dir, data := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	join := wire.Join{Hub: "https://hub", CA: ca, Location: "paris", Token: "hush", Shard: 2}.Encode()
+	for _, wrong := range []string{"1/2", "3/3", "2", "2/1", "2/33", "x"} {
+		if out, err := execute(t, "--join", join, "--kubeconfig", file, "--data-dir", data, "--shards", wrong); err == nil || !strings.Contains(err.Error(), "shard") {
+			t.Errorf("--shards %s: %s %v", wrong, out, err)
+		}
+	}
+	first, _, err := loadSetup(runFlags{join: join, kubeconfig: file, dataDir: data, shards: "2/3", leaseNamespace: "edge"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.save(data); err != nil {
+		t.Fatal(err)
+	}
+	later, _, err := loadSetup(runFlags{dataDir: data}, nil)
+	if shard, wrong := later.shard(); err != nil || wrong != nil || shard.String() != "2/3" || later.LeaseNamespace != "edge" {
+		t.Errorf("later %s: %v %v", shard, err, wrong)
+	}
+	whole, _, err := loadSetup(runFlags{dataDir: data, shards: "1/1"}, nil)
+	if shard, wrong := whole.shard(); err != nil || wrong != nil || !shard.Whole() {
+		t.Errorf("%s: %v %v", shard, err, wrong)
+	}
+}
+
 func TestRBAC(t *testing.T) {
 	all, err := execute(t, "rbac")
-	if err != nil || strings.Count(all, "---\n") != 4 || !strings.Contains(all, "- '*'") {
+	if err != nil || strings.Count(all, "---\n") != 6 || !strings.Contains(all, "- '*'") {
 		t.Errorf("%s: %v", all, err)
 	}
 	some, err := execute(t, "rbac", "configmaps", "deployments.apps", "--namespace", "edge")

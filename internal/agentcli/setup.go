@@ -1,6 +1,7 @@
 package agentcli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"orrery.dev/orrery/internal/durable"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -28,6 +31,12 @@ type setup struct {
 	// Kubeconfig is the absolute path of the target's kubeconfig; empty: the cluster the
 	// agent runs in. The file is read at each start, since its credentials change.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Shards is the part of the location that the agent has, K/N; empty: the whole.
+	Shards string `json:"shards,omitempty"`
+	// LeaseNamespace is where the Lease of the shard is, and LeaseDuration how long it lasts;
+	// zero: a default.
+	LeaseNamespace string        `json:"leaseNamespace,omitempty"`
+	LeaseDuration  time.Duration `json:"leaseDuration,omitempty"`
 	// StoreKeyFile is the absolute path of the file with the key of the store; empty: the
 	// store is not encrypted.
 	StoreKeyFile string `json:"storeKeyFile,omitempty"`
@@ -72,8 +81,26 @@ func loadSetup(f runFlags, stdin io.Reader) (s, before setup, err error) {
 			return s, before, fmt.Errorf("--store-key-file: %w", err)
 		}
 	}
+	if f.shards != "" {
+		shard, err := key.ParseShard(f.shards)
+		if err != nil {
+			return s, before, fmt.Errorf("--shards: %w", err)
+		}
+		if s.Shards = shard.String(); shard.Whole() {
+			s.Shards = ""
+		}
+	}
+	s.LeaseNamespace, s.LeaseDuration = cmp.Or(f.leaseNamespace, s.LeaseNamespace), cmp.Or(f.leaseDuration, s.LeaseDuration)
 	err = s.setProxy(f)
 	return s, before, err
+}
+
+// shard is the part of the location that the agent has.
+func (s setup) shard() (key.Shard, error) {
+	if s.Shards == "" {
+		return key.Shard{}, nil
+	}
+	return key.ParseShard(s.Shards)
 }
 
 // readJoin is the join token that the flags name, from wherever they say; empty: none.

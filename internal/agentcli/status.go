@@ -57,6 +57,9 @@ func printStatus(out io.Writer, s mapper.Status) error {
 		_, _ = fmt.Fprintf(w, name+":\t"+format+"\n", args...) // Flush tells
 	}
 	row("Location", "%s (%s)", s.Location, orDash(s.LocationUID))
+	if s.Shard != "" && s.Shard != "1/1" {
+		row("Shard", "%s", s.Shard)
+	}
 	row("Target", "%s", s.Target)
 	row("Agent", "%s, %s, as of %s", running(s), orDash(s.Version), s.Updated.Format(time.RFC3339))
 	row("Hub", "%s, %s since %s", s.Hub, connected(s), s.Since.Format(time.RFC3339))

@@ -2,6 +2,8 @@ package agents
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -19,6 +21,8 @@ import (
 // sums at every hub.
 type content struct {
 	location key.Location
+	// shard is the part of it that the agent has.
+	shard    key.Shard
 	renderer *render.Renderer
 	// can is what the agent can do that not all can.
 	can abilities
@@ -61,10 +65,18 @@ func (b abilities) asked(s wire.Settings) wire.Settings {
 	return s
 }
 
-// contentOf is the content of a location as its settings are now, for an agent that can do
-// that.
-func (a *Server) contentOf(l key.Location, can abilities) content {
-	c := content{location: l, renderer: a.config.Renderer, can: can}
+// asked are settings as the agent is told them.
+func (c *content) asked(s wire.Settings) wire.Settings {
+	if !c.shard.Whole() {
+		s.Upsync = slices.DeleteFunc(slices.Clone(s.Upsync), func(u wire.Upsync) bool { return !c.shard.Has(key.Space(u.Space)) })
+	}
+	return c.can.asked(s)
+}
+
+// contentOf is the content of a location's shard as its settings are now, for an agent that
+// can do that.
+func (a *Server) contentOf(l key.Location, shard key.Shard, can abilities) content {
+	c := content{location: l, shard: shard, renderer: a.config.Renderer, can: can}
 	if _, settings, err := a.Settings(l); err == nil {
 		c.set(settings)
 	}
@@ -113,6 +125,9 @@ func (c *content) read(row *table.Row, e *entry) bool {
 		return false
 	}
 	path, _ := key.PathOf(row.Key)
+	if !c.has(path) {
+		return false
+	}
 	place, ok := m.Place(c.location)
 	switch {
 	case !ok && m.Yields(c.location):
@@ -143,6 +158,15 @@ func (c *content) read(row *table.Row, e *entry) bool {
 		e.digest = wire.SumOf([]byte("hold:" + e.heldFor)) // not the text, which is for people
 	}
 	return true
+}
+
+// has says whether what is at a path, which begins with its space, is of the agent's shard.
+func (c *content) has(path string) bool {
+	if c.shard.Whole() {
+		return true
+	}
+	space, _, _ := strings.Cut(path, "/")
+	return c.shard.Has(key.Space(space))
 }
 
 // sum is the entry's part of the content's root.

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 
@@ -10,20 +11,20 @@ import (
 )
 
 const (
-	// reportBodies is how many report requests of one location are worked on at once:
+	// reportBodies is how many report requests of one agent are worked on at once:
 	// the agent's current one, and perhaps one that it has given up.
 	reportBodies = 2
-	// reportRate and reportBurst bound the bytes per second that one location reports,
+	// reportRate and reportBurst bound the bytes per second that one agent reports,
 	// reportRequests and reportRequestBurst its report requests per second.
 	reportRate, reportBurst            = 8 << 20, 64 << 20
 	reportRequests, reportRequestBurst = 50, 500
-	// statusRate and statusBurst bound the status requests per second of one location,
+	// statusRate and statusBurst bound the status requests per second of one agent,
 	// each of which may cause a write. An agent sends at most one a second, and one more
 	// when a session begins.
 	statusRate, statusBurst = 5, 100
 )
 
-// reportLimits bound what one location reports.
+// reportLimits bound what one agent reports.
 type reportLimits struct {
 	turns                     *fair.Queue
 	bytes, requests, statuses *fair.Rates
@@ -38,9 +39,9 @@ func newReportLimits(limit int) reportLimits {
 	}
 }
 
-// limitReports serves a report request unless its location reports too much.
-func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Location) {
-	name := "location " + string(l)
+// limitReports serves a report request unless its agent reports too much.
+func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
+	name := fmt.Sprintf("location %s %d", l, shard.Number())
 	for _, rates := range []*fair.Rates{a.reported.requests, a.reported.bytes} {
 		if err := rates.Begin(name); err != nil {
 			respond.Error(w, r, err)
@@ -57,7 +58,7 @@ func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	counted := &countedBody{ReadCloser: r.Body}
 	defer func() { a.reported.bytes.Count(name, counted.read) }()
 	r.Body = counted
-	a.serveReports(w, r, l)
+	a.serveReports(w, r, l, shard)
 }
 
 // countedBody counts what is read of a body.

@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -107,10 +108,11 @@ func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all boo
 		return none, err
 	}
 	defer leave()
-	open, looks := a.sessions.asked(l)
+	of := a.sessionFor(l, o.Space)
+	open, looks := a.sessions.asked(of)
 	switch {
 	case open == nil:
-		return none, a.notConnected(l)
+		return none, a.notConnected(of)
 	case looks == nil:
 		return none, lookError(http.StatusNotImplemented, v1alpha1.ReasonAgentTooOld, fmt.Sprintf("the agent of location %q is too old to be asked what is there: update it", l))
 	}
@@ -126,7 +128,7 @@ func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all boo
 		case body := <-answered:
 			return readLooked(l, o, body)
 		case <-open.Done():
-			return none, a.notConnected(l)
+			return none, a.notConnected(of)
 		case <-late.C:
 			return none, lookError(http.StatusGatewayTimeout, v1alpha1.ReasonNoAnswer,
 				fmt.Sprintf("the agent of location %q has not answered within %s; it may be comparing all that it has, or its cluster may be slow", l, maxLookWait))
@@ -137,13 +139,18 @@ func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all boo
 }
 
 // notConnected is the error about a location whose agent has no session here.
-func (a *Server) notConnected(l key.Location) error {
+func (a *Server) notConnected(of key.Session) error {
+	l := of.Location
 	message := fmt.Sprintf("the agent of location %q is not connected to this hub", l)
-	if _, seen := a.sessions.Connected(l); !seen.Ended.IsZero() {
+	state := a.config.Table.Snapshot()
+	if at, ok := presence.SessionsOf(state, l)[of.Shard]; ok {
+		message += "; it is connected to another hub"
+		if h := presence.Hubs(state)[at.Hub]; h.URL != "" {
+			message += ", at " + h.URL
+		}
+	} else if _, seen := a.sessions.Connected(of); !seen.Ended.IsZero() {
 		message += a.since(seen.Ended)
-	} else if c := a.connected(l); c != nil && c.Status == metav1.ConditionTrue {
-		message += "; if another hub has the same log, the agent may be connected there"
-	} else if c != nil && !c.LastTransitionTime.IsZero() {
+	} else if c := a.connected(l); c != nil && !c.LastTransitionTime.IsZero() {
 		message += a.since(c.LastTransitionTime.Time)
 	}
 	return lookError(http.StatusServiceUnavailable, v1alpha1.ReasonNotConnected, message)

@@ -11,16 +11,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
+	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
+
+// nobody is told of sessions.
+type nobody struct{}
+
+func (nobody) Begin(key.Session, presence.Session) {}
+func (nobody) End(key.Session)                     {}
+func (nobody) Say(key.Session, presence.Patch)     {}
 
 // TestLooksAreBounded shows that many questions to agents that never answer wait for each
 // other, that all end, and that another location is asked meanwhile.
 func TestLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &Server{looks: newLooks(), sessions: NewSessions(time.Now, func(key.Location) {})}
+		a := &Server{
+			config: Config{Table: table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}).Table},
+			looks:  newLooks(), sessions: NewSessions(time.Now, nobody{}),
+		}
 		o := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}}
-		silent, other := a.sessions.start(t.Context(), "silent", true, "", false), a.sessions.start(t.Context(), "other", true, "", false)
+		silent, other := a.sessions.start(t.Context(), key.WholeOf("silent"), true, "", false), a.sessions.start(t.Context(), key.WholeOf("other"), true, "", false)
 		defer a.sessions.end(silent)
 		var asked []wire.Look
 		var served sync.WaitGroup

@@ -28,7 +28,7 @@ const (
 )
 
 // serveReports takes a batch of reports into the log.
-func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	guard, err := a.whileThere(l)
 	if err != nil {
 		respond.Error(w, r, err)
@@ -37,7 +37,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
 	// The request must not replace reports that are newer than its beginning.
 	before := a.config.Table.Snapshot()
-	others := &seen{server: a, location: l, state: before}
+	others := &seen{server: a, location: l, shard: shard, state: before}
 	defer others.done()
 	var answer wire.ReportsAnswer
 	var changes []store.Change
@@ -55,7 +55,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
 			return
 		}
-		op, err := a.reportOp(l, line, others.check)
+		op, err := a.reportOp(l, shard, line, others.check)
 		if err == nil {
 			var failed error
 			if err, failed = others.take(r.Context(), op); failed != nil {
@@ -113,13 +113,13 @@ func changeOf(op store.Op, seen *table.Row) store.Change {
 		c.Keep = op.Value == nil
 		return c
 	}
-	c.Seen, c.Keep = seen.ModRev, op.Value != nil && bytes.Equal(seen.Value, op.Value)
+	c.Seen, c.Keep = seen.ModRev, op.Value != nil && bytes.Equal(seen.Report(), wire.ReportText(op.Value))
 	return c
 }
 
 // reportOp checks one line and makes it a write. A location can only ever
 // write below its own prefix. other checks reports of what was not placed.
-func (a *Server) reportOp(l key.Location, line wire.ReportLine, other func(key.Report, *wire.Report) error) (store.Op, error) {
+func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine, other func(key.Report, *wire.Report) error) (store.Op, error) {
 	report, err := key.ParseLine(l, line.Key)
 	if err != nil {
 		return store.Op{}, err
@@ -130,6 +130,9 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine, other func(key.R
 	}
 	if err := key.ValidateName(string(object.Space)); err != nil {
 		return store.Op{}, fmt.Errorf("space: %w", err)
+	}
+	if !shard.Has(object.Space) {
+		return store.Op{}, fmt.Errorf("the space is not in shard %s of the location", shard)
 	}
 	for _, segment := range []string{object.Group, object.Resource.Resource, object.Namespace, object.Name} {
 		if len(segment) > validation.DNS1123SubdomainMaxLength {
@@ -164,6 +167,9 @@ func (a *Server) reportOp(l key.Location, line wire.ReportLine, other func(key.R
 	if len(op.Value) > wire.MaxReport {
 		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), wire.MaxReport)
 	}
+	if report.Origin == key.Placed {
+		op.Value = wire.PackReport(op.Value)
+	}
 	return op, nil
 }
 
@@ -190,14 +196,15 @@ func (a *Server) noteLetGo(l key.Location, path string) {
 	}
 }
 
-// reportLeaves are the leaves of a location's reports, for an agent that can do that.
-func (a *Server) reportLeaves(l key.Location, can abilities) ([]wire.Leaf, int64) {
+// reportLeaves are the leaves of the reports of a location's shard, for an agent that can do
+// that.
+func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
 	state := a.config.Table.Snapshot()
 	// Rows are in the order of spaces, and lines in that of origins, first of all.
 	by := map[key.Origin][]wire.Leaf{}
 	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		if report, err := key.ParseReport(row.Key); err == nil && (report.Origin == key.Placed || can.sees) {
-			by[report.Origin] = append(by[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Value)})
+		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.sees) {
+			by[report.Origin] = append(by[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
 		}
 		return true
 	})
@@ -205,7 +212,7 @@ func (a *Server) reportLeaves(l key.Location, can abilities) ([]wire.Leaf, int64
 }
 
 // serveReportsFetch answers with the reports of the keys that are asked for.
-func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	keys, err := keysAsked(w, r)
 	if err != nil {
 		respond.Error(w, r, err)
@@ -216,13 +223,13 @@ func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key
 	out, size := json.NewEncoder(w), 0
 	for _, f := range keys {
 		line := wire.ReportLine{Key: f.Key, Removed: true}
-		if op, err := a.reportOp(l, line, nil); err == nil {
+		if op, err := a.reportOp(l, shard, line, nil); err == nil {
 			if row := state.Get(op.Key); row != nil {
-				report := &wire.Report{}
-				if json.Unmarshal(row.Value, report) == nil { // else the agent's own will replace it
+				report, text := &wire.Report{}, row.Report()
+				if json.Unmarshal(text, report) == nil { // else the agent's own will replace it
 					line.Report, line.Removed = report, false
 				}
-				size += len(row.Value)
+				size += len(text)
 			}
 		}
 		if out.Encode(line) != nil || size > maxFetchBytes {

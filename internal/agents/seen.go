@@ -21,6 +21,7 @@ import (
 type seen struct {
 	server   *Server
 	location key.Location
+	shard    key.Shard
 	state    table.Reader
 	// left is what may be added of each origin; nil: it has not been asked.
 	left map[key.Origin]*born.Used
@@ -145,7 +146,7 @@ func (s *seen) done() {
 		s.leave()
 	}
 	if s.asked {
-		s.server.sessions.exceed(s.location, s.over)
+		s.server.sessions.exceed(key.Session{Location: s.location, Shard: s.shard}, s.over)
 	}
 }
 

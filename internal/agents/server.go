@@ -51,6 +51,8 @@ type Config struct {
 	// signed it.
 	Due      func(context.Context) (bool, error)
 	SignedBy func(context.Context) string
+	// Shard, if set, is the number of the shard of the agent that has sent a request.
+	Shard func(context.Context) int
 	// Committed waits until the table shows what was acknowledged to anybody before.
 	Committed func(context.Context) error
 	// Endpoints are the URLs under which a location's agent is to reach the hub.
@@ -59,9 +61,22 @@ type Config struct {
 	// them have large bodies.
 	Requests int
 	Bodies   fair.Bodies
+	// Watch, if not nil, is told what happens in sessions.
+	Watch Watch
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
 	Logger    *slog.Logger
+}
+
+// Watch is told what happens in sessions, by many goroutines; it must not block.
+type Watch interface {
+	// Delivered says that frames of changes were sent of which the oldest is of a revision.
+	Delivered(oldest int64)
+	// Sent says how many bytes of frames were sent.
+	Sent(bytes int)
+	// Ended says that a session has ended, and the reason that the agent was given; empty:
+	// it had gone.
+	Ended(reason string)
 }
 
 // Server serves agents. It is safe for concurrent use. Run must run while it serves.
@@ -83,8 +98,18 @@ type Server struct {
 	looks *looks
 }
 
+// unwatched is the Watch of a server without one.
+type unwatched struct{}
+
+func (unwatched) Delivered(int64) {}
+func (unwatched) Sent(int)        {}
+func (unwatched) Ended(string)    {}
+
 // New makes a Server.
 func New(config Config) *Server {
+	if config.Watch == nil {
+		config.Watch = unwatched{}
+	}
 	return &Server{
 		config: config, sessions: config.Sessions,
 		turns:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(config.Requests)), Bodies: config.Bodies},
@@ -100,6 +125,9 @@ func (a *Server) Run(ctx context.Context) error { return a.reports.run(ctx) }
 // Queues are the queues of all requests and of report requests, for metrics.
 func (a *Server) Queues() (requests, reports *fair.Queue) { return a.turns.Queue, a.reported.turns }
 
+// Waiting is how many requests with reports wait to be written.
+func (a *Server) Waiting() int { return len(a.reports.queue) }
+
 // Refusals is how many requests were refused because their location sends too much per
 // second.
 func (a *Server) Refusals() int {
@@ -113,7 +141,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		if _, _, err := a.Settings(l); err == nil {
-			a.sessions.refuse(l, wire.Clip(cmp.Or(v, "unknown"), maxVersion))
+			a.sessions.refuse(a.sessionOf(r, l), wire.Clip(cmp.Or(v, "unknown"), maxVersion))
 		}
 		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return
@@ -126,36 +154,49 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		respond.Error(w, r, err)
 		return
 	}
-	if call == route.Desired && r.Method == http.MethodGet {
-		a.serveDesired(w, r, l)
+	shard, err := a.shardOf(r, l)
+	if err != nil {
+		respond.Error(w, r, err)
 		return
 	}
-	defer a.sessions.hear(l)()
+	if call == route.Desired && r.Method == http.MethodGet {
+		a.serveDesired(w, r, l, shard)
+		return
+	}
+	defer a.sessions.hear(key.Session{Location: l, Shard: shard})()
 	switch {
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
-		a.serveWalkInTurn(w, r, walkOf{l, call == route.ReportsWalk, abilitiesOf(r)})
+		a.serveWalkInTurn(w, r, walkOf{l, shard, call == route.ReportsWalk, abilitiesOf(r)})
 	default:
-		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, call) })
+		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, shard, call) })
 	}
 }
 
+// numberOf is the number of the shard of the agent that has sent a request.
+func (a *Server) numberOf(r *http.Request) int {
+	if a.config.Shard == nil {
+		return 1
+	}
+	return a.config.Shard(r.Context())
+}
+
 // serveCall serves the calls of an agent besides its session and walks.
-func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, call string) {
+func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard, call string) {
 	switch call {
 	case route.Fetch:
-		a.serveFetch(w, r, l)
+		a.serveFetch(w, r, l, shard)
 	case route.Lineage:
 		a.serveLineage(w, r)
 	case route.AgentStatus:
-		a.serveAgentStatus(w, r, l)
+		a.serveAgentStatus(w, r, key.Session{Location: l, Shard: shard})
 	case route.Reports:
-		a.limitReports(w, r, l)
+		a.limitReports(w, r, l, shard)
 	case route.Looked:
 		a.serveLooked(w, r, l)
 	case route.ReportsFetch:
-		a.serveReportsFetch(w, r, l)
+		a.serveReportsFetch(w, r, l, shard)
 	default:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}

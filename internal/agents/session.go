@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,11 +50,7 @@ type session struct {
 
 // serveDesired streams to an agent what is desired at its location, until the agent
 // disconnects, a premise fails, a newer session takes over, or the hub stops.
-func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location) {
-	if shard := r.URL.Query().Get("shard"); shard != "" && shard != "1/1" {
-		respond.Error(w, r, respond.BadRequest("shard %q: this hub serves a location as a whole", shard))
-		return
-	}
+func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	after, err := revisionParam(r)
 	if err != nil {
 		respond.Error(w, r, err)
@@ -69,15 +66,16 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 	if _, settings, err := a.Settings(l); err == nil {
 		lacks = can.lack(settings)
 	}
-	mine := a.sessions.start(r.Context(), l, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
+	mine := a.sessions.start(r.Context(), key.Session{Location: l, Shard: shard}, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
 	defer a.sessions.end(mine)
 
 	s := &session{
-		server: a, content: content{location: l, renderer: a.config.Renderer, can: can},
-		out: newSessionWriter(w), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
+		server: a, content: content{location: l, shard: shard, renderer: a.config.Renderer, can: can},
+		out: newSessionWriter(w, a.config.Watch.Sent), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	bye := wire.Bye{Reason: wire.ByeShutdown}
 	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
+	replaced, cut := a.sessions.ended(mine)
 	switch {
 	case errors.Is(err, table.ErrExpired), errors.Is(err, errContentChanged):
 		bye.Reason = wire.ByeExpired
@@ -85,13 +83,17 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		bye.Reason = wire.ByeRevoked
 	case errors.Is(err, errLocationRemoved):
 		bye.Reason = wire.ByeRemoved
-	case a.sessions.replaced(mine):
+	case replaced:
 		bye.Reason = wire.ByeReplaced
+	case cut:
+		bye.Message = "the hub's log does not answer"
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		bye = wire.Bye{Reason: wire.ByeExpired, Message: "the credential has expired"}
 	case r.Context().Err() != nil:
+		a.config.Watch.Ended("")
 		return
 	}
+	a.config.Watch.Ended(bye.Reason)
 	// The agent may be gone, which ends the session just as well.
 	_ = s.out.send(wire.Frame{Bye: &bye})
 	a.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
@@ -100,7 +102,7 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 // How a session ends when a premise fails.
 var (
 	errLocationRemoved = errors.New("the location was removed")
-	errContentChanged  = errors.New("a purge of the location was begun or called off")
+	errContentChanged  = errors.New("a purge of the location was begun or called off, or another number of agents is to share it")
 	errTokenReplaced   = errors.New("the agent's credential is no longer valid")
 )
 
@@ -113,6 +115,7 @@ func (s *session) premises(ctx context.Context, at int64) []table.Premise {
 		Key: location, End: errContentChanged,
 		Holds: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
 	}}
+	all = append(all, keepsShards(s.content.location, s.content.shard.Of()))
 	if let := s.server.config.Premises; let != nil {
 		all = append(all, table.Ending(let(ctx), errTokenReplaced)...)
 	}
@@ -127,7 +130,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 		return errLocationRemoved
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
-	settings = s.content.can.asked(settings)
+	settings = s.content.asked(settings)
 	s.settings = settings
 	s.content.set(settings)
 	s.root, s.count = s.content.total(rows)
@@ -162,7 +165,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 // revision. at is the revision for which the session's premises were read.
 func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
 	l := s.content.location
-	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(l), table.At(l.Key()))
+	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(l), table.At(l.Key()), table.At(key.Dropped(l)))
 	return err
 }
 
@@ -233,12 +236,14 @@ func (s *session) poll(mark *bool) error {
 		return err
 	}
 	// What is asked comes before what follows of it for the content.
-	own := func(ch table.Change) bool { return ch.Row().Key == s.content.location.Key() }
+	location, drops := s.content.location.Key(), key.Dropped(s.content.location)
+	own := func(ch table.Change) bool { k := ch.Row().Key; return k == location || k == drops }
 	if slices.ContainsFunc(steps, func(step table.Step) bool { return slices.ContainsFunc(step.Changes, own) }) {
 		if err := s.locationChanged(); err != nil {
 			return err
 		}
 	}
+	var oldest int64 // that has a frame
 	for _, step := range steps {
 		for _, ch := range step.Changes {
 			if own(ch) {
@@ -258,6 +263,7 @@ func (s *session) poll(mark *bool) error {
 			if err := s.out.add(f); err != nil {
 				return err
 			}
+			oldest = cmp.Or(oldest, step.Rev)
 			*mark = true
 		}
 	}
@@ -270,7 +276,11 @@ func (s *session) poll(mark *bool) error {
 	}
 	*mark = false
 	name, told := s.server.config.Lineage.At(upTo)
-	return s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
+	err = s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
+	if err == nil && oldest > 0 {
+		s.server.config.Watch.Delivered(oldest)
+	}
+	return err
 }
 
 func (s *session) move(before, after *entry) {
@@ -300,7 +310,10 @@ func (s *session) locationChanged() error {
 		return err
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
-	settings = s.content.can.asked(settings)
+	if row, _ := s.server.config.Table.Get(key.Dropped(s.content.location)); Dropping(row) {
+		settings.Dropped = s.settings.Dropped // until no more follow
+	}
+	settings = s.content.asked(settings)
 	if settings.Equal(s.settings) {
 		return nil
 	}
@@ -321,18 +334,33 @@ type frameWriter struct {
 }
 
 // newSessionWriter writes frames of an answer that has no deadline as a whole.
-func newSessionWriter(w http.ResponseWriter) *frameWriter {
-	f := newFrameWriter(w)
+func newSessionWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
+	f := newFrameWriter(w, sent)
 	f.patience = sendTimeout
 	return f
 }
 
-func newFrameWriter(w http.ResponseWriter) *frameWriter {
+// newFrameWriter writes frames, and tells sent how large they are.
+func newFrameWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	encoder := json.NewEncoder(w)
+	to := counting{w, sent}
+	encoder := json.NewEncoder(to)
 	encoder.SetEscapeHTML(false)
-	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: w}
+	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: to}
+}
+
+// counting tells how much is written.
+type counting struct {
+	io.Writer
+	wrote func(bytes int)
+}
+
+// Write implements io.Writer.
+func (c counting) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.wrote(n)
+	return n, err
 }
 
 // blank sends an empty line, which is no frame but tells the agent that the hub is there.

@@ -8,138 +8,176 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Sessions knows which locations have an agent connected. A location has one session at
-// a time: a new one ends the one before. It is safe for concurrent use.
+// Presence is told, for all hubs, which sessions there are here and what agents say of
+// themselves. Nobody waits for it.
+type Presence interface {
+	// Begin and End say that this hub has the session of an agent, and that it has it no
+	// longer.
+	Begin(of key.Session, is presence.Session)
+	End(of key.Session)
+	// Say says what an agent has said, or what is to be said of it.
+	Say(of key.Session, now presence.Patch)
+}
+
+// Sessions knows which agents are connected to this hub. Each, which has a shard of its
+// location or the whole, has one session at a time: a new one ends the one before, also one at
+// another hub. It is safe for concurrent use.
 type Sessions struct {
-	now func() time.Time
-	// changed is called, without the lock, when what is known of a location has changed.
-	changed func(key.Location)
+	now      func() time.Time
+	presence Presence
 
 	mu   sync.Mutex
-	open map[key.Location]*openSession
-	seen map[key.Location]LastSeen
+	open map[key.Location]map[key.Shard]*openSession
+	seen map[key.Session]LastSeen
 	// asks counts the requests besides sessions that are under way.
-	asks map[key.Location]int
+	asks map[key.Session]int
 }
 
 type openSession struct {
-	location key.Location
-	ctx      context.Context
-	cancel   context.CancelFunc
+	of     key.Session
+	ctx    context.Context
+	cancel context.CancelFunc
 	// poke receives when the session must read its settings again.
 	poke chan struct{}
 	// looks receives what the agent is to be asked; nil: it is not to be.
-	looks    chan wire.Look
-	replaced bool
+	looks chan wire.Look
+	// replaced says that a newer session has taken over, cut that the log does not answer.
+	replaced, cut bool
 }
 
-// LastSeen is what is remembered of a location since the hub started.
+// LastSeen is what this process remembers of an agent since it started. What all hubs are
+// to know is in the log, see package presence.
 type LastSeen struct {
-	// Opened says that there was a session. Ended is when the location was last heard
+	// Opened says that there was a session here. Ended is when the agent was last heard
 	// of, if none is open; zero while one is.
 	Opened bool
 	Ended  time.Time
-	// Status is what the agent last said of itself; nil: nothing yet.
-	Status *wire.AgentStatus
-	// SignedBy names the authority that had signed the credential which that was sent with;
-	// empty: none.
-	SignedBy string
-	// Refused is the protocol version for which an agent was refused; empty if none was,
-	// or one has connected since.
-	Refused string
-	// Lacks is what of the location's spec the agent of the last session does not know, and
-	// may not ignore; empty: nothing.
-	Lacks string
-	// Blind says that the agent of the last session does not report what was not placed, and
-	// Exceeds how many such reports of its last request had no room.
-	Blind   bool
-	Exceeds int
-	// dropped is the newest revision at which reports of what was not placed were removed.
-	dropped int64
 	// apis is the list that goes with apisDigest.
 	apis       []wire.API
 	apisDigest string
 }
 
-// NewSessions makes a Sessions: changed is called when what is known of a location has changed.
-func NewSessions(now func() time.Time, changed func(key.Location)) *Sessions {
-	return &Sessions{now: now, changed: changed, open: map[key.Location]*openSession{}, seen: map[key.Location]LastSeen{}, asks: map[key.Location]int{}}
+// NewSessions makes a Sessions, which tells the presence of all that all hubs are to know.
+func NewSessions(now func() time.Time, tell Presence) *Sessions {
+	return &Sessions{
+		now: now, presence: tell, open: map[key.Location]map[key.Shard]*openSession{}, seen: map[key.Session]LastSeen{},
+		asks: map[key.Session]int{},
+	}
 }
 
-// start starts a session and ends an older one of the location. The caller must end it.
-// answers says that its agent answers Look frames; lacks and blind are those of LastSeen.
-func (s *Sessions) start(ctx context.Context, l key.Location, answers bool, lacks string, blind bool) *openSession {
-	mine := &openSession{location: l, poke: make(chan struct{}, 1)}
+// start starts a session and ends an older one of the same agent. The caller must end it.
+// answers says that the agent answers Look frames; lacks and blind are those of
+// presence.Session.
+func (s *Sessions) start(ctx context.Context, of key.Session, answers bool, lacks string, blind bool) *openSession {
+	mine := &openSession{of: of, poke: make(chan struct{}, 1)}
 	if answers {
 		mine.looks = make(chan wire.Look)
 	}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
-	if older := s.open[l]; older != nil {
+	if older := s.at(of); older != nil {
 		older.replaced = true
 		older.cancel()
 	}
-	s.open[l] = mine
-	seen := s.seen[l]
-	seen.Opened, seen.Ended, seen.Refused, seen.Lacks, seen.Blind, seen.Exceeds = true, time.Time{}, "", lacks, blind, 0
-	s.seen[l] = seen
+	if s.open[of.Location] == nil {
+		s.open[of.Location] = map[key.Shard]*openSession{}
+	}
+	s.open[of.Location][of.Shard] = mine
+	seen := s.seen[of]
+	seen.Opened, seen.Ended = true, time.Time{}
+	s.seen[of] = seen
+	// Under the lock, so that it is told in the order in which it happens.
+	s.presence.Begin(of, presence.Session{Since: s.now().UTC(), Lacks: lacks, Blind: blind})
 	s.mu.Unlock()
-	s.changed(l)
 	return mine
 }
+
+// at is an open session, for who has the lock; nil: there is none.
+func (s *Sessions) at(of key.Session) *openSession { return s.open[of.Location][of.Shard] }
 
 // end ends a session.
 func (s *Sessions) end(mine *openSession) {
 	mine.cancel()
 	s.mu.Lock()
-	last := s.open[mine.location] == mine
-	if last {
-		delete(s.open, mine.location)
-		seen := s.seen[mine.location]
+	defer s.mu.Unlock()
+	s.over(mine)
+}
+
+// over notes that a session has ended, unless that is known or a newer one is open. It may be
+// a while until the session's request ends: its agent may not read. The lock must be held.
+func (s *Sessions) over(mine *openSession) {
+	if s.at(mine.of) == mine {
+		if delete(s.open[mine.of.Location], mine.of.Shard); len(s.open[mine.of.Location]) == 0 {
+			delete(s.open, mine.of.Location)
+		}
+		seen := s.seen[mine.of]
 		seen.Ended = s.now()
-		s.seen[mine.location] = seen
-	}
-	s.mu.Unlock()
-	if last {
-		s.changed(mine.location)
+		s.seen[mine.of] = seen
+		s.presence.End(mine.of)
 	}
 }
 
-// hear notes, until done is called, a request besides a location's session: an agent
-// that asks something is not lost, even if its session was cut because it does not read
-// it while it walks.
-func (s *Sessions) hear(l key.Location) (done func()) {
+// TakenOver ends a session that is open here: another hub has a newer one.
+func (s *Sessions) TakenOver(of key.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asks[l]++
+	if older := s.at(of); older != nil {
+		older.replaced = true
+		older.cancel()
+		s.over(older)
+	}
+}
+
+// Cut ends all sessions, since nothing follows of them while the log does not answer: their
+// agents are to look for another hub.
+func (s *Sessions) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.open {
+		for _, one := range all {
+			one.cut = true
+			one.cancel()
+			s.over(one)
+		}
+	}
+}
+
+// hear notes, until done is called, a request of an agent besides its session: one that asks
+// something is not lost, even if its session was cut because it does not read it while it
+// walks.
+func (s *Sessions) hear(of key.Session) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asks[of]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.asks[l]--; s.asks[l] == 0 {
-			delete(s.asks, l)
+		if s.asks[of]--; s.asks[of] == 0 {
+			delete(s.asks, of)
 		}
-		if seen, known := s.seen[l]; known && s.open[l] == nil {
+		if seen, known := s.seen[of]; known && s.at(of) == nil {
 			seen.Ended = s.now()
-			s.seen[l] = seen
+			s.seen[of] = seen
 		}
 	}
 }
 
-// replaced says whether a newer session has taken over.
-func (s *Sessions) replaced(mine *openSession) bool {
+// ended says whether a newer session has taken over, and whether the session was cut.
+func (s *Sessions) ended(mine *openSession) (replaced, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return mine.replaced
+	return mine.replaced, mine.cut
 }
 
-// Poke makes the open session of a location, if any, read its settings again.
+// Poke makes the open sessions of a location, if any, read its settings again.
 func (s *Sessions) Poke(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if mine := s.open[l]; mine != nil {
+	for _, mine := range s.open[l] {
 		select {
 		case mine.poke <- struct{}{}:
 		default:
@@ -157,93 +195,77 @@ func (s *Sessions) PokeAll() {
 	}
 }
 
-// tell keeps what an agent says of itself. sendAPIs says that the hub does not have the
-// list of APIs that goes with its digest.
-func (s *Sessions) tell(l key.Location, status wire.AgentStatus, signedBy string) (sendAPIs bool) {
+// tell passes on what an agent says of itself. sendAPIs says that this process does not have
+// the list of APIs that goes with its digest.
+func (s *Sessions) tell(of key.Session, status wire.AgentStatus, signedBy string) (sendAPIs bool) {
 	s.mu.Lock()
-	seen := s.seen[l]
+	defer s.mu.Unlock()
+	seen := s.seen[of]
 	if status.APIs != nil {
 		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
+		s.seen[of] = seen
 	}
-	status.APIs = nil // not to be kept twice
-	seen.Status, seen.SignedBy = &status, signedBy
-	s.seen[l] = seen
-	s.mu.Unlock()
-	s.changed(l)
+	s.presence.Say(of, presence.Patch{Status: &status, SignedBy: signedBy})
 	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest
 }
 
-// refuse notes that an agent was refused for its protocol version.
-func (s *Sessions) refuse(l key.Location, protocol string) {
-	s.mu.Lock()
-	seen := s.seen[l]
-	news := seen.Refused != protocol
-	seen.Refused = protocol
-	s.seen[l] = seen
-	s.mu.Unlock()
-	if news {
-		s.changed(l)
-	}
+// refuse passes on that an agent was refused for its protocol version.
+func (s *Sessions) refuse(of key.Session, protocol string) {
+	s.presence.Say(of, presence.Patch{Refused: &protocol})
 }
 
-// exceed notes how many reports of a location's last request had no room.
-func (s *Sessions) exceed(l key.Location, n int) {
-	s.mu.Lock()
-	seen := s.seen[l]
-	news := seen.Exceeds != n
-	seen.Exceeds = n
-	s.seen[l] = seen
-	s.mu.Unlock()
-	if news {
-		s.changed(l)
-	}
+// estrange passes on that an agent has asked for a shard that its location does not have.
+func (s *Sessions) estrange(of key.Session, asked key.Shard) {
+	strange := asked.String()
+	s.presence.Say(of, presence.Patch{Strange: &strange})
 }
 
-// Drop notes that reports of what was not placed at a location were removed at a revision. Its
-// agent is told so when its session begins, or is poked.
-func (s *Sessions) Drop(l key.Location, rev int64) {
-	s.mu.Lock()
-	seen := s.seen[l]
-	seen.dropped = max(seen.dropped, rev)
-	s.seen[l] = seen
-	s.mu.Unlock()
+// exceed passes on how many reports of an agent's last request had no room.
+func (s *Sessions) exceed(of key.Session, n int) {
+	s.presence.Say(of, presence.Patch{Exceeds: &n})
 }
 
 // Forget drops what is remembered of a location that is gone.
 func (s *Sessions) Forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[l] == nil {
-		delete(s.seen, l)
+	for of := range s.seen {
+		if of.Location == l && s.at(of) == nil {
+			delete(s.seen, of)
+		}
 	}
 }
 
-// asked is the context of a location's open session, nil if there is none, and by what its
-// agent is asked, nil if it is too old for that.
-func (s *Sessions) asked(l key.Location) (open context.Context, looks chan<- wire.Look) {
+// asked is the context of an agent's open session, nil if there is none, and by what the agent
+// is asked, nil if it is too old for that.
+func (s *Sessions) asked(of key.Session) (open context.Context, looks chan<- wire.Look) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mine := s.open[l]
+	mine := s.at(of)
 	if mine == nil {
 		return nil, nil
 	}
 	return mine.ctx, mine.looks
 }
 
-// Connected says whether a session is open, and what is remembered of the location.
-func (s *Sessions) Connected(l key.Location) (open bool, seen LastSeen) {
+// Connected says whether an agent's session is open here, and what is remembered of the agent.
+func (s *Sessions) Connected(of key.Session) (open bool, seen LastSeen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen = s.seen[l]
-	if s.asks[l] > 0 {
+	seen = s.seen[of]
+	if s.asks[of] > 0 {
 		seen.Ended = s.now()
 	}
-	return s.open[l] != nil, seen
+	return s.at(of) != nil, seen
 }
 
-// Count is the number of open sessions.
+// Count is the number of sessions that are open here.
 func (s *Sessions) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open)
+	n := 0
+	for _, all := range s.open {
+		n += len(all)
+	}
+	return n
 }

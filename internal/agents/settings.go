@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/succession"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -62,7 +63,11 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		s.PruneMaxPercent = int(*p)
 	}
 	if d := location.Annotations[v1alpha1.ConfirmPruneAnnotation]; d != "" {
-		s.Confirm = append([]wire.Confirmation{{Digest: d}}, s.Confirm...)
+		var said []wire.Confirmation
+		for _, digest := range presence.DigestsOf(d) {
+			said = append(said, wire.Confirmation{Digest: digest})
+		}
+		s.Confirm = append(said, s.Confirm...)
 	}
 	if !s.Purge {
 		s.Upsync, _ = placement.AskedOf(row).Asks()
@@ -71,8 +76,7 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		most := born.Limits(&location.Spec)
 		s.UpsyncObjects, s.UpsyncBytes = int(most.Objects), most.Bytes
 	}
-	_, seen := a.sessions.Connected(l)
-	s.Dropped = seen.dropped
+	s.Dropped = a.dropped(l)
 	s.Halt, s.TakesOver, s.Namespaces = haltOf(&location), succession.Granted(a.config.Table, l), string(placement.PlacingOf(row))
 	return row.Meta.UID, s, nil
 }

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"orrery.dev/orrery/internal/key"
@@ -13,8 +14,8 @@ import (
 const maxStatusBytes = 1 << 20
 
 // serveAgentStatus takes what an agent says of itself.
-func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.Location) {
-	name := "location " + string(l)
+func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key.Session) {
+	name := fmt.Sprintf("location %s %d", of.Location, of.Shard.Number())
 	if err := a.reported.statuses.Begin(name); err != nil {
 		respond.Error(w, r, err)
 		return
@@ -29,5 +30,5 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, l key.
 	if a.config.SignedBy != nil {
 		signedBy = a.config.SignedBy(r.Context())
 	}
-	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(l, status, signedBy)})
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(of, status, signedBy)})
 }

@@ -31,20 +31,23 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	var leaves []wire.Leaf
 	var rev int64
 	if of.reports {
-		leaves, rev = a.reportLeaves(of.location, of.can)
+		leaves, rev = a.reportLeaves(of.location, of.shard, of.can)
 	} else {
-		leaves, rev = a.contentLeaves(of.location, of.can)
+		leaves, rev = a.contentLeaves(of.location, of.shard, of.can)
 	}
 	// Asked after the leaves: a location that is gone by now has none, and the agent
 	// must not take that for an empty content.
 	_, _, err := a.Settings(of.location)
+	// What the agent remembers is what the log shows to be its own: that the last change was
+	// of what goes with a lease proves nothing later.
+	_, rev = a.config.Lineage.At(rev)
 	return leaves, rev, err
 }
 
-// contentLeaves are the leaves of a location's content.
-func (a *Server) contentLeaves(l key.Location, can abilities) ([]wire.Leaf, int64) {
+// contentLeaves are the leaves of the content of a location's shard.
+func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
 	rows, rev := a.config.Table.Members(l)
-	c := a.contentOf(l, can)
+	c := a.contentOf(l, shard, can)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	var e entry
 	for _, row := range rows {
@@ -74,7 +77,7 @@ func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 		respond.Error(w, r, respond.BadRequest("walk: %v", err))
 		return
 	}
-	out := newSessionWriter(w)
+	out := newSessionWriter(w, a.config.Watch.Sent)
 	index, err := a.walkIndex(r.Context(), out, of, walk)
 	if err != nil {
 		if !out.begun { // otherwise the agent sees no mark and discards the page
@@ -166,7 +169,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 }
 
 // serveFetch sends what is desired of the keys that are asked for.
-func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location) {
+func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	keys, err := keysAsked(w, r)
 	if err != nil {
 		respond.Error(w, r, err)
@@ -178,8 +181,8 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 		respond.Error(w, r, err)
 		return
 	}
-	out := newFrameWriter(w)
-	if err := a.sendKeys(a.contentOf(l, abilitiesOf(r)), snapshot, keys, out); err != nil {
+	out := newFrameWriter(w, a.config.Watch.Sent)
+	if err := a.sendKeys(a.contentOf(l, shard, abilitiesOf(r)), snapshot, keys, out); err != nil {
 		a.config.Logger.Info("fetch ended", "location", l, "error", err)
 	}
 }

@@ -38,7 +38,7 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 		Table:         writer.Table,
 		Lineage:       &lineage.Lineage{},
 		Renderer:      render.New(registry.Builtin(key.Root)),
-		Sessions:      NewSessions(time.Now, func(key.Location) {}),
+		Sessions:      NewSessions(time.Now, nobody{}),
 		Confirmations: func(key.Location) []wire.Confirmation { return nil },
 		Requests:      200, Bodies: fair.Bodies{Queue: fair.NewQueue(fair.Defaults(16))},
 		Heartbeat: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),

@@ -22,9 +22,10 @@ const (
 	maxWalks = 4096
 )
 
-// walkOf is what a walk compares: the content of a location, or its reports.
+// walkOf is what a walk compares: the content of a location's shard, or its reports.
 type walkOf struct {
 	location key.Location
+	shard    key.Shard
 	reports  bool
 	// can is what the agent can do.
 	can abilities

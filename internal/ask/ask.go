@@ -328,7 +328,7 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	if row == nil {
 		return nil
 	}
-	return row.Value
+	return row.Report()
 }
 
 // effects are what the rules of a class do to a row's object. What can't be rendered for

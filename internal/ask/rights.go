@@ -105,11 +105,13 @@ func (r *rights) narrow(e *placement.Explanation) {
 	for i := range e.Placements {
 		r.narrowFollowing(e.Placements[i].Following)
 	}
-	if e.Owner == "" {
-		return
-	}
-	if o, err := key.ParsePath(e.Owner); err != nil || !r.may("get", o) {
-		e.Owner = otherSpace
+	consumers := len(e.Consumers)
+	e.Consumers = slices.DeleteFunc(e.Consumers, func(ref key.PlacementRef) bool { return !r.may("get", ref.Of(r.space).Object()) })
+	e.OtherConsumers += consumers - len(e.Consumers)
+	for _, path := range []*string{&e.Owner, &e.Definition} {
+		if o, err := key.ParsePath(*path); *path != "" && (err != nil || !r.may("get", o)) {
+			*path = otherSpace
+		}
 	}
 }
 

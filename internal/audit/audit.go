@@ -142,6 +142,10 @@ func named(next http.Handler) http.Handler {
 				audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, string(s))
 				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, string(l))
 			}
+		case route.Exports, route.Slices:
+			if _, s, ok := root.Shelf(); ok {
+				audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, string(s))
+			}
 		case route.Views, route.Agents:
 			audit.AddAuditAnnotation(r.Context(), LocationAnnotation, root.Name)
 		}

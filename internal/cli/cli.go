@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
+
+	"orrery.dev/orrery/internal/version"
 )
 
 // Exit codes.
@@ -81,6 +83,7 @@ func newRoot(program string, streams genericiooptions.IOStreams) *cobra.Command 
 once, in a space; the hub decides at which locations it is desired; an agent at
 each location keeps its cluster equal to that.
 ` + exitCodes,
+		Version:       version.Get(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

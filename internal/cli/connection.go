@@ -105,6 +105,11 @@ func splitServer(server string) (hub, space string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("server %q of the kubeconfig: %w", server, err)
 	}
+	for _, api := range []route.API{route.Exports, route.Slices} {
+		if strings.Contains(u.Path, string(api)) {
+			return "", "", fmt.Errorf("server %q of the kubeconfig is what the provider of an API sees, and no space (https://HUB/spaces/NAME)", server)
+		}
+	}
 	before, after, ok := strings.Cut(u.Path, string(route.Spaces))
 	space, _, _ = strings.Cut(after, "/")
 	if !ok || space == "" {

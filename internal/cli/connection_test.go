@@ -10,6 +10,8 @@ func TestSplitServer(t *testing.T) {
 		{"https://proxy/orrery/views/reports/spaces/shop/locations/*", "https://proxy/orrery", "shop"},
 		{"https://h:8443/spaces/", "", ""},
 		{"https://h:8443/views/locations/x", "", ""},
+		{"https://h:8443/views/exports/shop/x/spaces/*", "", ""},
+		{"https://h:8443/views/slices/shop/x/values/a/spaces/one", "", ""},
 		{"https://h:8443", "", ""},
 		{"://", "", ""},
 	} {

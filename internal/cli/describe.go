@@ -73,6 +73,13 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 		line("Agent", "not let in: "+why.Message)
 	} else if a := l.Status.Agent; a != nil && why != nil {
 		line("Agent", a.Version)
+		for _, one := range a.Shards {
+			said := map[bool]string{true: "connected", false: "not connected"}[one.Connected]
+			line("Shard "+one.Shard, strings.TrimSuffix(said+", "+one.Version, ", "))
+			if one.Halted != "" {
+				line("  halted", one.Halted)
+			}
+		}
 		line("Kubernetes", a.KubernetesVersion)
 		line("Hub", fmt.Sprintf("%s, trusting %s", cmp.Or(a.Hub, "-"), strings.Join(a.Trusts, ", ")))
 		line("Credential", map[bool]string{true: "signed by " + a.SignedBy, false: "without a certificate"}[a.SignedBy != ""])

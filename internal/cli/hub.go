@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/version"
 )
 
 func newHub(streams genericiooptions.IOStreams) *cobra.Command {
@@ -37,6 +38,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 			}
 			config.Logger = logger
 			klog.SetSlogLogger(logger) // for the libraries of Kubernetes
+			logger.Info("starting", "version", version.Get())
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
 				cmd.Printf("orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
 			})
@@ -49,6 +51,9 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringArrayVar(&config.Advertise, "advertise", nil, "[NAME=]URL under which clients and agents reach the hub, the default first; may be repeated (default made from --listen)")
 	flags.StringArrayVar(&config.AdvertiseCA, "advertise-ca", nil, "NAME=FILE of the certificates that clients trust at an advertised URL, or NAME=system; may be repeated (default the hub's own authority)")
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "client URLs of an external etcd (default an embedded one)")
+	flags.StringVar(&config.EtcdCA, "etcd-cafile", "", "file of the certificates by which an external etcd is verified")
+	flags.StringVar(&config.EtcdCert, "etcd-certfile", "", "file of the client certificate that an external etcd is shown")
+	flags.StringVar(&config.EtcdKey, "etcd-keyfile", "", "file of the key of that certificate")
 	flags.StringVar(&config.EncryptionConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration, by which Secrets are encrypted in the log (default encryption.yaml in the data directory, created at the first start)")
 	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB; for an external etcd, its own quota)")
 	flags.StringVar(&config.AuthenticationConfig, "authentication-config", "", "file of an AuthenticationConfiguration: the OpenID issuers that users sign in at; read again when it changes")
@@ -59,6 +64,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.IntVar(&config.Audit.MaxAge, "audit-log-maxage", config.Audit.MaxAge, "days for which former files of the audit log are kept; 0: for ever")
 	flags.DurationVar(&config.Heartbeat, "heartbeat", config.Heartbeat, "interval of heartbeats on a quiet session with an agent")
 	flags.DurationVar(&config.Disconnected, "disconnected-after", config.Disconnected, "time without a session after which a location is disconnected")
+	flags.DurationVar(&config.Lease, "hub-lease", config.Lease, "time without an answer of an external etcd after which other hubs take over from this one, and it ends its sessions")
 	flags.DurationVar(&config.CredentialLife, "agent-certificate-lifetime", config.CredentialLife, "lifetime of the certificate of an agent, which renews it after two thirds of that")
 	flags.DurationVar(&config.CredentialLate, "agent-renewal-after-expiry", config.CredentialLate, "time after its end for which an agent that was away can still renew its certificate; 0: not at all")
 	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "maximum number of reading requests worked on at once; others wait, space by space")

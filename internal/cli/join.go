@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/manifest"
+	"orrery.dev/orrery/internal/version"
 )
 
 // joinOutput is how a join token is made and printed.
@@ -25,6 +25,8 @@ type joinOutput struct {
 	manifest  bool
 	agent     manifest.Agent
 	rbac      []string
+	// shard is the number of the shard that the agent is for.
+	shard int32
 }
 
 // check also checks for how long the token is to be good.
@@ -83,7 +85,7 @@ func (j *joinOutput) addFlags(cmd *cobra.Command) {
 	j.addFlag(cmd, "text", formatJSON, formatYAML)
 	cmd.Flags().BoolVar(&j.tokenOnly, "token-only", false, "print the token and nothing else")
 	cmd.Flags().BoolVar(&j.manifest, "manifest", false, "print the objects by which the agent runs in its cluster, for kubectl apply")
-	cmd.Flags().StringVar(&j.agent.Image, "image", manifest.DefaultImage(version()), "the image of the agent, as make image builds it")
+	cmd.Flags().StringVar(&j.agent.Image, "image", manifest.DefaultImage(version.Get()), "the image of the agent, as make image builds it")
 	cmd.Flags().StringVar(&j.agent.Namespace, "agent-namespace", manifest.Namespace, "the namespace in which the agent runs")
 	cmd.Flags().StringSliceVar(&j.rbac, "rbac", nil, "which resources the agent may map: all, which makes the hub an administrator of the cluster, or RESOURCE[.GROUP],... (default none: see what is missing, and apply what orrery-agent rbac --placed prints)")
 	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")
@@ -93,12 +95,19 @@ func (j *joinOutput) addFlags(cmd *cobra.Command) {
 func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
 	var made v1alpha1.LocationToken
 	seconds := int64(j.expires / time.Second)
-	asked := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds}}
+	asked := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds, Shard: j.shard}}
 	if err := h.create(cmd.Context(), asked, &made, rootPath(key.Locations, name, "token")...); err != nil {
 		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
 	}
 	token := made.Status.Token
 	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // arguments are seen by all users of a machine
+	if j.shard > 0 {
+		l, err := h.location(cmd.Context(), name)
+		if err != nil {
+			return err
+		}
+		run += fmt.Sprintf(" --shards %d/%d", j.shard, max(j.shard, l.Spec.Shards))
+	}
 	switch {
 	case j.manifest:
 		j.agent.Location, j.agent.Join = key.Location(name), token
@@ -121,12 +130,4 @@ Run at the location, once and within %s, with a kubeconfig of its cluster
 
 `, name, what, duration.HumanDuration(j.expires), run)
 	return err
-}
-
-// version is the version of the module that the binary was built from.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return ""
 }

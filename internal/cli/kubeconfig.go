@@ -33,9 +33,7 @@ type kubeconfigFlags struct {
 	// url is the endpoint of the hub, and proxy by which proxy it is reached; empty: both as
 	// the kubeconfig in use has them.
 	url, proxy string
-	// reports says that it is for what locations, or one of them, report about the space.
-	reports  bool
-	location string
+	view       viewFlags
 }
 
 // execFlags name a plugin that gets a credential when there is need of one.
@@ -62,10 +60,15 @@ the kubeconfig: clients get one by running a program, as for instance kubelogin.
 
 With --reports it is for what locations report about the space, to read: what was
 placed, with its status there, and what was born there, as Kubernetes objects.
+
+With --export or --slice it is for the provider of an API: the objects of all spaces
+that have bound it, or those of one slice. Give it to a controller with --user, who
+by a Grant in the space has the content of the export or slice, and nothing else.
 `,
 		Example: `  orrery space kubeconfig shop > shop.kubeconfig
   orrery space kubeconfig shop --role view --expires 12h > look.kubeconfig
   orrery space kubeconfig shop --reports > reports.kubeconfig
+  orrery space kubeconfig acme --slice by-class:small --user acme-small > small.kubeconfig
   orrery space kubeconfig shop --url inside --proxy-url http://proxy.plant7.example:3128 > plant7.kubeconfig
   orrery space kubeconfig shop --oidc-issuer https://login.example --oidc-client-id orrery > shop.kubeconfig`,
 		Args: want(1, 1, "NAME"),
@@ -81,7 +84,7 @@ placed, with its status there, and what was born there, as Kubernetes objects.
 			if err != nil {
 				return err
 			}
-			config, err := c.kubeconfigFor(name, h.hub+f.root(key.Space(name)).String(), who)
+			config, err := c.kubeconfigFor(name, h.hub+f.view.root(key.Space(name)).String(), who)
 			if err != nil {
 				return err
 			}
@@ -98,10 +101,9 @@ placed, with its status there, and what was born there, as Kubernetes objects.
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
+	f.view.add(flags)
 	flags.BoolVar(&f.certificate, "certificate", false, "a client certificate instead of a token; --expires is 1h at most")
 	flags.StringVar(&f.url, "url", "", "name or URL under which clients are to reach the hub, one of those that it advertises (default as in the kubeconfig in use)")
-	flags.BoolVar(&f.reports, "reports", false, "for what locations report about the space, to read")
-	flags.StringVar(&f.location, "location", "", "with --reports: of this location alone, by the names that objects have there (default all)")
 	flags.StringVar(&f.proxy, "proxy-url", "", "proxy by which clients are to reach the hub (default as in the kubeconfig in use)")
 	flags.StringVar(&f.exec.issuer, "oidc-issuer", "", "URL of the OIDC issuer that users sign in at, by kubelogin")
 	flags.StringVar(&f.exec.client, "oidc-client-id", "", "client ID at the OIDC issuer")
@@ -110,14 +112,6 @@ placed, with its status there, and what was born there, as Kubernetes objects.
 	flags.StringArrayVar(&f.exec.args, "exec-arg", nil, "argument of that program; may be repeated")
 	flags.StringArrayVar(&f.exec.env, "exec-env", nil, "NAME=VALUE in the environment of that program; may be repeated")
 	return cmd
-}
-
-// root is the API that the kubeconfig is for.
-func (f *kubeconfigFlags) root(s key.Space) route.Root {
-	if !f.reports {
-		return route.Space(s)
-	}
-	return route.Reported(s, cmp.Or(key.Location(f.location), key.AllLocations))
 }
 
 // check completes the flags.
@@ -130,15 +124,14 @@ func (f *kubeconfigFlags) check(cmd *cobra.Command) error {
 		return badUsage(cmd, "--oidc-issuer and --oidc-client-id go together")
 	case e.command == "" && len(e.args)+len(e.env) > 0:
 		return badUsage(cmd, "--exec-arg and --exec-env need --exec-command")
-	case f.location != "" && !f.reports:
-		return badUsage(cmd, "--location needs --reports")
-	case f.location != "" && key.ValidateName(f.location) != nil:
-		return badUsage(cmd, "--location: %v", key.ValidateName(f.location))
 	}
 	for _, one := range e.env {
 		if !strings.Contains(one, "=") {
 			return badUsage(cmd, "--exec-env %q: want NAME=VALUE", one)
 		}
+	}
+	if err := f.view.check(cmd); err != nil {
+		return err
 	}
 	if f.user == "" && len(f.groups) == 0 {
 		f.role = cmp.Or(f.role, string(v1alpha1.RoleAdmin))

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 		newLocationList(c, streams), newLocationDescribe(c, streams),
 		newLocationMapping(c, streams, "pause", "paused", "Pause a location: its agent changes nothing until it is resumed", v1alpha1.MappingPaused),
 		newLocationMapping(c, streams, "resume", "resumed", "Resume a location that was paused", v1alpha1.MappingActive),
-		newLocationAccept(c, streams), newLocationConfirmPrune(c, streams),
+		newLocationShards(c, streams), newLocationAccept(c, streams), newLocationConfirmPrune(c, streams),
 		newLocationRemove(c, streams),
 	)
 	group(cmd)
@@ -115,13 +116,22 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 		Short: "Make a new join token for a location, for another agent or to let one in again",
 		Long: `Make a new join token for a location; one that was not used yet ends. When the new
 one is used, the agent that joined before is locked out; until then it goes on.
+
+Where several agents share the location, each joins with a token of its own shard.
 `,
 		Example: `  orrery location token berlin
-  TOKEN=$(orrery location token berlin --token-only)`,
+  TOKEN=$(orrery location token berlin --token-only)
+  orrery location token berlin --shard 2`,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := j.check(cmd); err != nil {
 				return err
+			}
+			if j.shard < 0 || j.shard > key.MaxShards {
+				return badUsage(cmd, "--shard %d: want a number from 1 to %d", j.shard, key.MaxShards)
+			}
+			if j.shard > 0 && j.manifest {
+				return badUsage(cmd, "--manifest is for the one agent of a location, not for --shard")
 			}
 			h, name, err := c.openFor(cmd, args[0])
 			if err != nil {
@@ -131,6 +141,7 @@ one is used, the agent that joined before is locked out; until then it goes on.
 		},
 	}
 	j.addFlags(cmd)
+	cmd.Flags().Int32Var(&j.shard, "shard", 0, "the number of the shard that the agent is for, where several share the location (default: the first, or the whole)")
 	return cmd
 }
 
@@ -169,6 +180,37 @@ func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.C
 	}
 	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	return cmd
+}
+
+func newLocationShards(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "shards NAME N",
+		Short: "Say how many agents share a location, each with the spaces that fall to it",
+		Long: `Say how many agents share a location, each with the spaces that fall to it. The hub
+then hears only agents that are started with --shards K/N for this N. What agents of
+another N hold at the cluster stays theirs until they end: stop them, and start those
+of N, each with a join token of its shard (orrery location token NAME --shard K); the
+first goes on with the credential that it has.
+`,
+		Example: `  orrery location shards berlin 2
+  orrery location token berlin --shard 2`,
+		Args: want(2, 2, "NAME N"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil || n < 1 || n > key.MaxShards {
+				return badUsage(cmd, "%q: want a number from 1 to %d", args[1], key.MaxShards)
+			}
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := h.merge(cmd.Context(), map[string]any{"spec": map[string]any{"shards": n}}, rootPath(key.Locations, name)...); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s is for agents with --shards 1/%d to %d/%d\n", name, n, n, n)
+			return err
+		},
+	}
 }
 
 // newLocationMapping makes a command that sets spec.mapping of a location.

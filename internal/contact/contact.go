@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -139,13 +140,23 @@ func (c *Contact) Strip(r *http.Request) *http.Request { return c.urls.Strip(r) 
 // SpaceURL is where a space is served.
 func (c *Contact) SpaceURL(s key.Space) string { return c.URL() + route.Space(s).String() }
 
+// ShelfURL is where a shelf is served: below it, each space at spaces/NAME, and all at
+// spaces/*.
+func (c *Contact) ShelfURL(f key.Shelf) string {
+	return c.URL() + strings.TrimSuffix(route.ShelfRoot(f, "").String(), "/spaces/")
+}
+
 // Join is a join token for a location, by the endpoint that it prefers.
 func (c *Contact) Join(l key.Location, token string) (string, error) {
 	e, err := c.urls.Find(c.preferred(l))
 	if err != nil {
 		return "", respond.BadRequest("annotation %s of location %q: %v", v1alpha1.EndpointAnnotation, l, err)
 	}
-	return wire.Join{Hub: e.URL, CA: e.CA, SystemRoots: e.SystemRoots, Location: string(l), Token: token}.Encode(), nil
+	join := wire.Join{Hub: e.URL, CA: e.CA, SystemRoots: e.SystemRoots, Location: string(l), Token: token}
+	if _, shard, ok := enroll.TokenOf(token); ok && shard > 1 {
+		join.Shard = shard
+	}
+	return join.Encode(), nil
 }
 
 // preferred is the name or URL of the endpoint that a location prefers; empty: none.

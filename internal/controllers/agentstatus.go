@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
@@ -28,6 +27,9 @@ const (
 
 // isDigest matches what names removals that wait. It is shown as part of a command.
 var isDigest = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+
+// areDigests matches what names those of a location: one digest of each agent that has some.
+var areDigests = regexp.MustCompile(`^[0-9A-Za-z]{1,64}(-[0-9A-Za-z]{1,64})*$`)
 
 // agentStatus is what a location's status shows of its agent's status. has says whether
 // the location reports objects of a space.
@@ -57,7 +59,7 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		return known[name]
 	}
 	out := &v1alpha1.PendingPrune{Pending: int64(max(0, p.Pending)), Objects: named(p.Objects)}
-	if isDigest.MatchString(p.Digest) {
+	if len(p.Digest) <= maxText && areDigests.MatchString(p.Digest) {
 		out.Digest = p.Digest
 	}
 	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
@@ -112,22 +114,24 @@ func named(all []string) []string {
 
 func clip(s string) string { return wire.Clip(s, maxText) }
 
-// compatible sets the condition Compatible, unless an operator has set it.
-func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen agents.LastSeen) {
+// compatible sets the condition Compatible, unless an operator has set it. Without a session
+// it stays as it is.
+func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen sighting) {
 	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
 	if now != nil && now.Reason != v1alpha1.ReasonProtocol {
 		return
 	}
 	switch {
-	case seen.Refused != "":
+	case seen.said != nil && seen.said.Refused != "":
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
-			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.Refused, wire.ProtocolVersion)})
-	case seen.Lacks != "":
+			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.said.Refused, wire.ProtocolVersion)})
+	case seen.session == nil:
+	case seen.session.Lacks != "":
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
-			Message: fmt.Sprintf("the agent is too old for %s of the location, and is sent nothing: upgrade it", seen.Lacks)})
-	case seen.Opened:
+			Message: fmt.Sprintf("the agent is too old for %s of the location, and is sent nothing: upgrade it", seen.session.Lacks)})
+	default:
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProtocol,
 			Message: "agent and hub speak the same protocol"})

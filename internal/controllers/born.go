@@ -19,8 +19,9 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// bornStep is how many reports are removed at once that are no longer wanted.
-const bornStep = 500
+// bornStep is how many reports are removed at once that are no longer wanted: in one
+// transaction, with what says so.
+const bornStep = 99
 
 // born removes the reports of what was not placed that nobody wants any more, whether or not
 // the agent is there to say so.
@@ -75,21 +76,22 @@ func (c *Controllers) byUnwanted(ch table.Change) []string {
 
 func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	l := key.Location(name)
-	rows, more := born.Unwanted(c.config.Table.Snapshot(), c.config.Born, l, bornStep)
-	if len(rows) == 0 {
-		c.config.Sessions.Poke(l) // something may have been removed before
-		return nil
+	snapshot := c.config.Table.Snapshot()
+	rows, more := born.Unwanted(snapshot, c.config.Born, l, bornStep)
+	changes := make([]store.Change, 0, len(rows)+1)
+	for _, row := range rows {
+		changes = append(changes, store.Change{Op: store.Op{Key: row.Key}, Seen: row.ModRev}) // it may be wanted again, and written anew
 	}
-	changes := make([]store.Change, len(rows))
-	for i, row := range rows {
-		changes[i] = store.Change{Op: store.Op{Key: row.Key}, Seen: row.ModRev} // it may be wanted again, and written anew
+	dropped := snapshot.Get(key.Dropped(l))
+	if snapshot.Get(l.Key()) != nil && (len(rows) > 0 || agents.Dropping(dropped)) {
+		changes = append(changes, agents.Drop(l, dropped, more))
+	}
+	if len(changes) == 0 {
+		return nil
 	}
 	rev, _, err := c.config.Log.WriteChanges(ctx, changes)
 	if err != nil {
 		return err
-	}
-	if row, _ := c.config.Table.Get(l.Key()); row != nil {
-		c.config.Sessions.Drop(l, rev)
 	}
 	if err := c.config.Table.WaitFor(ctx, rev); err != nil {
 		return err
@@ -97,35 +99,38 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	if more {
 		return errMore
 	}
-	c.config.Sessions.Poke(l)
 	return nil
 }
 
 // upsynced sets the condition Upsynced of a Location of which something is asked.
-func (c *Controllers) upsynced(all *[]metav1.Condition, row *table.Row, spec *v1alpha1.LocationSpec, seen agents.LastSeen) {
+func (c *Controllers) upsynced(all *[]metav1.Condition, row *table.Row, spec *v1alpha1.LocationSpec, seen sighting) {
 	asked := placement.AskedOf(row)
 	if len(asked) == 0 {
 		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
 		return
 	}
-	if !seen.Opened { // what was known before the hub started stays
+	if seen.session == nil { // what was known of the one before stays
 		return
 	}
 	var said wire.SeesStatus
-	if seen.Status != nil && seen.Status.Sees != nil {
-		said = *seen.Status.Sees
+	exceeds := 0
+	if seen.said != nil {
+		exceeds = seen.said.Exceeds
+		if st := seen.said.Status; st != nil && st.Sees != nil {
+			said = *st.Sees
+		}
 	}
 	most := born.Limits(spec)
 	_, dropped := asked.Asks()
 	is := metav1.Condition{Type: v1alpha1.ConditionUpsynced, Status: metav1.ConditionFalse}
 	switch {
-	case seen.Blind:
+	case seen.session.Blind:
 		is.Reason, is.Message = v1alpha1.ReasonAgentTooOld, "the agent does not report what is born at the location: upgrade it"
 	case dropped:
 		is.Reason, is.Message = v1alpha1.ReasonLimitExceeded, "spaces ask for more than an agent can be told: not all that they ask for comes back"
-	case said.LeftOut > 0 || seen.Exceeds > 0:
+	case said.LeftOut > 0 || exceeds > 0:
 		is.Reason = v1alpha1.ReasonLimitExceeded
-		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(said.LeftOut, seen.Exceeds), most.Objects, most.Bytes)
+		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(said.LeftOut, exceeds), most.Objects, most.Bytes)
 	case len(said.Unread) > 0:
 		is.Reason, is.Message = v1alpha1.ReasonUnread, "kinds that the agent can't read: "+unreadText(said.Unread)
 	default:

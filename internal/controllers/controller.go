@@ -25,6 +25,7 @@ type controller struct {
 	logger    *slog.Logger
 	watches   []watch
 	reconcile func(ctx context.Context, name string) error
+	meter     Meter
 	// workers is how many names are reconciled at the same time.
 	workers int
 	// queue is made anew for each run.
@@ -36,7 +37,7 @@ type controller struct {
 type watch func(ctx context.Context, enqueue func(names []string)) error
 
 func (c *Controllers) controller(name string, reconcile func(context.Context, string) error, watches ...watch) *controller {
-	return &controller{name: name, logger: c.config.Logger, watches: watches, reconcile: reconcile, workers: 1}
+	return &controller{name: name, logger: c.config.Logger, watches: watches, reconcile: reconcile, meter: c.config.Meter, workers: 1}
 }
 
 // run reconciles until the context ends.
@@ -66,6 +67,7 @@ func (c *controller) enqueue(names []string) {
 	for _, name := range names {
 		c.queue.Add(name)
 	}
+	c.meter.Queued(c.name, c.queue.Len())
 }
 
 func (c *controller) next(ctx context.Context) bool {
@@ -74,6 +76,7 @@ func (c *controller) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(name)
+	c.meter.Queued(c.name, c.queue.Len())
 	err := c.reconcile(ctx, name)
 	var again againError
 	switch {
@@ -85,6 +88,7 @@ func (c *controller) next(ctx context.Context) bool {
 		c.queue.AddAfter(name, time.Duration(again))
 	default:
 		if !errors.Is(err, errAgain) {
+			c.meter.Failed(c.name)
 			c.logger.Warn("reconcile", "controller", c.name, "name", name, "error", err)
 		}
 		c.queue.AddRateLimited(name)

@@ -1,10 +1,10 @@
 // Package controllers is the one owner of what the hub writes by itself: the status of
-// Spaces, Locations, Placements, Customizers and Summaries, the end of deletions, the statuses that
-// come back from locations.
+// Spaces, Locations, policies, Summaries, APIExports and their views, the end of deletions,
+// the statuses that come back from locations.
 //
 // Each controller says what it watches and what one key needs; it is level-triggered and
-// goes by the table, not by what happened. If several hubs share a log, only one of them
-// may run the controllers. The package must never serve a request.
+// goes by the table, not by what happened. Of several hubs that share a log one is elected to
+// run each. The package must never serve a request.
 package controllers
 
 import (
@@ -57,14 +57,22 @@ type Config struct {
 	Born *born.Usage
 	// Changed is raised when any of them may have changed.
 	Changed Signal
-	// Sessions says which agents are connected; Connections collects the locations whose
-	// sessions began or ended.
-	Sessions    *agents.Sessions
-	Connections *Connections
+	// Sessions has the agents that are connected to this hub; Gone is since when one of them
+	// has no session at any hub, as far as this process has seen, zero if it has not.
+	Sessions *agents.Sessions
+	Gone     func(key.Session) time.Time
 	// Answers is since when the log answers, zero if it always did. Committed waits until
 	// the table shows what was acknowledged to anybody before, and fails if it can't.
 	Answers   func() time.Time
 	Committed func(context.Context) error
+	// Consumers are the spaces that have bound an APIExport, BindingTo those that have
+	// APIBindings to any of a space, in force or not, and Shelved the APIExportViews whose
+	// slices may have changed.
+	Consumers func(provider key.Space, export string) []key.Space
+	BindingTo func(provider key.Space) []key.Space
+	Shelved   *Shelves
+	// ShelfURL is where a shelf is served, without the spaces below it.
+	ShelfURL func(key.Shelf) string
 	// SpaceURL is where a space is served.
 	SpaceURL func(key.Space) string
 	// Settle is how long to wait for more changes before counts are written.
@@ -73,9 +81,20 @@ type Config struct {
 	RoomRetry time.Duration
 	// Disconnected is how long a location may be without a session before it counts as lost.
 	Disconnected time.Duration
-	Logger       *slog.Logger
+	// Meter is told what waits, and what fails.
+	Meter  Meter
+	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+}
+
+// Meter is told what waits for controllers, by their names, and what fails, by many
+// goroutines. It must not block.
+type Meter interface {
+	// Queued says how much waits for a controller now.
+	Queued(controller string, length int)
+	// Failed says that a controller has failed, and will try again.
+	Failed(controller string)
 }
 
 // Controllers write what the hub has to say. They run in Loops.
@@ -84,21 +103,35 @@ type Controllers struct {
 	// started is when New was called: no location is declared lost before it had time to
 	// connect.
 	started time.Time
+	// counts are those that the controller of policies has not taken yet, which says by
+	// countsTaken that it has some.
+	counts      *counts
+	countsTaken bool
+	// summed says that the controller of Summaries has run before.
+	summed bool
 }
 
 // New makes Controllers.
-func New(config Config) *Controllers { return &Controllers{config: config, started: config.Now()} }
+func New(config Config) *Controllers {
+	return &Controllers{config: config, started: config.Now(), counts: newCounts()}
+}
 
-// Loops are the controllers, each of which runs until its context ends. The caller must
-// run one that fails again.
-func (c *Controllers) Loops() []func(context.Context) error {
+// Loop is a controller, which runs until its context ends. The caller must run one that fails
+// again, and no two of a name at the same time, at whichever hubs.
+type Loop struct {
+	Name string
+	Run  func(context.Context) error
+}
+
+// Loops are the controllers.
+func (c *Controllers) Loops() []Loop {
 	all := []*controller{
-		c.spaces(), c.namespaces(), c.crds(), c.pods(), c.names(),
-		c.policies(), c.summarized(), c.locations(), c.returned(), c.removals(), c.tokens(), c.born(),
+		c.spaces(), c.namespaces(), c.crds(), c.bindings(), c.pods(), c.names(),
+		c.policies(), c.summarized(), c.exported(), c.sliced(), c.locations(), c.returned(), c.removals(), c.tokens(), c.born(),
 	}
-	loops := make([]func(context.Context) error, 0, len(all))
+	loops := make([]Loop, 0, len(all))
 	for _, one := range all {
-		loops = append(loops, one.run)
+		loops = append(loops, Loop{one.name, one.run})
 	}
 	return loops
 }

@@ -68,16 +68,19 @@ func (c *Controllers) pods() *controller {
 	}}))
 }
 
-// names gives CRDs the names that others of their space have let go of.
+// names gives CRDs the names that others of their space, or APIBindings, have let go of.
 func (c *Controllers) names() *controller {
 	settle := func(ctx context.Context, s string) error { return c.config.Spaces.SettleNames(ctx, key.Space(s)) }
-	return c.controller("names", settle, c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), func(ch table.Change) []string {
-		s, _, _, ok := key.Split(ch.Row().Key)
-		if !ok || ch.Prev == nil && space.NamesAccepted(ch.Cur) {
+	letGo := func(ch table.Change) []string {
+		s, r, _, ok := key.Split(ch.Row().Key)
+		if !ok || ch.Prev == nil && (r == key.APIBindings || space.NamesAccepted(ch.Cur)) {
 			return nil
 		}
 		return []string{string(s)}
-	}}))
+	}
+	return c.controller("names", settle,
+		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), letGo}),
+		c.follow(source{table.AcrossSpaces(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
 }
 
 // finish makes a reconcile function of end, which does the next step of one object's

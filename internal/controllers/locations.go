@@ -5,74 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 )
 
-// Connections collects the locations whose sessions began or ended. It is safe for
-// concurrent use.
-type Connections struct {
-	mu   sync.Mutex
-	all  map[key.Location]struct{}
-	wake chan struct{}
-}
-
-// NewConnections makes a Connections.
-func NewConnections() *Connections {
-	return &Connections{all: map[key.Location]struct{}{}, wake: make(chan struct{}, 1)}
-}
-
-// Note notes a location. It does not wait.
-func (d *Connections) Note(l key.Location) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.all[l] = struct{}{}
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (d *Connections) take() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var all []string
-	for l := range d.all {
-		all = append(all, string(l))
-	}
-	clear(d.all)
-	return all
-}
-
-// watch is the watch of the noted locations.
-func (d *Connections) watch(ctx context.Context, enqueue func([]string)) error {
-	for {
-		select {
-		case <-d.wake:
-			enqueue(d.take())
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // locations keeps the status of locations, and deletes what is kept of locations that
 // are gone.
 func (c *Controllers) locations() *controller {
-	locations := key.ResourcePrefix(key.Root, key.Locations)
-	enrolments := key.Enrolments.Prefix()
-	return c.controller("locations", c.reconcileLocation, c.config.Connections.watch,
-		c.follow(source{table.Under(locations), below(locations), byLocation}),
-		c.follow(source{table.Under(enrolments), below(enrolments), byLocation}))
+	var watches []watch
+	for _, prefix := range []string{
+		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.Sayings.Prefix(),
+	} {
+		watches = append(watches, c.follow(source{table.Under(prefix), below(prefix), byLocation}))
+	}
+	return c.controller("locations", c.reconcileLocation, watches...)
 }
 
 // byLocation names a change by the location that it is about.
@@ -85,15 +39,16 @@ func byLocation(ch table.Change) []string {
 
 func (c *Controllers) reconcileLocation(ctx context.Context, name string) error {
 	l := key.Location(name)
-	row, _ := c.config.Table.Get(l.Key())
+	snapshot := c.config.Table.Snapshot()
+	row := snapshot.Get(l.Key())
 	if row == nil {
 		return c.forgetLocation(ctx, l)
 	}
-	open, seen := c.config.Sessions.Connected(l)
+	seen := sightingOf(snapshot, l, row)
 	away, wait := false, time.Duration(0)
-	if !open {
+	if seen.session == nil {
 		var err error
-		if wait, err = c.grace(ctx, seen); err != nil {
+		if wait, err = c.grace(ctx, seen.missing); err != nil {
 			return err
 		}
 		away = wait <= 0 // until then the condition stays as it is
@@ -104,18 +59,19 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 			return nil, fmt.Errorf("decode location %q: %w", l, err)
 		}
 		st := &location.Status
-		if seen.Status != nil {
-			st.Agent = agentStatus(seen.Status, func(s key.Space) bool { return c.hasOf(l, s) })
-			st.Agent.SignedBy = seen.SignedBy
+		if said := seen.said; said != nil && said.Status != nil {
+			st.Agent = agentStatus(said.Status, func(s key.Space) bool { return c.hasOf(l, s) })
+			st.Agent.SignedBy = said.SignedBy
 		}
-		c.enrolled(&st.Conditions, row, l, seen.Opened)
+		if st.Agent != nil {
+			st.Agent.Shards = seen.shards
+		}
+		c.enrolled(&st.Conditions, row, l, seen.session != nil)
 		switch {
-		case open:
-			c.condition(&st.Conditions, row, metav1.Condition{
-				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: "Session", Message: "the agent holds a session"})
+		case seen.session != nil:
+			c.condition(&st.Conditions, row, seen.connected())
 		case away:
-			c.condition(&st.Conditions, row, metav1.Condition{
-				Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: "Disconnected", Message: "no agent holds a session"})
+			c.condition(&st.Conditions, row, seen.disconnected())
 		}
 		c.compatible(&st.Conditions, row, seen)
 		c.upsynced(&st.Conditions, row, &location.Spec, seen)
@@ -138,30 +94,37 @@ func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Lo
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonJoined, Message: "an agent has joined",
 	}
-	switch why := record.Revoked; {
+	switch of, why := revoked(record, presence.ShardsOf(row)); {
 	case why != nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRevoked
 		if why.Reused {
 			condition.Reason = v1alpha1.ReasonCredentialReused
 		}
-		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l)
+		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + of
 	case !record.Enrolled() && !opened:
 		return
 	}
 	c.condition(all, row, condition)
 }
 
-// grace is how long a location without a session may still stay away before it is
-// declared lost. The time counts from when the agent could have connected.
-func (c *Controllers) grace(ctx context.Context, seen agents.LastSeen) (time.Duration, error) {
+// grace is how long a location may still stay without sessions that are missing before it is
+// declared lost. The time counts from when the agents could have connected, and from when this
+// process has seen their sessions end, at whichever hub; one that is heard of here without a
+// session is not lost either.
+func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Duration, error) {
 	left := func() time.Duration {
-		since := c.config.Answers()
-		for _, t := range []time.Time{c.started, seen.Ended} {
-			if t.After(since) {
-				since = t
+		least, now, answers := c.config.Disconnected, c.config.Now(), c.config.Answers()
+		for _, of := range missing {
+			since := answers
+			_, seen := c.config.Sessions.Connected(of)
+			for _, t := range []time.Time{c.started, seen.Ended, c.config.Gone(of)} {
+				if t.After(since) {
+					since = t
+				}
 			}
+			least = min(least, c.config.Disconnected-now.Sub(since))
 		}
-		return c.config.Disconnected - c.config.Now().Sub(since)
+		return least
 	}
 	if wait := left(); wait > 0 {
 		return wait, nil
@@ -173,7 +136,7 @@ func (c *Controllers) grace(ctx context.Context, seen agents.LastSeen) (time.Dur
 	return left(), nil
 }
 
-// forgetLocation deletes the enrolment and the reports of a location that is gone.
+// forgetLocation deletes the enrolment and the reports of a location that is gone, and what its agents said.
 func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error {
 	snapshot := c.config.Table.Snapshot()
 	var ops []store.Op
@@ -184,6 +147,13 @@ func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error 
 		ops = append(ops, store.Op{Key: row.Key})
 		return true
 	})
+	snapshot.Ascend(key.LocationSayings(l), func(row *table.Row) bool {
+		ops = append(ops, store.Op{Key: row.Key})
+		return true
+	})
+	if snapshot.Get(key.Dropped(l)) != nil {
+		ops = append(ops, store.Op{Key: key.Dropped(l)})
+	}
 	c.config.Sessions.Forget(l)
 	_, err := c.config.Log.Write(ctx, ops, store.Guard{Key: l.Key()})
 	if errors.Is(err, store.ErrGuard) {

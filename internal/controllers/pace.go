@@ -85,3 +85,48 @@ func (p *pace) spent(k string, cost time.Duration, wrote bool) {
 	}
 	p.forgets = max(paceForgets, 2*len(p.due))
 }
+
+// seldom bounds how often each of many things is written in the long run: once in an
+// interval, and so many times before that. It is safe for concurrent use.
+type seldom struct {
+	now      func() time.Time
+	interval time.Duration
+	atOnce   int
+
+	mu sync.Mutex
+	// due is when a thing will have been written no more often than once in an interval.
+	due     map[string]time.Time
+	forgets int
+}
+
+func newSeldom(now func() time.Time, interval time.Duration, atOnce int) *seldom {
+	return &seldom{now: now, interval: interval, atOnce: atOnce, due: map[string]time.Time{}, forgets: paceForgets}
+}
+
+// wait is how long a thing has to wait.
+func (p *seldom) wait(k string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due, ok := p.due[k]
+	if !ok {
+		return 0
+	}
+	return due.Add(-time.Duration(p.atOnce-1) * p.interval).Sub(p.now())
+}
+
+// wrote notes that a thing was written.
+func (p *seldom) wrote(k string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	p.due[k] = after(p.due[k], now, p.interval)
+	if len(p.due) < p.forgets {
+		return
+	}
+	for k, due := range p.due {
+		if !due.After(now) {
+			delete(p.due, k)
+		}
+	}
+	p.forgets = max(paceForgets, 2*len(p.due))
+}

@@ -57,3 +57,33 @@ func TestPace(t *testing.T) {
 		t.Errorf("%d things are remembered", len(p.due))
 	}
 }
+
+// TestSeldom shows that what is written without pause is written a few times at once and then
+// once in an interval, that what rests is forgotten, and that a thing doesn't hold up others.
+func TestSeldom(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := newSeldom(func() time.Time { return now }, 10*time.Second, 4)
+	begin, written := now, 0
+	for ; now.Sub(begin) < 595*time.Second; now = now.Add(50 * time.Millisecond) {
+		if p.wait("flips") <= 0 {
+			written++
+			p.wrote("flips")
+		}
+		if now.Equal(begin) && written != 1 || p.wait("other") > 0 {
+			t.Fatal("the first, or another, waits")
+		}
+	}
+	if written != 4+59 {
+		t.Errorf("written %d times in nearly ten minutes", written)
+	}
+	if left := p.wait("flips"); left <= 0 || left > 10*time.Second {
+		t.Errorf("it waits %s", left)
+	}
+	for i := range 10 * paceForgets {
+		p.wrote(fmt.Sprint(i))
+		now = now.Add(time.Second)
+	}
+	if len(p.due) > paceForgets {
+		t.Errorf("%d things are remembered", len(p.due))
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,13 +53,13 @@ func (c *Controllers) policies() *controller {
 		}
 		return c.reconcilePlacement(ctx, k)
 	}
-	return c.controller("policies", reconcile, c.counted,
+	return c.controller("policies", reconcile, c.watchCounts,
 		c.follow(source{table.AcrossSpaces(key.Customizers), inAllSpaces(key.Customizers), byKey}))
 }
 
-// counted is the watch of Placements and Customizers whose status may have changed. It also
-// notes which locations are synced.
-func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error {
+// Count counts how far locations have come, and notes which are synced, until the context
+// ends. Each hub does that, whether or not it is elected to write what is counted.
+func (c *Controllers) Count(ctx context.Context) error {
 	for {
 		select {
 		case <-c.config.Changed:
@@ -69,12 +71,68 @@ func (c *Controllers) counted(ctx context.Context, enqueue func([]string)) error
 		}
 		dirty := c.config.Tally.Dirty()
 		c.config.Standing.Note(dirty.Locations)
+		var keys []string
 		for _, cz := range dirty.Customizers {
-			enqueue([]string{key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key()})
+			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())
 		}
 		for _, p := range slices.Concat(dirty.Placements, c.config.LeftOut.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
-			enqueue([]string{p.Object().Key()})
+			keys = append(keys, p.Object().Key())
 		}
+		c.counts.note(keys)
+	}
+}
+
+// counts are the policies whose counts may have changed since somebody has written them. It
+// is safe for concurrent use.
+type counts struct {
+	mu  sync.Mutex
+	all map[string]struct{}
+	// wake receives when there are some.
+	wake chan struct{}
+}
+
+func newCounts() *counts { return &counts{all: map[string]struct{}{}, wake: make(chan struct{}, 1)} }
+
+func (n *counts) note(keys []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range keys {
+		n.all[k] = struct{}{}
+	}
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *counts) take() (keys []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	keys = slices.Collect(maps.Keys(n.all))
+	clear(n.all)
+	return keys
+}
+
+// watchCounts is the watch of policies whose counts may have changed. What has been taken by
+// a run before, which may not have come to it, is looked at again, but not before something
+// was counted: until then there is nothing to say.
+func (c *Controllers) watchCounts(ctx context.Context, enqueue func([]string)) error {
+	for first := true; ; first = false {
+		select {
+		case <-c.counts.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if first && c.countsTaken {
+			for _, r := range []key.Resource{key.Placements, key.Customizers} {
+				inAllSpaces(r)(c.config.Table.Snapshot(), func(row *table.Row) bool {
+					enqueue([]string{row.Key})
+					return true
+				})
+			}
+		}
+		c.countsTaken = true
+		enqueue(c.counts.take())
 	}
 }
 

@@ -33,8 +33,11 @@ func (c *Controllers) removals() *controller {
 
 // byReportedRemoval names the object of a report by which a location may have settled it.
 func byReportedRemoval(ch table.Change) []string {
-	if ch.Cur != nil && !bytes.Contains(ch.Cur.Value, []byte(`"`+wire.Removed+`"`)) && !bytes.Contains(ch.Cur.Value, []byte(`"`+wire.Orphaned+`"`)) {
-		return nil
+	if ch.Cur != nil {
+		report := ch.Cur.Report()
+		if !bytes.Contains(report, []byte(`"`+wire.Removed+`"`)) && !bytes.Contains(report, []byte(`"`+wire.Orphaned+`"`)) {
+			return nil
+		}
 	}
 	r, err := key.ParseReport(ch.Row().Key)
 	if err != nil || r.Origin != key.Placed {
@@ -76,7 +79,7 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 		return false // what is there stays
 	}
 	if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
-		return !judge.Settled(report.Value, row.Meta.UID)
+		return !judge.Settled(report.Report(), row.Meta.UID)
 	}
 	return ok && m.Has(l) && hadAgent(state, l, location)
 }

@@ -57,7 +57,7 @@ func single(state table.Reader, o key.Object, row *table.Row, l key.Location) co
 		return comes{from: l, stays: true}
 	}
 	var r wire.Report
-	if err := json.Unmarshal(report.Value, &r); err != nil || r.UID != row.Meta.UID {
+	if err := json.Unmarshal(report.Report(), &r); err != nil || r.UID != row.Meta.UID {
 		return comes{from: l, stays: true}
 	}
 	return comes{status: r.Status, stays: len(r.Status) == 0 && r.StatusBytes == 0, from: l, reports: report.ModRev}
@@ -76,7 +76,7 @@ func (c *returner) partsOf(
 		}
 		var value []byte
 		if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
-			value = report.Value
+			value = report.Report()
 			reports += report.ModRev
 		}
 		part, says := c.partOf(row, place, value)

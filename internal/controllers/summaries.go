@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
 )
 
 // summaryPace is how often a Summary is written at most.
@@ -39,6 +40,13 @@ func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) erro
 	const again = time.Minute // for what was given up
 	tick := time.NewTicker(again)
 	defer tick.Stop()
+	if c.summed { // a run before may not have come to all that it was to look at
+		inAllSpaces(key.Summaries)(c.config.Table.Snapshot(), func(row *table.Row) bool {
+			enqueue([]string{row.Key})
+			return true
+		})
+	}
+	c.summed = true
 	for {
 		select {
 		case <-c.config.Summed:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -85,10 +86,16 @@ func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, ui
 		}
 		valid = time.Duration(*s) * time.Second
 	}
+	shard := int(cmp.Or(asked.Spec.Shard, 1))
+	if shard < 1 || shard > key.MaxShards {
+		return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
+			field.Invalid(field.NewPath("spec", "shard"), shard, fmt.Sprintf("must be from 1 to %d", key.MaxShards)),
+		})
+	}
 	if len(options.DryRun) > 0 {
 		return made, nil
 	}
-	token, expires, err := j.Enrolments.NewToken(r.Context(), l, uid, valid)
+	token, expires, err := j.Enrolments.NewToken(r.Context(), l, shard, uid, valid)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,8 @@ const (
 // Credential is what an agent's certificate says.
 type Credential struct {
 	Location key.Location
+	// Shard is the number of the agent's shard, if it is not the first, or has the whole.
+	Shard int
 	// UID is that of the location: one that is made again is another.
 	UID string
 	// Number counts the credentials of the location. Joined is that of the first one of
@@ -42,6 +44,18 @@ type Credential struct {
 
 // mark is the credential's place in the record of its location.
 func (c Credential) mark() Mark { return Mark{Number: c.Number, Key: c.Key} }
+
+// number is that of the agent's shard.
+func (c Credential) number() int { return max(1, c.Shard) }
+
+// serial is what a certificate says of a credential besides the location.
+func (c Credential) serial() string {
+	serial := fmt.Sprintf("%s/%d/%d", c.UID, c.Number, c.Joined)
+	if c.Shard > 1 {
+		serial += fmt.Sprintf("/%d", c.Shard)
+	}
+	return serial
+}
 
 // KeyOf reads the public key of a certificate request, which is all that is taken from
 // it, and the digest by which that is known.
@@ -75,7 +89,7 @@ func (a *Authority) Agent(c Credential, public *ecdsa.PublicKey, life time.Durat
 	return a.sign(&x509.Certificate{
 		Subject: pkix.Name{
 			CommonName: UserPrefix + string(c.Location), Organization: []string{Agents},
-			SerialNumber: fmt.Sprintf("%s/%d/%d", c.UID, c.Number, c.Joined),
+			SerialNumber: c.serial(),
 		},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, public, until)
@@ -130,11 +144,18 @@ func credentialOf(cert *x509.Certificate) (Credential, error) {
 	c := Credential{Location: key.Location(l), Key: digestOf(cert.RawSubjectPublicKeyInfo), NotAfter: cert.NotAfter}
 	parts := strings.Split(cert.Subject.SerialNumber, "/")
 	const uid, number, joined, all = 0, 1, 2, 3
-	if len(parts) != all || parts[uid] == "" || key.ValidateName(l) != nil {
+	if len(parts) < all || parts[uid] == "" || key.ValidateName(l) != nil {
 		return Credential{}, errForeign
 	}
 	c.UID = parts[uid]
 	var errNumber, errJoined error
+	if rest := parts[all:]; len(rest) > 0 {
+		shard, err := strconv.Atoi(rest[0])
+		if err != nil || len(rest) > 1 || shard <= 1 || shard > key.MaxShards {
+			return Credential{}, errForeign
+		}
+		c.Shard = shard
+	}
 	c.Number, errNumber = strconv.ParseUint(parts[number], 10, 64)
 	c.Joined, errJoined = strconv.ParseUint(parts[joined], 10, 64)
 	if errors.Join(errNumber, errJoined) != nil || c.Number == 0 || c.Joined == 0 || c.Joined > c.Number {

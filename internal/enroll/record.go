@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +41,57 @@ type Record struct {
 	Used   Mark   `json:"used,omitzero"`
 	// Revoked says that no credential is good until the location is joined anew.
 	Revoked *Revocation `json:"revoked,omitempty"`
+	// Shard is the number of the agent that the record is of, if several share the location
+	// and it is not the first; Shards has the records of those, in that of the first.
+	Shard  int            `json:"shard,omitempty"`
+	Shards map[int]Record `json:"shards,omitempty"`
+}
+
+// Of is the part of a location's record that is about one of its agents, by the number of its
+// shard. The first, which is that of the whole, too, has all but the others.
+func (r Record) Of(number int) Record {
+	if number <= 1 {
+		return r
+	}
+	of, ok := r.Shards[number]
+	if !ok {
+		of = Record{Shard: number}
+	}
+	of.Location = r.Location
+	return of
+}
+
+// With is a location's record with another part for the agent that the part is of.
+func (r Record) With(part Record) Record {
+	if part.Shard <= 1 {
+		return part
+	}
+	shards := maps.Clone(r.Shards)
+	if shards == nil {
+		shards = map[int]Record{}
+	}
+	shards[part.Shard] = part
+	r.Shards = shards
+	return r
+}
+
+// All are the parts of the record, by the numbers of the shards.
+func (r Record) All() []Record {
+	all := []Record{r}
+	for _, number := range slices.Sorted(maps.Keys(r.Shards)) {
+		all = append(all, r.Of(number))
+	}
+	return all
+}
+
+// RevokeAll is the record after nothing is good any more of any agent of the location.
+func (r Record) RevokeAll(why Revocation) Record {
+	next := r
+	// Also those that this record does not know: it may be a copy from before they have joined.
+	for number := 2; number <= key.MaxShards; number++ {
+		next = next.With(r.Of(number).Revoke(why))
+	}
+	return next.Revoke(why)
 }
 
 // Mark is a credential as its record knows it.
@@ -110,24 +164,40 @@ const joinPrefix = "orr_j_"
 func (r Record) WithJoin(l key.Location, expires time.Time) (token string, next Record) {
 	secret := rand.Text()
 	r.Join = &JoinToken{Hash: hash(secret), Expires: expires.UTC().Truncate(time.Second)}
-	return joinPrefix + string(l) + "." + secret, r
+	return r.tokenPrefix(l) + secret, r
+}
+
+// tokenPrefix is how join tokens begin by which the agent of the record joins.
+func (r Record) tokenPrefix(l key.Location) string {
+	if r.Shard > 1 {
+		return fmt.Sprintf("%s%s/%d.", joinPrefix, l, r.Shard)
+	}
+	return joinPrefix + string(l) + "."
 }
 
 // IsJoin says whether a token claims to be a join token.
 func IsJoin(token string) bool { return strings.HasPrefix(token, joinPrefix) }
 
-// TokenLocation is the location that a join token, or one of former versions, claims to
-// be of.
-func TokenLocation(token string) (key.Location, bool) {
-	l, _, ok := strings.Cut(strings.TrimPrefix(token, joinPrefix), ".")
-	return key.Location(l), ok && key.ValidateName(l) == nil
+// TokenOf is the location that a join token, or one of former versions, claims to be of, and
+// the number of the shard.
+func TokenOf(token string) (l key.Location, shard int, ok bool) {
+	of, _, ok := strings.Cut(strings.TrimPrefix(token, joinPrefix), ".")
+	name, number, sharded := strings.Cut(of, "/")
+	shard = 1
+	if sharded {
+		var err error
+		if shard, err = strconv.Atoi(number); err != nil || shard <= 1 || shard > key.MaxShards {
+			return "", 0, false
+		}
+	}
+	return key.Location(name), shard, ok && key.ValidateName(name) == nil
 }
 
 // Trade is the record after a join token, or the token of a former version, was traded
 // for a credential of a key. One that was traded for that key is traded again as long as
 // nothing else has happened: the answer may have been lost.
 func (r Record) Trade(l key.Location, token, of string, now time.Time) (Credential, Record, error) {
-	secret, ok := strings.CutPrefix(token, joinPrefix+string(l)+".")
+	secret, ok := strings.CutPrefix(token, r.tokenPrefix(l))
 	if !ok {
 		return r.tradeLasting(l, token, of)
 	}
@@ -177,7 +247,7 @@ func (r Record) JudgeLasting(token string) error {
 // to be noted by Use.
 func (r Record) Judge(c Credential) (news bool, err error) {
 	switch {
-	case c.UID != r.Location:
+	case c.UID != r.Location || c.number() != max(1, r.Shard):
 		return false, ErrOther
 	case r.Revoked != nil:
 		return false, ErrRevoked
@@ -198,7 +268,7 @@ func (r Record) Judge(c Credential) (news bool, err error) {
 // by which nothing is spent, and nobody is found out.
 func (r Record) JudgeFormer(c Credential) error {
 	switch {
-	case c.UID != r.Location:
+	case c.UID != r.Location || c.number() != max(1, r.Shard):
 		return ErrOther
 	case r.Revoked != nil:
 		return ErrRevoked
@@ -244,7 +314,7 @@ func (r Record) credentialOf(l key.Location, of string) (Credential, Record, err
 
 // credential is the newest one.
 func (r Record) credential(l key.Location) Credential {
-	return Credential{Location: l, UID: r.Location, Number: r.Issued.Number, Joined: r.Joined, Key: r.Issued.Key}
+	return Credential{Location: l, Shard: r.Shard, UID: r.Location, Number: r.Issued.Number, Joined: r.Joined, Key: r.Issued.Key}
 }
 
 // Revoke is the record after nothing is good any more, join tokens included. The first
@@ -258,17 +328,24 @@ func (r Record) Revoke(why Revocation) Record {
 	return r
 }
 
-// UsedOf is the newest credential that was used, by a record as the log keeps it.
-func UsedOf(value []byte) Mark {
-	var r Record
-	if json.Unmarshal(value, &r) != nil {
-		return Mark{}
+// Moved are the numbers of the shards of which another credential is the newest that was
+// used, by two records as the log keeps them.
+func Moved(before, after []byte) (numbers []int) {
+	var was, is Record
+	// Of a record that can't be read nothing was used.
+	_, _ = json.Unmarshal(before, &was), json.Unmarshal(after, &is)
+	for number := 1; number <= key.MaxShards; number++ {
+		if was.Of(number).Used != is.Of(number).Used {
+			numbers = append(numbers, number)
+		}
 	}
-	return r.Used
+	return numbers
 }
 
 // Enrolled says that an agent has shown what it was given.
-func (r Record) Enrolled() bool { return r.Used.Number > 0 }
+func (r Record) Enrolled() bool {
+	return slices.ContainsFunc(r.All(), func(part Record) bool { return part.Used.Number > 0 })
+}
 
 func same(secret, of string) bool {
 	return subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(of)) == 1

@@ -37,7 +37,7 @@ func joinedAt(t *testing.T, at time.Time, r Record, of string) (Record, string, 
 func TestJoinTokens(t *testing.T) {
 	token, r := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
 	other, _ := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
-	if l, ok := TokenLocation(token); !ok || l != edge {
+	if l, _, ok := TokenOf(token); !ok || l != edge {
 		t.Fatalf("token is of %q, %v", l, ok)
 	}
 	_, secret, _ := strings.Cut(token, ".")

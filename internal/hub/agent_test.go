@@ -83,7 +83,7 @@ func (a *agent) tell(s wire.AgentStatus) wire.StatusAnswer {
 // the revision to go on from.
 func (a *agent) walk(have holding) (pages int, from wire.Mark) {
 	a.r.t.Helper()
-	pages, from, err := a.now().Walk(a.r.t.Context(), protocol.Holding(have))
+	pages, from, err := a.now().Walk(a.r.t.Context(), protocol.Holding(have), func(wire.Frame) {})
 	if err != nil {
 		a.r.t.Fatal(err)
 	}

@@ -31,6 +31,9 @@ type Config struct {
 	Advertise, AdvertiseCA []string
 	// EtcdServers are the client URLs of an external etcd; if empty, etcd is embedded.
 	EtcdServers []string
+	// EtcdCA is the file of the certificates by which that is verified, EtcdCert and EtcdKey
+	// those of the client certificate that it is shown; each may be empty.
+	EtcdCA, EtcdCert, EtcdKey string
 	// EncryptionConfig is the file of an EncryptionConfiguration of Kubernetes, by which
 	// values of the log are encrypted; if empty, it is one in DataDir that the first start
 	// creates.
@@ -45,6 +48,9 @@ type Config struct {
 	// Disconnected is how long a location may be without a session before it
 	// counts as disconnected.
 	Disconnected time.Duration
+	// Lease is for how long the log takes a hub for living that it does not hear of: then
+	// others do what it did, and it ends its sessions. With an embedded etcd nobody waits for it.
+	Lease time.Duration
 	// CredentialLife is how long the certificate of an agent is good; it is renewed when
 	// two thirds of that have passed. CredentialLate is for how long after its end it can
 	// still be renewed, and nothing else; 0: not at all.
@@ -83,6 +89,10 @@ type Config struct {
 	made func(*Hub)
 }
 
+// minLease is less than which etcd does not grant: it has to survive the election of another
+// of its members.
+const minLease = 2 * time.Second
+
 // DefaultConfig is a hub with an embedded log, on the loopback interface.
 func DefaultConfig() Config {
 	return Config{
@@ -91,6 +101,7 @@ func DefaultConfig() Config {
 		Audit:           audit.Config{MaxSize: 100, MaxBackups: 10, MaxAge: 30},
 		Heartbeat:       30 * time.Second,
 		Disconnected:    90 * time.Second,
+		Lease:           10 * time.Second,
 		CredentialLife:  30 * 24 * time.Hour,
 		CredentialLate:  400 * 24 * time.Hour,
 		Settle:          300 * time.Millisecond,
@@ -122,6 +133,15 @@ func (c Config) Validate() error {
 	}
 	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {
 		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
+	}
+	if (c.EtcdCert == "") != (c.EtcdKey == "") {
+		return errors.New("a client certificate for etcd needs a file of the certificate and one of its key")
+	}
+	if len(c.EtcdServers) == 0 && c.EtcdCA+c.EtcdCert != "" {
+		return errors.New("certificates for etcd are given, and no etcd")
+	}
+	if c.Lease < minLease {
+		return fmt.Errorf("lease of %s: want at least %s", c.Lease, minLease)
 	}
 	if err := c.Audit.Validate(); err != nil {
 		return err

@@ -134,7 +134,7 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.eventually(func() string {
-			if open, _ := r.Sessions.Connected("a"); !open {
+			if open, _ := r.Sessions.Connected(key.WholeOf("a")); !open {
 				return "the agent has no session"
 			}
 			return ""

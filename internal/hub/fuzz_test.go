@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,14 @@ func attack(f *testing.F) *attacked {
 	}
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	r.create("other", configMapsGVR, object("v1", "ConfigMap", "default", "one", nil, map[string]any{"data": map[string]any{"k": secretOfOther}}))
-	r.create("other", configMapsGVR, object("v1", "ConfigMap", "default", secretOfOther, nil, nil))
+	last := r.create("other", configMapsGVR, object("v1", "ConfigMap", "default", secretOfOther, nil, nil))
+	rev, err := strconv.ParseInt(last.GetResourceVersion(), 10, 64)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := r.Table.WaitFor(f.Context(), rev); err != nil { // it may lag behind what is answered
+		f.Fatal(err)
+	}
 	a := &attacked{running: r}
 	a.other = a.lastWrite()
 	return a

@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kubeapi"
+	"orrery.dev/orrery/internal/profiles"
 	"orrery.dev/orrery/internal/readiness"
 	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
@@ -28,6 +29,7 @@ type front struct {
 	gate        *readiness.Gate
 	guard       *access.Guard
 	audit       *audit.Log
+	requests    *requests
 	requestInfo request.RequestInfoResolver
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
@@ -47,7 +49,7 @@ type front struct {
 // handler serves all of the hub's paths, taken as they are written: a ServeMux would
 // redirect those with dots or with two slashes, to which a Kubernetes API gives an answer.
 func (f *front) handler() http.Handler {
-	others := f.named(f.gate.Handler(f.enrolling(f.guard.Handler(http.HandlerFunc(f.route)))))
+	others := f.named(f.requests.handler(f.gate.Handler(f.enrolling(f.guard.Handler(http.HandlerFunc(f.route))))))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = f.contact.Strip(r)
 		switch r.URL.Path {
@@ -56,6 +58,9 @@ func (f *front) handler() http.Handler {
 		case route.Readyz:
 			f.gate.ServeReady(w, r)
 		default:
+			if r.Method != http.MethodGet {
+				growStack()
+			}
 			others.ServeHTTP(w, r)
 		}
 	})
@@ -105,6 +110,8 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		f.kubernetes.ServeView(w, r, root)
 	case route.ReportViews:
 		f.kubernetes.ServeReports(w, r, root)
+	case route.Exports, route.Slices:
+		f.kubernetes.ServeShelf(w, r, root)
 	case route.Agents:
 		f.agents.Serve(w, r, root)
 	case route.Questions:
@@ -131,6 +138,10 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 func (f *front) serveOwn(w http.ResponseWriter, r *http.Request) {
 	if _, ok := route.Token(r.URL.Path); ok {
 		f.writes.Serve(route.Root{}, w, r, f.tokens.ServeHTTP)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, route.Profiles) {
+		http.StripPrefix(route.Profiles, profiles.Handler()).ServeHTTP(w, r)
 		return
 	}
 	switch r.URL.Path {

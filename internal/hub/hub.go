@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apiserver/pkg/admission"
 
@@ -13,12 +14,12 @@ import (
 	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/contact"
-	"orrery.dev/orrery/internal/controllers"
 	"orrery.dev/orrery/internal/credentials"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/foretell"
 	"orrery.dev/orrery/internal/issuers"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/discovery"
 	"orrery.dev/orrery/internal/kubeapi"
 	"orrery.dev/orrery/internal/readiness"
@@ -48,13 +49,13 @@ type Hub struct {
 	issuers   *issuers.Issuers
 	audit     *audit.Log
 	*state
-	sessions    *agents.Sessions
-	connections *controllers.Connections
-	contact     *contact.Contact
-	gate        *readiness.Gate
-	enrolments  *access.Enrolments
-	access      *access.Guard
-	spaces      *space.Server
+	sessions   *agents.Sessions
+	contact    *contact.Contact
+	hubs       *hubs
+	gate       *readiness.Gate
+	enrolments *access.Enrolments
+	access     *access.Guard
+	spaces     *space.Server
 	// spaceWrites bounds what is written into spaces.
 	spaceWrites *fair.Rates
 	standing    *standing.Standing
@@ -65,18 +66,17 @@ type Hub struct {
 
 // newHub opens the log and makes the hub's parts; nothing runs yet.
 func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err error) {
-	h = &Hub{config: config, connections: controllers.NewConnections()}
-	h.sessions = agents.NewSessions(config.Now, h.connections.Note)
+	h = &Hub{config: config}
 	if h.authority, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
 		return nil, err
 	}
-	if h.state, err = newState(&config, h.sessions.Poke); err != nil {
+	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Poke(l) }); err != nil {
 		return nil, err
 	}
 	h.contact, err = contact.Open(contact.Config{
 		Addr: addr, Advertise: config.Advertise, AdvertiseCA: config.AdvertiseCA,
 		Kubeconfig: filepath.Join(config.DataDir, "admin.kubeconfig"), Authority: h.authority, Table: h.table,
-		Changed: h.sessions.PokeAll, Logger: config.Logger, Now: config.Now,
+		Changed: func() { h.sessions.PokeAll() }, Logger: config.Logger, Now: config.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -85,12 +85,15 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		return nil, err
 	}
 	if h.log, err = store.Open(ctx, store.Config{
-		DataDir: config.DataDir, Servers: config.EtcdServers, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync,
+		DataDir: config.DataDir, Servers: config.EtcdServers, CAFile: config.EtcdCA, CertFile: config.EtcdCert, KeyFile: config.EtcdKey, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync,
 		Sealer: h.keys.Sealer, Logger: config.Logger,
 	}); err != nil {
 		h.keys.Close()
 		return nil, err
 	}
+	h.hubs = h.among()
+	h.sessions = agents.NewSessions(config.Now, h.hubs.writer)
+	h.present.Follow(h.hubs.writer, h.sessions.TakenOver)
 	if err = h.admit(ctx); err == nil {
 		err = h.answer()
 	}
@@ -116,15 +119,16 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 		return err
 	}
 	h.gate = readiness.New(readiness.Config{
-		Log: h.log, Table: h.table, Lineage: h.lineage, Logger: h.config.Logger, Now: h.config.Now,
+		Log: h.log, Table: h.table, Lineage: h.lineage, Silent: h.hubs.member.Silent, Logger: h.config.Logger, Now: h.config.Now,
 		Confirm: func(ctx context.Context) error { return access.Confirm(ctx, h.table) },
+		Waited:  func(took time.Duration) { h.flow.waited.Observe(took.Seconds()) },
 	})
 	h.enrolments = access.NewEnrolments(access.EnrolmentsConfig{
 		Authority: h.authority, Table: h.table, Log: h.log, Moves: h.moves, Committed: h.gate.Committed,
 		Life: h.config.CredentialLife, Late: h.config.CredentialLate, Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.access = access.New(access.Config{
-		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Catalog: h.catalogs().Of, Committed: h.gate.Committed,
+		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Allowed: h.exports.Allowed, Catalog: h.catalogs().Of, Committed: h.gate.Committed,
 		Issuers: h.issuers, Audit: h.audit, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
 	return nil
@@ -135,7 +139,7 @@ func (h *Hub) answer() (err error) {
 	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
 	if h.spaces, err = space.New(space.Config{
 		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
-		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(),
+		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Exports: h.exports,
 		Follows:   h.access.Follows,
 		Admission: admission.NewChainHandler(h.access.Admission(), succession.Admission(h.table)),
 		Foretell:  foretell.New(foretell.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
@@ -153,17 +157,17 @@ func (h *Hub) answer() (err error) {
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: access.PremisesOf, Committed: h.gate.Committed,
-		Due: h.enrolments.Due, SignedBy: access.SignedBy,
-		Requests: h.config.MaxReads, Bodies: bodies, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
+		Due: h.enrolments.Due, SignedBy: access.SignedBy, Shard: access.ShardOf,
+		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
 	})
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
-		requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
+		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
 		looks:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(maxLooks)), Bodies: bodies},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{
-		Catalogs: h.catalogs(), Documents: discovery.NewServer(), Views: h.views, Spaces: h.spaces, Reviews: h.access.ReviewHandler,
+		Catalogs: h.catalogs(), Exports: h.exports, Documents: discovery.NewServer(), Views: h.views, Spaces: h.spaces, Reviews: h.access.ReviewHandler,
 		Tokens: credentials.Joins{Enrolments: h.enrolments, UID: h.agents.UID, Text: h.contact.Join}.Handler, UID: h.agents.UID,
 		Reads: h.front.reads, Writes: h.front.writes, Committed: h.gate.Committed, RequestInfo: h.front.requestInfo, Logger: h.config.Logger,
 	})
@@ -176,8 +180,8 @@ func (h *Hub) answer() (err error) {
 	})
 	calls, reports := h.agents.Queues()
 	h.front.metrics = (&measured{
-		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, agents: h.agents, enrolments: h.enrolments,
-		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites,
+		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, present: h.present, elections: h.hubs.elections, agents: h.agents, enrolments: h.enrolments,
+		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites, gate: h.gate, tally: h.tally, flow: h.flow,
 		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue},
 	}).handler()
 	return nil
@@ -191,7 +195,7 @@ func (h *Hub) newViews() (*view.Server, error) {
 	// Every request has already waited, before it is known what it reads.
 	reads.Committed = func(context.Context) error { return nil }
 	reads.Complete = h.standing.Complete
-	reads.Defines = h.catalogs().Defines
+	reads.Defines, reads.DefinedBy = h.catalogs().Defines, h.catalogs().DefinedBy
 	if !h.config.PlainTables {
 		reads.Counts = h.standing.Counts
 	}

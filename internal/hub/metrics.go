@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net/http"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -10,10 +11,15 @@ import (
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/agents"
 	"orrery.dev/orrery/internal/audit"
+	"orrery.dev/orrery/internal/election"
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/issuers"
+	"orrery.dev/orrery/internal/presence"
+	"orrery.dev/orrery/internal/readiness"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/version"
 	"orrery.dev/orrery/internal/view"
 )
 
@@ -23,6 +29,8 @@ type measured struct {
 	log        *store.Log
 	keys       *keys
 	sessions   *agents.Sessions
+	present    *presence.Index
+	elections  *election.Elections
 	agents     *agents.Server
 	enrolments *access.Enrolments
 	issuers    *issuers.Issuers
@@ -31,6 +39,9 @@ type measured struct {
 	// spaceWrites bounds what is written into spaces, queues the requests of each class.
 	spaceWrites *fair.Rates
 	queues      map[string]*fair.Queue
+	gate        *readiness.Gate
+	tally       *tally.Tally
+	flow        *flow
 }
 
 // handler serves the metrics. Their labels have no values that users choose, so the number
@@ -44,11 +55,27 @@ func (m *measured) handler() http.Handler {
 	registry.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "orrery_log_revision", Help: "Revision that the table has reached.",
-		}, func() float64 { return float64(m.table.Rev()) }),
+			Name: "orrery_build_info", Help: "Always 1; the labels have the hub's version, and that of Go.",
+			ConstLabels: prometheus.Labels{"version": version.Get(), "goversion": runtime.Version()},
+		}, func() float64 { return 1 }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "orrery_agent_sessions", Help: "Locations with an agent connected.",
+			Name: "orrery_ready", Help: "1 while requests are served and the log answers, otherwise 0.",
+		}, func() float64 {
+			if m.gate.Ready() {
+				return 1
+			}
+			return 0
+		}),
+		newPopulation(m.table, m.present, m.tally),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_agent_sessions", Help: "Locations with an agent connected to this hub.",
 		}, func() float64 { return float64(m.sessions.Count()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_hubs", Help: "Hubs that share the log and live, this one included.",
+		}, func() float64 { return float64(len(presence.Hubs(m.table.Snapshot()))) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "orrery_elected_concerns", Help: "What only one hub does at a time and this one is elected to.",
+		}, func() float64 { return float64(m.elections.Count()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_enrolments_reused_total", Help: "Enrolments revoked since an agent's spent credential was shown again.",
 		}, func() float64 { return float64(m.enrolments.Reused()) }),
@@ -56,7 +83,12 @@ func (m *measured) handler() http.Handler {
 			Name: "orrery_view_decode_fallbacks_total", Help: "JSON answers that had to decode objects instead of sending their bytes.",
 		}, func() float64 { return float64(m.views.Fallbacks()) }),
 	)
+	registerTable(registry, m.table, m.log)
+	m.flow.register(registry)
 	registerLog(registry, m.log)
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "orrery_report_requests_waiting", Help: "Requests with reports that wait for their transaction.",
+	}, func() float64 { return float64(m.agents.Waiting()) }))
 	registerKeys(registry, m.log, m.keys)
 	registerIssuers(registry, m.issuers)
 	registerAudit(registry, m.audit)

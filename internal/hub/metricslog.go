@@ -9,7 +9,26 @@ import (
 	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/issuers"
 	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
 )
+
+// registerTable registers how far the table follows the log.
+func registerTable(registry *prometheus.Registry, of *table.Table, log *store.Log) {
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("orrery_log_revision", "Revision that the table has reached.", func() float64 { return float64(of.Rev()) })
+	gauge("orrery_log_lag_revisions", "Revisions that the log is known to have and the table has not reached.", func() float64 {
+		reached := of.Rev() // before the other, so that there is never more than that
+		return float64(max(0, log.Known()-reached))
+	})
+	gauge("orrery_log_oldest_revision", "About the oldest revision of the log that was not compacted.", func() float64 { return float64(log.Oldest()) })
+	gauge("orrery_table_oldest_revision", "Oldest revision from which everything can be resumed.", func() float64 { return float64(of.Oldest()) })
+	gauge("orrery_table_rows", "Keys of the log that the table has: objects, reports, credentials.", func() float64 { return float64(of.Size()) })
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "orrery_table_lost_total", Help: "Times that the table ceased to follow the log and had to be loaded again.",
+	}, func() float64 { return float64(log.Losses()) }))
+}
 
 // registerLog registers the metrics of the log.
 func registerLog(registry *prometheus.Registry, log *store.Log) {

@@ -395,7 +395,7 @@ func (l *life) reported() map[string]string {
 		r, err := key.ParseReport(string(kv.Key[len(store.Prefix):]))
 		var report map[string]any
 		if err == nil {
-			err = json.Unmarshal(kv.Value, &report)
+			err = json.Unmarshal(wire.ReportText(kv.Value), &report)
 		}
 		if err != nil {
 			l.r.t.Fatal(err)

@@ -89,7 +89,7 @@ func TestReportTooLarge(t *testing.T) {
 			report, _ := r.Table.Get("r/a/s/placed/" + strings.TrimPrefix(k, "s/"))
 			row, _ := r.Table.Get("o/" + k)
 			switch {
-			case report == nil || !strings.Contains(string(report.Value), `"state":"Failed"`) || !strings.Contains(string(report.Value), c.message):
+			case report == nil || !strings.Contains(string(report.Report()), `"state":"Failed"`) || !strings.Contains(string(report.Report()), c.message):
 				return "the report is not there"
 			case c.source != "" && !strings.Contains(string(row.Value), c.source):
 				return "the status is not at the source"

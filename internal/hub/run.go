@@ -26,6 +26,9 @@ const (
 	// minPing and maxPing bound how long a client may take to answer a ping of HTTP/2.
 	minPing = 2 * time.Second
 	maxPing = 15 * time.Second
+	// maxFrame is the largest frame of HTTP/2 that a client may send, in bytes, the least that
+	// there can be: each connection keeps a buffer for the largest that it had.
+	maxFrame = 16 << 10
 	// retryLoop is how long the hub waits before it runs a loop again that has failed.
 	retryLoop = time.Second
 )
@@ -120,6 +123,7 @@ func (h *Hub) newServer(ctx context.Context) *http.Server {
 		// is sent to them for a long time.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: h.config.Heartbeat, PingTimeout: min(max(h.config.Heartbeat, minPing), maxPing),
+			MaxReadFrameSize: maxFrame,
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		// What net/http says of single connections.
@@ -144,38 +148,35 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 			}
 		}
 	})
-	for _, loop := range h.loops() {
+	own := h.controllers()
+	for _, loop := range h.loops(own) {
 		group.Go(func() error { return h.goOn(ctx, loop) })
+	}
+	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: stand}, controllers.Loop{Name: resealing, Run: h.log.Reseal})
+	for _, loop := range elected {
+		group.Go(func() error { return h.hubs.elections.Run(ctx, loop.Name, loop.Run) })
 	}
 	return group.Wait()
 }
 
-// loops are what the hub does by itself while it runs. If several hubs share a log, only
-// one of them may run the controllers.
-func (h *Hub) loops() []func(context.Context) error {
-	own := controllers.New(controllers.Config{
-		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
-		Tally: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
-		Rules: h.engine.Rules, Born: h.born, Sessions: h.sessions, Connections: h.connections,
-		Answers: h.gate.Answers, Committed: h.gate.Committed,
-		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Logger: h.config.Logger, Now: h.config.Now,
-	})
+// loops are what every hub does by itself while it runs. What only one of those that share a
+// log may do it is elected to, see work.
+func (h *Hub) loops(own *controllers.Controllers) []func(context.Context) error {
 	followKeys := func(ctx context.Context) error { return h.keys.follow(ctx, h.log) }
-	return append([]func(context.Context) error{h.agents.Run, h.compact, h.contact.Follow, h.log.Reseal, h.issuers.Follow, followKeys}, own.Loops()...)
+	return []func(context.Context) error{
+		h.hubs.member.Run, h.hubs.writer.Run, h.agents.Run, h.keep, h.giveBack, h.contact.Follow, h.issuers.Follow, followKeys, own.Count,
+	}
 }
 
-// compact compacts history that nobody can resume from any more.
-func (h *Hub) compact(ctx context.Context) error {
-	return h.log.Keep(ctx, store.Keeping{
-		Every: h.config.CompactEvery,
-		Floor: func() int64 {
-			// What was kept by an older key is not to stay in the history either.
-			return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealed().Floor)
-		},
-		Reached: h.table.Rev,
-		Before:  h.gate.LeaveTrace,
-		Quiet:   h.config.Quiet,
-		Pace:    h.config.Pace,
+// controllers are what the hub writes by itself.
+func (h *Hub) controllers() *controllers.Controllers {
+	return controllers.New(controllers.Config{
+		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
+		Tally: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
+		Rules: h.engine.Rules, Born: h.born, Sessions: h.sessions, Gone: h.present.Gone,
+		Answers: h.gate.Answers, Committed: h.gate.Committed,
+		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, Shelved: h.shelved, ShelfURL: h.contact.ShelfURL,
+		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})
 }
 

@@ -33,8 +33,9 @@ const (
 type running struct {
 	*inprocess.Hub
 	hub.Parts
-	t   testing.TB
-	dir string
+	t    testing.TB
+	dir  string
+	conf *hub.Config
 }
 
 // start runs a hub on a data directory until the test ends or stop is called.
@@ -53,7 +54,7 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	for _, c := range configure {
 		c(&config)
 	}
-	r := &running{t: t, dir: dir}
+	r := &running{t: t, dir: dir, conf: &config}
 	config.Made(func(p hub.Parts) { r.Parts = p; prepare(p) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -6,12 +6,15 @@ import (
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/born"
 	"orrery.dev/orrery/internal/controllers"
+	"orrery.dev/orrery/internal/exports"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/kinds/custom"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/leftout"
 	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/placement"
+	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/render"
@@ -38,6 +41,10 @@ type state struct {
 	limits  *limits.Limits
 	grants  *access.Grants
 	moves   *access.Moves
+	// exports says what is shown to the providers of APIs.
+	exports *exports.Engine
+	// shelved has the APIExportViews whose status may say something else.
+	shelved *controllers.Shelves
 	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
@@ -53,6 +60,10 @@ type state struct {
 	summed    controllers.Signal
 	// changed wakes the controller that writes counts.
 	changed controllers.Signal
+	// flow measures what goes through the hub.
+	flow *flow
+	// present is since when locations have no session.
+	present *presence.Index
 }
 
 // newState makes an empty table. poke is called for a location whose removals were
@@ -74,14 +85,19 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
 		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
-		changed: controllers.NewSignal(), born: born.NewUsage(),
+		changed: controllers.NewSignal(), born: born.NewUsage(), exports: exports.New(), shelved: controllers.NewShelves(),
+		flow: newFlow(), present: presence.NewIndex(config.Now),
 	}
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
+	meetings := custom.NewMeetings()
+	s.renderer.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
+		return meetings.Fit(object, isCRD, by.Spec, by.Hash)
+	}
 	s.leftOut = leftout.New(s.changed.Raise)
 	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Observer: observers{s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.changed},
+		Deriver: s.engine, Shower: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

@@ -47,7 +47,7 @@ type Culprit struct {
 	Rule       int
 }
 
-// failure is an error of a Digest that says which rule is to blame.
+// failure is an error of a Digest that says why in one word, and which rule is to blame.
 type failure interface {
 	error
 	Reason() string
@@ -104,7 +104,7 @@ func (v Verdict) Failing() bool {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
 		return true
 	case wire.Held:
-		return slices.Contains([]string{v1alpha1.ReasonNotRendered, v1alpha1.ReasonRuleFailed, v1alpha1.ReasonTemplateFailed}, v.Reason)
+		return slices.Contains([]string{v1alpha1.ReasonNotRendered, v1alpha1.ReasonRuleFailed, v1alpha1.ReasonTemplateFailed, v1alpha1.ReasonDefinedOtherwise}, v.Reason)
 	}
 	return false
 }
@@ -120,7 +120,11 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	switch {
 	case p.Leaves:
 	case d.Owner != "":
-		return Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
+		v := Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
+		if said := contradiction(digest, row, p); said != "" {
+			v.Reason, v.Message = v1alpha1.ReasonDefinedOtherwise, said
+		}
+		return v
 	case d.Held != "":
 		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, Culprit: d.Culprit}
 	}
@@ -133,6 +137,19 @@ func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, a
 	}
 	said.Stale = away
 	return said.Verdict
+}
+
+// contradiction is how the definition of another space that a location has in place of a row's
+// contradicts it; empty if it does not, or is none.
+func contradiction(digest Digest, row *table.Row, p placement.Place) string {
+	if p.Class == nil || p.Class.Definition == nil {
+		return ""
+	}
+	_, err := digest(row.Entry, p.Class)
+	if failed, ok := errors.AsType[failure](err); ok && failed.Reason() == v1alpha1.ReasonDefinedOtherwise {
+		return failed.Error()
+	}
+	return ""
 }
 
 // Refused is the verdict about an object that policies place at a location that does not

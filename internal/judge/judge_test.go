@@ -18,7 +18,7 @@ import (
 var (
 	now    = wire.SumOf([]byte("now"))
 	before = wire.SumOf([]byte("before"))
-	row    = &table.Row{Entry: &table.Entry{Key: "o/s/core/configmaps/n/x", Meta: table.Meta{UID: "u"}}}
+	row    = &table.Row{Entry: &table.Entry{Key: "o/s/core/configmaps/n/x", Object: &table.Object{Meta: table.Meta{UID: "u"}}}}
 )
 
 func digest(*table.Entry, *placement.Class) (wire.Sum, error) { return now, nil }
@@ -32,6 +32,17 @@ type ruleError struct{}
 func (ruleError) Error() string          { return "rules[3] of Customizer c: why" }
 func (ruleError) Reason() string         { return v1alpha1.ReasonRuleFailed }
 func (ruleError) Culprit() (string, int) { return "c", 3 }
+
+// misfit is the error of a rendering that is not right by another space's definition.
+type misfit struct{}
+
+func (misfit) Error() string          { return "spec.size" }
+func (misfit) Reason() string         { return v1alpha1.ReasonDefinedOtherwise }
+func (misfit) Culprit() (string, int) { return "", 0 }
+
+func misfits(*table.Entry, *placement.Class) (wire.Sum, error) {
+	return wire.Sum{}, fmt.Errorf("render: %w", misfit{})
+}
 
 func noRule(*table.Entry, *placement.Class) (wire.Sum, error) {
 	return wire.Sum{}, fmt.Errorf("render: %w", ruleError{})
@@ -48,6 +59,7 @@ func encode(t *testing.T, r wire.Report) []byte {
 
 func TestAssigned(t *testing.T) {
 	at := placement.Place{Location: "l"}
+	elsewhere := placement.Place{Location: "l", Owner: "other", Class: &placement.Class{Definition: &placement.Definition{}}}
 	report := func(uid string, d wire.Sum, state wire.State, reason string) *wire.Report {
 		return &wire.Report{
 			UID: uid, Digest: d, State: state, Reason: reason, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n",
@@ -67,6 +79,16 @@ func TestAssigned(t *testing.T) {
 		"a rule failed": {noRule, at, applied, Verdict{
 			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", Culprit: Culprit{"c", 3},
 		}, true},
+		"not right by another's definition": {misfits, at, applied, Verdict{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
+		"another's definition is there": {
+			digest, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
+		},
+		"another's definition, which it contradicts, is there": {
+			misfits, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true,
+		},
+		"another's definition is there, and a rule fails": {
+			noRule, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
+		},
 		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
 		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},

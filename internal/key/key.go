@@ -271,10 +271,14 @@ func PathOf(k string) (path string, ok bool) { return strings.CutPrefix(k, strin
 // OfPath is the key of the object of a path.
 func OfPath(path string) string { return string(Objects) + "/" + path }
 
-// LocationOf is the location that a key of a Location or of an enrolment is about.
+// LocationOf is the location that a key of a Location, of an enrolment, of a session or of
+// what an agent says is about.
 func LocationOf(k string) (Location, bool) {
 	if l, ok := EnrolmentOf(k); ok {
 		return l, true
+	}
+	if s, ok := SessionOf(k); ok {
+		return s.Location, true
 	}
 	s, r, name, ok := Split(k)
 	return Location(name), ok && s == Root && r == Locations
@@ -466,6 +470,9 @@ var (
 	StatefulSets           = Resource{"apps", "statefulsets"}
 	PersistentVolumeClaims = Resource{CoreGroup, "persistentvolumeclaims"}
 	Grants                 = Resource{"orrery.dev", "grants"}
+	APIExports             = Resource{"orrery.dev", "apiexports"}
+	APIBindings            = Resource{"orrery.dev", "apibindings"}
+	APIExportViews         = Resource{"orrery.dev", "apiexportviews"}
 	Namespaces             = Resource{CoreGroup, "namespaces"}
 	CRDs                   = Resource{"apiextensions.k8s.io", "customresourcedefinitions"}
 	Secrets                = Resource{CoreGroup, "secrets"}

@@ -12,26 +12,31 @@ type Placement struct {
 }
 
 // PlacementRef names a Placement among those that place objects of one space: NAME if it is
-// of that space itself, root/NAME if it is one of root's, for no others reach a space.
+// of that space itself, root/NAME if it is one of root's, which reach spaces, and SPACE/NAME
+// if it is one of a space that binds what the object defines.
 type PlacementRef string
-
-// ofRoot begins the names of root's Placements in other spaces.
-const ofRoot = string(Root) + "/"
 
 // In is how the Placement is named among those that place objects of a space.
 func (p Placement) In(s Space) PlacementRef {
 	if p.Space == s {
 		return PlacementRef(p.Name)
 	}
-	return PlacementRef(ofRoot + p.Name)
+	return PlacementRef(string(p.Space) + "/" + p.Name)
 }
 
 // Of is the Placement that a name stands for among those that place objects of a space.
 func (r PlacementRef) Of(s Space) Placement {
-	if name, ok := strings.CutPrefix(string(r), ofRoot); ok {
-		return Placement{Root, name}
+	if space, name, ok := strings.Cut(string(r), "/"); ok {
+		return Placement{Space(space), name}
 	}
 	return Placement{s, string(r)}
+}
+
+// Binds says, of a Placement among those that place objects of a space, that it is one of
+// another space, which is not root: it places the definition of what its space has bound.
+func (r PlacementRef) Binds(s Space) bool {
+	of := r.Of(s).Space
+	return of != s && of != Root
 }
 
 // Object is the Placement as an object of its space.

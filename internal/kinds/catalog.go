@@ -2,8 +2,12 @@ package kinds
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -23,6 +27,9 @@ const (
 	ReadOnly
 	// Review is for reviews, which are answered and not stored: it allows only create.
 	Review
+	// Waiting is for a bound resource whose provider gives no definition at the moment:
+	// objects can be read and deleted, and other writes have to wait.
+	Waiting
 )
 
 // Allows says whether a verb of the Kubernetes API is served.
@@ -34,6 +41,8 @@ func (a Access) Allows(verb string) bool {
 		return verb != "create"
 	case Review:
 		return verb == "create"
+	case Waiting:
+		return verb != "create" && verb != "update" && verb != "patch"
 	default:
 		return true
 	}
@@ -50,6 +59,19 @@ type Catalog struct {
 	access map[*Kind]Access
 	served map[schema.GroupVersionResource]*Kind
 	stored map[key.Resource]*Kind
+	// owned has what gives the space its own resources.
+	owned map[key.Resource]Owned
+}
+
+// Owned is what a space has by an object of its own, a CRD or an APIBinding.
+type Owned struct {
+	// Kinds are the versions of one resource.
+	Kinds  []*Kind
+	Access Access
+	// Owner is the object; what it owns goes before it does.
+	Owner key.Identity
+	// Why says what keeps those waiting whose access is Waiting.
+	Why string
 }
 
 // NewCatalog makes a catalog of kinds. access says what may be done with each; nil is
@@ -61,6 +83,29 @@ func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
 // With is the catalog with more kinds, of which none replaces one of its own.
 func (c *Catalog) With(kinds []*Kind, access func(*Kind) Access) *Catalog {
 	return extend(c, kinds, access)
+}
+
+// WithOwned is the catalog with what objects of a space own. Of two that own one resource the
+// first does.
+func (c *Catalog) WithOwned(all []Owned) *Catalog {
+	var kinds []*Kind
+	access, owned := map[*Kind]Access{}, map[key.Resource]Owned{}
+	for _, o := range all {
+		if len(o.Kinds) == 0 {
+			continue
+		}
+		r := o.Kinds[0].Resource
+		if _, ok := owned[r]; ok {
+			continue
+		}
+		owned[r] = o
+		for _, k := range o.Kinds {
+			kinds, access[k] = append(kinds, k), o.Access
+		}
+	}
+	made := extend(c, kinds, func(k *Kind) Access { return access[k] })
+	made.owned = owned
+	return made
 }
 
 func extend(base *Catalog, kinds []*Kind, access func(*Kind) Access) *Catalog {
@@ -127,6 +172,33 @@ func (c *Catalog) Access(k *Kind) Access {
 		return a
 	}
 	return c.base.Access(k)
+}
+
+// Owner is the object of the space that a kind's resource belongs to: a CRD or an
+// APIBinding. It is zero for resources that every space has, and for those that this one
+// does not have.
+func (c *Catalog) Owner(k *Kind) key.Identity {
+	if o, ok := c.owned[k.Resource]; ok || c.base == nil {
+		return o.Owner
+	}
+	return c.base.Owner(k)
+}
+
+// retryWaiting is after how many seconds a client should retry what has to wait. Clients do
+// that ten times before they show the answer.
+const retryWaiting = 1
+
+// Waits is the answer to a verb that has to wait until a kind is defined again; nil if it has not.
+func (c *Catalog) Waits(k *Kind, verb string) error {
+	if c.Access(k) != Waiting || Waiting.Allows(verb) {
+		return nil
+	}
+	o := c.owned[k.Resource]
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf("%s can't be written now: APIBinding %q: %s", k.GVR.GroupResource(), o.Owner.Name, o.Why),
+		Details: &metav1.StatusDetails{Group: k.GVR.Group, Kind: k.GVR.Resource, RetryAfterSeconds: retryWaiting},
+	}}
 }
 
 // ForStorage finds the kind for stored objects of a resource, where only one version can be

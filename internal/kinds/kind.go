@@ -19,6 +19,7 @@ import (
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/openapi"
+	"orrery.dev/orrery/internal/kinds/transcode"
 	"orrery.dev/orrery/internal/kinds/travel"
 )
 
@@ -56,6 +57,9 @@ type Kind struct {
 	NewList func() runtime.Object
 	// StorageCodec turns objects into the log's JSON and back.
 	StorageCodec runtime.Codec
+	// Protobuf makes the protobuf of stored objects from their JSON, where that is the same as
+	// decoding and encoding them; nil for kinds that are converted, or that have none.
+	Protobuf *transcode.Type
 	// Types is the schema that server-side apply merges by.
 	Types managedfields.TypeConverter
 	// Columns turn objects of the Hub version, or lists of them, into table rows.

@@ -3,6 +3,8 @@ package kubeapi
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/binding"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -32,13 +34,31 @@ func (c Catalogs) Defines(s key.Space, kind *kinds.Kind) bool {
 	return ok && now.Custom != nil && now.Custom.Hash() == kind.Custom.Hash()
 }
 
-// anywhere finds a kind that some space's CRD defines, for reads across
-// all spaces, which show metadata only.
+// DefinedBy are the keys of the rows that say how a space defines a kind that is not built in:
+// its CRD or, if it is bound, the APIBinding and what that binds.
+func (c Catalogs) DefinedBy(s key.Space, kind *kinds.Kind) []string {
+	r := v1alpha1.ExportedResource{Group: kind.GVK.Group, Resource: kind.Resource.Resource}
+	snapshot := c.Table.Snapshot()
+	// An error concerns a CRD; what it defines is not found then.
+	catalog, _ := c.Kinds.Catalog(s, snapshot)
+	owner := key.Object{Space: s, Identity: catalog.Owner(kind)}
+	if owner.Resource != key.APIBindings {
+		return []string{binding.DefinitionKey(s, r)}
+	}
+	b := binding.Read(snapshot.Get(owner.Key()))
+	if b == nil { // does not happen: it is in the state of the catalog
+		return []string{owner.Key()}
+	}
+	return []string{owner.Key(), b.Provider().Key(), b.ExportKey(), binding.DefinitionKey(b.Provider(), r)}
+}
+
+// anywhere finds a kind that some space's CRD defines, or some space has bound, for reads
+// across all spaces, which show metadata only.
 func (c Catalogs) anywhere(gvr schema.GroupVersionResource) (*kinds.Kind, bool) {
 	snapshot := c.Table.Snapshot()
 	definition := key.Identity{Resource: key.CRDs, Name: gvr.Resource + "." + gvr.Group}
 	for _, s := range space.All(snapshot) {
-		if snapshot.Get(key.Object{Space: s, Identity: definition}.Key()) == nil {
+		if snapshot.Get(key.Object{Space: s, Identity: definition}.Key()) == nil && !binds(snapshot, s) {
 			continue
 		}
 		// An error concerns a CRD; what it defines is not found below then.
@@ -76,4 +96,13 @@ func (c Catalogs) ofLocation(l key.Location) *kinds.Catalog {
 		}
 	}
 	return kinds.NewCatalog(all, readOnly)
+}
+
+// binds says whether a space has any APIBinding.
+func binds(state *table.Snapshot, s key.Space) (some bool) {
+	state.Ascend(key.ResourcePrefix(s, key.APIBindings), func(*table.Row) bool {
+		some = true
+		return false
+	})
+	return some
 }

@@ -1,5 +1,5 @@
 // Package kubeapi serves the Kubernetes APIs of a hub: of each space, of all of them
-// together, of each location, and of what these report. It finds the kind that a request is about, and who serves
+// together, of each location, of what these report, and of what is exported. It finds the kind that a request is about, and who serves
 // its verb: reads come from the table, writes go through the space's registries.
 //
 // It must never decide who may send a request, nor what an object means.
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 
+	"orrery.dev/orrery/internal/exports"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/discovery"
@@ -41,6 +42,8 @@ type Config struct {
 	Tokens func(l key.Location, verb string) (http.HandlerFunc, error)
 	// UID is that of a location; it fails if there is none.
 	UID func(key.Location) (string, error)
+	// Exports says what shelves have.
+	Exports *exports.Engine
 	// Reads and Writes share turns between spaces and locations.
 	Reads, Writes respond.Turns
 	// Committed waits until the table shows what was acknowledged to anybody before.
@@ -115,6 +118,16 @@ const maxQuery = 16 << 10
 // serveAPI serves one API root: its documents, reads through a lens, and, if
 // the lens is of a single space, writes.
 func (v *Server) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens view.Lens, catalog *kinds.Catalog) {
+	v.serveKinds(w, r, root, catalog, func(ctx context.Context, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
+		return v.handlerFor(ctx, lens, catalog, kind, info)
+	})
+}
+
+// finder chooses who serves a request about a kind.
+type finder func(context.Context, *kinds.Kind, *request.RequestInfo) (http.HandlerFunc, error)
+
+// serveKinds serves the documents of a catalog, reviews, and what a handler is found for.
+func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.Root, catalog *kinds.Catalog, find finder) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
 		respond.Error(w, r, fmt.Errorf("no request info for %q", r.URL.Path))
@@ -149,7 +162,7 @@ func (v *Server) serveAPI(w http.ResponseWriter, r *http.Request, root route.Roo
 		v.config.Reviews(catalog, kind)(w, r)
 		return
 	}
-	handler, err := v.handlerFor(r.Context(), lens, catalog, kind, info)
+	handler, err := find(r.Context(), kind, info)
 	if err != nil {
 		respond.Error(w, r, asRouted(kind, err))
 		return
@@ -167,6 +180,9 @@ func (v *Server) handlerFor(ctx context.Context, lens view.Lens, catalog *kinds.
 		}
 	}
 	read := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	if err := catalog.Waits(kind, info.Verb); err != nil {
+		return nil, err
+	}
 	// If the kind's CRD is being deleted, the space's own handler refuses what it must.
 	access := catalog.Access(kind)
 	if !access.Allows(info.Verb) && access != kinds.Terminating || !read && !writable {

@@ -40,6 +40,9 @@ type markerValue struct {
 	// that this log holds.
 	Of    string `json:"of,omitempty"`
 	After *int64 `json:"after,omitempty"`
+	// Open says that other hubs may have written between After and the marker: what the log
+	// shows of that counts, too. The hub says how far that was right after, see Settle.
+	Open bool `json:"open,omitempty"`
 }
 
 // Lineage tells the revisions of this log from those of another that shares its
@@ -88,8 +91,9 @@ func (l *Lineage) Reset() {
 func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	moved := false
+	moved, own, before := false, false, l.last
 	for _, ch := range changes {
+		own = own || !key.ClassOf(ch.Row().Key).Leased()
 		name, ok := key.MarkerOf(ch.Row().Key)
 		if !ok {
 			continue
@@ -110,13 +114,17 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 		slices.SortStableFunc(l.all, func(a, b hubMarker) int { return cmp.Compare(a.order(), b.order()) })
 		l.index()
 	}
-	if l.loaded {
-		l.reaches(rev)
-	} else {
+	switch {
+	case !l.loaded:
 		l.base = rev
+	case own: // what goes with a lease goes by itself, also in a copy
+		if moved {
+			l.opened(rev, before)
+		}
+		l.reaches(rev)
 	}
 	for _, ch := range changes {
-		if ch.Cur != nil && !ch.SameEntry() {
+		if ch.Cur != nil && !ch.SameEntry() && !key.ClassOf(ch.Row().Key).Leased() {
 			l.shown = max(l.shown, ch.Cur.ModRev)
 			l.reaches(ch.Cur.ModRev) // in the initial state each row shows when it was written
 		}
@@ -129,9 +137,23 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	var says markerValue
 	// What can't be read says nothing.
 	if json.Unmarshal(row.Value, &says) == nil && says.After != nil {
-		m.says, m.from = &says, *says.After+1
+		if m.says = &says; !says.Open {
+			m.from = *says.After + 1
+		}
 	}
 	return m
+}
+
+// opened notes that what came before an open marker, which a revision has created, is under
+// the marker before: up to the newest revision that the log was seen to have until then.
+func (l *Lineage) opened(rev, before int64) {
+	for i, m := range l.all {
+		if i > 0 && m.rev == rev && m.says != nil && m.says.Open {
+			l.all[i-1].seen = max(l.all[i-1].seen, before)
+			l.index()
+			return
+		}
+	}
 }
 
 // order puts a marker without a revision after all others: 0 wraps around on purpose.
@@ -164,8 +186,9 @@ func (l *Lineage) find(rev int64) int {
 // Begin returns the key's name and the value of the marker to write to the log: one
 // named random, or the one before if that is not written yet. From now on new revisions
 // are under its name, so that a hub whose log has no room for the marker yet proves
-// nothing by an older one.
-func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte, err error) {
+// nothing by an older one. shared says that other hubs may write meanwhile, so that Settle
+// is to follow.
+func (l *Lineage) Begin(random string, now time.Time, shared bool) (name string, value []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.all)
@@ -175,7 +198,7 @@ func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte
 			of, after = l.all[n-1].name, l.end(n-1)
 		}
 		l.all = append(l.all, hubMarker{name: random, from: after + 1, says: &markerValue{
-			Started: now.UTC().Format(time.RFC3339), Of: of, After: &after}})
+			Started: now.UTC().Format(time.RFC3339), Of: of, After: &after, Open: shared && !l.foreign}})
 		l.index()
 		l.foreign = false
 	}
@@ -184,6 +207,27 @@ func (l *Lineage) Begin(random string, now time.Time) (name string, value []byte
 		return "", nil, fmt.Errorf("encode the hub marker: %w", err)
 	}
 	return m.name, value, nil
+}
+
+// Settle returns the value that an open marker is to have now that it is in the log and
+// observed: by what this process has seen to be right before it. ok is false for a marker
+// that is not open.
+func (l *Lineage) Settle(name string) (value []byte, ok bool, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	i := slices.IndexFunc(l.all, func(m hubMarker) bool { return m.name == name })
+	if i < 0 || l.all[i].rev == 0 || l.all[i].says == nil || !l.all[i].says.Open {
+		return nil, false, nil
+	}
+	says, after := markerValue{Started: l.all[i].says.Started}, int64(0)
+	if i > 0 {
+		says.Of, after = l.all[i-1].name, l.end(i-1)
+	}
+	says.After = &after
+	if value, err = json.Marshal(says); err != nil {
+		return nil, false, fmt.Errorf("encode the hub marker: %w", err)
+	}
+	return value, true, nil
 }
 
 // Distrust says that the log does not continue what this process knew: of the state
@@ -206,6 +250,10 @@ func (l *Lineage) end(i int) int64 {
 	switch next := l.all[i+1].says; {
 	case next == nil: // of a hub that did not say: what the log shows
 		return m.seen
+	case next.Open && next.Of != m.name:
+		return m.seen
+	case next.Open:
+		return max(m.seen, *next.After)
 	case next.Of != m.name: // a marker between them is gone
 		return m.rev
 	default:

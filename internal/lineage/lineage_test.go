@@ -24,7 +24,7 @@ func TestLineageOfOlderMarkers(t *testing.T) {
 	l.Observe(9, []table.Change{old("A", 1), row("x", 6)})
 	l.Observe(10, []table.Change{old("B", 10)})
 	l.Observe(12, []table.Change{row("x", 12)})
-	name, value, err := l.Begin("C", time.Unix(0, 0))
+	name, value, err := l.Begin("C", time.Unix(0, 0), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func (e *etcdLog) state(at int64) (all []table.Update) {
 	return slices.Collect(maps.Values(rows))
 }
 
-// history is what identifies the log up to a revision.
+// history is what identifies the log up to a revision. What goes with a lease is no part of it.
 func (e *etcdLog) history(at int64) string {
 	var ids []int
 	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
-		if rev <= at {
+		if rev <= at && !key.ClassOf(e.writes[rev].key).Leased() {
 			ids = append(ids, e.writes[rev].id)
 		}
 	}
@@ -163,7 +163,7 @@ func (m *lineageModel) load(t *rapid.T) {
 
 func (m *lineageModel) begin(t *rapid.T) {
 	m.names++
-	name, value, err := m.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0))
+	name, value, err := m.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +223,19 @@ func TestLineageModel(t *testing.T) {
 				}
 				m.tell(t)
 			},
+			"session": func(t *rapid.T) {
+				if row, _ := m.table.Get(session); row == nil {
+					m.write(session, []byte(`{}`))
+				} else {
+					m.write(session, nil)
+				}
+				m.tell(t)
+			},
+			"beside": func(t *rapid.T) {
+				if !m.full {
+					m.beside(t)
+				}
+			},
 			"others": func(t *rapid.T) {
 				m.log.rev += rapid.Int64Range(1, 5).Draw(t, "revisions")
 				m.tell(t)
@@ -250,6 +263,9 @@ func TestLineageModel(t *testing.T) {
 				m.full = false
 				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
 				m.lives++
+				if has := slices.ContainsFunc(m.log.state(m.log.rev), func(u table.Update) bool { return u.Key == session }); has && rapid.Bool().Draw(t, "lease ends") {
+					m.write(session, nil) // by etcd itself
+				}
 				if rapid.Bool().Draw(t, "bump") {
 					m.log.rev += rapid.Int64Range(1, 30).Draw(t, "by")
 					m.log.floor = m.log.rev
@@ -267,6 +283,53 @@ func TestLineageModel(t *testing.T) {
 		}
 		t.Repeat(steps)
 	})
+}
+
+// session is a key that goes with a lease.
+var session = key.WholeOf("a").Key()
+
+// beside starts another hub while the first one writes, and lets one of them go on alone.
+func (m *lineageModel) beside(t *rapid.T) {
+	m.names++
+	other := &lineageModel{log: m.log, lineage: &Lineage{}, memories: m.memories, lives: m.lives}
+	other.table = table.New(table.Config{Observer: other.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
+	from := max(m.log.floor, 1)
+	other.table.Reset(from, m.log.state(from))
+	other.tell(t)
+	name, value, err := other.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := func() {
+		m.tell(t)
+		m.remember()
+		other.tell(t)
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "writes meanwhile") {
+		k := fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key"))
+		if row, _ := m.table.Get(k); row != nil && rapid.Bool().Draw(t, "deletes") {
+			m.write(k, nil)
+		} else {
+			m.write(k, []byte(`{}`))
+		}
+		both()
+	}
+	m.write(key.Marker(name), value)
+	both()
+	m.write("o/0", []byte(`{}`))
+	both()
+	m.check(t)
+	value, open, err := other.lineage.Settle(name)
+	if err != nil || !open {
+		t.Fatalf("the marker is not open: %v", err)
+	}
+	m.write(key.Marker(name), value)
+	both()
+	other.memories = m.memories
+	other.check(t)
+	if rapid.Bool().Draw(t, "the first ends") {
+		m.lineage, m.table = other.lineage, other.table
+	}
 }
 
 // compact forgets history but the newest revisions.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,19 @@ func (r *Rights) Objects(namespace string) []any {
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}, Subjects: subjects,
 		},
 	}
+	// In the namespace in which all agents of a location hold Leases.
+	own := metav1.ObjectMeta{Name: role.Name + "-leases", Namespace: Namespace}
+	if namespace != Namespace {
+		all = append(all, corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	}
+	all = append(all,
+		rbacv1.Role{TypeMeta: typed("Role"), ObjectMeta: own, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create", "update"},
+		}}},
+		rbacv1.RoleBinding{
+			TypeMeta: typed("RoleBinding"), ObjectMeta: own, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name},
+		})
 	for _, home := range slices.Sorted(maps.Keys(r.Accounts)) {
 		as := metav1.ObjectMeta{Name: role.Name + "-impersonates", Namespace: home}
 		all = append(all,
@@ -82,13 +96,15 @@ func custom(of string) bool {
 }
 
 // rules are the permissions that the agent needs in the whole cluster: to map or observe
-// the resources, to create the namespaces that they are in, and for discovery.
+// the resources, to create the namespaces that they are in, for discovery, and to see by
+// which Leases agents share the location.
 func (r *Rights) rules() []rbacv1.PolicyRule {
 	discovery := rbacv1.PolicyRule{NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/version"}, Verbs: []string{"get"}}
 	if r.All {
 		return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, discovery}
 	}
-	rules := []rbacv1.PolicyRule{discovery}
+	// Leases say which agents share a location.
+	rules := []rbacv1.PolicyRule{discovery, {APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}}}
 	if len(r.Mapped) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
 	}

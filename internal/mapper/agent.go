@@ -1,7 +1,9 @@
 package mapper
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/manifest"
 	"orrery.dev/orrery/internal/mapper/census"
 	"orrery.dev/orrery/internal/mapper/credential"
 	"orrery.dev/orrery/internal/mapper/engine"
@@ -25,6 +28,7 @@ import (
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/survey"
 	"orrery.dev/orrery/internal/mapper/target"
+	"orrery.dev/orrery/internal/mapper/tenure"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -57,6 +61,13 @@ type Config struct {
 	Workers int
 	// Proxy is by which proxy the hub is reached.
 	Proxy hub.Proxy
+	// Shard is the part of the location that the agent has. If that is not the whole, it acts
+	// only while it holds a Lease in LeaseNamespace at the target, which counts as held for
+	// LeaseDuration unless it is renewed, and else only while there is none there; zero: a
+	// default. Both must be the same for all agents of a location.
+	Shard          key.Shard
+	LeaseNamespace string
+	LeaseDuration  time.Duration
 	// MutatedRetry is the first wait before an object that admission at the target has
 	// changed is applied again. It doubles each time, up to a bound. Zero: a default.
 	MutatedRetry time.Duration
@@ -75,6 +86,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("agent: %d workers", c.Workers)
 	case c.MutatedRetry < 0:
 		return fmt.Errorf("agent: negative retry delay %s", c.MutatedRetry)
+	case c.LeaseDuration != 0 && (c.LeaseDuration < time.Second || c.LeaseDuration > tenure.MaxDuration):
+		return fmt.Errorf("agent: a Lease for %s: want 1s to %s", c.LeaseDuration, tenure.MaxDuration)
+	case max(1, c.Join.Shard) != c.Shard.Number():
+		return fmt.Errorf("agent: the join token is for shard %d of the location, and the agent for %s", max(1, c.Join.Shard), c.Shard)
 	}
 	if err := key.ValidateName(c.Join.Location); err != nil {
 		return fmt.Errorf("agent: location: %w", err)
@@ -91,9 +106,13 @@ type Agent struct {
 	metrics *metrics
 	ready   chan struct{}
 
-	store     *store.Store
-	engine    *engine.Engine
-	gate      *observe.Gate
+	store  *store.Store
+	engine *engine.Engine
+	gate   *observe.Gate
+	tenure *tenure.Tenure
+	// running ends with the agent, and refuse ends it.
+	running   context.Context //nolint:containedctx // it is that of Run
+	refuse    context.CancelCauseFunc
 	reporter  *hub.Reporter
 	announcer *hub.Announcer
 	looks     *hub.Looks
@@ -124,8 +143,11 @@ func New(c Config) (*Agent, error) {
 	}
 	a.log = a.log.With("location", c.Join.Location)
 	name := "orrery-agent/" + c.Version
+	if !c.Shard.Whole() {
+		name += " (shard " + c.Shard.String() + ")"
+	}
 	var err error
-	if a.hub, err = hub.New(hub.Config{Join: c.Join, Agent: name, Dir: c.DataDir, Proxy: c.Proxy, Log: a.log}); err != nil {
+	if a.hub, err = hub.New(hub.Config{Join: c.Join, Agent: name, Shard: c.Shard, Dir: c.DataDir, Proxy: c.Proxy, Log: a.log}); err != nil {
 		return nil, err
 	}
 	if a.target, err = target.New(c.Target, name, c.Workers, a.metrics.request, a.log); err != nil {
@@ -152,7 +174,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	if a.config.Metrics != nil {
-		if err := a.metrics.register(a.config.Metrics, a.Status); err != nil {
+		if err := a.metrics.register(a.config.Metrics, a.config.Version, a.Status); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
@@ -180,9 +202,12 @@ func (a *Agent) open() (err error) {
 			return err
 		}
 		a.engine = engine.New()
-		a.build()
-		if err = a.store.Load(a.load); err == nil {
-			return nil
+		was := a.store.Meta().Shard
+		if err = a.store.Serve(a.config.Shard); err == nil {
+			a.build(was)
+			if err = a.store.Load(a.load); err == nil {
+				return nil
+			}
 		}
 		err = errors.Join(err, a.store.Close())
 	}
@@ -196,11 +221,19 @@ func (a *Agent) load() error {
 	return a.engine.Load(a.store)
 }
 
-// build makes the parts that go by the store.
-func (a *Agent) build() {
+// build makes the parts that go by the store. was is the part of the location that the agent
+// had before.
+func (a *Agent) build(was key.Shard) {
 	a.state = hub.NewState()
+	a.engine.Worked = func(took time.Duration) { a.metrics.work.Observe(took.Seconds()) }
 	link := a.link()
 	a.gate = observe.NewGate(a.engine, a.target, a.log)
+	a.tenure = tenure.New(tenure.Config{
+		Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: cmp.Or(a.config.LeaseNamespace, manifest.Namespace), Holder: holder(),
+		Duration: a.config.LeaseDuration, Changed: a.gate.SetTaken, Log: a.log,
+		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0 || was.Whole(),
+	})
+	a.target.Guard(a.tenure.Held)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)
 	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.Touch)
 	a.prover = hub.NewProver(link, a.engine.Again)
@@ -222,6 +255,7 @@ func (a *Agent) link() hub.Link {
 func (a *Agent) work(ctx context.Context) (err error) {
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
+	a.running, a.refuse = ctx, refuse
 	r := reconcile.New(reconcile.Parts{
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
@@ -235,8 +269,11 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	defer a.engine.Stop()
 	defer func() {
 		parts.Wait()
+		a.release(context.WithoutCancel(ctx))
 		if refused := (*hub.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
 			err = refused
+		} else if errors.Is(context.Cause(ctx), errOutdated) {
+			err = errOutdated
 		}
 	}()
 
@@ -245,6 +282,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	}
 	s := hub.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
 	parts.Go(func() { a.gate.Run(ctx) })
+	parts.Go(func() { a.tenure.Run(ctx) })
 	parts.Go(func() { a.watchers.Run(ctx) })
 	parts.Go(func() { a.reporter.Run(ctx) })
 	parts.Go(func() { s.Run(ctx) })
@@ -276,6 +314,42 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	}
 	close(a.ready)
 	return nil
+}
+
+// errOutdated ends an agent whose store another agent of the shard has made worthless.
+var errOutdated = errors.New("another agent has had the shard with another store since: start the agent again, which begins with a new one")
+
+// outdated ends the agent, since another has had the shard with another store: the next start
+// begins with a new one.
+func (a *Agent) outdated() {
+	if err := a.store.Submit(a.running, &store.Commit{
+		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(errOutdated) }, Urgent: true,
+	}); err != nil {
+		a.log.Debug("the store has not noted that it is outdated", "error", err)
+	}
+}
+
+// releaseTimeout bounds how long the agent tries to let go of its Lease when it stops.
+const releaseTimeout = 3 * time.Second
+
+// release lets go of the agent's Lease, so that another need not wait until it ends: unless
+// something may still be carried out that the agent has asked for.
+func (a *Agent) release(ctx context.Context) {
+	if a.target.Unanswered() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	a.tenure.Release(ctx)
+}
+
+// holder is who holds the Lease of this process: no other has the same.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "_" + rand.Text()
 }
 
 // follower tells the agent's parts what the session hears from the hub.
@@ -324,7 +398,9 @@ func (a follower) Asked(q wire.Look) { a.looks.Asked(q) }
 // location's UID is known.
 func (a *Agent) identify() {
 	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
-		a.engine.Identify(marks.NewOwner(key.Location(a.config.Join.Location), uid))
+		self := marks.NewOwner(key.Location(a.config.Join.Location), uid)
+		a.tenure.Identify(self)
+		a.engine.Identify(self)
 	}
 }
 
@@ -353,7 +429,7 @@ func (a *Agent) Status() Status {
 	m := a.store.Meta()
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
-		Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
+		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
 		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
 	s.Hub, _ = a.hub.Reached()

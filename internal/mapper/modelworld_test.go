@@ -131,7 +131,7 @@ func (w *world) start(dir string) {
 		w.bad = append(w.bad, "a store that nothing has harmed was set aside")
 	}
 	w.full = false
-	a.build()
+	a.build(key.Shard{})
 	if err := a.load(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -23,10 +23,12 @@ const statusFile = "status.json"
 type Status struct {
 	Location    key.Location `json:"location"`
 	LocationUID string       `json:"locationUID,omitempty"`
-	Hub         string       `json:"hub"`
-	Target      string       `json:"target"`
-	Version     string       `json:"version,omitempty"`
-	PID         int          `json:"pid"`
+	// Shard is the part of the location that the agent has, K/N.
+	Shard   string `json:"shard,omitempty"`
+	Hub     string `json:"hub"`
+	Target  string `json:"target"`
+	Version string `json:"version,omitempty"`
+	PID     int    `json:"pid"`
 	// Running is false in what a clean stop leaves behind.
 	Running bool      `json:"running"`
 	Updated time.Time `json:"updated"`

@@ -185,7 +185,7 @@ func owns(report *table.Row, uid string) bool {
 	if report == nil {
 		return false
 	}
-	r := gjson.GetManyBytes(report.Value, "state", "uid", "digest")
+	r := gjson.GetManyBytes(report.Report(), "state", "uid", "digest")
 	if r[1].Str != uid {
 		return false
 	}

@@ -19,6 +19,13 @@ import (
 type Class struct {
 	// Inputs are one for each Customizer, in the order of their priorities, then names.
 	Inputs []Input
+	// Definition is what the locations have in place of the definition that the object is
+	// written by, or of the object, which is one; nil if they have that itself.
+	Definition *Definition
+	// Shared says that the object is a definition that is at the locations for spaces which
+	// have bound what it defines: it goes without a conversion webhook, which would be sent
+	// their objects.
+	Shared bool
 }
 
 // Input is what a rendering takes from one Customizer and from the location.
@@ -34,7 +41,15 @@ func (c *Class) Equal(o *Class) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return slices.Equal(c.Inputs, o.Inputs)
+	return slices.Equal(c.Inputs, o.Inputs) && c.defined() == o.defined() && c.Shared == o.Shared
+}
+
+// defined is the hash of the definition; empty if there is none.
+func (c *Class) defined() string {
+	if c.Definition == nil {
+		return ""
+	}
+	return c.Definition.Hash
 }
 
 // String lists the inputs.
@@ -45,6 +60,12 @@ func (c *Class) String() string {
 	var all []string
 	for _, in := range c.Inputs {
 		all = append(all, fmt.Sprintf("%q of %q", in.Rules, in.Needs))
+	}
+	if c.Definition != nil {
+		all = append(all, fmt.Sprintf("defined by %x", c.defined()))
+	}
+	if c.Shared {
+		all = append(all, "shared")
 	}
 	return fmt.Sprint(all)
 }
@@ -80,10 +101,11 @@ type Rules struct {
 // its arguments.
 type RulesOf func(Customized) Rules
 
-// classes gives the class of each location by the rules in force there. If all locations
+// classes gives the class of each location by the rules in force there, the definitions of
+// others that are there, and whether the object is there for others. If all locations
 // are of one class, each is nil and all is that class. It is done once for many objects.
-func (ms *memberships) classes(rules []effect, locations []key.Location) (all *Class, each []*Class) {
-	if len(rules) == 0 || len(locations) == 0 {
+func (ms *memberships) classes(rules []effect, met []foreign, shared *locationSet, locations []key.Location) (all *Class, each []*Class) {
+	if len(rules)+len(met) == 0 && shared == nil || len(locations) == 0 {
 		return nil, nil
 	}
 	each = make([]*Class, len(locations))
@@ -96,8 +118,20 @@ func (ms *memberships) classes(rules []effect, locations []key.Location) (all *C
 				_, _ = fmt.Fprintf(id, "%s%d:%s", r.key, len(needs), needs) // a hash never fails
 			}
 		}
-		if inputs != nil {
-			each[i] = ms.classPool.get(string(id.Sum(nil)), func() *Class { return &Class{inputs} })
+		for len(met) > 0 && met[0].location < l {
+			met = met[1:]
+		}
+		var definition *Definition
+		if len(met) > 0 && met[0].location == l {
+			definition = met[0].Definition
+			_, _ = fmt.Fprintf(id, "defined by %s", definition.Hash)
+		}
+		others := shared != nil && shared.has(l)
+		if others {
+			_, _ = fmt.Fprint(id, "shared")
+		}
+		if inputs != nil || definition != nil || others {
+			each[i] = ms.classPool.get(string(id.Sum(nil)), func() *Class { return &Class{inputs, definition, others} })
 		}
 	}
 	if first := each[0]; !slices.ContainsFunc(each, func(c *Class) bool { return c != first }) {

@@ -23,12 +23,16 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 	slices.SortStableFunc(all, func(a, b *customizer) int { return cmp.Compare(a.rules.priority, b.rules.priority) })
 	own := ownInput(state, object, row, rules)
 	known := map[string]*Class{}
+	m, _ := row.In.(*Membership)
 	return func(location *table.Row) *Class {
 		at := siteOf(location)
 		if at == nil {
 			return nil
 		}
 		class := &Class{Inputs: own(at)}
+		if m != nil && m.Has(at.Name) {
+			class.Definition, class.Shared = m.definedAt(at.Name), m.sharedAt(at.Name)
+		}
 		for _, c := range all {
 			if !c.selects(at) {
 				continue
@@ -39,7 +43,7 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 			}
 			class.Inputs = append(class.Inputs, in)
 		}
-		if class.Inputs == nil {
+		if class.Inputs == nil && class.Definition == nil && !class.Shared {
 			return nil
 		}
 		k := class.String()

@@ -42,7 +42,7 @@ func TestTooManyRules(t *testing.T) {
 	sources := []Source{{Placement: "p", locations: &locationSet{names: []key.Location{"a", "b"}}}}
 	few := effect{text: "$.x", key: "few"}
 	many := effect{text: "$." + strings.Repeat("y", customize.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []key.Location{"b"}}}
-	m := ms.of(draft{sources: sources, releases: []effect{few, many}}, nil)
+	m := ms.of(draft{sources: sources, releases: []effect{few, many}}, meeting{})
 	for location, want := range map[key.Location]Place{
 		"a": {Location: "a"},
 		"b": {Location: "b", Held: fmt.Sprintf("its Customizers release paths of more than %d bytes", customize.MaxJoined), HeldFor: "TooManyRules"},

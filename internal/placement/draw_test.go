@@ -54,6 +54,7 @@ func drawSelectors(t *rapid.T, label string) []metav1.LabelSelector {
 
 func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	spec := v1alpha1.PlacementSpec{Suspend: rapid.IntRange(0, 3).Draw(t, "suspend") == 0}
+	spec.WaitForRemoval = rapid.IntRange(0, 2).Draw(t, "waitForRemoval") == 0
 	spec.OnConflict = rapid.SampledFrom([]v1alpha1.OnConflict{"", "Fail", "Adopt"}).Draw(t, "onConflict")
 	spec.OnImmutable = rapid.SampledFrom([]v1alpha1.OnImmutable{"", "Fail", "Recreate"}).Draw(t, "onImmutable")
 	spec.OnRemove = rapid.SampledFrom([]v1alpha1.OnRemove{"", "Delete", "Orphan"}).Draw(t, "onRemove")
@@ -122,6 +123,9 @@ func drawFollowed(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.Plac
 	for i := range rapid.IntRange(1, 2).Draw(t, "followed entries") {
 		d := v1alpha1.Downsync{FollowReferences: true, CreateOnly: rapid.Bool().Draw(t, "createOnly")}
 		d.Resources = []string{rapid.SampledFrom([]string{"deployments", "deployments", "serviceaccounts", "widgets", "configmaps"}).Draw(t, "followed")}
+		if rapid.Bool().Draw(t, "of its group alone") { // what follows is then in no part of the space that the Placement reaches
+			d.APIGroup = new(map[string]string{"deployments": "apps", "widgets": "example.com"}[d.Resources[0]])
+		}
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton", "Rollup"}).Draw(t, "returnStatus")
 		spec.Downsync = append(spec.Downsync, d)
 		status.Follows = append(status.Follows, v1alpha1.Follows{Entry: int32(i), Resources: drawFollowedKinds(t)})
@@ -252,6 +256,9 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		k = locationAt(rapid.SampledFrom(worldLocations).Draw(t, "location")).Key()
 		next.labels = drawLabels(t)
 		next.spec, next.status = drawLocation(t, rev)
+		if f.binds && rapid.Bool().Draw(t, "of spaces") {
+			next.spec, next.status = drawSite(t), nil
+		}
 		if rapid.IntRange(0, 19).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"admit": "everything"}
 		}
@@ -261,6 +268,8 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		spec, status := drawSpec(t), drawFollows(t)
 		if f.follows {
 			spec, status = drawFollowed(t)
+		} else if f.binds {
+			spec, status = drawBinder(t)
 		}
 		if rapid.IntRange(0, 9).Draw(t, "reaches")%9 == 0 == (space != key.Root) { // seldom elsewhere, where it is refused
 			spec.Spaces = &v1alpha1.SpaceSelector{Names: drawSome(t, "reached", "s1", "s2", "none")}
@@ -280,6 +289,9 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 		if rapid.IntRange(0, 9).Draw(t, "malformed") == 0 {
 			next.spec = map[string]any{"rules": "none"}
 		}
+	case rebinding:
+		k = bindingAt(rapid.SampledFrom(worldSpaces).Draw(t, "consumer"), rapid.SampledFrom([]string{"b1", "b1", "b2"}).Draw(t, "binding")).Key()
+		w.drawBinding(t, &next)
 	case reporting:
 		o := rapid.SampledFrom(f.objects).Draw(t, "reported object")
 		k = key.Report{Location: rapid.SampledFrom(worldLocations).Draw(t, "by"), Origin: key.Placed, Object: o}.Key()
@@ -293,6 +305,9 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			next.notes["meta.helm.sh/release-name"], next.notes["meta.helm.sh/release-namespace"] = release, "n1"
 		}
 		next.spec = rev
+		if o.Resource == key.CRDs {
+			next.spec = rapid.Int64Range(1, 2).Draw(t, "definition")
+		}
 		if rapid.Bool().Draw(t, "expands") {
 			next.notes[v1alpha1.ExpandAnnotation] = rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "expand")
 		}

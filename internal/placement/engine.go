@@ -8,12 +8,15 @@
 // everything else from the table. It must never have a clock, a goroutine, a client or a
 // log, and never look into an object beyond its metadata, but for what it refers to, if
 // Placements have references followed; the texts of ConfigMaps that Customizers name; and
-// templates, as package rules reads them. A change of an object costs as much as its space
-// has policies; a change of a policy, as many objects as it may match.
+// templates, as package rules reads them; and the specs of CRDs that several spaces place at one
+// location. A change of an object costs as much as its space
+// has policies; a change of a policy, as many objects as it matches, and a look at those
+// that it may match.
 package placement
 
 import (
 	"iter"
+	"slices"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
@@ -44,10 +47,14 @@ type Engine struct {
 	// templates are those in objects.
 	templates   templates
 	claims      claims
+	definitions definitions
 	references  references
+	bound       bound
 	sets        locationSets
 	gates       gates
 	memberships memberships
+	// definitionPool has what definitions say.
+	definitionPool pool[Definition]
 }
 
 var _ table.Deriver = (*Engine)(nil)
@@ -72,7 +79,9 @@ func (e *Engine) Reset() {
 		direct:      map[key.Location]map[string]struct{}{},
 		templates:   templates{map[string]*template{}, map[key.Space]map[string]*template{}},
 		claims:      claims{},
+		definitions: definitions{},
 		references:  newReferences(),
+		bound:       newBound(),
 	}
 	e.gates = newGates(&e.sets)
 }
@@ -80,29 +89,25 @@ func (e *Engine) Reset() {
 // Derive implements table.Deriver: it computes the memberships after the changes of one
 // revision.
 func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
-	s := &step{
+	return e.step(state).derive(changes)
+}
+
+// step begins the work of one Derive.
+func (e *Engine) step(state table.Reader) *step {
+	return &step{
 		Engine:    e,
 		state:     state,
-		recheck:   map[reach]struct{}{},
-		endedIn:   map[key.Space][]key.PlacementRef{},
+		recheck:   map[reach]concern{},
+		endedIn:   map[endedIn][]key.PlacementRef{},
 		evaluated: map[string]struct{}{},
 		moved:     map[key.Object]struct{}{},
 		unsettled: map[key.Object]struct{}{},
 		disputed:  map[spot]struct{}{},
 		winners:   map[spot]key.Space{},
+		read:      map[key.Object]*Definition{},
 
 		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{}, asking: map[key.Space]bool{},
 	}
-	clear(e.gates.asked)
-	s.sort(changes)
-	moved := s.updatePolicies()
-	s.updateAsks(moved)
-	s.noteKept()
-	s.evaluateChanged()
-	s.evaluateReached()
-	s.evaluateFollowing()
-	s.noteReports()
-	return s.settle()
 }
 
 // evaluate gives the Membership of an object without regard to other spaces, nil if nothing
@@ -136,6 +141,11 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 		}
 		follows = append(follows, by...)
 	}
+	var shared *locationSet
+	if by := slices.DeleteFunc(behind, func(f following) bool { return f.consumer == "" }); len(by) > 0 {
+		sources, g, asked = e.consumed(sources, g, asked, by)
+		shared = e.sharedBy(by)
+	}
 	if len(sources) == 0 && len(yields) == 0 {
 		return nil, nil
 	}
@@ -143,7 +153,7 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	if leaves {
 		follows = nil
 	}
-	return e.memberships.of(draft{sources, releases, rules, g, asked, returnOf(s, sources), leaves}, nil), follows
+	return e.memberships.of(draft{sources, releases, rules, g, asked, shared, returnOf(s, e.bound.is(s.Space, s.Resource), sources), leaves}, meeting{}), follows
 }
 
 // placing are the Placements that may place objects of a space: its own, then those of

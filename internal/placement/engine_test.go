@@ -37,8 +37,14 @@ func TestEngineEqualsRecomputation(t *testing.T) { checkEngine(t, everything()) 
 // TestCompetingSpaces is the same where several spaces place the same identities.
 func TestCompetingSpaces(t *testing.T) { checkEngine(t, competition()) }
 
+// TestDefinitionsMeet is the same where several spaces place definitions of one resource.
+func TestDefinitionsMeet(t *testing.T) { checkEngine(t, definitionsMeet()) }
+
 // TestFollowing is the same where objects follow those that refer to them.
 func TestFollowing(t *testing.T) { checkEngine(t, followers()) }
+
+// TestBoundDefinitions is the same where definitions follow what other spaces have of them.
+func TestBoundDefinitions(t *testing.T) { checkEngine(t, bindings()) }
 
 // TestPlacementsOfRoot is the same where Placements of root reach spaces.
 func TestPlacementsOfRoot(t *testing.T) { checkEngine(t, reaching()) }
@@ -132,7 +138,7 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.returning, false}.key(m.owners)
+		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.shared, m.returning, false}.key(m.meeting)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
@@ -166,8 +172,14 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if got, want := engine.claims.text(), fresh.claims.text(); !maps.Equal(got, want) {
 		t.Fatalf("claims: %v, from scratch %v", got, want)
 	}
+	if got, want := engine.definitions.text(), fresh.definitions.text(); !maps.Equal(got, want) {
+		t.Fatalf("definitions: %v, from scratch %v", got, want)
+	}
 	if got, want := engine.references.text(), fresh.references.text(); !maps.Equal(got, want) {
 		t.Fatalf("references: %v, from scratch %v", got, want)
+	}
+	if got, want := fmt.Sprint(engine.bound), fmt.Sprint(fresh.bound); got != want {
+		t.Fatalf("bound: %v, from scratch %v", got, want)
 	}
 	if got, want := engine.upsyncs.text(), fresh.upsyncs.text(); !maps.Equal(got, want) {
 		t.Fatalf("asked: %v, from scratch %v", got, want)
@@ -181,10 +193,20 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	}
 }
 
+func (ds definitions) text() map[string]string {
+	all := map[string]string{}
+	for o, foreign := range ds {
+		for _, f := range foreign {
+			all[o.Path()+" at "+string(f.location)] = f.Spec
+		}
+	}
+	return all
+}
+
 func (rs *references) text() map[string]string {
 	all := map[string]string{}
 	for o, r := range rs.from {
-		all["from "+o.Path()] = fmt.Sprint(r.refers)
+		all["from "+o.Path()] = fmt.Sprint(r.refers, r.home)
 		for _, f := range r.by {
 			all["from "+o.Path()+" by "+f.String()] = fmt.Sprint(r.refers)
 		}
@@ -229,7 +251,7 @@ func (ts templates) described() map[string]string {
 }
 
 func (f following) String() string {
-	return fmt.Sprintf("%s %+v %v %v %v", f.placement, f.policy, f.suspended, f.kinds, f.locations.names)
+	return fmt.Sprintf("%s %+v %v %v %v %v %v %s", f.placement, f.policy, f.suspended, f.waits, f.kinds, f.locations.names, f.locations.needs, f.consumer)
 }
 
 func (c claims) text() map[string]string {
@@ -261,7 +283,17 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 	for _, o := range worldObjects() {
 		l := rapid.SampledFrom(worldLocations).Draw(t, "explained location")
 		e := Explain(state, o, l)
-		byPolicy := e.Upsynced == nil && (e.Annotation != nil && e.Annotation.Names && e.Annotation.Taint == "" && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits))
+		if row := state.Get(o.Key()); row != nil {
+			m, _ := row.In.(*Membership)
+			if got, want := e.Definition != "", m != nil && m.Has(l) && m.definedAt(l) != nil; got != want {
+				t.Fatalf("%s at %s: defined by %q, want any: %v", o, l, e.Definition, want)
+			}
+		}
+		if e.Provided != nil {
+			checkProvided(t, e, w, o, l)
+			continue
+		}
+		byPolicy := len(e.Consumers) > 0 || e.Upsynced == nil && (e.Annotation != nil && e.Annotation.Names && e.Annotation.Taint == "" && len(e.Obstacles) == 0 && (e.Admission == nil || e.Admission.Admits))
 		for _, p := range e.Placements {
 			byPolicy = byPolicy || p.Places
 		}

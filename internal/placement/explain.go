@@ -22,10 +22,23 @@ type Explanation struct {
 	Placed bool   `json:"placed"`
 	Held   string `json:"held,omitempty"`
 	Owner  string `json:"owner,omitempty"`
+	// Definition is the path of another space's CRD that the location has, and by which the
+	// object is to be right there; empty: the location has none but its own, or one that says
+	// the same.
+	Definition string `json:"definition,omitempty"`
+	// Unhooked says that the location gets a CRD without its conversion webhook.
+	Unhooked bool `json:"unhooked,omitempty"`
 	// Policy is how it is treated there, unless it is held or has lost its place.
 	Policy wire.Policy `json:"policy,omitzero"`
 	// Returned is how its status comes back; nil if it is not placed there, or has none.
 	Returned *ReturnExplanation `json:"returned,omitempty"`
+	// Provided says that the object is in a provider's space; nil: it is in its own.
+	Provided *ProvidedExplanation `json:"provided,omitempty"`
+	// Consumers are the Placements by which a definition is there for spaces that have bound
+	// what it defines, as they are named in the object's space, and OtherConsumers how many
+	// more there are that the reader may not know.
+	Consumers      []key.PlacementRef `json:"consumers,omitempty"`
+	OtherConsumers int                `json:"otherConsumers,omitempty"`
 	// Obstacles say why no policy can place it there at all.
 	Obstacles []string `json:"obstacles,omitempty"`
 	// Admission is what the location's spec.admit says of the object, and whether it can put
@@ -83,6 +96,9 @@ type PlacementExplanation struct {
 	// follows others there.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
+	// Follower says that the object is of another space, so that it is there only if it follows
+	// others.
+	Follower bool `json:"follower,omitempty"`
 	// Concealed says that only what it does is told, and not why: see Conceal.
 	Concealed bool `json:"concealed,omitempty"`
 	// Unreached says why it does not reach the object's space.
@@ -139,8 +155,12 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
 	locationRow := state.Get(location.Key())
-	space := state.Get(object.Space.Key())
-	e.Obstacles = obstacles(space != nil && space.Meta.Deleting, object, row, location, locationRow)
+	if row == nil {
+		if _, by, _ := referredTo(state, object.Space, object.Identity); by != nil {
+			return explainProvided(state, object, by, location)
+		}
+	}
+	e.Obstacles = obstacles(state, object, row, location, locationRow)
 	if row == nil {
 		return e
 	}
@@ -148,6 +168,8 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		if place, ok := m.Place(location); ok && !place.Leaves {
 			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 			e.Returned = m.explainReturn(object, row)
+			e.Definition = m.explainDefinition(state, object, location)
+			e.Unhooked = m.sharedAt(location) && Hooked(row.Value)
 		}
 	}
 	if d := directOf(row); d.given {
@@ -175,8 +197,11 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 			e.Placements[i].Places = false
 		}
 		for i := range e.Customizers {
-			e.Customizers[i].Applies = false
+			e.Customizers[i].Applies = e.Customizers[i].Applies && e.Placed
 		}
+	}
+	if m, ok := row.In.(*Membership); ok && m != nil && e.Placed && object.Resource == key.CRDs {
+		e.explainConsumers(m)
 	}
 	return e
 }
@@ -281,10 +306,10 @@ func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq
 }
 
 // obstacles say what keeps every policy from placing an object at a location.
-func obstacles(going bool, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
+func obstacles(state table.Reader, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
 	var all []string
-	if going {
-		all = append(all, fmt.Sprintf("space %q is being deleted", object.Space))
+	if going(state, object.Space) {
+		all = append(all, goingText(object.Space))
 	}
 	if row == nil {
 		all = append(all, fmt.Sprintf("space %q has no such object", object.Space))
@@ -298,6 +323,14 @@ func obstacles(going bool, object key.Object, row *table.Row, location key.Locat
 	}
 	return all
 }
+
+// going says whether a space is being deleted.
+func going(state table.Reader, s key.Space) bool {
+	row := state.Get(s.Key())
+	return row != nil && row.Meta.Deleting
+}
+
+func goingText(s key.Space) string { return fmt.Sprintf("space %q is being deleted", s) }
 
 func (p *placement) explain(s subject, at *site) PlacementExplanation {
 	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(s.state, s.Space), Fit: p.fit(s, at)}

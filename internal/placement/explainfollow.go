@@ -43,6 +43,10 @@ type Reference struct {
 	// not read objects of its kind. Otherwise it follows.
 	Missing bool `json:"missing,omitempty"`
 	Unread  bool `json:"unread,omitempty"`
+	// Space is that of the provider, if it is the definition of what is bound. Refused is then
+	// why the location does not admit it, in one word.
+	Space   key.Space `json:"space,omitempty"`
+	Refused string    `json:"refused,omitempty"`
 }
 
 // trail finds out what follows what to a location by a Placement, in a state of which the
@@ -62,10 +66,27 @@ func (p *placement) explainFollowing(s subject, at *site) *FollowExplanation {
 	if !p.hasFollowed() {
 		return nil
 	}
-	t := &trail{placement: p, state: s.state, at: at.Name, sites: p.resolve(s.state, tenantOf(s.state, s.Space))}
-	e := &FollowExplanation{}
-	t.behind(s.Object, func(from subject) bool {
-		switch wanted, read := t.brings(from, s.Resource); {
+	t, e := p.trail(s, at), &FollowExplanation{}
+	if _, by, _ := referredTo(s.state, s.Space, s.Identity); by == nil {
+		t.explainBehind(s.Object, e)
+	}
+	e.References = t.references(s)
+	e.References = e.References[:min(maxReferences, len(e.References))]
+	e.Partial = t.looked > maxTrail
+	if !e.Follows && e.Unread == nil && e.References == nil && !e.Partial {
+		return nil
+	}
+	return e
+}
+
+func (p *placement) trail(s subject, at *site) *trail {
+	return &trail{placement: p, state: s.state, at: at.Name, sites: p.resolve(s.state, tenantOf(s.state, s.Space))}
+}
+
+// explainBehind says which objects of a space one follows, if they refer to it.
+func (t *trail) explainBehind(o key.Object, e *FollowExplanation) {
+	t.behind(o, func(from subject) bool {
+		switch wanted, read := t.brings(from, o.Resource); {
 		case read:
 			e.Follows, e.Behind = true, append(e.Behind, from.Identity.String())
 		case wanted && len(e.Unread) < maxBehind:
@@ -73,25 +94,30 @@ func (p *placement) explainFollowing(s subject, at *site) *FollowExplanation {
 		}
 		return len(e.Behind) < maxBehind
 	})
+}
+
+// references are what an object refers to that is to follow it: first what does not.
+func (t *trail) references(s subject) (all []Reference) {
 	var follow []Reference
 	for _, id := range refer.Of(s.Identity, s.row.Value) {
 		wanted, read := t.brings(s, id.Resource)
-		r := Reference{Object: id.String(), Unread: !read, Missing: s.state.Get(key.Object{Space: s.Space, Identity: id}.Key()) == nil}
+		to, by, ok := referredTo(s.state, s.Space, id)
+		r := Reference{Object: id.String(), Unread: !read, Missing: !ok || s.state.Get(to.Key()) == nil}
+		if by != nil {
+			r.Space = to.Space
+			if at := explainAdmission(s.state, key.Object{Space: s.Space, Identity: id}, s.state.Get(t.at.Key())); at != nil {
+				r.Refused = at.Reason
+			}
+		}
 		switch {
 		case !wanted:
-		case r.Missing || r.Unread:
-			e.References = append(e.References, r)
+		case r.Missing || r.Unread || r.Refused != "":
+			all = append(all, r)
 		default:
 			follow = append(follow, r)
 		}
 	}
-	e.References = append(e.References, follow...)
-	e.References = e.References[:min(maxReferences, len(e.References))]
-	e.Partial = t.looked > maxTrail
-	if !e.Follows && e.Unread == nil && e.References == nil && !e.Partial {
-		return nil
-	}
-	return e
+	return append(all, follow...)
 }
 
 // hasFollowed says whether the placement has any references followed.
@@ -192,11 +218,17 @@ func (e *FollowExplanation) describe(line func(string, ...any)) {
 
 // String is what becomes of it.
 func (r Reference) String() string {
+	to := "it refers to " + r.Object
+	if r.Space != "" {
+		to += fmt.Sprintf(" of space %q", r.Space)
+	}
 	switch {
 	case r.Unread:
-		return fmt.Sprintf("it refers to %s, which does not follow: who wrote the Placement may not read objects of that kind", r.Object)
+		return to + ", which does not follow: who wrote the Placement may not read objects of that kind"
 	case r.Missing:
-		return fmt.Sprintf("it refers to %s, which does not exist, and follows when it does", r.Object)
+		return to + ", which does not exist, and follows when it does"
+	case r.Refused != "":
+		return to + ", which does not follow: the location does not admit it: " + r.Refused
 	}
-	return fmt.Sprintf("it refers to %s, which follows", r.Object)
+	return to + ", which follows"
 }

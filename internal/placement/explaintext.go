@@ -24,9 +24,16 @@ func (e Explanation) String() string {
 			line("  %s", how)
 		}
 	}
+	if e.Definition != "" && e.Definition != e.Owner {
+		line("  the location has %s, and what it gets of the object has to be right by that", e.Definition)
+	}
+	if e.Unhooked {
+		line("  its conversion webhook stays behind, which would be sent what other spaces have bound and place there")
+	}
 	if e.Returned != nil {
 		line("  %s", e.Returned)
 	}
+	e.Provided.describe(line)
 	for _, o := range e.Obstacles {
 		line("  %s", o)
 	}
@@ -57,6 +64,7 @@ func (e Explanation) String() string {
 	if len(e.Placements) == 0 && e.Annotation == nil {
 		line("  the space has no Placement")
 	}
+	e.describeConsumers(line)
 	if e.Placed { // otherwise Customizers do not matter
 		for _, c := range e.Customizers {
 			c.describe(line)
@@ -81,6 +89,12 @@ func (p PlacementExplanation) describe(line func(string, ...any)) {
 	}
 	if p.Unreached != nil {
 		line("    it does not reach the space: %s", p.Unreached)
+		return
+	}
+	if p.Follower {
+		if p.Following.describe(line); p.Following == nil {
+			line("    it has nothing there that the object follows")
+		}
 		return
 	}
 	p.describeObject("downsync", line)

@@ -17,18 +17,26 @@ type following struct {
 	placement key.PlacementRef
 	policy    wire.Policy
 	suspended bool
+	// waits says that the deletion of what follows waits for removal. What follows from
+	// another space does not.
+	waits bool
 	// locations are those that the object gets by the Placement and that admit it.
 	locations *locationSet
 	kinds     refer.Kinds
+	// consumer is the space of the objects that are followed, if it is another one: its
+	// definition of what they are is that of a provider. locations then also admit that, and
+	// need the ServiceAccounts that act for it.
+	consumer key.Space
 }
 
 func compareFollowing(a, b following) int {
 	return cmp.Or(cmp.Compare(a.placement, b.placement), cmp.Compare(policyBits(a.policy), policyBits(b.policy)),
-		cmp.Compare(bit(a.suspended), bit(b.suspended)), cmp.Compare(a.kinds, b.kinds), cmp.Compare(a.locations.id, b.locations.id))
+		cmp.Compare(bit(a.suspended), bit(b.suspended)), cmp.Compare(bit(a.waits), bit(b.waits)), cmp.Compare(a.kinds, b.kinds), cmp.Compare(a.consumer, b.consumer), cmp.Compare(a.locations.id, b.locations.id))
 }
 
 // references has, of the objects that are followed, what they refer to, whether or not it
-// exists. References lead from an object to another in its space.
+// exists. References lead from an object to another in its space, or to the CRD of what the
+// space has bound in its provider's.
 type references struct {
 	from map[key.Object]*referrer
 	// to has for each object that is referred to how it follows, and how many objects it
@@ -41,7 +49,9 @@ type referrer struct {
 	// entry is what refers was read from.
 	entry  *table.Entry
 	refers []key.Identity
-	by     []following // in order, each once
+	// home is the space of what it refers to.
+	home key.Space
+	by   []following // in order, each once
 }
 
 func newReferences() references {
@@ -49,9 +59,9 @@ func newReferences() references {
 }
 
 // set notes how an object is followed, and calls moved for what from then on follows
-// otherwise. What the object refers to is read once for each of its entries. row is nil if
-// it is gone.
-func (rs *references) set(o key.Object, row *table.Row, by []following, moved func(key.Object)) {
+// otherwise. What the object refers to, which is in the space home, is read once for each of
+// its entries. row is nil if it is gone.
+func (rs *references) set(o key.Object, home key.Space, row *table.Row, by []following, moved func(key.Object)) {
 	was := rs.from[o]
 	if was == nil && (len(by) == 0 || !refer.Can(o.Resource)) {
 		return
@@ -64,14 +74,14 @@ func (rs *references) set(o key.Object, row *table.Row, by []following, moved fu
 	case row == nil || len(by) == 0:
 		delete(rs.from, o)
 	case was.entry == row.Entry:
-		now = &referrer{row.Entry, was.refers, by}
+		now = &referrer{row.Entry, was.refers, home, by}
 	default:
-		now = &referrer{row.Entry, refer.Of(o.Identity, row.Value), by}
+		now = &referrer{row.Entry, refer.Of(o.Identity, row.Value), home, by}
 	}
 	if now.entry != nil {
 		rs.from[o] = now
 	}
-	if slices.Equal(was.by, now.by) && slices.Equal(was.refers, now.refers) {
+	if was.home == now.home && slices.Equal(was.by, now.by) && slices.Equal(was.refers, now.refers) {
 		return
 	}
 	type link struct {
@@ -83,7 +93,7 @@ func (rs *references) set(o key.Object, row *table.Row, by []following, moved fu
 		for _, id := range r.refers {
 			for _, f := range r.by {
 				if f.kinds.Has(id.Resource) {
-					change[link{key.Object{Space: o.Space, Identity: id}, f}] += n
+					change[link{key.Object{Space: r.home, Identity: id}, f}] += n
 				}
 			}
 		}
@@ -133,27 +143,38 @@ func (e *Engine) parts(p *placement, s subject, behind []following, yields []key
 		parts = []part{{m.policy, m.returns, seats}}
 		if m.follows != 0 {
 			m.policy.Associated = ""
-			follows = append(follows, following{p.ref, m.policy, p.suspended, e.admitted(s, seats, yields), m.follows})
+			follows = append(follows, following{placement: p.ref, policy: m.policy, suspended: p.suspended, waits: p.waits, locations: e.admitted(s, seats, yields), kinds: m.follows})
 		}
 	}
 	for _, f := range behind {
-		if f.placement != p.ref {
+		if f.placement != p.ref || f.consumer != "" {
 			continue
 		}
 		treated := f.policy
 		if !matched && s.Resource == refer.Claims.Resource() {
 			treated.Orphan = true // its data would go with it, and nobody has deleted that
 		}
-		if i := slices.IndexFunc(parts, func(of part) bool { return of.policy == treated && of.returns == returnsNothing }); i >= 0 {
-			parts[i].locations = e.sets.of(union([]*locationSet{parts[i].locations, f.locations}), nil)
-		} else {
-			parts = append(parts, part{treated, returnsNothing, f.locations})
-		}
+		parts = e.addPart(parts, treated, f.locations)
 		f.locations = e.admitted(s, f.locations, yields)
 		follows = append(follows, f)
 	}
 	slices.SortFunc(follows, compareFollowing)
 	return parts, slices.Compact(follows)
+}
+
+// followReadmitted has what follows others to locations whose terms have changed evaluated
+// again: whether they admit it says nothing about what it follows, which goes there as before.
+func (s *step) followReadmitted() {
+	if len(s.readmitted) == 0 {
+		return
+	}
+	for o, all := range s.references.to {
+		for f := range all {
+			if slices.ContainsFunc(f.locations.names, func(l key.Location) bool { return s.readmitted[l] }) {
+				s.moved[o] = struct{}{}
+			}
+		}
+	}
 }
 
 // admitted are those of some locations that admit an object, which does not yield there.

@@ -3,6 +3,8 @@ package placement
 import (
 	"slices"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -11,7 +13,7 @@ import (
 // Placement by name that had assigned it, "" if none had, and whether a user has deleted
 // by name what assigned it: the object itself, also with its namespace, or all Placements
 // that had assigned it. Everything else follows from policy, including the deletion of a
-// space. It goes by the change alone, not by what has happened since.
+// space or an APIBinding. It goes by the change alone, not by what has happened since.
 func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, named bool) {
 	was, ok := ch.Prev.In.(*Membership)
 	if !ok {
@@ -27,5 +29,15 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 		}
 		ended = ended && s.Placement != "" && slices.Contains(ch.Ended, s.Placement)
 	}
-	return placement, assigned && ended || ch.Cur == nil || ch.Cur.Meta.Deleting
+	return placement, assigned && ended || (ch.Cur == nil || ch.Cur.Meta.Deleting) && !unbound(ch)
+}
+
+// unboundPath is that of v1alpha1.UnboundAnnotation.
+const unboundPath = `metadata.annotations.orrery\.dev/unbound`
+
+// unbound says that the object of a change goes with the APIBinding by which its space has
+// its kind.
+func unbound(ch table.Change) bool {
+	row := ch.Row()
+	return row.Meta.Deleting && gjson.GetBytes(row.Value, unboundPath).Exists()
 }

@@ -27,9 +27,12 @@ type Membership struct {
 	// of them by policy. told are these and the members; both are in order.
 	yields, told []key.Location
 	// asked are the locations where asks match, whatever they admit; nil: none.
-	asked  *locationSet
+	asked *locationSet
+	// shared are the locations where the object is for others than its own space: a CRD, for
+	// spaces that have bound what it defines; nil: none.
+	shared *locationSet
 	gate   gate
-	owners []owner
+	meeting
 	// released are the released paths at each of the members, as a wire.Policy has them;
 	// nil if they are releasedAll everywhere.
 	released    []string
@@ -127,6 +130,14 @@ type Place struct {
 	// Leaves says that the object is being deleted, and is to be gone from the location,
 	// which is to confirm that. It is held then, too.
 	Leaves bool
+}
+
+// meeting is what of other spaces an object meets at its locations, each in order.
+type meeting struct {
+	// owners are the locations that have another's object in its place.
+	owners []owner
+	// foreign are those that have another's definition of what the object is.
+	foreign []foreign
 }
 
 // owner is a location that has another space's object of the identity, by its path.
@@ -280,7 +291,7 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 		if !s.Suspended {
 			held = false
 		} else if p.Held == "" {
-			p.Held, p.HeldFor = "suspended by Placement "+string(s.Placement), v1alpha1.ReasonSuspended
+			p.Held, p.HeldFor = suspendedBy(s.Placement), v1alpha1.ReasonSuspended
 		}
 	}
 	if !held {
@@ -298,6 +309,8 @@ func (m *Membership) Place(location key.Location) (p Place, ok bool) {
 	}
 	return p, true
 }
+
+func suspendedBy(p key.PlacementRef) string { return "suspended by Placement " + string(p) }
 
 func compareOwner(o owner, location key.Location) int {
 	return strings.Compare(string(o.location), string(location))
@@ -334,15 +347,15 @@ type memberships struct {
 	classPool pool[Class]
 }
 
-// of gives the Membership of what a draft says, with owners.
-func (ms *memberships) of(d draft, owners []owner) *Membership {
+// of gives the Membership of what a draft says, with what the object meets.
+func (ms *memberships) of(d draft, meets meeting) *Membership {
 	if d.leaves {
 		d.returning = returning{}
 	}
-	return ms.pool.get(d.key(owners), func() *Membership {
+	return ms.pool.get(d.key(meets), func() *Membership {
 		sources, releases, rules, g := d.sources, d.releases, d.rules, d.gate
 		m := &Membership{
-			sources: slices.Clone(sources), releases: releases, rules: rules, asked: d.asked, gate: g, owners: owners,
+			sources: slices.Clone(sources), releases: releases, rules: rules, asked: d.asked, shared: d.shared, gate: g, meeting: meets,
 			returning: d.returning, leaves: d.leaves,
 		}
 		all := make([]*locationSet, len(sources))
@@ -358,7 +371,7 @@ func (ms *memberships) of(d draft, owners []owner) *Membership {
 			m.told = slices.Sorted(slices.Values(slices.Concat(m.members, m.yields)))
 		}
 		m.releasedAll, m.released = released(releases, m.members)
-		m.classAll, m.classes = ms.classes(rules, m.members)
+		m.classAll, m.classes = ms.classes(rules, meets.foreign, d.shared, m.members)
 		m.statuses, _ = g.split(union(m.returning.sets(sources)))
 		if m.statuses = apart(m.statuses, m.yields); len(m.statuses) == len(m.members) {
 			m.statuses = m.members
@@ -367,27 +380,27 @@ func (ms *memberships) of(d draft, owners []owner) *Membership {
 	})
 }
 
-// owned gives the same Membership with other owners.
-func (ms *memberships) owned(m *Membership, owners []owner) *Membership {
-	if slices.Equal(m.owners, owners) {
+// met gives the same Membership where the object meets others.
+func (ms *memberships) met(m *Membership, meets meeting) *Membership {
+	if slices.Equal(m.owners, meets.owners) && slices.Equal(m.foreign, meets.foreign) {
 		return m
 	}
-	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.returning, m.leaves}, owners)
+	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.shared, m.returning, m.leaves}, meets)
 }
 
-// draft is what makes a Membership, but for owners: sources, releases and rules, each in
-// order, a gate, where asks match, and how the status comes back.
+// draft is what makes a Membership, but for what the object meets: sources, releases and rules, each in
+// order, a gate, where asks match, where it is for others, and how the status comes back.
 type draft struct {
 	sources         []Source
 	releases, rules []effect
 	gate            gate
-	asked           *locationSet
+	asked, shared   *locationSet
 	returning       returning
 	leaves          bool
 }
 
-// key is another text for each draft with owners.
-func (d draft) key(owners []owner) string {
+// key is another text for each draft with what its object meets.
+func (d draft) key(meets meeting) string {
 	b := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(d.sources)))
 	for _, s := range d.sources {
 		b = append(appendText(b, string(s.Placement)), bit(s.Suspended)|bit(s.Waits)<<1)
@@ -403,9 +416,16 @@ func (d draft) key(owners []owner) string {
 	if d.asked != nil {
 		b = binary.AppendUvarint(b, d.asked.id)
 	}
-	b = append(b, bit(d.asked != nil)|bit(d.leaves)<<1, byte(d.returning.way), byte(d.returning.said))
-	for _, o := range owners {
+	if d.shared != nil {
+		b = binary.AppendUvarint(b, d.shared.id)
+	}
+	b = append(b, bit(d.asked != nil)|bit(d.leaves)<<1|bit(d.shared != nil)<<2, byte(d.returning.way), byte(d.returning.said))
+	b = binary.AppendUvarint(b, uint64(len(meets.owners)))
+	for _, o := range meets.owners {
 		b = appendText(appendText(b, string(o.location)), o.path)
+	}
+	for _, f := range meets.foreign {
+		b = appendText(appendText(b, string(f.location)), f.Hash)
 	}
 	return string(b)
 }

@@ -99,7 +99,7 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		p.Policy = naivePolicy(words)
 		p.Policy.ReturnStatus = slices.Contains(from, l)
-		_, p.Policy.ServiceAccount = w.naiveAdmitted(o, l)
+		_, p.Policy.ServiceAccount = w.naivePassage(o, l)
 		p.Policy.Release, p.Class = w.naiveReleased(o, l), w.naiveClass(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
@@ -112,11 +112,11 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		places = append(places, p)
 	}
-	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(places), placements, yields, w.naiveRefused(o), w.naiveReasons(o), way, from, asking)
+	return fmt.Sprintf("%s placed by %v, waits %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(places), placements, w.naiveWaits(o), yields, w.naiveRefused(o), w.naiveReasons(o), way, from, asking)
 }
 
-// naiveSources are the policies that match an object, the annotation first.
-func (w world) naiveSources(o key.Object) (sources []naiveSource) {
+// naiveOwnSources are the policies that match an object, the annotation first.
+func (w world) naiveOwnSources(o key.Object) (sources []naiveSource) {
 	if !w.naivePlaceable(o) {
 		return nil
 	}
@@ -151,6 +151,13 @@ func (w world) naiveSources(o key.Object) (sources []naiveSource) {
 		}
 	}
 	return sources
+}
+
+// naiveWaits says whether a Placement that places an object for its space has its deletion wait.
+func (w world) naiveWaits(o key.Object) bool {
+	return slices.ContainsFunc(w.naiveOwnSources(o), func(s naiveSource) bool {
+		return s.placement != "" && w[s.home.Key()].spec.(v1alpha1.PlacementSpec).WaitForRemoval
+	})
 }
 
 // naivePlaceable says that policies can place an object at all.
@@ -280,7 +287,7 @@ func (w world) naiveLocationsOf(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			if admitted, _ := w.naiveAdmitted(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
+			if admitted, _ := w.naivePassage(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
 				all[l] = true
 			}
 		}

@@ -106,7 +106,7 @@ func (w world) naiveRefused(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			if admitted, _ := w.naiveAdmitted(o, l); !admitted {
+			if admitted, _ := w.naivePassage(o, l); !admitted {
 				all[l] = true
 			}
 		}

@@ -55,7 +55,7 @@ func (w world) naiveFollow(p *thing, o key.Object) (all []naiveFollowed) {
 func (w world) naiveBehind(p *thing, o key.Object) (all []naiveFollowed) {
 	for k, x := range w {
 		from, err := key.ParseObject(k)
-		if err != nil || from.Space != o.Space || !slices.Contains(x.naiveRefers(from), o.Identity) {
+		if err != nil || from.Space != o.Space || from.Resource == naiveWidgets && w.naiveHome(o.Space) != o.Space || !slices.Contains(x.naiveRefers(from), o.Identity) {
 			continue
 		}
 		for _, f := range w.naiveFollow(p, from) {

@@ -37,7 +37,7 @@ func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.R
 		"Rollup": {"Rollup", "Singleton", ""}, "Singleton": {"Singleton"}, "": {""},
 	}[loudest(all)]
 	switch way = loudest(all); {
-	case way == "None" || way == naiveSilent || way == "" && w[o.Key()].writesStatus():
+	case way == "None" || way == naiveSilent || way == "" && (w[o.Key()].writesStatus() || o.Resource == naiveWidgets && w.naiveBound(o.Space) != nil):
 		return "None", nil, nil
 	case o.Resource.Resource == "deployments" || o.Resource.Resource == "widgets":
 		if way == "" {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strings"
@@ -81,10 +82,30 @@ func (w world) naiveClass(o key.Object, location key.Location) *Class {
 			inputs = append(inputs, in)
 		}
 	}
-	if inputs == nil {
+	definition := w.naiveDefinition(o, location)
+	shared := slices.ContainsFunc(w.naiveConsumers(o), func(b naiveBrought) bool { return slices.Contains(b.locations, location) })
+	if inputs == nil && definition == nil && !shared {
 		return nil
 	}
-	return &Class{inputs}
+	return &Class{inputs, definition, shared}
+}
+
+// naiveDefinition is what a location has of another space in place of an object's definition,
+// if that says otherwise.
+func (w world) naiveDefinition(o key.Object, location key.Location) *Definition {
+	crd := o
+	if o.Resource == naiveWidgets {
+		crd = objectAt(w.naiveHome(o.Space), "apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com")
+	}
+	if crd.Resource != key.CRDs || !slices.Contains(w.naiveLocationsOf(crd), location) {
+		return nil
+	}
+	there, here := w[key.Object{Space: w.naiveWinner(crd.Identity, location), Identity: crd.Identity}.Key()], w[crd.Key()]
+	if there.spec == here.spec {
+		return nil
+	}
+	hash := sha256.Sum256(mustJSON(there.spec))
+	return &Definition{Spec: string(mustJSON(there.spec)), Hash: string(hash[:])}
 }
 
 // naiveTemplates is what an object's own templates make of its class, by worldRules.

@@ -15,8 +15,6 @@ import (
 // placement is one compiled Placement.
 type placement struct {
 	scope
-	// ref is how it is named in the space of the objects.
-	ref key.PlacementRef
 	// reaches are the spaces that it places objects of; nil: its own alone.
 	reaches *criteria[tenant]
 	// tenant is the space that it was resolved for, if it reaches some.
@@ -36,7 +34,7 @@ func compile(of key.Placement, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{ref: of.In(of.Space), scope: scope{name: of.Name, spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	p := &placement{scope: scope{name: of.Name, ref: of.In(of.Space), spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {

@@ -49,8 +49,9 @@ func returnsOf(policy v1alpha1.ReturnStatus) returns {
 type returning struct{ way, said returns }
 
 // returnOf says how the status of an object comes back by its sources. What any of them says
-// counts more than what is done where none says anything.
-func returnOf(s subject, sources []Source) (r returning) {
+// counts more than what is done where none says anything: nothing, for instance, of objects
+// that are bound, since their status is the provider's to write.
+func returnOf(s subject, provided bool, sources []Source) (r returning) {
 	for _, source := range sources {
 		for _, p := range source.parts {
 			r.said = max(r.said, p.returns)
@@ -58,8 +59,7 @@ func returnOf(s subject, sources []Source) (r returning) {
 	}
 	unsaid := returnsOf(DefaultReturn(s.Resource))
 	if r.way = r.said; r.said == returnsDefault {
-		// A resource that is bound from a provider belongs here, too: its status is the provider's.
-		if r.way = unsaid; unsaid > returnsNone && WrittenHere(s.row) {
+		if r.way = unsaid; unsaid > returnsNone && (provided || WrittenHere(s.row)) {
 			r.way = returnsNone
 		}
 	}

@@ -91,6 +91,7 @@ var scenarioKinds = map[string]key.Resource{
 	"Space":                    key.Spaces,
 	"Placement":                key.Placements,
 	"Customizer":               key.Customizers,
+	"APIBinding":               key.APIBindings,
 }
 
 func (s *told) applyYAML(space key.Space, data []byte) {
@@ -207,6 +208,9 @@ func (s *told) places() string {
 			}
 			if how := describePolicy(p.Policy); how != "" {
 				_, _ = fmt.Fprintf(&b, ", %s", how)
+			}
+			if p.Class != nil && p.Class.Definition != nil {
+				_, _ = fmt.Fprintf(&b, ", defined there by %s", p.Class.Definition.Spec)
 			}
 			b.WriteString("\n")
 		}

@@ -16,6 +16,8 @@ import (
 // and which locations they select.
 type scope struct {
 	name string
+	// ref is how a Placement is named in the space of its objects; empty of others.
+	ref  key.PlacementRef
 	spec string // as it is in the log, to recognize writes that change only the status
 	// follows is what the status says of what follows, as it is in the log.
 	follows string

@@ -23,14 +23,16 @@ type step struct {
 	spaces     []change // Spaces
 	namespaces []change
 	configMaps []change
+	bindings   []change // APIBindings
 	reports    []table.Change
 
 	// ended are the Placements that were deleted themselves, and endedIn the same as they
 	// are named in a space, where that was asked.
 	ended   []key.Placement
-	endedIn map[key.Space][]key.PlacementRef
-	// recheck are the parts of spaces whose objects must be evaluated again.
-	recheck map[reach]struct{}
+	endedIn map[endedIn][]key.PlacementRef
+	// recheck are the parts of spaces whose objects must be evaluated again, if they are
+	// concerned.
+	recheck map[reach]concern
 	// evaluated are the keys of the objects that were evaluated in this step.
 	evaluated map[string]struct{}
 	// moved are the objects that begin or cease to follow another in some way.
@@ -40,6 +42,8 @@ type step struct {
 	unsettled map[key.Object]struct{}
 	disputed  map[spot]struct{}
 	winners   map[spot]key.Space
+	// read are definitions that were read in this step.
+	read map[key.Object]*Definition
 	// relocated are the locations that have changed in what concerns policies, and readmitted
 	// those of them whose terms have.
 	relocated, readmitted map[key.Location]bool
@@ -51,6 +55,21 @@ type step struct {
 type change struct {
 	key.Object
 	table.Change
+}
+
+// derive computes the memberships after the changes of one revision.
+func (s *step) derive(changes []table.Change) []table.Assignment {
+	clear(s.gates.asked)
+	s.sort(changes)
+	moved := s.updatePolicies()
+	s.updateAsks(moved)
+	s.noteKept()
+	s.evaluateChanged()
+	s.evaluateReached()
+	s.followReadmitted()
+	s.evaluateFollowing()
+	s.noteReports()
+	return s.settle()
 }
 
 // sort sorts the changes by what they mean to the engine. Keys that are neither of objects
@@ -72,6 +91,8 @@ func (s *step) sort(changes []table.Change) {
 				s.located = append(s.located, change{o, c})
 			case o.Resource == key.Spaces && o.Space == key.Root:
 				s.spaces = append(s.spaces, change{o, c})
+			case o.Resource == key.APIBindings:
+				s.bindings = append(s.bindings, change{o, c})
 			case o.Resource == key.Placements:
 				s.placed = append(s.placed, change{o, c})
 			case o.Resource == key.Customizers:
@@ -91,6 +112,7 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	moved = s.updateLocations()
 	s.moveTemplates(moved)
 	s.updateSpaces()
+	s.updateBound()
 	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, func(c change) *placement {
@@ -120,7 +142,40 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	return moved
 }
 
-func (s *step) reaches(r reach) { s.recheck[r] = struct{}{} }
+// reaches has all objects of a part of a space evaluated again.
+func (s *step) reaches(r reach) { s.recheck[r] = nil }
+
+// changes has the objects evaluated again that a policy about a space concerns, which was
+// changed, or is no more: what it neither matches nor matched is as it was. Which objects
+// that are may depend on the labels of namespaces, and what a policy leaves to its locations
+// on others' asks; then they are all that it may match.
+func (s *step) changes(space key.Space, p *scope) {
+	if len(s.namespaces) > 0 || len(p.yields) > 0 {
+		p.reach(space, s.reaches)
+		return
+	}
+	p.reach(space, func(r reach) {
+		if all, ok := s.recheck[r]; !ok || all != nil {
+			s.recheck[r] = append(all, p)
+		}
+	})
+}
+
+// concern are policies of which one has to concern an object; nil: it need not be one.
+type concern []*scope
+
+// has says whether one of the policies concerns an object: it matches it, or the object
+// follows another by it.
+func (c concern) has(s subject, references *references) bool {
+	if c == nil {
+		return true
+	}
+	behind := references.of(s.Object)
+	return slices.ContainsFunc(c, func(p *scope) bool {
+		return slices.ContainsFunc(p.tests, func(t objectTest) bool { return t.fit(s) }) ||
+			slices.ContainsFunc(behind, func(f following) bool { return f.placement == p.ref })
+	})
+}
 
 // updateSpaces notes which spaces are being deleted, and what locations admit of them.
 func (s *step) updateSpaces() {
@@ -218,22 +273,30 @@ func (s *step) noteEnded() {
 	}
 }
 
-// endedFor are the Placements that were deleted, of those that may have placed objects of a
-// space, as they are named there.
-func (s *step) endedFor(space key.Space) []key.PlacementRef {
+// endedFor are the Placements that were deleted, of those that may have placed an object,
+// as they are named in its space.
+func (s *step) endedFor(o key.Object) []key.PlacementRef {
 	if len(s.ended) == 0 {
 		return nil
 	}
-	refs, known := s.endedIn[space]
+	of := endedIn{o.Space, o.Resource == key.CRDs}
+	refs, known := s.endedIn[of]
 	if !known {
 		for _, p := range s.ended {
-			if p.Space == space || p.Space == key.Root {
-				refs = append(refs, p.In(space))
+			if p.Space == o.Space || p.Space == key.Root || of.bound {
+				refs = append(refs, p.In(o.Space))
 			}
 		}
-		s.endedIn[space] = refs
+		s.endedIn[of] = refs
 	}
 	return refs
+}
+
+// endedIn is what the Placements that were deleted are asked of: the objects of a space, or
+// the definitions, which other spaces may have bound.
+type endedIn struct {
+	space key.Space
+	bound bool
 }
 
 // updateKind compiles the policies of a kind that changed, and adds them to compiled.
@@ -245,7 +308,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 			if acts(c.Cur) && was.spec == specOf(c.Cur) && was.follows == followsOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
 				continue
 			}
-			was.reach(c.Space, s.reaches)
+			s.changes(c.Space, was)
 		}
 		var none P
 		now := compile(c)
@@ -254,7 +317,7 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 			if p.selective() {
 				s.selectLocations(tenantOf(s.state, c.Space), p)
 			}
-			p.reach(c.Space, s.reaches)
+			s.changes(c.Space, p)
 			compiled[p] = true
 		}
 		if all = all.set(c.Name, now); len(all) > 0 {
@@ -310,22 +373,26 @@ func (s *step) evaluateReached() {
 		if covered != "" && strings.HasPrefix(part.prefix, covered) {
 			continue
 		}
-		if part.namespace == "" {
+		concerned := s.recheck[part]
+		if part.namespace == "" && concerned == nil {
 			covered = part.prefix
 		}
 		s.state.Ascend(part.prefix, func(row *table.Row) bool {
-			s.reevaluate(row, part.namespace)
+			s.reevaluate(row, part.namespace, concerned)
 			return true
 		})
 	}
 }
 
-func (s *step) reevaluate(row *table.Row, namespace string) {
+func (s *step) reevaluate(row *table.Row, namespace string, concerned concern) {
 	if _, done := s.evaluated[row.Key]; done {
 		return
 	}
 	o, err := key.ParseObject(row.Key)
 	if err != nil || namespace != "" && o.Namespace != namespace {
+		return
+	}
+	if !concerned.has(subject{o, row, s.state}, &s.references) {
 		return
 	}
 	s.evaluated[row.Key] = struct{}{}
@@ -350,10 +417,22 @@ func (s *step) evaluateFollowing() {
 func (s *step) place(o key.Object, row *table.Row) {
 	var as *Membership
 	var follows []following
+	home := o.Space
 	if row != nil {
 		as, follows = s.evaluate(subject{o, row, s.state})
 	}
-	s.references.set(o, row, follows, func(to key.Object) { s.moved[to] = struct{}{} })
+	if len(follows) > 0 && !o.Resource.Builtin() {
+		var defined bool
+		if home, defined = s.bound.home(o.Space, o.Resource); defined {
+			follows = s.abroad(subject{o, row, s.state}, home, follows)
+		} else {
+			home, follows = o.Space, nil
+		}
+	}
+	if len(s.definitions) > 0 && !o.Resource.Builtin() {
+		s.unsettled[o] = struct{}{} // its definition may be another than before
+	}
+	s.references.set(o, home, row, follows, func(to key.Object) { s.moved[to] = struct{}{} })
 	s.claim(o, as)
 }
 
@@ -403,6 +482,7 @@ func (s *step) settle() []table.Assignment {
 			s.unsettled[key.Object{Space: space, Identity: at.Identity}] = struct{}{}
 		}
 	}
+	s.meetDefinitions()
 	assignments := make([]table.Assignment, 0, len(s.unsettled))
 	for o := range s.unsettled {
 		k := o.Key()
@@ -410,13 +490,13 @@ func (s *step) settle() []table.Assignment {
 		if row == nil {
 			continue
 		}
-		a := table.Assignment{Key: k, Ended: s.endedFor(o.Space)}
+		a := table.Assignment{Key: k, Ended: s.endedFor(o)}
 		if o.Resource == key.Locations && o.Space == key.Root {
 			if l := s.locationRow(key.Location(o.Name), row.In); l != nil {
 				a.In = l
 			}
 		} else if m := s.claims.as(o); m != nil {
-			a.In = s.memberships.owned(m, s.ownersOf(o, m))
+			a.In = s.memberships.met(m, meeting{s.ownersOf(o, m), s.metBy(o, m)})
 		}
 		if a.In != row.In || a.Ended != nil {
 			assignments = append(assignments, a)

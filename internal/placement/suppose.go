@@ -23,8 +23,9 @@ type Supposition struct {
 // that is root, of all; with the Memberships that an Engine derives for the supposed state.
 // These are of another Engine than those of the rows: only what they say can be compared.
 // Who has a place that several spaces want is not to be read from them: but for a policy of
-// root, they know no object of another space. whole is false if there are more objects than
-// may be looked at.
+// root, they know no object of another space; by whose definition objects are to be right,
+// and for which spaces a definition is there, is as it is. whole is false if there are more
+// objects than may be looked at.
 //
 // It is a recomputation, by an Engine of its own that is shown what decides about them. It
 // only reads the state, so any goroutine may call it; its cost is in proportion to the
@@ -63,16 +64,33 @@ func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membershi
 	}
 	e := New()
 	e.Rules = s.Rules
+	if s.Policy.Space != key.Root {
+		e.supposeConsumers(s.State, objects)
+	}
 	derived := map[string]*Membership{}
 	for _, a := range e.Derive(seen, changes) {
 		derived[a.Key], _ = a.In.(*Membership)
 	}
 	for _, row := range objects {
 		if o, err := key.ParseObject(row.Key); err == nil {
-			fn(o, row, derived[row.Key])
+			now := derived[row.Key]
+			if was, ok := row.In.(*Membership); ok && was != nil && now != nil && s.Policy.Space != key.Root {
+				now = e.memberships.beside(now, was, &e.sets)
+			}
+			fn(o, row, now)
 		}
 	}
 	return whole
+}
+
+// beside is a membership with what other spaces have as it was: whose definitions are where,
+// and where it is for others.
+func (ms *memberships) beside(m, was *Membership, sets *locationSets) *Membership {
+	shared := was.shared
+	if shared != nil {
+		shared = sets.of(shared.names, nil)
+	}
+	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, shared, m.returning, m.leaves}, meeting{m.owners, was.foreign})
 }
 
 // decides says of a key whether it is of what decides about objects, and never placed.

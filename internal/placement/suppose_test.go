@@ -20,6 +20,13 @@ import (
 func TestSupposed(t *testing.T) {
 	f := everything()
 	f.kinds = append(f.kinds, placing, placing, customizing)
+	checkSupposed(t, f)
+}
+
+// TestSupposedOfProviders is the same where spaces bind from each other what they place.
+func TestSupposedOfProviders(t *testing.T) { checkSupposed(t, bindings()) }
+
+func checkSupposed(t *testing.T, f focus) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world{}
 		_, tbl := newTable()
@@ -36,7 +43,12 @@ func TestSupposed(t *testing.T) {
 			foretold := map[string]string{}
 			if policy {
 				s := Supposition{State: tbl.Snapshot(), Policy: o, Row: row, Rules: worldRules, Most: 1000}
-				if !s.Derive(func(o key.Object, _ *table.Row, now *Membership) { foretold[o.Key()] = unowned(now) }) {
+				if !s.Derive(func(o key.Object, row *table.Row, now *Membership) {
+					foretold[o.Key()] = unowned(now)
+					if was, ok := row.In.(*Membership); ok && was != nil && s.Policy.Space != key.Root {
+						checkOthers(t, o, was, now)
+					}
+				}) {
 					t.Fatal("not all was looked at")
 				}
 			}
@@ -71,6 +83,23 @@ func checkForetold(t *rapid.T, tbl *table.Writer, s key.Space, foretold map[stri
 	}
 }
 
+// checkOthers has what other spaces have be foretold as it is.
+func checkOthers(t *rapid.T, o key.Object, was, now *Membership) {
+	places := map[key.Location]*Class{}
+	for _, p := range was.Places() {
+		places[p.Location] = p.Class
+	}
+	if now == nil {
+		return
+	}
+	for _, p := range now.Places() {
+		before, is := places[p.Location]
+		if is && (before != nil && before.Shared) != (p.Class != nil && p.Class.Shared) {
+			t.Fatalf("%s: at %s it was %s, foretold is %s", o.Key(), p.Location, before, p.Class)
+		}
+	}
+}
+
 // unowned describes the places of a Membership without regard to other spaces.
 func unowned(m *Membership) string {
 	if m == nil {
@@ -79,7 +108,11 @@ func unowned(m *Membership) string {
 	places := m.Places()
 	text := fmt.Sprintf("refused by %v", m.Refused())
 	for _, p := range places {
-		text += fmt.Sprintf(" %s %+v %s %s %s", p.Location, p.Policy, p.Held, p.HeldFor, p.Class)
+		var inputs []Input // whose definition is there, and for whom, is a matter of other spaces
+		if p.Class != nil {
+			inputs = p.Class.Inputs
+		}
+		text += fmt.Sprintf(" %s %+v %s %s %q", p.Location, p.Policy, p.Held, p.HeldFor, inputs)
 	}
 	return text
 }

@@ -155,6 +155,8 @@ type focus struct {
 	// follows says that Placements match little but what refers to something, and have it
 	// followed.
 	follows bool
+	// binds says that they have definitions followed, and that locations admit some spaces.
+	binds bool
 	// placers are the spaces that have Placements.
 	placers []key.Space
 }
@@ -170,6 +172,15 @@ func competition() focus {
 	f := focus{kinds: []string{spacing, locating, reporting, reporting, reporting, writing, writing, writing}, assigned: 3}
 	for _, s := range worldSpaces {
 		f.objects = append(f.objects, objectAt(s, "", "configmaps", "n1", "x"), objectAt(s, "", "namespaces", "", "n1"))
+	}
+	return f
+}
+
+// definitionsMeet is competition about definitions, with what they define.
+func definitionsMeet() focus {
+	f := focus{kinds: []string{spacing, locating, reporting, reporting, rebinding, writing, writing, writing, writing}, assigned: 3}
+	for _, s := range worldSpaces {
+		f.objects = append(f.objects, objectAt(s, "example.com", "widgets", "n1", "x"), objectAt(s, "apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com"))
 	}
 	return f
 }
@@ -237,7 +248,7 @@ func describe(in table.Membership) string {
 	for _, l := range m.Refused() {
 		reasons = append(reasons, m.Refusal(l))
 	}
-	return fmt.Sprintf("%s placed by %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(m.Places()), m.Placements(), m.yields, m.Refused(), reasons, way, from, m.Asking())
+	return fmt.Sprintf("%s placed by %v, waits %v, left to %v, refused by %v for %v, status %s from %q by %v", placesText(m.Places()), m.Placements(), m.Waits(), m.yields, m.Refused(), reasons, way, from, m.Asking())
 }
 
 func placesText(places []Place) string {

@@ -46,6 +46,11 @@ type Config struct {
 	Log     *store.Log
 	Table   *table.Table
 	Lineage *lineage.Lineage
+	// Waited is told how long a request waited until the table showed what was acknowledged
+	// before it.
+	Waited func(time.Duration)
+	// Silent says that the log has not answered for so long that others take the hub for dead.
+	Silent func() bool
 	// Confirm fails for a request that the table would not let in any more.
 	Confirm func(context.Context) error
 	// Logger gets why nothing is served.
@@ -132,7 +137,7 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
-	name, value, err := g.config.Lineage.Begin(rand.Text(), g.config.Now())
+	name, value, err := g.config.Lineage.Begin(rand.Text(), g.config.Now(), !g.config.Log.Embedded())
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,25 @@ func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Conte
 	if err := g.config.Table.WaitFor(ctx, rev); err != nil {
 		return err
 	}
+	if err := g.settle(ctx, name); err != nil {
+		return err
+	}
 	return prepare(ctx)
+}
+
+// settle has the hub's marker say how far the log was right before it, if others may have
+// written meanwhile.
+func (g *Gate) settle(ctx context.Context, marker string) error {
+	value, open, err := g.config.Lineage.Settle(marker)
+	row, _ := g.config.Table.Get(key.Marker(marker))
+	if err != nil || !open || row == nil {
+		return err
+	}
+	rev, _, err := g.config.Log.Put(ctx, row.Key, value, row.ModRev)
+	if err != nil {
+		return fmt.Errorf("write how far the log was before the hub's marker: %w", err)
+	}
+	return g.config.Table.WaitFor(ctx, rev)
 }
 
 // LeaveTrace writes the hub's marker again if the log would no longer show how far it
@@ -177,7 +200,9 @@ func (g *Gate) Committed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := g.config.Table.WaitFor(limited, rev); err != nil {
+	err = g.config.Table.WaitFor(limited, rev)
+	g.config.Waited(time.Since(begun))
+	if err != nil {
 		return err
 	}
 	return g.config.Confirm(ctx)
@@ -200,6 +225,12 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// Ready says whether requests are served and the log answers.
+func (g *Gate) Ready() bool {
+	_, ok := g.answers.state()
+	return ok && g.phase.serves() && !g.config.Silent()
+}
+
 // ServeReady says whether requests are served.
 func (g *Gate) ServeReady(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set(wire.Header, wire.ProtocolVersion) // agents know a hub by it
@@ -207,7 +238,7 @@ func (g *Gate) ServeReady(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
 		return
 	}
-	if _, ok := g.answers.state(); !ok {
+	if _, ok := g.answers.state(); !ok || g.config.Silent() {
 		http.Error(w, "the log does not answer", http.StatusServiceUnavailable)
 		return
 	}

@@ -140,7 +140,7 @@ func (x *Index) add(s key.Space, name string, row *table.Row) {
 	}
 	m, _ := row.In.(*placement.Membership)
 	r.objects[row.Key] = m
-	r.count(m, 1)
+	r.count(s, m, 1)
 	x.changed(id{s, name}, r)
 }
 
@@ -157,7 +157,7 @@ func (x *Index) remove(s key.Space, name, k string) {
 	if !known {
 		return
 	}
-	r.count(m, -1)
+	r.count(s, m, -1)
 	if delete(r.objects, k); len(r.objects) == 0 {
 		if delete(x.all[s], name); len(x.all[s]) == 0 {
 			delete(x.all, s)
@@ -187,13 +187,14 @@ func (x *Index) list(p key.Placement, release id, inPart bool) {
 	}
 }
 
-// count adds n to the count of each Placement that matches an object.
-func (r *of) count(m *placement.Membership, n int) {
+// count adds n to the count of each Placement that matches an object of a space. One of a
+// space that has bound what a definition of the release defines is about no release.
+func (r *of) count(s key.Space, m *placement.Membership, n int) {
 	if m == nil {
 		return
 	}
 	for _, source := range m.Sources() {
-		if source.Placement == "" {
+		if source.Placement == "" || source.Placement.Binds(s) {
 			continue
 		}
 		if r.matched[source.Placement] += n; r.matched[source.Placement] == 0 {

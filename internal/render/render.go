@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidwall/sjson"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/travel"
@@ -25,7 +27,7 @@ const keptBytes = 8 << 20
 // Rendered is an object as a location gets it.
 type Rendered struct {
 	// Object is canonical JSON: what the user wrote, without what stays in the space, and
-	// with the rules of the class applied.
+	// with the rules of the class applied, and right by the class's definition.
 	Object json.RawMessage
 	// Digest is the SHA-256 of Object.
 	Digest wire.Sum
@@ -38,6 +40,10 @@ type Renderer struct {
 	// function of its arguments and return canonical JSON. It is set before the Renderer is
 	// used, or nil if there are no such rules and no class has inputs.
 	Follow func(object []byte, inputs []placement.Input) ([]byte, error)
+	// Fit says why a rendered object is not right by the definition of a class; isCRD says that
+	// it is a definition itself. It must be a function of its arguments. It is set before the
+	// Renderer is used, or nil if no class has a definition.
+	Fit func(object []byte, isCRD bool, by *placement.Definition) error
 	// Tell tells what each rule does by which Follow makes its result; nil with Follow.
 	Tell func(object []byte, inputs []placement.Input) ([]rules.Effect, error)
 
@@ -108,7 +114,7 @@ func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok boo
 // Effects tells what each rule of a class does to an entry's object, in order, up to one
 // that fails.
 func (r *Renderer) Effects(e *table.Entry, class *placement.Class) ([]rules.Effect, error) {
-	if class == nil || r.Tell == nil {
+	if class == nil || len(class.Inputs) == 0 || r.Tell == nil {
 		return nil, nil
 	}
 	object, err := r.travel(e)
@@ -120,13 +126,38 @@ func (r *Renderer) Effects(e *table.Entry, class *placement.Class) ([]rules.Effe
 
 func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error) {
 	object, err := r.travel(e)
-	switch {
-	case err != nil || class == nil:
+	if err != nil || class == nil {
 		return object, err
-	case r.Follow == nil:
-		return nil, errors.New("a class has inputs, but no Follow is set")
 	}
-	return r.Follow(object, class.Inputs)
+	if len(class.Inputs) > 0 {
+		if r.Follow == nil {
+			return nil, errors.New("a class has inputs, but no Follow is set")
+		}
+		if object, err = r.Follow(object, class.Inputs); err != nil {
+			return nil, err
+		}
+	}
+	if class.Shared && placement.Hooked(object) { // whoever has set that, its space or a rule
+		if object, err = sjson.DeleteBytes(object, "spec.conversion"); err != nil {
+			return nil, fmt.Errorf("leave the conversion webhook behind: %w", err)
+		}
+	}
+	return object, r.fit(e, object, class.Definition)
+}
+
+// fit says why what is rendered of an entry is not right by a definition, if there is one.
+func (r *Renderer) fit(e *table.Entry, object []byte, by *placement.Definition) error {
+	if by == nil {
+		return nil
+	}
+	if r.Fit == nil {
+		return errors.New("a class has a definition, but no Fit is set")
+	}
+	o, err := key.ParseObject(e.Key)
+	if err != nil {
+		return err
+	}
+	return r.Fit(object, o.Resource == key.CRDs, by)
 }
 
 // travel is the part of an object that leaves its space. It depends only on the resource

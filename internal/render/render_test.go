@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,5 +212,36 @@ func TestAllVersionsTravelAlike(t *testing.T) {
 		if got, err := k.Travel(value); err != nil || string(got) != string(made.Object) {
 			t.Errorf("%s: %s %v, rendered %s", k.GVR, got, err, made.Object)
 		}
+	}
+}
+
+// TestFit: what is rendered by rules is to be right by the definition of its class.
+func TestFit(t *testing.T) {
+	r := newCounted()
+	var seen []string
+	r.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
+		seen = append(seen, fmt.Sprintf("%s by %s, itself one: %v", object, by.Spec, isCRD))
+		if by.Spec == "narrow" {
+			return errors.New("it does not fit")
+		}
+		return nil
+	}
+	e := entry("x", "1")
+	wide, narrow := class("a"), class("b")
+	wide.Definition, narrow.Definition = &placement.Definition{Spec: "wide", Hash: "w"}, &placement.Definition{Spec: "narrow", Hash: "n"}
+	if got, err := r.Render(e, wide); err != nil || string(got.Object) != want("x", "1", wide) {
+		t.Errorf("got %s, %v", got.Object, err)
+	}
+	for range 2 {
+		if _, err := r.Digest(e, narrow); err == nil || !strings.Contains(err.Error(), "it does not fit") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := r.Digest(e, &placement.Class{Definition: wide.Definition}); err != nil {
+		t.Error(err)
+	}
+	wanted := []string{want("x", "1", wide) + " by wide, itself one: false", want("x", "1", narrow) + " by narrow, itself one: false", want("x", "1", nil) + " by wide, itself one: false"}
+	if !slices.Equal(seen, wanted) {
+		t.Errorf("checked %q, want %q", seen, wanted)
 	}
 }

@@ -52,7 +52,7 @@ func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, se
 		return
 	}
 	begun := flowcontrol.NewInitializationSignal()
-	defer begun.Signal()
+	defer After(r.Context(), begun.Signal)
 	once := sync.OnceFunc(leave)
 	late := time.AfterFunc(Timeout, once)
 	go func() { // ends with the request at the latest

@@ -23,13 +23,19 @@ const (
 	// ReportViews are Kubernetes-compatible APIs to read what locations report, of one space or
 	// all, by one location or all: /views/reports/spaces/SPACE/locations/LOCATION.
 	ReportViews API = "/views/reports/"
+	// Exports are Kubernetes-compatible APIs of what consumers have bound of an APIExport, in one
+	// space or all: /views/exports/SPACE/EXPORT/spaces/SPACE.
+	Exports API = "/views/exports/"
+	// Slices are the same of one slice of an APIExportView, or of what is in none:
+	// /views/slices/SPACE/VIEW/values/VALUE/spaces/SPACE, /views/slices/SPACE/VIEW/rest/spaces/SPACE.
+	Slices API = "/views/slices/"
 	// Agents is the protocol between the hub and the agent of a location.
 	Agents API = "/agent/v1/locations/"
 	// Questions are about a space as a whole; no object of it answers them.
 	Questions API = "/ask/v1/spaces/"
 )
 
-var apis = []API{Spaces, Views, ReportViews, Agents, Questions}
+var apis = []API{Spaces, Views, ReportViews, Exports, Slices, Agents, Questions}
 
 // The calls of an agent, below its root.
 const (
@@ -67,6 +73,9 @@ const (
 	Readyz  = "/readyz"
 	Metrics = "/metrics"
 	Version = "/version"
+	// Profiles is where those of the hub's process are, and of an agent's, each below it by
+	// its name.
+	Profiles = "/debug/pprof/"
 	// Enrol is for agents that have a join token, and no credential yet.
 	Enrol = "/agent/v1/enroll"
 	// Backup is a copy of the log. It has all Secrets.
@@ -79,7 +88,7 @@ const (
 func Own(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
 	return slices.Contains([]string{
-		"spaces", "views", "agent", "ask", "admin", "metrics", "healthz", "livez", "readyz", "version", "api", "apis", "openapi",
+		"spaces", "views", "agent", "ask", "admin", "debug", "metrics", "healthz", "livez", "readyz", "version", "api", "apis", "openapi",
 	}, first)
 }
 
@@ -87,7 +96,8 @@ func Own(path string) bool {
 type Root struct {
 	API API
 	// Name is the name of the space or location as the client wrote it; there may be
-	// none of that name. For ReportViews it is spaces/SPACE/locations/LOCATION.
+	// none of that name. For ReportViews, Exports and Slices it is all that follows in the
+	// path of the root.
 	Name string
 }
 
@@ -138,15 +148,25 @@ func Question(s key.Space) Root { return Root{Questions, string(s)} }
 func Of(path string) (root Root, rest string) {
 	for _, api := range apis {
 		if below, ok := strings.CutPrefix(path, string(api)); ok {
-			parts := 1
-			if api == ReportViews {
-				parts = reportedParts
-			}
-			name, rest := cut(below, parts)
+			name, rest := cut(below, api.parts(below))
 			return Root{api, name}, rest
 		}
 	}
 	return Root{}, path
+}
+
+// parts is how many parts of a path the name of a root of the API has.
+func (a API) parts(below string) int {
+	switch a {
+	case ReportViews, Exports:
+		return reportedParts
+	case Slices:
+		if parts := strings.SplitN(below, "/", reportedParts); len(parts) > 2 && parts[2] == "rest" {
+			return restParts
+		}
+		return sliceParts
+	}
+	return 1
 }
 
 // cut splits a path behind so many parts, without the slash between.
@@ -167,7 +187,7 @@ func (r Root) String() string { return string(r.API) + r.Name }
 // Path is that of something below the root, escaped for use in a URL.
 func (r Root) Path(below string) string {
 	parts := strings.Split(r.Name, "/")
-	if r.API != ReportViews {
+	if r.API.parts(r.Name) == 1 {
 		parts = []string{r.Name}
 	}
 	for i := range parts {
@@ -177,4 +197,6 @@ func (r Root) Path(below string) string {
 }
 
 // Kubernetes says that the API below the root is one of Kubernetes.
-func (r Root) Kubernetes() bool { return r.API == Spaces || r.API == Views || r.API == ReportViews }
+func (r Root) Kubernetes() bool {
+	return slices.Contains([]API{Spaces, Views, ReportViews, Exports, Slices}, r.API)
+}

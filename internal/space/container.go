@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	// ContentFinalizer keeps a Space or Namespace that is being deleted until its content is gone.
+	// ContentFinalizer keeps a Space, Namespace or APIBinding that is being deleted until its content is gone.
 	ContentFinalizer = "orrery.dev/content"
 	// DefaultNamespace is the namespace that every space starts with; it can't be deleted.
 	DefaultNamespace = "default"
@@ -38,46 +39,47 @@ func finalizerOf(r key.Resource) string {
 	return ContentFinalizer
 }
 
-// containers writes the objects that own other objects: Spaces, Namespaces and
-// CRDs. A delete only marks them; the Finish functions do the rest.
+// containers writes the objects that own other objects: Spaces, Namespaces, CRDs and
+// APIBindings. A delete only marks them; the Finish functions do the rest.
 type containers struct{ *objects }
 
 var _ objectStorage = (*containers)(nil)
 
 func (c *containers) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	done, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
+	var out runtime.Object
+	var err error
+	if takesNames(c.kind.Resource) {
+		err = c.server.defining(ctx, func(ctx context.Context) (err error) {
+			out, err = c.objects.Create(ctx, obj.DeepCopyObject(), validate, options)
+			return err
+		})
+	} else {
+		out, err = c.objects.Create(ctx, obj, validate, options)
 	}
-	defer done()
-	out, err := c.objects.Create(ctx, obj, validate, options)
 	if err != nil {
 		return nil, err
 	}
 	return out, c.created(ctx, out, options.DryRun)
 }
 
-func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	done, err := c.begin(ctx)
-	if err != nil {
-		return nil, false, err
+func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (out runtime.Object, created bool, err error) {
+	write := func(ctx context.Context) (err error) {
+		out, created, err = c.objects.Update(ctx, name, info, create, update, forceCreate, options)
+		return err
 	}
-	defer done()
-	out, created, err := c.objects.Update(ctx, name, info, create, update, forceCreate, options)
+	if takesNames(c.kind.Resource) {
+		err = c.server.defining(ctx, write)
+	} else {
+		err = write(ctx)
+	}
 	if err != nil || !created {
 		return out, created, err
 	}
 	return out, created, c.created(ctx, out, options.DryRun)
 }
 
-// begin waits, for a CRD, until all other CRDs of the space are known and none is being
-// written.
-func (c *containers) begin(ctx context.Context) (done func(), err error) {
-	if c.kind.Resource != key.CRDs {
-		return func() {}, nil
-	}
-	return c.server.lockDefinitions(ctx)
-}
+// takesNames says whether objects of a resource give their space resources, which need names.
+func takesNames(r key.Resource) bool { return r == key.CRDs || r == key.APIBindings }
 
 // created makes a new space usable before its creation is answered.
 func (c *containers) created(ctx context.Context, obj runtime.Object, dryRun []string) error {
@@ -150,14 +152,16 @@ func (c *containers) mark(obj runtime.Object) error {
 			Reason:  "InstanceDeletionPending",
 			Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 		})
+	case *unstructured.Unstructured:
+		c.server.unbinding(o, "what is left of its objects in the space is deleted first")
 	}
 	return nil
 }
 
-// DeleteCollection deletes CRDs one after the other. Kubernetes has no such
+// DeleteCollection deletes CRDs and APIBindings one after the other. Kubernetes has no such
 // request for namespaces, and spaces are too much to lose at once.
 func (c *containers) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
-	if c.kind.Resource != key.CRDs {
+	if !takesNames(c.kind.Resource) {
 		return nil, apierrors.NewMethodNotSupported(c.kind.GVR.GroupResource(), "deletecollection")
 	}
 	list, err := c.List(ctx, listOptions)

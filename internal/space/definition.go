@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/internal/key"
 )
 
 // definitions is the strategy of CRDs: Kubernetes' own validation, on a copy with defaults,
@@ -41,8 +43,8 @@ func (d definitions) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	d.settle(ctx, obj)
 }
 
-// settle sets the status that follows from the spec and from the other CRDs of
-// the space.
+// settle sets the status that follows from the spec, and from the other CRDs and the
+// APIBindings of the space.
 func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	space, ok2 := SpaceFrom(ctx)
@@ -55,7 +57,7 @@ func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 		}
 	}
 	now := d.server.config.Now()
-	acceptNames(crd, d.server.namesTaken(space, crd), now)
+	acceptNames(crd, d.server.namesTaken(d.server.config.Table.Snapshot(), space, crd.Spec.Group, key.Identity{Resource: key.CRDs, Name: crd.Name}), now)
 	setConversion(crd, metav1.NewTime(now))
 	setApproval(crd, metav1.NewTime(now))
 }

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/space"
 )
 
@@ -34,10 +33,7 @@ func TestGrowthWhileBeingDeleted(t *testing.T) {
 		fill func(*hub)
 	}{
 		{"log", http.StatusInsufficientStorage, func(h *hub) {
-			var err error
-			if h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: still{}}); err != nil {
-				t.Fatal(err)
-			}
+			h.serve(still{})
 		}},
 		{"space", http.StatusForbidden, func(h *hub) { h.limit(object{"bytes": "0"}) }},
 	} {

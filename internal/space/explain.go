@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -37,6 +38,10 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 					Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
 					Message: fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")),
 				})
+			case *unstructured.Unstructured:
+				if held.objects > 0 {
+					s.unbinding(e, fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")))
+				}
 			}
 			return existing, nil
 		}), false, nil)

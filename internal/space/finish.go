@@ -23,7 +23,7 @@ const chunk = 500
 // deleters is how many objects of a collection are being deleted at a time.
 const deleters = 8
 
-// Progress is how far the deletion of a Space, Namespace or CRD has come.
+// Progress is how far the deletion of a Space, Namespace, CRD or APIBinding has come.
 type Progress int
 
 const (
@@ -56,7 +56,10 @@ func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (P
 		return Idle, fmt.Errorf("finish CRD %q: name has no group", name)
 	}
 	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
-		state.Ascend(key.ResourcePrefix(space, key.NewResource(group, plural)), fn)
+		r := key.NewResource(group, plural)
+		if !boundIn(state, space, r) { // otherwise the CRD never got the name
+			state.Ascend(key.ResourcePrefix(space, r), fn)
+		}
 	})
 }
 
@@ -126,7 +129,7 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	})
 	switch {
 	case len(content) > 0:
-		if err := s.reapAll(ctx, content); err != nil {
+		if err := s.reapAll(ctx, o.Identity, content); err != nil {
 			return Idle, fmt.Errorf("delete content of %q: %w", o.Path(), err)
 		}
 		return More, nil
@@ -141,15 +144,16 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	return Gone, s.release(ctx, o, row)
 }
 
-// reapAll deletes objects, a few at a time, since one waits mostly for the
-// disk, and returns when the table shows that they are gone or marked.
-func (s *Server) reapAll(ctx context.Context, rows []*table.Row) error {
+// reapAll deletes objects with what owns them, a few at a time, since one waits mostly for the
+// disk, and returns when the table shows that they are gone or marked. One that can't go yet
+// keeps no other.
+func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.Row) error {
 	var last atomic.Int64
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(deleters)
 	for _, row := range rows {
 		group.Go(func() error {
-			rev, err := s.reap(groupCtx, row)
+			rev, err := s.reap(ctx, row, with)
 			for was := last.Load(); rev > was && !last.CompareAndSwap(was, rev); was = last.Load() {
 			}
 			return err

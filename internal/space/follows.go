@@ -131,15 +131,7 @@ func setFollows(u *unstructured.Unstructured, list any, given bool) {
 }
 
 func placementOf(obj runtime.Object) (*unstructured.Unstructured, *v1alpha1.Placement) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return nil, nil
-	}
-	var p v1alpha1.Placement
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p) != nil {
-		return u, nil
-	}
-	return u, &p
+	return typed[v1alpha1.Placement](obj)
 }
 
 // unnoted refuses a write of which nobody could say what follows by it. Taken for nothing,

@@ -33,7 +33,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	handle, err := r.handler(info, s.admission())
+	handle, err := r.served().handler(info, s.admission())
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +77,31 @@ func (s *Server) admission() admission.Interface {
 	return s.config.Admission
 }
 
+// served is what the library's handlers are given of a resource.
+type served struct {
+	kind    *kinds.Kind
+	scopes  map[string]*handlers.RequestScope
+	objects objectStorage
+	// status and scale are nil if the kind has none.
+	status, scale rest.Patcher
+}
+
+// served is the resource as it is in a space.
+func (r *resource) served() served {
+	return served{r.kind, r.scopes, r.objects, r.statuses(), r.scales()}
+}
+
 // handler makes the library's handler of a request.
-func (r *resource) handler(info *request.RequestInfo, admit admission.Interface) (http.HandlerFunc, error) {
+func (r served) handler(info *request.RequestInfo, admit admission.Interface) (http.HandlerFunc, error) {
 	scope := r.scopes[info.Subresource]
 	if scope == nil {
 		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), fmt.Sprintf("%s/%s", info.Name, info.Subresource))
 	}
-	storage, getter := r.storage(info.Subresource)
+	storage := r.storage(info.Subresource)
 	switch info.Verb {
 	case "get":
 		if info.Subresource != "" {
-			return handlers.GetResource(getter, scope), nil
+			return handlers.GetResource(storage, scope), nil
 		}
 	case "update":
 		return handlers.UpdateResource(storage, scope, admit), nil
@@ -108,17 +122,17 @@ func (r *resource) handler(info *request.RequestInfo, admit admission.Interface)
 }
 
 // storage is the storage of a subresource, which the kind must have.
-func (r *resource) storage(subresource string) (rest.Patcher, rest.Getter) {
+func (r served) storage(subresource string) rest.Patcher {
 	switch subresource {
 	case kinds.StatusSubresource:
-		return r.status, r.status
+		return r.status
 	case kinds.ScaleSubresource:
-		return r.scale, r.scale
+		return r.scale
 	}
-	return r.objects, r.objects
+	return r.objects
 }
 
-func (r *resource) patchTypes() []string {
+func (r served) patchTypes() []string {
 	if r.kind.Custom != nil {
 		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 	}

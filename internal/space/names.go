@@ -11,20 +11,23 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
+	"orrery.dev/orrery/internal/binding"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 )
 
-// taken are the names that other kinds of a group have.
-type taken struct{ resources, kinds sets.Set[string] }
+// taken are the names that other kinds of a group have, with who has them.
+type taken struct{ resources, kinds map[string]string }
 
-func (t taken) add(names apiextensionsv1.CustomResourceDefinitionNames) {
-	t.resources.Insert(names.Plural, names.Singular)
-	t.resources.Insert(names.ShortNames...)
-	t.kinds.Insert(names.Kind, names.ListKind)
+func (t taken) add(by string, names apiextensionsv1.CustomResourceDefinitionNames) {
+	for _, name := range slices.Concat([]string{names.Plural, names.Singular}, names.ShortNames) {
+		t.resources[name] = by
+	}
+	t.kinds[names.Kind], t.kinds[names.ListKind] = by, by
 }
 
 // crdOutline is the part of a stored CRD that tells its names.
@@ -38,32 +41,42 @@ type crdOutline struct {
 	} `json:"status"`
 }
 
-// namesTaken are the names in the CRD's group that it can't have: those of
-// built-in kinds, and those that the space's other CRDs have been given.
-func (s *Server) namesTaken(space key.Space, crd *apiextensionsv1.CustomResourceDefinition) taken {
-	t := taken{resources: sets.New[string](), kinds: sets.New[string]()}
+// namesTaken are the names in a group that an object of the space can't have for what it
+// defines: those of built-in kinds, and those that other CRDs and APIBindings have.
+func (s *Server) namesTaken(state table.Reader, space key.Space, group string, except key.Identity) taken {
+	t := taken{resources: map[string]string{}, kinds: map[string]string{}}
 	for _, k := range s.config.Kinds.Builtin(key.Root).Kinds() {
-		if k.GVR.Group == crd.Spec.Group {
-			t.add(apiextensionsv1.CustomResourceDefinitionNames{
+		if k.GVR.Group == group {
+			t.add("a kind that is built in", apiextensionsv1.CustomResourceDefinitionNames{
 				Plural: k.GVR.Resource, Singular: k.Singular, ShortNames: k.ShortNames, Kind: k.GVK.Kind, ListKind: k.ListKind,
 			})
 		}
 	}
 	prefix := key.ResourcePrefix(space, key.CRDs)
-	s.config.Table.Snapshot().Ascend(prefix, func(row *table.Row) bool {
+	state.Ascend(prefix, func(row *table.Row) bool {
 		name := strings.TrimPrefix(row.Key, prefix)
 		// A CRD is called RESOURCE.GROUP, so most need not be decoded.
-		if name == crd.Name || !strings.HasSuffix(name, "."+crd.Spec.Group) {
+		if except == (key.Identity{Resource: key.CRDs, Name: name}) || !strings.HasSuffix(name, "."+group) {
 			return true
 		}
 		var other crdOutline
-		if json.Unmarshal(row.Value, &other) == nil && other.Spec.Group == crd.Spec.Group {
-			t.add(other.Status.AcceptedNames)
+		if json.Unmarshal(row.Value, &other) == nil && other.Spec.Group == group {
+			t.add(fmt.Sprintf("CustomResourceDefinition %q", name), other.Status.AcceptedNames)
 		}
 		return true
 	})
-	t.resources.Delete("")
-	t.kinds.Delete("")
+	for _, b := range binding.Of(state, space) {
+		if except == (key.Identity{Resource: key.APIBindings, Name: b.Name}) {
+			continue
+		}
+		for _, of := range b.Status.Resources {
+			if of.Group == group {
+				t.add(fmt.Sprintf("APIBinding %q", b.Name), binding.Names(of))
+			}
+		}
+	}
+	delete(t.resources, "")
+	delete(t.kinds, "")
 	return t
 }
 
@@ -80,8 +93,8 @@ func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, t taken, now tim
 	names := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found",
 	}
-	give := func(reason string, used sets.Set[string], want string, have *string) {
-		if want != *have && used.Has(want) {
+	give := func(reason string, used map[string]string, want string, have *string) {
+		if _, ok := used[want]; ok && want != *have {
 			names.Status, names.Reason, names.Message = apiextensionsv1.ConditionFalse, reason, fmt.Sprintf("%q is already in use", want)
 			return
 		}
@@ -114,10 +127,10 @@ func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, t taken, now tim
 	}
 }
 
-func usedShortNames(want, have []string, used sets.Set[string]) error {
+func usedShortNames(want, have []string, used map[string]string) error {
 	var all []error
 	for _, name := range want {
-		if used.Has(name) && !slices.Contains(have, name) {
+		if _, ok := used[name]; ok && !slices.Contains(have, name) {
 			all = append(all, fmt.Errorf("%q is already in use", name))
 		}
 	}
@@ -147,19 +160,30 @@ func conditionTrue(conditions []apiextensionsv1.CustomResourceDefinitionConditio
 	})
 }
 
-// lockDefinitions returns when no other CRD of the space is being written by this process
-// and the table shows all that were. done gives the lock back.
-func (s *Server) lockDefinitions(ctx context.Context) (done func(), err error) {
+// maxMoved bounds how often a definition is written again since another hub has written one
+// of the space at the same moment.
+const maxMoved = 16
+
+// defining writes a CRD or an APIBinding of the context's space by what all others are: no
+// other is being written by this process, the table shows all that were, and the write is made
+// only if none has been since, by any hub; otherwise it is decided again. write must not
+// depend on what it has done before.
+func (s *Server) defining(ctx context.Context, write func(context.Context) error) error {
 	space, _ := SpaceFrom(ctx)
-	done, err = s.definitions.acquire(ctx, space)
-	if err != nil {
-		return nil, fmt.Errorf("wait for other definitions to be written: %w", err)
-	}
-	if err := s.catchUp(ctx); err != nil {
+	for range maxMoved {
+		done, err := s.definitions.acquire(ctx, space)
+		if err != nil {
+			return fmt.Errorf("wait for other definitions to be written: %w", err)
+		}
+		if err = s.catchUp(ctx); err == nil {
+			err = write(store.Unmoved(ctx, s.config.Table.Rev(), key.ResourcePrefix(space, key.CRDs), key.ResourcePrefix(space, key.APIBindings)))
+		}
 		done()
-		return nil, err
+		if !errors.Is(err, store.ErrMoved) {
+			return err
+		}
 	}
-	return done, nil
+	return apierrors.NewServerTimeout(groupResource(key.CRDs), "write", 1)
 }
 
 // catchUp waits until the table shows everything committed before the call.

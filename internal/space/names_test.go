@@ -36,14 +36,14 @@ func TestNamesAreGivenOnce(t *testing.T) {
 			crd := crds[i]
 			crd.Spec.Names.Kind = kind.Draw(t, "kind")
 			crd.Spec.Names.ShortNames = rapid.SliceOfNDistinct(name, 0, 2, rapid.ID).Draw(t, "short")
-			others := taken{resources: sets.New[string](), kinds: sets.New[string]()}
+			others := taken{resources: map[string]string{}, kinds: map[string]string{}}
 			for j, other := range crds {
 				if j != i {
-					others.add(other.Status.AcceptedNames)
+					others.add("another", other.Status.AcceptedNames)
 				}
 			}
-			others.resources.Delete("")
-			others.kinds.Delete("")
+			delete(others.resources, "")
+			delete(others.kinds, "")
 			was := conditionTrue(crd.Status.Conditions, apiextensionsv1.Established)
 			acceptNames(crd, others, now)
 			all := crd.Status.AcceptedNames.Kind == crd.Spec.Names.Kind && crd.Status.AcceptedNames.ListKind == crd.Spec.Names.Kind+"List" &&

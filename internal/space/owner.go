@@ -2,7 +2,6 @@ package space
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,8 +18,8 @@ import (
 )
 
 // owner is an object that must exist, and not be being deleted, for another object to be
-// created: its space, its namespace, or the CRD that defines it. When an owner is deleted,
-// its objects go first, so none may be created meanwhile.
+// created: its space, its namespace, or the CRD or APIBinding by which the space has its
+// kind. When an owner is deleted, its objects go first, so none may be created meanwhile.
 type owner struct {
 	object key.Object
 	// missing and ending make the errors for the client.
@@ -28,7 +27,7 @@ type owner struct {
 }
 
 // owners of an object of a kind in a namespace (empty if cluster-scoped).
-func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
+func (s *Server) owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
 	all := make([]owner, 0, 3)
 	own := func(space key.Space, r key.Resource, by string, ending func() error) {
 		all = append(all, owner{
@@ -41,8 +40,13 @@ func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
 		own(key.Root, key.Spaces, string(space), func() error { return terminating(kind, name, "space", string(space)) })
 	}
 	if kind.Custom != nil && kind.GVK.Group != key.Spaces.Group {
-		own(space, key.CRDs, kind.Resource.Resource+"."+kind.GVK.Group, func() error {
-			return apierrors.NewForbidden(kind.GVR.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"))
+		by := s.definer(space, kind)
+		own(space, by.Resource, by.Name, func() error {
+			what := "custom resource definition"
+			if by.Resource == key.APIBindings {
+				what = "API binding"
+			}
+			return apierrors.NewForbidden(kind.GVR.GroupResource(), name, fmt.Errorf("create not allowed while %s is terminating", what))
 		})
 	}
 	if kind.Namespaced {
@@ -57,6 +61,16 @@ func owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
 		})
 	}
 	return all
+}
+
+// definer is what gives a space a kind that is not built in: a CRD or an APIBinding.
+func (s *Server) definer(space key.Space, kind *kinds.Kind) key.Identity {
+	// An error concerns a CRD; what it defines is not found then.
+	catalog, _ := s.config.Kinds.Catalog(space, s.config.Table.Snapshot())
+	if by := catalog.Owner(kind); by != (key.Identity{}) {
+		return by
+	}
+	return key.Identity{Resource: key.CRDs, Name: kind.Resource.Resource + "." + kind.GVK.Group}
 }
 
 func terminating(kind *kinds.Kind, name, what, owner string) *apierrors.StatusError {

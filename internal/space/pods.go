@@ -96,7 +96,7 @@ func (s *Server) FinishPod(ctx context.Context, o key.Object) (Progress, error) 
 	if age := s.config.Now().Sub(marked); age >= 0 && age < stepsPatience {
 		return Waiting, nil
 	}
-	rev, err := s.reap(ctx, row)
+	rev, err := s.reap(ctx, row, key.Identity{})
 	if err != nil {
 		return Idle, fmt.Errorf("end the deletion of %q: %w", o.Path(), err)
 	}

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/limits"
 	"orrery.dev/orrery/internal/space"
 )
 
@@ -178,11 +177,7 @@ func TestPodsOfAFullLog(t *testing.T) {
 		}
 	}
 	h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
-	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: full{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.serve(full{})
 	h.refused(h.do("POST", "a", pods, pod("three")), 507, "LogFull", "")
 	h.must(200, h.do("DELETE", "a", pods+"/one?dryRun=All", nil))
 	h.must(200, h.do("DELETE", "a", pods+"/one", nil))
@@ -210,11 +205,7 @@ func TestClientHangsUpBetweenSteps(t *testing.T) {
 	from := h.rev()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, h.usage), Kinds: h.kinds, Room: hangup{cancel}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.serve(hangup{cancel})
 	req := httptest.NewRequestWithContext(ctx, "DELETE", "/spaces/a"+pods+"/one", nil)
 	h.chain().ServeHTTP(httptest.NewRecorder(), req)
 	h.inTwoSteps(podKey("default", "one"), from)

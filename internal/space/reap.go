@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -64,18 +65,22 @@ func (d document) value() ([]byte, error) {
 }
 
 // change is what to do with an object: delete it (gone), write a new value, or nothing. more
-// says that the new value must be decided about again.
+// says that the new value must be decided about again, also if the log had no room for it,
+// unless it has a mark.
 type change struct {
-	value      []byte
-	gone, more bool
+	value              []byte
+	gone, more, marked bool
 }
 
 // reap deletes an object as a client's delete would: one with finalizers is marked and
-// stays. It needs no kind, so that objects that no catalog serves go, too. The returned
-// revision is one at which it is done.
-func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
+// stays. It needs no kind, so that objects that no catalog serves go, too. One that is
+// assigned to locations and goes with an APIBinding is marked with its name first, so that
+// they know: it stays as long as the log has no room for that. The returned revision is one
+// at which it is done.
+func (s *Server) reap(ctx context.Context, row *table.Row, with key.Identity) (int64, error) {
 	_, resource, _, _ := key.Split(row.Key)
-	steps, waits := goesInSteps(resource), waitsForRemoval(row)
+	unbound := with.Resource == key.APIBindings && assigned(row)
+	steps, waits := goesInSteps(resource) || unbound, waitsForRemoval(row)
 	return s.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
 		var deleting *time.Time
@@ -101,14 +106,28 @@ func (s *Server) reap(ctx context.Context, row *table.Row) (int64, error) {
 		if generation > 0 {
 			set["generation"] = generation + 1
 		}
+		if unbound {
+			annotations := map[string]string{}
+			if err := d.get("annotations", &annotations); err != nil {
+				return change{}, err
+			}
+			annotations[v1alpha1.UnboundAnnotation] = with.Name
+			set["annotations"] = annotations
+		}
 		for field, value := range set {
 			if err := d.set(field, value); err != nil {
 				return change{}, err
 			}
 		}
 		value, err := d.value()
-		return change{value: value, more: len(finalizers) == 0}, err
+		return change{value: value, more: len(finalizers) == 0, marked: unbound}, err
 	})
+}
+
+// assigned says whether a row's object is assigned to any location.
+func assigned(row *table.Row) bool {
+	m, ok := row.In.(*placement.Membership)
+	return ok && len(m.Members()) > 0
 }
 
 // release removes the finalizer of an owner whose content is gone, and deletes it if it has
@@ -167,7 +186,7 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 			}
 		case c.value != nil:
 			done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true})
-			if c.more && noRoom(err) {
+			if c.more && !c.marked && noRoom(err) {
 				done, err = s.drop(ctx, k, rev)
 				c.more = false
 			}

@@ -90,14 +90,14 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 		return nil, fmt.Errorf("kind %s: has no scope", kind.GVK)
 	}
 	main, status := s.strategies(kind, scope.Typer)
-	store, err := s.newStore(kind, universal{main, s.config.Rules})
+	store, err := s.newStore(kind, universal{main, s, kind})
 	if err != nil {
 		return nil, err
 	}
 	r.objects = s.storageOf(kind, &objects{Store: store, server: s, kind: kind})
 	if kind.HasStatus {
 		statusStore := *store
-		statusStore.UpdateStrategy = universal{status, s.config.Rules}
+		statusStore.UpdateStrategy = universal{status, s, kind}
 		r.status = &statusStorage{store: &statusStore, server: s, kind: kind}
 	}
 	if kind.Scale != nil {
@@ -137,8 +137,9 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 		TableConvertor: kind.Columns,
 		Storage:        genericregistry.DryRunnableStorage{Storage: backend, Codec: codec},
 	}
+	store.Storage.Storage = guarded{store.Storage.Storage, s, kind}
 	if goesInSteps(kind.Resource) {
-		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{backend}
+		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{store.Storage.Storage}
 	}
 	if placement.Never(kind.Resource) == "" {
 		store.DeleteStrategy = removal{store.DeleteStrategy, s, kind}
@@ -186,7 +187,7 @@ func (o *objects) admit(ctx context.Context, name string) (context.Context, erro
 	if !ok {
 		return nil, apierrors.NewBadRequest("request has no space")
 	}
-	return o.server.admitting(ctx, owners(space, o.kind, request.NamespaceValue(ctx), name)), nil
+	return o.server.admitting(ctx, o.server.owners(space, o.kind, request.NamespaceValue(ctx), name)), nil
 }
 
 func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
@@ -255,14 +256,16 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 }
 
 func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if s.kind.Resource == key.CRDs {
-		done, err := s.server.lockDefinitions(ctx)
-		if err != nil {
-			return nil, false, err
-		}
-		defer done()
+	if !takesNames(s.kind.Resource) {
+		return s.store.Update(ctx, name, info, create, update, false, options)
 	}
-	return s.store.Update(ctx, name, info, create, update, false, options)
+	var out runtime.Object
+	var created bool
+	err := s.server.defining(ctx, func(ctx context.Context) (err error) {
+		out, created, err = s.store.Update(ctx, name, info, create, update, false, options)
+		return err
+	})
+	return out, created, err
 }
 
 // strategies are the strategies of a kind's objects, and of their status.
@@ -286,8 +289,14 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 			main = ruled{validated{main, s.validateSummary}, s, s.expressionsOf}
 		case key.Grants:
 			main = validated{main, validateGrant}
+		case key.APIBindings:
+			main, status = bindings{validated{s.fewBindings(main), validateBinding}, s}, bindings{status, s}
+		case key.APIExports:
+			main = validated{main, s.validateExport}
+		case key.APIExportViews:
+			main = s.fewViews(main)
 		}
-		if kind.Resource == key.Spaces {
+		if kind.Resource == key.Spaces || kind.Resource == key.APIBindings {
 			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}
 		}
 		return main, status
@@ -309,8 +318,10 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 // storageOf wraps the storage of the kinds that own other objects.
 func (s *Server) storageOf(kind *kinds.Kind, o *objects) objectStorage {
 	switch kind.Resource {
-	case key.Spaces, key.Namespaces, key.CRDs:
+	case key.Spaces, key.Namespaces, key.CRDs, key.APIBindings:
 		return &containers{objects: o}
+	case key.APIExportViews:
+		return counted{o}
 	}
 	return o
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
 
+	"orrery.dev/orrery/internal/exports"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/kinds/registry"
@@ -64,6 +65,8 @@ type Config struct {
 	Authorizer authorizer.Authorizer
 	// Admission refuses objects of Orrery's kinds by who writes them; nil: none.
 	Admission admission.ValidationInterface
+	// Exports say what is shown to the providers of APIs, and sliced how; nil: nothing is.
+	Exports *exports.Engine
 	// Follows says which kinds follow by a Placement; nil: all.
 	Follows Follows
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
@@ -174,6 +177,7 @@ const (
 	spaceKey contextKey = iota
 	admissionKey
 	oneStepKey
+	passageKey
 )
 
 // WithSpace puts the space that a request is about into its context.

@@ -27,16 +27,18 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"orrery.dev/orrery/internal/exports"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/registry"
 	"orrery.dev/orrery/internal/limits"
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/space"
 	"orrery.dev/orrery/internal/table"
 )
 
 const (
 	prefix  = "/orrery/"
-	timeout = 10 * time.Second
+	timeout = 60 * time.Second
 )
 
 // hub is the least around a space.Server that HTTP clients need.
@@ -47,6 +49,7 @@ type hub struct {
 	usage  *limits.Usage
 	table  *table.Writer
 	kinds  *registry.Registry
+	config space.Config
 	server *space.Server
 	url    string
 }
@@ -95,10 +98,16 @@ func run(m *testing.M) (int, error) {
 // newHub serves an empty log with the spaces a and b.
 func newHub(t *testing.T) *hub {
 	t.Helper()
+	return newPlacingHub(t, nil)
+}
+
+// newPlacingHub is newHub with memberships.
+func newPlacingHub(t *testing.T, placed table.Deriver) *hub {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	usage := limits.NewUsage()
+	usage, shown := limits.NewUsage(), exports.New()
 	h := &hub{t: t, ctx: ctx, client: shared.client, kinds: shared.registry, usage: usage,
-		table: table.New(table.Config{Observer: usage, WindowSteps: 1000, WindowBytes: 1 << 20})}
+		table: table.New(table.Config{Deriver: placed, Observer: usage, Shower: shown, WindowSteps: 1000, WindowBytes: 1 << 20})}
 	if _, err := h.client.Client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +119,8 @@ func newHub(t *testing.T) *hub {
 		h.tail(from + 1)
 	}()
 	t.Cleanup(func() { cancel(); <-tailed })
-	var err error
-	h.server, err = space.New(space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, usage), Kinds: h.kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.config = space.Config{Client: h.client, Prefix: prefix, Table: h.table.Table, Limits: limits.New(h.table.Table, usage), Kinds: h.kinds, Exports: shown}
+	h.serve(nil)
 	s := httptest.NewServer(h.chain())
 	t.Cleanup(s.Close)
 	h.url = s.URL
@@ -122,6 +128,16 @@ func newHub(t *testing.T) *hub {
 		h.must(201, h.do("POST", "root", "/apis/orrery.dev/v1alpha1/spaces", object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Space", "metadata": object{"name": name}}))
 	}
 	return h
+}
+
+// serve has a server whose log has room, or not.
+func (h *hub) serve(room space.Room) {
+	h.t.Helper()
+	h.config.Room = room
+	var err error
+	if h.server, err = space.New(h.config); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // tail keeps the table equal to the log from a revision on.
@@ -171,7 +187,13 @@ func (h *hub) caughtUp() {
 	}
 }
 
-// chain serves /spaces/NAME/...
+// rootKey is of the root in the context of a request.
+type rootKey struct{}
+
+// clustered are the kinds of tests that are in no namespace.
+var clustered = []schema.GroupKind{{Group: "example.com", Kind: "Rack"}, {Kind: "Namespace"}}
+
+// chain serves /spaces/NAME/..., and what is written by way of shelves.
 func (h *hub) chain() http.Handler {
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -181,6 +203,11 @@ func (h *hub) chain() http.Handler {
 			responsewriters.ErrorNegotiated(err, scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}, w, req)
 		}
 		h.caughtUp()
+		root, _ := req.Context().Value(rootKey{}).(route.Root)
+		f, of, through := root.Shelf()
+		if through {
+			s = f.Space
+		}
 		catalog, err := h.kinds.Catalog(s, h.table.Snapshot())
 		if err != nil {
 			fail(err)
@@ -191,7 +218,12 @@ func (h *hub) chain() http.Handler {
 			http.NotFound(w, req)
 			return
 		}
-		serve, err := h.server.Handler(kind, s, info)
+		var serve http.HandlerFunc
+		if through {
+			serve, err = h.server.ThroughHandler(kind, space.Through{Shelf: f, Space: of, Clustered: clustered}, info)
+		} else {
+			serve, err = h.server.Handler(kind, s, info)
+		}
 		if err != nil {
 			fail(err)
 			return
@@ -202,8 +234,8 @@ func (h *hub) chain() http.Handler {
 	handler = filters.WithWarningRecorder(handler)
 	handler = filters.WithAuditInit(handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		name, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/spaces/"), "/")
-		ctx := space.WithSpace(req.Context(), key.Space(name))
+		root, rest := route.Of(req.URL.Path)
+		ctx := space.WithSpace(context.WithValue(req.Context(), rootKey{}, root), key.Space(root.Name))
 		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "tester"})
 		req = req.Clone(ctx)
 		req.URL.Path = "/" + rest
@@ -248,7 +280,10 @@ func (h *hub) do(method, s, path string, body any, header ...string) answer {
 			h.t.Fatal(err)
 		}
 	}
-	req, err := http.NewRequest(method, h.url+"/spaces/"+s+path, bytes.NewReader(data))
+	if !strings.HasPrefix(s, "/") { // a space, and no root
+		s = route.Space(key.Space(s)).String()
+	}
+	req, err := http.NewRequest(method, h.url+s+path, bytes.NewReader(data))
 	if err != nil {
 		h.t.Fatal(err)
 	}

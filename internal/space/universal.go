@@ -13,13 +13,14 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/kinds"
 )
 
 // universal adds to a kind's strategy what holds for every kind.
 type universal struct {
 	rest.RESTCreateUpdateStrategy
-	rules *rules.Engine
+	server *Server
+	kind   *kinds.Kind
 }
 
 // PrepareForCreate makes sure that no object is created as one that is being deleted, which
@@ -30,10 +31,26 @@ func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 		m.SetDeletionGracePeriodSeconds(nil)
 	}
 	u.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
+	if p := passageFrom(ctx); p != nil {
+		p.claim(obj)
+	}
+}
+
+// PrepareForUpdate keeps what a version does not know that views slice by, so that a write is
+// judged by what will be stored. Where that fails, so does storage.
+func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	u.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
+	s, ok := SpaceFrom(ctx)
+	m, err := meta.Accessor(old)
+	if !ok || err != nil {
+		return
+	}
+	o := key.Object{Space: s, Identity: key.Identity{Resource: u.kind.Resource, Namespace: m.GetNamespace(), Name: m.GetName()}}
+	_ = u.server.keepValues(ctx, u.kind, o.Key(), obj, old)
 }
 
 func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
+	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
 func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -43,7 +60,11 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 		known[err.Error()] = true
 	}
 	templates := slices.DeleteFunc(u.validateTemplates(obj), func(err *field.Error) bool { return known[err.Error()] })
-	return slices.Concat(validateAnnotations(obj), templates, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+	sliced := u.protected(ctx, obj, old)
+	if len(sliced) == 0 {
+		sliced = judged(ctx, obj, old)
+	}
+	return slices.Concat(validateAnnotations(obj), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
 }
 
 // validateTemplates refuses templates that can't be used, at the texts that have them.
@@ -63,7 +84,7 @@ func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	return u.rules.CheckTemplates(object)
+	return u.server.config.Rules.CheckTemplates(object)
 }
 
 // validateAnnotations refuses values that would only be ignored later.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -12,6 +13,8 @@ import (
 type Op struct {
 	Key   string
 	Value []byte
+	// Under is the lease with which the key goes; nil: it stays.
+	Under *Lease
 }
 
 // Guard is a condition of a batch: a key exists and was created at a revision, or, with
@@ -31,7 +34,7 @@ const (
 
 // Write makes writes, in order, in as few transactions as the limits on their size allow,
 // and returns the revision that holds the last one. It stops with ErrGuard at the first
-// transaction for which a guard does not hold.
+// transaction for which a guard does not hold, and with ErrFull if etcd itself has no room.
 //
 // Objects must be written alone, by Put: their readers could not resume between two
 // changes of one revision.
@@ -100,6 +103,12 @@ func (l *Log) transact(ctx context.Context, first string, txn []clientv3.Op, gua
 		return nil, err
 	}
 	r, err := l.client.Txn(ctx).If(conditions...).Then(txn...).Commit()
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = fmt.Errorf("%w: %w", ErrLease, err)
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys from %.200q on: %w", len(txn), first, err)
 	}
@@ -112,6 +121,9 @@ func (l *Log) transact(ctx context.Context, first string, txn []clientv3.Op, gua
 func (o Op) op() clientv3.Op {
 	if o.Value == nil {
 		return clientv3.OpDelete(Prefix + o.Key)
+	}
+	if o.Under != nil {
+		return clientv3.OpPut(Prefix+o.Key, string(o.Value), clientv3.WithLease(o.Under.id))
 	}
 	return clientv3.OpPut(Prefix+o.Key, string(o.Value))
 }

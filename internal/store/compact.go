@@ -42,6 +42,9 @@ type Keeping struct {
 	// Floor is the oldest revision that readers resume from, and Reached the newest one
 	// that they can all read from memory: nothing above it is ever compacted.
 	Floor, Reached func() int64
+	// Elected, if not nil, says whether it is this hub that compacts by age and size. For
+	// want of room each does: to compact twice is to compact once.
+	Elected func() bool
 	// Before, if not nil, is called before each compaction with the revision below which
 	// history goes. An error puts the compaction off, unless it says that the log is out
 	// of space.
@@ -138,6 +141,10 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 		physical = true
 	case now.Sub(k.regular) >= k.Every:
 		floor, k.regular = k.Floor(), now
+	}
+	if !making && floor > 0 && k.Elected != nil && !k.Elected() { // another hub does
+		k.log.history.forget(min(floor, reached))
+		floor, physical = 0, false
 	}
 	due := now.Sub(k.measured) >= measureEvery || written-k.written > size.Quota/measurePart
 	if !physical && !due {

@@ -93,6 +93,13 @@ func (h *history) kept() int64 {
 	return h.total - h.marks[0].total
 }
 
+// oldest is about the oldest revision that the log has.
+func (h *history) oldest() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.marks[0].rev
+}
+
 // exceeds says whether history takes more than it may.
 func (h *history) exceeds() bool {
 	h.mu.Lock()

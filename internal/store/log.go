@@ -10,9 +10,12 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -37,6 +40,10 @@ type Config struct {
 	DataDir string
 	// Servers are the client URLs of an external etcd; if empty, etcd is embedded.
 	Servers []string
+	// CAFile has the certificates, PEM, by which an external etcd is verified, CertFile and
+	// KeyFile the client certificate that it is shown, read again for each connection; each
+	// may be empty.
+	CAFile, CertFile, KeyFile string
 	// UnsafeNoFsync makes tests and demos faster at the price of durability.
 	UnsafeNoFsync bool
 	// Quota is how large the log may become, in bytes. 0 means DefaultQuota for an embedded
@@ -84,7 +91,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 		l.sealer = plain{}
 	}
 	if len(config.Servers) > 0 {
-		return l, l.connect(ctx, config.Servers, config.Quota)
+		return l, l.connect(ctx, config)
 	}
 	quota := cmp.Or(config.Quota, DefaultQuota)
 	hard := hardQuota(config.DataDir, quota)
@@ -102,9 +109,14 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 }
 
 // connect connects to an external etcd, and waits for it: it may be starting, too.
-func (l *Log) connect(ctx context.Context, servers []string, quota int64) error {
+func (l *Log) connect(ctx context.Context, config Config) error {
+	servers := config.Servers
+	secured, err := secure(config)
+	if err != nil {
+		return err
+	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: servers, Context: ctx, DialTimeout: dialTimeout,
+		Endpoints: servers, Context: ctx, DialTimeout: dialTimeout, TLS: secured,
 		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTimeout,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: dialBackoff(), MinConnectTimeout: dialTimeout})},
 		Logger:      etcdLogger(l.logger),
@@ -113,7 +125,7 @@ func (l *Log) connect(ctx context.Context, servers []string, quota int64) error 
 		return fmt.Errorf("connect to etcd at %q: %w", servers, err)
 	}
 	l.client = wrap(c)
-	l.meter = &meter{client: c, quota: quota, logger: l.logger}
+	l.meter = &meter{client: c, quota: config.Quota, logger: l.logger}
 	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
 	for said := false; ; said = true {
 		err := l.tryRoom(ctx)
@@ -129,6 +141,34 @@ func (l *Log) connect(ctx context.Context, servers []string, quota int64) error 
 			return errors.Join(fmt.Errorf("connect to etcd at %q: %w", servers, err), c.Close())
 		}
 	}
+}
+
+// secure is how an external etcd is verified, and what it is shown; nil: neither is said.
+func secure(config Config) (*tls.Config, error) {
+	if config.CAFile == "" && config.CertFile == "" {
+		return nil, nil
+	}
+	secured := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.CAFile != "" {
+		pem, err := os.ReadFile(config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read etcd's authority: %w", err)
+		}
+		if secured.RootCAs = x509.NewCertPool(); !secured.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read etcd's authority: %q has no certificate", config.CAFile)
+		}
+	}
+	if config.CertFile != "" {
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
+			return &pair, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, fmt.Errorf("read the certificate for etcd: %w", err)
+		}
+		secured.GetClientCertificate = load
+	}
+	return secured, nil
 }
 
 // dialBackoff is the backoff of attempts to reach an etcd: that of gRPC goes up to two
@@ -229,6 +269,13 @@ func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (re
 // Losses is how often the table was lost, for Resume. It must be asked before the table is
 // seen to be loaded: then Resume can't take another table for that one.
 func (l *Log) Losses() int { return l.reach.lost() }
+
+// Lost says that the table is lost, so that nobody can use the log.
+func (l *Log) Lost() bool {
+	l.reach.mu.Lock()
+	defer l.reach.mu.Unlock()
+	return l.reach.unloaded
+}
 
 // Resume lets everybody use the log again after the table was lost and loaded, unless it
 // was lost once more since.

@@ -73,6 +73,15 @@ func (s sealedKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallO
 	if err := s.sealPut(ctx, in); err != nil {
 		return nil, err
 	}
+	of, header, err := s.alone(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: in}})
+	if err != nil {
+		return nil, err
+	}
+	if of != nil {
+		r := of.GetResponsePut()
+		r.Header = header
+		return r, s.open(ctx, r.PrevKv)
+	}
 	r, err := s.KVClient.Put(ctx, in, opts...)
 	if err != nil {
 		return nil, err
@@ -81,6 +90,15 @@ func (s sealedKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallO
 }
 
 func (s sealedKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	of, header, err := s.alone(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: in}})
+	if err != nil {
+		return nil, err
+	}
+	if of != nil {
+		r := of.GetResponseDeleteRange()
+		r.Header = header
+		return r, s.openAll(ctx, r.PrevKvs)
+	}
 	r, err := s.KVClient.DeleteRange(ctx, in, opts...)
 	if err != nil {
 		return nil, err
@@ -92,7 +110,7 @@ func (s sealedKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallO
 	if err := s.sealTxn(ctx, in); err != nil {
 		return nil, err
 	}
-	r, err := s.KVClient.Txn(ctx, in, opts...)
+	r, err := s.txn(ctx, in, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,15 @@ func (l *Log) Usage() Usage {
 // Written is about how many bytes were written to the log since it was opened, by whomever.
 func (l *Log) Written() int64 { return l.history.written() }
 
+// Known is the newest revision that the log is known to have had.
+func (l *Log) Known() int64 {
+	_, rev := l.reach.before()
+	return rev
+}
+
+// Oldest is about the oldest revision that the log still has.
+func (l *Log) Oldest() int64 { return l.history.oldest() }
+
 // Admit waits until there is room for a write of a number of bytes, key included. It fails
 // with ErrFull if there is none, and with ErrLate if making room takes too long. done must
 // be called when the write has ended.
@@ -66,3 +75,6 @@ func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err
 // RefusedByEtcd says that etcd itself refused a write for want of room, so that room is made
 // at once.
 func (l *Log) RefusedByEtcd() { l.room.press() }
+
+// Presses says that history is to be forgotten for its size, or that writes wait for room.
+func (l *Log) Presses() bool { return l.history.exceeds() || l.room.tight() }

@@ -80,7 +80,7 @@ func (s *sight) at(l key.Location) summarize.Input {
 	var report []byte
 	o, _ := key.ParsePath(s.path)
 	if row := s.Get((key.Report{Location: l, Origin: key.Placed, Object: o}).Key()); row != nil {
-		report = row.Value
+		report = row.Report()
 	}
 	v := judge.Assigned(s.config.Digest, s.row, place, report, false)
 	said, status := saidBy(report), []byte(nil)

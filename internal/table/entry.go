@@ -19,18 +19,28 @@ import (
 type Entry struct {
 	// Key is the key below the hub's prefix.
 	Key string
-	// Value is the JSON exactly as it is in the log.
+	// Value is what is in the log, exactly: JSON, but for reports, see Report.
 	Value []byte
 	// CreateRev and ModRev are the revisions that made the key and wrote this value.
 	CreateRev, ModRev int64
-	// Meta is what the engines need of every object; zero for keys that hold no object.
+	// Object is what there is besides of keys that hold an object. All others share one that
+	// is empty: there are more reports than objects, and they need none of it.
+	*Object
+}
+
+// Object is what is known of an entry that is an object.
+type Object struct {
+	// Meta is what the engines need of every object.
 	Meta Meta
 	// Rendered and AsWritten are caches for readers: the digest of the rendered entry, and
 	// the ID of the definition of the kind by which Value can be served as it is stored.
-	// They follow from Value, so they are never stale.
+	// They follow from Value, so they are never stale. What is no object has none.
 	Rendered  atomic.Pointer[Rendered]
 	AsWritten atomic.Uint64
 }
+
+// noObject is that of entries that are none; it stays empty.
+var noObject = &Object{}
 
 // Rendered is the digest of a rendered entry, and what it was rendered by besides the
 // entry.
@@ -55,12 +65,19 @@ type Meta struct {
 
 // NewEntry parses what engines need of a value. The caller must not change value any more.
 func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
-	e := &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev}
-	if key.ClassOf(k) == key.Objects {
-		e.Meta = parseMeta(value)
+	if key.ClassOf(k) != key.Objects {
+		return &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev, Object: noObject}
 	}
-	return e
+	e := &struct { // in one allocation
+		Entry
+		of Object
+	}{Entry: Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev}}
+	e.Object, e.of.Meta = &e.of, parseMeta(value)
+	return &e.Entry
 }
+
+// Report is the JSON of an entry that is a report. The caller must not change it.
+func (e *Entry) Report() []byte { return wire.ReportText(e.Value) }
 
 // Annotation is the value of one annotation, "" if there is none.
 func (e *Entry) Annotation(name string) string {

@@ -1,6 +1,10 @@
 package table
 
-import "orrery.dev/orrery/internal/key"
+import (
+	"github.com/tidwall/btree"
+
+	"orrery.dev/orrery/internal/key"
+)
 
 // Members returns the rows that belong to a location, in key order, and the
 // revision they were read at. It costs as much as the location has rows.
@@ -20,13 +24,18 @@ func (t *Table) Members(l key.Location) ([]*Row, int64) {
 func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more bool)) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	set := t.members[l]
-	if set == nil {
-		return t.rev.Load()
+	if set := t.members[l]; set != nil {
+		t.follow(set, "", fn)
 	}
-	for from, more := "", true; more; {
+	return t.rev.Load()
+}
+
+// follow calls fn for the rows of a set of keys from one on, until it returns false; fn may
+// return a later key to continue from. The table is locked.
+func (t *Table) follow(keys *btree.Set[string], from string, fn func(*Row) (from string, more bool)) {
+	for more := true; more; {
 		more = false
-		set.Ascend(from, func(k string) bool {
+		keys.Ascend(from, func(k string) bool {
 			row, ok := t.rows.Get(k)
 			if !ok {
 				return true
@@ -39,5 +48,4 @@ func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more b
 			return on
 		})
 	}
-	return t.rev.Load()
 }

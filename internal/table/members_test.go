@@ -31,8 +31,21 @@ func (everywhere) Derive(_ table.Reader, changes []table.Change) []table.Assignm
 	return all
 }
 
-func TestAscendMembers(t *testing.T) {
-	tb := table.New(table.Config{Deriver: everywhere{}, WindowSteps: 1, WindowBytes: 1})
+// Shelves are those of a showing of one shelf.
+func (i in) Shelves() []key.Shelf { return []key.Shelf{{Space: "p", Name: string(i)}} }
+
+func (everywhere) Show(_ table.Reader, changes []table.Change) (all []table.Shown) {
+	for _, c := range changes {
+		if c.Cur != nil {
+			all = append(all, table.Shown{Key: c.Cur.Key, On: in("north")})
+		}
+	}
+	return all
+}
+
+// TestAscend checks the walks over members and shelves, which go on alike.
+func TestAscend(t *testing.T) {
+	tb := table.New(table.Config{Deriver: everywhere{}, Shower: everywhere{}, WindowSteps: 1, WindowBytes: 1})
 	var updates []table.Update
 	for _, k := range []string{"o/a/core/configmaps/n/x", "o/a/core/configmaps/n/y", "o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"} {
 		updates = append(updates, table.Update{Key: k, Value: []byte("{}"), CreateRev: 7, ModRev: 7})
@@ -66,5 +79,20 @@ func TestAscendMembers(t *testing.T) {
 		if got := visit(test.member, test.next); !slices.Equal(got, test.want) {
 			t.Errorf("%s: visited %q, want %q", test.name, got, test.want)
 		}
+		var got []string
+		if rev := tb.AscendShelf(key.Shelf{Space: "p", Name: string(test.member)}, "", func(row *table.Row) (string, bool) {
+			got = append(got, row.Key)
+			return test.next(row.Key)
+		}); rev != 7 || !slices.Equal(got, test.want) {
+			t.Errorf("%s: on the shelf %q at %d, want %q at 7", test.name, got, rev, test.want)
+		}
+	}
+	var later []string
+	tb.AscendShelf(key.Shelf{Space: "p", Name: "north"}, "o/a/core/secrets/", func(row *table.Row) (string, bool) {
+		later = append(later, row.Key)
+		return "", true
+	})
+	if want := []string{"o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"}; !slices.Equal(later, want) {
+		t.Errorf("from a key on: %q, want %q", later, want)
 	}
 }

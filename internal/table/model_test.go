@@ -24,7 +24,7 @@ type model struct {
 type modelRow struct {
 	value             string
 	createRev, modRev int64
-	members           string // joined by ","
+	members, shelves  string // joined by ","
 }
 
 type modelStep struct {
@@ -112,6 +112,7 @@ func (m *model) apply(rev int64, updates []Update) {
 	}
 	for k, row := range after {
 		row.members = membersOf(k, row.value, after[policyKey].value)
+		row.shelves = shelvesOf(k, row.value, after[shelfPolicyKey].value)
 		after[k] = row
 	}
 	step := modelStep{rev, map[string]modelChange{}}
@@ -242,14 +243,14 @@ func (r *modelRow) String() string {
 	if r == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s@%d,%d[%s]", r.value, r.createRev, r.modRev, r.members)
+	return fmt.Sprintf("%s@%d,%d[%s][%s]", r.value, r.createRev, r.modRev, r.members, r.shelves)
 }
 
 func rowText(r *Row) string {
 	if r == nil {
 		return "-"
 	}
-	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev}
+	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev, shelves: shelvesText(r.On)}
 	if r.In != nil {
 		var names []string
 		for _, l := range r.In.Told() {

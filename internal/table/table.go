@@ -44,6 +44,8 @@ type Row struct {
 	*Entry
 	// In is nil for a row that belongs to nothing.
 	In Membership
+	// On is nil for a row that is on no shelf.
+	On Showing
 }
 
 // Membership names the locations to which a row belongs by policy: what they are told of, be
@@ -59,7 +61,7 @@ type Membership interface {
 }
 
 // Change is what one revision did to one row: Prev is nil if it was created, Cur if it
-// was deleted. If only the membership changed, both share the Entry.
+// was deleted. If only the membership changed, or the shelves, both share the Entry.
 type Change struct {
 	Prev, Cur *Row
 	// Ended are the policies that were deleted in this revision and by which the row may
@@ -75,7 +77,7 @@ func (c Change) Row() *Row {
 	return c.Prev
 }
 
-// SameEntry says that only the membership changed.
+// SameEntry says that only the membership changed, or the shelves.
 func (c Change) SameEntry() bool {
 	return c.Prev != nil && c.Cur != nil && c.Prev.Entry == c.Cur.Entry
 }
@@ -120,6 +122,16 @@ type Deriver interface {
 	Derive(state Reader, changes []Change) []Assignment
 }
 
+// Shower computes which rows are on which shelves, as a Deriver does memberships.
+type Shower interface {
+	// Reset forgets everything; the next Show shows a whole state.
+	Reset()
+	// Show is shown the changes of one revision (Cur.On not yet set) and the state after it.
+	// It returns on which shelves every row is that was written and is on any, and every other
+	// row that is now on others: a change of membership alone leaves a row where it is.
+	Show(state Reader, changes []Change) []Shown
+}
+
 // Observer is shown every change in revision order, of all parts of the log, by
 // the goroutine that applies them and before readers see the revision. What it
 // computes is thereby exact at each revision; it must be quick, must not block
@@ -135,6 +147,8 @@ type Observer interface {
 type Config struct {
 	// Deriver computes memberships; nil for none.
 	Deriver Deriver
+	// Shower computes what is on shelves; nil for none.
+	Shower Shower
 	// Observer is shown every change; nil for none.
 	Observer Observer
 	// WindowSteps and WindowBytes bound each window of recent changes.
@@ -150,6 +164,7 @@ type Table struct {
 	mu      sync.RWMutex
 	rows    btree.Map[string, *Row]
 	members map[key.Location]*btree.Set[string]
+	shelves btree.BTreeG[*shelf]
 	windows [windowCount]window
 	subs    map[Topic]map[*Subscription]struct{}
 	offered []*Subscription // to be woken at the end of the revision being applied
@@ -173,6 +188,7 @@ func New(config Config) *Writer {
 func (t *Table) clear(rev int64) {
 	t.rows = btree.Map[string, *Row]{}
 	t.members = map[key.Location]*btree.Set[string]{}
+	t.shelves = *btree.NewBTreeGOptions(compareShelves, btree.Options{NoLocks: true})
 	t.snap = nil
 	for i := range t.windows {
 		t.windows[i] = window{floor: rev, maxSteps: t.config.WindowSteps, maxBytes: t.config.WindowBytes}
@@ -193,6 +209,9 @@ func (t *Writer) Reset(rev int64, state []Update) {
 	t.subs = map[Topic]map[*Subscription]struct{}{}
 	if t.config.Deriver != nil {
 		t.config.Deriver.Reset()
+	}
+	if t.config.Shower != nil {
+		t.config.Shower.Reset()
 	}
 	changes := t.derive(t.write(state))
 	if t.config.Observer != nil {
@@ -249,33 +268,35 @@ func (t *Table) write(updates []Update) []Change {
 
 func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
 
-// derive asks the Deriver and returns the changes with memberships set, those of
-// membership alone after those of values.
+// derive asks the Deriver and returns the changes with memberships and shelves set: those of
+// values, then those of membership, then those of shelves alone.
 func (t *Table) derive(changes []Change) []Change {
+	values := changes
 	if t.config.Deriver != nil {
-		values := changes
 		var moved []Change // not appended to values yet: the loop still writes to those
 		for _, a := range t.config.Deriver.Derive(locked{t}, values) {
 			row, ok := t.rows.Get(a.Key)
 			if !ok {
 				continue
 			}
-			if i, ok := slices.BinarySearchFunc(values, a.Key, func(c Change, k string) int { return strings.Compare(c.Row().Key, k) }); ok {
-				values[i].Cur.In, values[i].Ended = a.In, a.Ended
+			if c := find(values, a.Key); c != nil {
+				c.Cur.In, c.Ended = a.In, a.Ended
 				continue
 			}
 			if row.In == a.In {
 				continue
 			}
-			cur := &Row{Entry: row.Entry, In: a.In}
+			cur := &Row{Entry: row.Entry, In: a.In, On: row.On}
 			t.rows.Set(a.Key, cur)
 			moved = append(moved, Change{Prev: row, Cur: cur, Ended: a.Ended})
 		}
 		slices.SortFunc(moved, compareKeys)
 		changes = append(values, moved...)
 	}
+	changes = t.show(changes, len(values))
 	for _, c := range changes {
 		t.index(c)
+		t.place(c)
 	}
 	return changes
 }
@@ -318,6 +339,13 @@ func (t *Table) advance(rev int64) {
 
 // Rev is the revision that the table has reached.
 func (t *Table) Rev() int64 { return t.rev.Load() }
+
+// Size is the number of rows.
+func (t *Table) Size() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.rows.Len()
+}
 
 // WaitFor returns once the table has reached a revision, or with the context's error.
 func (t *Table) WaitFor(ctx context.Context, rev int64) error {

@@ -63,6 +63,7 @@ func modelTopics() []modelTopic {
 		topicOf("l1"), topicOf("l2"), topicOf("l3"),
 		topicReports("", ""), topicReports("l1", ""), topicReports("", "s1"), topicReports("l1", "s1"), topicReports("l2", "s2"),
 	}
+	topics = append(topics, shelfTopics()...)
 	seen := map[string]bool{}
 	for _, k := range modelKeys {
 		topics = append(topics, topicAt(k))
@@ -353,6 +354,7 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("members of %s at %d: %q, want %q", member, rev, got, want)
 		}
 	}
+	m.checkShelves(t)
 	heard := map[Topic]bool{}
 	for _, s := range m.subs {
 		s.sub.each(func(topic Topic) { heard[topic] = true })
@@ -367,9 +369,10 @@ func (m *machine) check(t *rapid.T) {
 func TestTableEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{model: &model{rows: map[string]modelRow{}, steps: rapid.IntRange(1, 60).Draw(t, "window")}}
-		d := &testDeriver{}
+		d, shower := &testDeriver{}, &testShower{}
 		d.Reset()
-		m.table = New(Config{Deriver: d, Observer: m, WindowSteps: m.model.steps, WindowBytes: 1 << 30})
+		shower.Reset()
+		m.table = New(Config{Deriver: d, Shower: shower, Observer: m, WindowSteps: m.model.steps, WindowBytes: 1 << 30})
 		actions := map[string]func(*rapid.T){
 			"": m.check, "apply": m.apply, "progress": m.progress, "stale": m.stale, "subscribe": m.subscribe, "poll": m.poll, "drop": m.drop,
 		}

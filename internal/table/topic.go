@@ -2,6 +2,7 @@ package table
 
 import (
 	"strings"
+	"unique"
 
 	"orrery.dev/orrery/internal/key"
 )
@@ -10,9 +11,12 @@ import (
 type Topic struct {
 	kind topicKind
 	name string
-	// location and space are those of reports; empty for all, as is an empty name.
+	// location and space are those of reports; empty for all, as is an empty name. Of what is
+	// on a shelf space is that of the rows, and empty for all.
 	location key.Location
 	space    key.Space
+	// shelf is that of rows that are on one.
+	shelf unique.Handle[key.Shelf]
 }
 
 type topicKind uint8
@@ -23,6 +27,7 @@ const (
 	ofMember
 	ofKey
 	ofReports
+	onShelf
 )
 
 // Under is every key below a prefix, which ends in "/". If the prefix spans resources,
@@ -41,13 +46,20 @@ func AcrossSpaces(r key.Resource) Topic { return Topic{kind: acrossSpaces, name:
 // OfReports is every report about objects of a resource, of whatever origin, by one location
 // or, if it is empty, by all, and of one space or, if it is empty, of all.
 func OfReports(l key.Location, s key.Space, r key.Resource) Topic {
-	return Topic{ofReports, r.String(), l, s}
+	return Topic{kind: ofReports, name: r.String(), location: l, space: s}
 }
 
 // Of is every row that belongs to a location, or did before the change, except changes of
 // membership that change nothing for the location. Only objects may belong to locations,
 // and no Events or Leases.
 func Of(l key.Location) Topic { return Topic{kind: ofMember, name: string(l)} }
+
+// On is every row of a resource that is on a shelf, or was before the change, except changes
+// that change nothing there: those of one space or, if it is empty, of all. Events and Leases
+// are on none.
+func On(f key.Shelf, s key.Space, r key.Resource) Topic {
+	return Topic{kind: onShelf, name: r.String(), space: s, shelf: unique.Make(f)}
+}
 
 func (t Topic) window() int {
 	switch t.kind {
@@ -56,7 +68,7 @@ func (t Topic) window() int {
 			return eventWindow
 		}
 		return objectWindow
-	case ofMember:
+	case ofMember, onShelf:
 		return objectWindow
 	case ofReports:
 		return reportWindow
@@ -75,6 +87,14 @@ func (t Topic) concerns(c Change) bool {
 	case acrossSpaces:
 		r, ok := key.ResourceOf(c.Row().Key)
 		return ok && r == t.name
+	case onShelf:
+		k := c.Row().Key
+		r, ok := key.ResourceOf(k)
+		if !ok || r != t.name {
+			return false
+		}
+		s, _, _, _ := key.Split(k)
+		return (t.space == "" || t.space == s) && c.about(t.shelf.Value())
 	case ofKey:
 		return c.Row().Key == t.name
 	case ofReports:
@@ -97,9 +117,15 @@ func topics(c Change, fn func(Topic)) {
 		fn(Topic{kind: acrossSpaces, name: r})
 	}
 	if l, s, r, ok := key.ReportOf(k); ok {
-		for _, t := range [...]Topic{{ofReports, r, l, s}, {ofReports, r, l, ""}, {ofReports, r, "", s}, {ofReports, r, "", ""}, About(s)} {
-			fn(t)
+		of := Topic{kind: ofReports, name: r}
+		for _, by := range [...]struct {
+			location key.Location
+			space    key.Space
+		}{{l, s}, {l, ""}, {"", s}, {"", ""}} {
+			of.location, of.space = by.location, by.space
+			fn(of)
 		}
+		fn(About(s))
 	}
 	if c.Prev != nil && c.Prev.In != nil {
 		for _, m := range c.Prev.In.Told() {
@@ -114,5 +140,13 @@ func topics(c Change, fn func(Topic)) {
 				fn(Of(m))
 			}
 		}
+	}
+	for _, f := range c.shelves() {
+		s, _, _, _ := key.Split(k)
+		r, _ := key.ResourceOf(k)
+		of := Topic{kind: onShelf, name: r, shelf: unique.Make(f)}
+		fn(of)
+		of.space = s
+		fn(of)
 	}
 }

@@ -288,5 +288,5 @@ func (o *object) reportOf(location key.Location) []byte {
 	if !found {
 		return nil
 	}
-	return o.reports[i].row.Value
+	return o.reports[i].row.Report()
 }

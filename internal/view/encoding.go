@@ -27,7 +27,10 @@ const (
 	formJSON
 	// formPretty is the same, indented.
 	formPretty
-	// formDecoded needs an object: protobuf and YAML.
+	// formProtobuf is protobuf, which is made of the object's own bytes for kinds that are served
+	// as they are stored.
+	formProtobuf
+	// formDecoded needs an object: YAML.
 	formDecoded
 )
 
@@ -47,8 +50,11 @@ func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catal
 	c := catalog{}
 	for _, info := range s.SupportedMediaTypes() {
 		plain := formDecoded
-		if info.MediaType == apiruntime.ContentTypeJSON {
+		switch info.MediaType {
+		case apiruntime.ContentTypeJSON:
 			plain = formJSON
+		case apiruntime.ContentTypeProtobuf:
+			plain = formProtobuf
 		}
 		embedded := s.EncoderForVersion(info.Serializer, gv).Identifier()
 		c[embedded] = encoding{form: plain}

@@ -29,6 +29,9 @@ func (r *reader) events(q query, s selection, step table.Step) []event {
 			events = append(events, e)
 		}
 	}
+	if r.look.shelf {
+		writtenLast(events, step.Rev)
+	}
 	return events
 }
 

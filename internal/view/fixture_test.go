@@ -62,12 +62,15 @@ var known = sync.OnceValue(func() map[schema.GroupVersionResource]*kinds.Kind {
 })
 
 var (
-	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	locations  = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "locations"}
-	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	scalersV1  = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
-	widgetsV1  = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	bindings    = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "apibindings"}
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	exports     = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "apiexports"}
+	exportViews = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "apiexportviews"}
+	locations   = schema.GroupVersionResource{Group: "orrery.dev", Version: "v1alpha1", Resource: "locations"}
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	scalersV1   = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
+	widgetsV1   = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
 func widgets() *apiextensionsv1.CustomResourceDefinition {
@@ -138,11 +141,14 @@ func newFixture(t tester, change ...func(*Config, *table.Config)) *fixture {
 
 // thereAlready are spaces and locations that no test makes.
 func thereAlready() (rows []table.Update) {
-	for _, s := range []key.Space{"a", "a-b", "ab", "b", "other"} {
+	for _, s := range []key.Space{"a", "a-b", "ab", "b", "other", "p"} {
 		rows = append(rows, table.Update{Key: s.Key(), Value: fmt.Appendf(nil, `{"metadata":{"name":%q}}`, s)})
 	}
 	for _, l := range []key.Location{"l1", "l2", "north", "south"} {
 		rows = append(rows, table.Update{Key: l.Key(), Value: sample{gvr: locations, space: key.Root, name: string(l)}.value()})
+	}
+	for _, o := range offered() {
+		rows = append(rows, table.Update{Key: o.key(), Value: o.value()})
 	}
 	return rows
 }
@@ -244,6 +250,11 @@ func (f *fixture) serve() *httptest.Server {
 		var lens Lens
 		parts := strings.SplitN(req.URL.Path, "/", 5)
 		switch {
+		case strings.HasPrefix(req.URL.Path, string(route.Exports)), strings.HasPrefix(req.URL.Path, string(route.Slices)):
+			root, rest := route.Of(req.URL.Path)
+			shelf, s, _ := root.Shelf()
+			lens = onShelf(shelf, s, f.table.Rev())
+			req.URL.Path = "/" + rest
 		case strings.HasPrefix(req.URL.Path, string(route.ReportViews)):
 			root, rest := route.Of(req.URL.Path)
 			s, l, _ := root.Reported()

@@ -15,11 +15,13 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/orrery/internal/route"
 )
 
 // TestInformers: informers of all kinds sync with one request and see what happens.
 func TestInformers(t *testing.T) {
-	for _, path := range []string{"/spaces/a", "/spaces/*", "/views/locations/l1"} {
+	for _, path := range []string{"/spaces/a", "/spaces/*", "/views/locations/l1", "/views/exports/p/e/spaces/*", "/views/slices/p/v/rest/spaces/a"} {
 		for name, start := range map[string]func(*rest.Config, <-chan struct{}) cache.SharedIndexInformer{
 			"typed": typedInformer, "json": jsonInformer, "dynamic": dynamicInformer, "metadata": metadataInformer,
 		} {
@@ -55,7 +57,7 @@ func metadataInformer(c *rest.Config, stop <-chan struct{}) cache.SharedIndexInf
 }
 
 func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan struct{}) cache.SharedIndexInformer) {
-	f := newFixture(t)
+	f := newFixture(t, onShelves)
 	for i := range 30 {
 		f.put(cm("a", fmt.Sprint("x", i), "1", "at=l1"))
 	}
@@ -84,7 +86,7 @@ func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan str
 	f.put(cm("a", "new", "1", "at=l1", "hold=no longer shown at the location"))
 	f.del(cm("a", "new", ""))
 	want := []string{"update x3 31", "add new 32", "update new 33", "delete new 34"}
-	if strings.HasPrefix(path, "/views") {
+	if strings.HasPrefix(path, string(route.Views)) {
 		want = []string{"update x3 31", "add new 32", "delete new 33"}
 	}
 	for _, w := range want {

@@ -13,7 +13,7 @@ import (
 
 // A Lens is one view of the table: which rows are its objects, in which order, and how they
 // look. It is a value without state, and a function of the rows alone. Space, AllSpaces,
-// Location and Reports make one.
+// Location, Reports and Shelf make one.
 type Lens interface {
 	// String is the view's path.
 	String() string
@@ -44,6 +44,7 @@ type query struct {
 	// namespace and name are empty for all. They are those that objects have in the view.
 	namespace, name string
 	placing         key.Placing
+	wide            key.Wide
 }
 
 // about says whether a key is one of the query's.
@@ -55,6 +56,9 @@ func (q query) about(k string) bool {
 	o := key.Object{Space: s, Identity: key.Identity{Resource: resource}}
 	o.Namespace, o.Name = key.SplitName(rest)
 	at := q.placing.At(o)
+	if q.wide.Spaces {
+		at.Namespace, at.Name = q.wide.At("", o)
+	}
 	return (q.namespace == "" || q.namespace == at.Namespace) && (q.name == "" || q.name == at.Name)
 }
 
@@ -78,6 +82,10 @@ type look struct {
 	// wide.
 	reports bool
 	wide    key.Wide
+	// shelf says that rows come and go by more than their own writes. With wide names, those
+	// of owners of the clustered kinds are wide, too.
+	shelf     bool
+	clustered clustered
 	// listRevision gives items the revision of the list in place of their own.
 	listRevision bool
 	// metadataOnly shows PartialObjectMetadata whatever the client asks for.

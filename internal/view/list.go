@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// list is a list of objects of a view. Its JSON is assembled while it is written; only
-// forms that need a decoded list make one.
+// list is a list of objects of a view. Its JSON is assembled while it is written, and its
+// protobuf made of that; only forms that need a decoded list make one.
 type list struct {
 	metav1.ListMeta
 	// Items has the name by which the libraries recognize a list.
@@ -53,12 +53,16 @@ func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io
 	return p.flush()
 }
 
-func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w *pieces) error {
 	switch e := l.reader.shape.catalog[id]; e.form {
 	case formJSON:
 		return l.writeJSON(encode, w)
 	case formPretty:
 		return l.writePretty(encode, w)
+	case formProtobuf:
+		if l.reader.transcoder() != nil {
+			return l.writeProtobuf(w)
+		}
 	case formUnknown:
 		l.reader.server.fallbacks.Add(1)
 	}

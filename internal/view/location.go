@@ -28,7 +28,7 @@ func (l locationLens) now(t *table.Table, q query) state {
 	var rows []*table.Row
 	rev := t.AscendMembers(l.name, func(row *table.Row) (from string, more bool) {
 		if r, _ := restOf(row); r != q.resource {
-			return l.next(row, q), true
+			return nextOf(row, q.resource), true
 		}
 		if q.about(row.Key) && l.holds(row) {
 			rows = append(rows, row)
@@ -39,11 +39,11 @@ func (l locationLens) now(t *table.Table, q query) state {
 	return listed(l, rev, rows)
 }
 
-// next is where the rows of a query's resource continue after a row of another resource: in
-// the same space or in the next one.
-func (l locationLens) next(row *table.Row, q query) string {
+// nextOf is where the rows of a resource continue after a row of another one: in the same
+// space or in the next one.
+func nextOf(row *table.Row, r key.Resource) string {
 	s := spaceOf(row)
-	if prefix := key.ResourcePrefix(s, q.resource); prefix > row.Key {
+	if prefix := key.ResourcePrefix(s, r); prefix > row.Key {
 		return prefix
 	}
 	return key.After(key.SpacePrefix(s))

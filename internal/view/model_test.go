@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +120,13 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 			}
 			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.name.Key()])
 			s.content = s.object
+		case shelfLens:
+			object, place, ok := shelved(values, k, l)
+			if !ok {
+				continue
+			}
+			s.object, s.place = object, place
+			o.Namespace, o.Name = l.wide.At("", o)
 		}
 		selector, err := labels.Parse(a.selector)
 		if err != nil {
@@ -201,11 +210,23 @@ func (m *model) between(after, upTo int64, a angle) []told {
 				events = append(events, told{watch.Modified, p, rev - 1, cur.object})
 			}
 		}
+		if _, ok := a.lens.(shelfLens); ok { // what was written comes last
+			slices.SortStableFunc(events[first:], func(x, y told) int {
+				return cmp.Compare(bit(now[x.place].rev == rev), bit(now[y.place].rev == rev))
+			})
+		}
 		if len(events) > first {
 			events[len(events)-1].rev = rev
 		}
 	}
 	return events
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // options are what a client sends for an angle.
@@ -225,7 +246,8 @@ func (a angle) options(version string) (context.Context, *metainternalversion.Li
 func genAngle(t *rapid.T, label string) angle {
 	a := angle{
 		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1", key.Same), Location("l2", key.Same),
-			Reports("a", "l1"), Reports("*", "l1"), Reports("a", "*"), Reports("*", "*")}).Draw(t, label),
+			onShelf(wholeShelf(), "*", math.MaxInt64), onShelf(wholeShelf(), "a", math.MaxInt64), onShelf(sliceOf("web"), "*", math.MaxInt64),
+			onShelf(sliceOf("web"), "a", math.MaxInt64), onShelf(sliceOf(""), "*", math.MaxInt64), Reports("a", "l1"), Reports("*", "l1"), Reports("a", "*"), Reports("*", "*")}).Draw(t, label),
 		gvr: rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
 	}
 	if a.gvr == widgetsV1 {
@@ -239,6 +261,13 @@ func genAngle(t *rapid.T, label string) angle {
 	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
 	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location", "orrery.dev/space in (a,ab)", "orrery.dev/location=l1.0a1b2c3d",
 		"orrery.dev/health=Degraded", "orrery.dev/state!=Applied", "orrery.dev/state=Pending"}).Draw(t, "selector")
+	if l, ok := a.lens.(shelfLens); ok && l.wide.Spaces {
+		if a.namespace != "" {
+			a.namespace = rapid.SampledFrom([]string{"a--", "ab--", "a-b--", ""}).Draw(t, "of space") + a.namespace
+		} else if a.gvr == namespaces && a.name != "" {
+			a.name = "a--" + a.name
+		}
+	}
 	if l, ok := a.lens.(reportsLens); ok { // names there say more
 		if l.wide.Spaces && a.namespace != "" {
 			a.namespace = rapid.SampledFrom([]string{"a--", "ab--"}).Draw(t, "of space") + a.namespace
@@ -267,6 +296,12 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 			taken[classKey] = true
 			of := rapid.SampledFrom([]string{"", "l1=1", "l1=2", "l1=1 l2=2", "l2=db", "l1=db l2=db"}).Draw(t, "classes")
 			updates = append(updates, table.Update{Key: classKey, Value: []byte(of + " ")})
+			continue
+		}
+		if rapid.IntRange(0, 7).Draw(t, "shelves") == 0 && !taken[shelvesKey] {
+			taken[shelvesKey] = true
+			not := rapid.SampledFrom([]string{"", "a", "ab web", "web", "a-b db"}).Draw(t, "not there")
+			updates = append(updates, table.Update{Key: shelvesKey, Value: []byte(not + " ")})
 			continue
 		}
 		o := sample{
@@ -328,7 +363,7 @@ func (m *model) rev() int64 { return int64(len(m.states) - 1) }
 // however slowly they are read and wherever they are cut and resumed.
 func TestViewsEqualTheirModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFixture(t)
+		f := newFixture(t, onShelves)
 		defer f.server.Close()
 		m := newModel()
 		there := key.Location("l1").Key()
@@ -374,6 +409,7 @@ func checkList(t *rapid.T, f *fixture, m *model) {
 	}
 	l := result.(*list)
 	compareItems(t, m, a, rev, l.ResourceVersion, l.Items)
+	sameProtobuf(t, l)
 }
 
 // checkPages reads a list in pages while the log goes on.

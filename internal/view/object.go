@@ -93,6 +93,13 @@ func (o *object) document() (document, addition, error) {
 		}
 		d, err := parse(shown)
 		return d, a, err
+	case l.shelf && l.wide.Spaces:
+		value, err := l.widened(o.row)
+		if err != nil {
+			return document{}, a, err
+		}
+		d, err := parse(value)
+		return d, a, err
 	case l.space:
 		a.annotations = []field{{v1alpha1.SpaceAnnotation, string(spaceOf(o.row))}}
 		value, err := withoutSpace(o.row.Value)
@@ -181,16 +188,16 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 		return o.encodePretty(w)
 	case e.form == formUnknown && transforms(id):
 		return encode(opaque{o}, w)
-	case e.form == formDecoded && e.event != "" && !o.reader.look.reports:
+	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.reader.look.reports:
 		return o.encodeShared(id, encode, w)
 	case e.form == formUnknown:
 		o.reader.server.fallbacks.Add(1)
 	}
-	decoded, err := o.decode()
+	made, err := o.encodable(e.form)
 	if err != nil {
 		return err
 	}
-	return encode(decoded, w)
+	return encode(made, w)
 }
 
 // encodeJSON writes one value and a newline, as the encoders do. An event is one Write,

@@ -17,7 +17,8 @@ var (
 	errStopped = errors.New("watch stopped")
 	// errAnother says that the location is gone: nothing is assigned to it, but its
 	// cluster keeps what it runs. A client must not take that for deletions, so it is told
-	// to start over; as is who asks for what a former space of the name had.
+	// to start over; as is who asks for what a former space of the name had, or for what was
+	// there before a claim changed.
 	errAnother = errors.New("the space or location is gone, or another one")
 )
 
@@ -38,12 +39,14 @@ func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premis
 	if k.Custom == nil || k.GVK.Group == v1alpha1.Group || c.Defines == nil {
 		return all
 	}
-	crd := key.Identity{Resource: key.CRDs, Name: k.Resource.Resource + "." + k.GVK.Group}
-	return append(all, table.Premise{
-		Key:   key.Object{Space: l.name, Identity: crd}.Key(),
-		Holds: func(*table.Row) bool { return c.Defines(l.name, k) },
-		End:   errStopped,
-	})
+	for _, by := range c.DefinedBy(l.name, k) {
+		all = append(all, table.Premise{
+			Key:   by,
+			Holds: func(*table.Row) bool { return c.Defines(l.name, k) },
+			End:   errStopped,
+		})
+	}
+	return all
 }
 
 // stands are the premises that the space exists, and is the one that existed at the revision.

@@ -68,6 +68,9 @@ func (r *reader) query(ctx context.Context, name string) query {
 	if q.namespaced {
 		q.namespace = request.NamespaceValue(ctx)
 	}
+	if r.look.shelf {
+		q.wide = r.look.wide
+	}
 	if r.look.reports { // what is reported of a kind that is stored as another one has its own name
 		q.resource = key.NewResource(r.kind.GVR.Group, r.kind.GVR.Resource)
 	}
@@ -124,6 +127,9 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 		}
 		return found == nil
 	})
+	if err := r.judgedAnew(st, "get"); err != nil {
+		return nil, err
+	}
 	if found == nil {
 		return nil, apierrors.NewNotFound(r.kind.GVR.GroupResource(), name)
 	}
@@ -177,7 +183,8 @@ func (r *reader) state(ctx context.Context, q query, opts *metainternalversion.L
 		return state{}, "", err
 	}
 	if !exact(opts) {
-		return r.lens.now(r.server.config.Table, q), "", nil
+		st = r.lens.now(r.server.config.Table, q)
+		return st, "", r.judgedAnew(st, "list")
 	}
 	rev, err := parseVersion(opts.ResourceVersion)
 	if err != nil {
@@ -229,7 +236,8 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 		if err := r.server.await(ctx, ""); err != nil {
 			return state{}, "", err
 		}
-		return r.lens.now(r.server.config.Table, q), start, nil
+		st = r.lens.now(r.server.config.Table, q)
+		return st, start, r.judgedAnew(st, "list")
 	}
 	if err := r.server.awaitRevision(ctx, rev); err != nil {
 		return state{}, "", err
@@ -256,10 +264,10 @@ func inconsistent(start string) error {
 	return expired
 }
 
-// at is the state of the current or a past revision; ok is false if that is gone, or of
-// another space or location of the name.
+// at is the state of the current or a past revision; ok is false if that is gone, of another
+// space or location of the name, or not to be read any more.
 func (r *reader) at(q query, rev int64) (st state, ok bool) {
-	if rev < r.lens.since(r.server.config.Table) {
+	if rev < r.lens.since(r.server.config.Table) || !r.stillAccepted(rev) {
 		return state{}, false
 	}
 	if st, ok := r.server.pages.get(keyOfPage(r.lens, q, rev), time.Now()); ok {

@@ -65,7 +65,8 @@ func (r *reader) accountOf(row *table.Row) *account {
 		return o.account
 	}
 	t := &account{}
-	gjson.ParseBytes(row.Value).ForEach(func(name, value gjson.Result) bool {
+	report := row.Report()
+	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {
 		case "uid":
 			t.uid = value.String()
@@ -93,13 +94,13 @@ func (r *reader) accountOf(row *table.Row) *account {
 	switch {
 	case o.origin != key.Placed:
 	case o.source == nil:
-		t.Verdict = judge.Left(row.Value, false)
+		t.Verdict = judge.Left(report, false)
 	default:
 		p := placement.Place{Location: o.location}
 		if at, ok := o.source.In.(placed); ok {
 			p, _ = at.Place(o.location)
 		}
-		t.Verdict = judge.Assigned(r.server.config.Renderer.Digest, o.source, p, row.Value, false)
+		t.Verdict = judge.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
 	}
 	o.account = t
 	return t
@@ -187,7 +188,7 @@ func (r *reader) show(row *table.Row, away bool) []byte {
 		return true
 	})
 	if o.source != nil && t.uid == o.source.Meta.UID {
-		if status := gjson.GetBytes(row.Value, "status").Raw; status != "" {
+		if status := gjson.GetBytes(row.Report(), "status").Raw; status != "" {
 			b = append(append(b, `,"status":`...), status...)
 		}
 	}

@@ -84,7 +84,7 @@ func (w world) kinds(at key.Location, s key.Space, origin key.Origin, of *key.Re
 				return false
 			}
 			from = row.Key + "\x00"
-			if origin == key.Placed && judge.Removed(row.Value, "") {
+			if origin == key.Placed && judge.Removed(row.Report(), "") {
 				return true
 			}
 			k = kindOf(row, origin)

@@ -175,7 +175,7 @@ func (p spot) make(r key.Resource, get func(string) *table.Row) *table.Row {
 	o := p.object(r)
 	for _, origin := range origins {
 		report := get(key.Report{Location: p.location, Origin: origin, Object: o}.Key())
-		if report == nil || origin == key.Placed && judge.Removed(report.Value, "") {
+		if report == nil || origin == key.Placed && judge.Removed(report.Report(), "") {
 			continue
 		}
 		of := &reported{location: p.location, origin: origin, object: o}

@@ -45,26 +45,38 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 // changedSince has, by key, the rows that changed after a revision and up to another, as
 // they were before; nil for those that did not exist.
 func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
-	sub, err := r.server.config.Table.Subscribe(rev, nil, r.lens.topics(q)...)
+	before = map[string]*table.Row{}
+	ok = between(r.server.config.Table, rev, upTo, func(c table.Change) (more bool) {
+		k := c.Row().Key
+		if _, known := before[k]; !known && (r.look.reports || q.about(k)) {
+			before[k] = c.Prev
+		}
+		return true
+	}, r.lens.topics(q)...)
+	return before, ok
+}
+
+// between calls fn for the changes of topics after a revision and up to another, in order,
+// until it returns false. ok is false if the window does not reach back that far.
+func between(t *table.Table, rev, upTo int64, fn func(table.Change) (more bool), topics ...table.Topic) (ok bool) {
+	sub, err := t.Subscribe(rev, nil, topics...)
 	if err != nil {
-		return nil, false
+		return false
 	}
 	defer sub.Close()
-	before = map[string]*table.Row{}
 	for reached := rev; reached < upTo; {
 		steps, polled, err := sub.Poll()
 		if err != nil {
-			return nil, false
+			return false
 		}
 		for _, step := range steps {
 			for _, c := range step.Changes {
-				k := c.Row().Key
-				if _, known := before[k]; !known && step.Rev <= upTo && (r.look.reports || q.about(k)) {
-					before[k] = c.Prev
+				if step.Rev <= upTo && !fn(c) {
+					return true
 				}
 			}
 		}
 		reached = polled
 	}
-	return before, true
+	return true
 }

@@ -135,6 +135,8 @@ func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav
 	switch {
 	case r.counted():
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
+	case r.look.shelf && r.look.wide.Spaces:
+		made.ColumnDefinitions = append(slices.Clip(made.ColumnDefinitions), spaceColumn())
 	case r.look.reports:
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, reportColumns())
 	}
@@ -146,6 +148,13 @@ func (r *reader) addCells(to *metav1.TableRow, of *table.Row) {
 	if r.look.reports {
 		r.addReported(to, of)
 		return
+	}
+	if r.look.shelf && r.look.wide.Spaces {
+		space := ""
+		if of != nil {
+			space = string(spaceOf(of))
+		}
+		to.Cells = append(slices.Clip(to.Cells), space)
 	}
 	r.addCounts(to, of)
 }

@@ -66,7 +66,7 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 		return true
 	}
 	f := fieldsOf{kind: r.kind, value: func() []byte { return value }}
-	f.namespace, f.name = nameOf(l.placing, row)
+	f.namespace, f.name = l.called(row)
 	return s.fields.Matches(&f)
 }
 

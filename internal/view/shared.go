@@ -65,13 +65,13 @@ func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object,
 	}
 	encoded := o.reader.server.recent.get(k)
 	if encoded == nil {
-		decoded, err := o.decode()
+		made, err := o.encodable(o.reader.shape.catalog[id].form)
 		if err != nil {
 			return err
 		}
 		buffer := o.reader.server.buffers.get()
 		defer o.reader.server.buffers.put(buffer)
-		if err := encode(decoded, buffer); err != nil {
+		if err := encode(made, buffer); err != nil {
 			return err
 		}
 		encoded = append([]byte(nil), buffer.Bytes()...)

@@ -93,6 +93,10 @@ func TestReadsByTodaysDefinition(t *testing.T) {
 	}
 }
 
+func widgetsCRD(s key.Space, _ *kinds.Kind) []string {
+	return []string{key.Object{Space: s, Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()}
+}
+
 // A watch delivers what happened until its kind was redefined, and ends.
 func TestWatchEndsWithItsDefinition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -100,6 +104,7 @@ func TestWatchEndsWithItsDefinition(t *testing.T) {
 		defined.Store(true)
 		f := newFixture(t, func(c *Config, _ *table.Config) {
 			c.Defines = func(s key.Space, k *kinds.Kind) bool { return s == "b" || k.Custom != nil && defined.Load() }
+			c.DefinedBy = widgetsCRD
 		})
 		defer f.server.Close()
 		definition := func(s key.Space) table.Update {
@@ -151,6 +156,7 @@ func TestWatchEndsBehindDeletions(t *testing.T) {
 		var gone atomic.Bool
 		f := newFixture(t, func(c *Config, _ *table.Config) {
 			c.Defines = func(key.Space, *kinds.Kind) bool { return !gone.Load() }
+			c.DefinedBy = widgetsCRD
 		})
 		defer f.server.Close()
 		crd := key.Object{Space: "a", Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()

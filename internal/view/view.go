@@ -3,7 +3,7 @@
 // they look; one generic reader serves them all through k8s.io/apiserver's handlers.
 //
 // Answers in JSON are the table's bytes with a few fields spliced in while they are
-// written; only other forms are decoded. The package must never write, keep a copy of what
+// written, and those in protobuf are made of them; only other forms are decoded. The package must never write, keep a copy of what
 // the table holds, or answer from a state older than the caller may see: a read that can't
 // be right is an error (410, 504), never silence.
 package view
@@ -39,8 +39,10 @@ type Config struct {
 	// call, or fails when that can't be known.
 	Committed func(context.Context) error
 	// Defines, if set, says whether a space still defines a kind the same way. Watches of a
-	// kind end when its space has redefined it.
-	Defines func(key.Space, *kinds.Kind) bool
+	// kind end when its space has redefined it. DefinedBy, set with it, has the keys of the rows
+	// that say so.
+	Defines   func(key.Space, *kinds.Kind) bool
+	DefinedBy func(key.Space, *kinds.Kind) []string
 	// Premises, if set, are the premises of a request's access. Watches end when one of them
 	// no longer holds; its End is not used.
 	Premises func(context.Context) []table.Premise

@@ -30,6 +30,10 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err != nil {
 		return refused(r.tooOld(w, err))
 	}
+	if !r.stillAccepted(w.cursor) {
+		sub.Close()
+		return refused(expired(errAnother))
+	}
 	if err := r.server.begin(); err != nil {
 		sub.Close()
 		return nil, err

@@ -38,6 +38,10 @@ const (
 	Sees = "Sees"
 )
 
+// ShardParam is the parameter of every request but for credentials that names the agent's
+// shard, K/N, if it does not have the whole location.
+const ShardParam = "shard"
+
 // Capable says whether the header of a request lists a capability.
 func Capable(header http.Header, capability string) bool {
 	for _, line := range header.Values(CapabilitiesHeader) {

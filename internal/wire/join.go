@@ -20,6 +20,9 @@ type Join struct {
 	SystemRoots bool   `json:"systemRoots,omitempty"`
 	// Location is the name of the location that the agent is for.
 	Location string `json:"location"`
+	// Shard is the number of the shard that the agent is for, if it is not the first, or has
+	// the whole.
+	Shard int `json:"shard,omitempty"`
 	// Token is the secret that authenticates the agent as its location.
 	Token string `json:"token"`
 }
@@ -27,7 +30,7 @@ type Join struct {
 // Encode is the join token: one word, for a command line.
 func (j Join) Encode() string {
 	b, err := json.Marshal(j)
-	if err != nil { // a struct of strings
+	if err != nil { // a struct of strings and a number
 		panic(err)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)

@@ -89,7 +89,7 @@ func (w *rights) restricted() *rest.Config {
 	impersonate.ResourceNames = []string{"a", "b"}
 	_, err = w.client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: agent, Rules: []rbacv1.PolicyRule{
 		rule("", "configmaps", "list", "watch"), rule("", "services", "list", "watch"),
-		rule(rbacv1.GroupName, "clusterrolebindings", "list", "watch"), impersonate,
+		rule(rbacv1.GroupName, "clusterrolebindings", "list", "watch"), rule("coordination.k8s.io", "leases", "list", "watch"), impersonate,
 	}}, metav1.CreateOptions{})
 	w.ok(err)
 	_, err = w.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{

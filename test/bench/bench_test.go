@@ -34,6 +34,7 @@ func TestQuickRunIsComplete(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("results are in %q: %v", files, err)
 	}
+	curvesOf(t, files[0])
 	for _, s := range specs() {
 		if _, ok := valuesOf(t, files[0])[s.id]; !ok {
 			t.Errorf("%s lacks %s", files[0], s.id)

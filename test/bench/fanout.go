@@ -70,7 +70,7 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 		return n, err
 	}
 	b.fleet.answers.take()
-	if err := b.fill(namespace, 0, 1); err != nil {
+	if err := b.fill(namespace, 1); err != nil {
 		return n, err
 	}
 	if err := b.settled(namespace, 1, c); err != nil {
@@ -93,50 +93,62 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 // several times over. It times each from just before the request until the last
 // simulated agent has read it from its stream. The agents report at once, so the
 // first reports compete with the last deliveries; the next wave waits until the
-// counts of the placement say that all is applied.
+// counts of the placement say that all is applied. Before, a quarter and a half of
+// the locations get one, for the curve.
 func (b *bench) fanOut() error {
-	const namespace = "fanout"
-	c := b.size.locations
-	if err := b.fleet.grow(c); err != nil {
+	if err := b.fleet.grow(b.size.locations); err != nil {
 		return err
 	}
+	for _, c := range stages(b.size.locations) {
+		creates, edits, err := b.fanOutTo(c)
+		if err != nil {
+			return fmt.Errorf("%d locations: %w", c, err)
+		}
+		b.report.point(curveFanOutCreate, float64(c), median(creates)*1e3)
+		b.report.point(curveFanOutEdit, float64(c), median(edits)*1e3)
+		b.report.add("fanout.create", result{value: median(creates), samples: creates, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(creates))})
+		b.report.add("fanout.edit", result{value: median(edits), samples: edits, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(edits))})
+	}
+	return nil
+}
+
+// fanOutTo does that for so many locations.
+func (b *bench) fanOutTo(c int) (creates, edits []float64, err error) {
+	namespace := fmt.Sprintf("fanout-%d", c)
 	if err := b.namespace(namespace); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := b.space.create(b.ctx, placementsPath,
 		placement(namespace, namespace, "configmaps", named(b.fleet.names(c)...), v1alpha1.ReturnStatusNone)); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := b.calmDown(); err != nil {
-		return err
+		return nil, nil, err
 	}
-	var creates, edits []float64
 	for i := range b.size.waves {
 		path, value := configMaps(namespace), fmt.Sprintf("wave-%d", i)
 		took, err := b.waveOf(c, value, func() error {
 			return b.space.create(b.ctx, path, configMap(namespace, nameOf(i), 1<<10, value))
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		creates = append(creates, took)
 		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
-			return err
+			return nil, nil, err
 		}
 		took, err = b.waveOf(c, value+"-edited", func() error {
 			return b.space.patch(b.ctx, path+"/"+nameOf(i), fmt.Sprintf(`{"data":{"value":"%s-edited"}}`, value))
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		edits = append(edits, took)
 		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	b.report.add("fanout.create", result{value: median(creates), samples: creates, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(creates))})
-	b.report.add("fanout.edit", result{value: median(edits), samples: edits, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(edits))})
-	return nil
+	return creates, edits, nil
 }
 
 // waveOf makes a change and returns the seconds until c agents have an object with

@@ -16,27 +16,50 @@ import (
 // fullHub is a hub of its own with a whole fleet: each location has a space with
 // objects that no other location gets, by a Placement that selects it by its label, as
 // a tenant's Placement does; and one more space has objects that all locations get. All
-// are connected. It is filled step by step, and after each step rests for size.idle.
+// are connected. It is filled step by step.
 type fullHub struct {
 	ownHub
 	// whole leads to the hub's root path, writers are more of the same.
 	whole   *client
 	writers []*client
-	// editCPU is what the hub took for one edit of an object that one location gets.
+	// edited counts the edits of objects that one location gets, each of which has another
+	// number; editCPU is what the hub took for one of them.
+	edited  int
 	editCPU time.Duration
 }
 
 // wholeFleet measures such a hub: what it holds, edits at a steady rate, edits of what
 // all have, agents that all connect anew, and a restart.
 func (b *bench) wholeFleet() error {
-	own, err := b.newOwnHub(stateSpace(b.size.sites)) // that of what all locations get
+	f, err := b.fillFleet()
 	if err != nil {
 		return err
 	}
-	defer own.end()
+	return f.take("fleet", part{"edits", f.editSteadily}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll},
+		part{"changes meanwhile", f.returnLate}, part{"nothing left", f.returnEmpty}, part{"restart", f.restart})
+}
+
+// fillFleet starts and fills such a hub, unless there is one, which endFleet ends.
+func (b *bench) fillFleet() (*fullHub, error) {
+	if b.full != nil {
+		return b.full, context.Cause(b.full.ctx)
+	}
+	own, err := b.newOwnHub(stateSpace(b.size.sites)) // that of what all locations get
+	if err != nil {
+		return nil, err
+	}
 	f := &fullHub{ownHub: own}
-	return f.take("fleet", part{"locations", f.addLocations}, part{"own objects", f.addOwn}, part{"shared objects", f.addShared}, part{"state", f.readState},
-		part{"edits", f.editSteadily}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll}, part{"restart", f.restart})
+	b.full = f
+	return f, f.take("fleet", part{"locations", f.addLocations}, part{"own objects", f.addOwn}, part{"shared objects", f.addShared}, part{"state", f.readState})
+}
+
+// endFleet ends that hub, so that what is measured after it has the machine for itself.
+func (b *bench) endFleet() error {
+	if b.full != nil {
+		b.full.end()
+		b.full = nil
+	}
+	return nil
 }
 
 // sharedSpace is the space of what all locations get.
@@ -51,9 +74,10 @@ func (f *fullHub) pairs() int {
 }
 
 // ownObject is the path of one of the objects that one location gets: consecutive ones are of
-// other locations.
+// other locations. After the last comes the first.
 func (f *fullHub) ownObject(i int) string {
 	sites := f.bench.size.sites
+	i %= sites * f.bench.size.ownEach
 	return "/spaces/" + stateSpace(i%sites) + configMaps("default") + "/" + nameOf(i/sites)
 }
 
@@ -83,9 +107,8 @@ func (f *fullHub) addLocations() (err error) {
 	if err := b.space.create(b.ctx, placementsPath, placement(stateName, "default", "configmaps", all, v1alpha1.ReturnStatusNone)); err != nil {
 		return err
 	}
-	err = b.calmDown()
-	f.last, f.rest = b.calm.hub.Usage().RSSAnon, time.Now()
-	return err
+	f.last = b.calm.hub.Usage().RSSAnon
+	return b.calmDown()
 }
 
 // addOwn reads what the locations cost, against a hub without any, and makes the
@@ -104,9 +127,7 @@ func (f *fullHub) addOwn() error {
 	}); err != nil {
 		return err
 	}
-	err = f.settledAll()
-	f.rest = time.Now()
-	return err
+	return f.settledAll()
 }
 
 // settledAll waits until every Placement says that all it has is applied.
@@ -150,8 +171,13 @@ func (f *fullHub) readState() error {
 		return err
 	}
 	b.report.set("fleet.pair.memory", each, "%d objects at %d locations", b.size.shared, b.size.sites)
-	b.report.set("fleet.memory", float64(f.last)/1e6, "%d objects of 2 KB, %d reports; RSS %s",
-		b.size.sites*b.size.ownEach+b.size.shared, f.pairs(), megabytes(b.hub.Usage().RSS))
+	if err := f.rested(); err != nil {
+		return err
+	}
+	kept, usage := f.last, b.hub.Usage()
+	f.last = usage.RSSAnon
+	b.report.set("fleet.memory", float64(usage.RSSAnon)/1e6, "%d objects of 2 KB, %d reports; RSS %s, foreseen %s",
+		b.size.sites*b.size.ownEach+b.size.shared, f.pairs(), megabytes(usage.RSS), megabytes(kept))
 	database, err := b.database()
 	b.report.set("fleet.disk", float64(database)/1e6, "with its history")
 	return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -12,56 +13,96 @@ import (
 )
 
 // editSteadily edits objects that one location each gets, by JSON merge patches of
-// clients that share sixteen connections, each object once, at a steady rate, and times
-// each edit from when it was due until the location's agent has the object. Then it does
-// the same for a quarter of the time with a stock kube-apiserver, where a watch takes the
-// place of the agents. CPU is that of each with its etcd, at the hub until all has come to
-// rest: it includes the reports that come back and what is written of them. The stock etcd
-// does not sync to disk, the hub's does.
+// clients that share sixteen connections, at steady rates, and times each edit from when it
+// was due until the location's agent has the object. What the hub can't sustain it tells by
+// the rate that was reached, and by how long it is behind after the last edit was due. At a
+// quarter of the edits it does the same with a stock kube-apiserver at the first rate, where
+// a watch takes the place of the agents. CPU is that of each with its etcd, at the hub until
+// all has come to rest: it includes the reports that come back and what is written of them.
+// The stock etcd does not sync to disk, the hub's does.
 func (f *fullHub) editSteadily() error {
 	b := f.bench
-	n := min(int(float64(b.size.editRate)*b.size.editFor.Seconds()), b.size.sites*b.size.ownEach)
-	before, err := b.revision()
-	if err != nil {
-		return err
+	for i, rate := range b.size.rates {
+		own, err := f.editAt(rate)
+		if err != nil {
+			return fmt.Errorf("%d a second: %w", rate, err)
+		}
+		b.report.point(curveEditP50, float64(rate), quantile(own.took, 0.5))
+		b.report.point(curveEditP99, float64(rate), quantile(own.took, 0.99))
+		b.report.point(curveEditCPU, float64(rate), own.cpu.Seconds()*1e3)
+		if i == 0 {
+			f.editCPU = own.cpu
+			if err := f.compareEdits(own); err != nil {
+				return err
+			}
+		}
+		own.report(b.report, rateIDs()[i])
 	}
-	cut, cpu := f.cut.Load(), b.hub.Usage().CPU
-	own, err := f.paceOwn(n)
-	if err != nil {
-		return err
-	}
-	if err := b.calmDown(); err != nil {
-		return err
-	}
-	f.editCPU = (b.hub.Usage().CPU - cpu) / time.Duration(n)
-	after, err := b.revision()
-	if err != nil {
-		return err
-	}
-	stock, stockCPU, err := b.paceStock(max(1, n/4))
-	if err != nil {
-		return fmt.Errorf("stock kube-apiserver: %w", err)
-	}
-	b.report.set("fleet.edit.p50", quantile(own, 0.5), "%d edits, %d a second", n, b.size.editRate)
-	b.report.set("fleet.edit.p99", quantile(own, 0.99), "longest %.1f ms", quantile(own, 1))
-	b.report.set("fleet.edit.relative", quantile(own, 0.5)/quantile(stock, 0.5),
-		"stock: p50 %.1f ms, p99 %.1f ms", quantile(stock, 0.5), quantile(stock, 0.99))
-	b.report.set("fleet.edit.cpu", f.editCPU.Seconds()/max(stockCPU, time.Microsecond).Seconds(),
-		"%.2f ms for each edit; stock %.2f ms", f.editCPU.Seconds()*1e3, stockCPU.Seconds()*1e3)
-	b.report.set("fleet.edit.writes", float64(after-before)/float64(n), "%d revisions", after-before)
-	b.report.set("fleet.edit.cut", float64(f.cut.Load()-cut), "%d locations", b.size.sites)
 	return nil
 }
 
-// paceOwn edits n own objects and returns how long each took to be there.
-func (f *fullHub) paceOwn(n int) ([]float64, error) {
-	seen, done := newSightings(n), make(chan error, 1)
+// rateIDs are the lines' names by the rate: those of a small run are of lower ones.
+func rateIDs() []string { return []string{"fleet.edit", "fleet.edit.500", "fleet.edit.1000"} }
+
+// steadyEdits are what edits at a steady rate took.
+type steadyEdits struct {
+	rate int
+	// took is from when each was due until it was seen, in milliseconds.
+	took []float64
+	// reached is how many a second there were until the last was seen, behind how long after
+	// the last was due that was.
+	reached float64
+	behind  time.Duration
+	// cut are the sessions that the hub ended, cpu and revisions what each edit cost.
+	cut       int64
+	cpu       time.Duration
+	revisions float64
+}
+
+// report tells of them.
+func (e *steadyEdits) report(r *report, id string) {
+	r.set(id+".p50", quantile(e.took, 0.5), "%d edits, %d a second", len(e.took), e.rate)
+	r.set(id+".p99", quantile(e.took, 0.99), "longest %.1f ms", quantile(e.took, 1))
+	r.set(id+".rate", e.reached/float64(e.rate), "%.0f a second; CPU %.2f ms for each", e.reached, e.cpu.Seconds()*1e3)
+	r.set(id+".behind", e.behind.Seconds(), "")
+	r.set(id+".cut", float64(e.cut), "")
+}
+
+// editAt edits at a rate.
+func (f *fullHub) editAt(rate int) (*steadyEdits, error) {
+	b := f.bench
+	n := min(b.size.paced, b.size.sites*b.size.ownEach)
+	before, err := b.revision()
+	if err != nil {
+		return nil, err
+	}
+	cut, cpu := f.cut.Load(), b.hub.Usage().CPU
+	e, err := f.paceOwn(n, rate)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.calmDown(); err != nil {
+		return nil, err
+	}
+	after, err := b.revision()
+	e.cut, e.cpu = f.cut.Load()-cut, (b.hub.Usage().CPU-cpu)/time.Duration(n)
+	e.revisions = float64(after-before) / float64(n)
+	return e, err
+}
+
+// paceOwn edits n own objects.
+func (f *fullHub) paceOwn(n, rate int) (*steadyEdits, error) {
+	first := f.edited
+	f.edited += n
+	seen, done := newSightings(f.edited), make(chan error, 1)
+	seen.left = n
 	go func() {
-		_, err := f.waveWithin(f.bench.size.editFor+patience, 1, func(a arrival) bool { return seen.see(a.put.Object, a.at) })
+		// What is not sustained takes several times as long.
+		_, err := f.waveWithin(4*lasts(n, rate)+patience, 1, func(a arrival) bool { return seen.see(a.put.Object, a.at) })
 		done <- err
 	}()
-	begin, err := paced(f.ctx, workersOf(f.writers), n, f.bench.size.editRate, func(ctx context.Context, c *client, i int) error {
-		return c.patch(ctx, f.ownObject(i), editPatch(i))
+	begin, err := paced(f.ctx, workersOf(f.writers), n, rate, func(ctx context.Context, c *client, i int) error {
+		return c.patch(ctx, f.ownObject(first+i), editPatch(first+i))
 	})
 	if err != nil {
 		f.fail(err) // which ends the wave
@@ -69,11 +110,31 @@ func (f *fullHub) paceOwn(n int) ([]float64, error) {
 	if seenErr := <-done; err == nil {
 		err = seenErr
 	}
-	return paceTimes(begin, f.bench.size.editRate, seen.at), err
+	at := seen.at[first:]
+	last := slices.MaxFunc(at, time.Time.Compare)
+	return &steadyEdits{
+		rate: rate, took: paceTimes(begin, rate, at),
+		reached: float64(n) / last.Sub(begin).Seconds(), behind: last.Sub(dueAt(begin, n-1, rate)),
+	}, err
+}
+
+// compareEdits compares edits at a rate with a stock kube-apiserver's.
+func (f *fullHub) compareEdits(own *steadyEdits) error {
+	b := f.bench
+	stock, stockCPU, err := b.paceStock(max(1, len(own.took)/4), own.rate)
+	if err != nil {
+		return fmt.Errorf("stock kube-apiserver: %w", err)
+	}
+	b.report.set("fleet.edit.relative", quantile(own.took, 0.5)/quantile(stock, 0.5),
+		"stock: p50 %.1f ms, p99 %.1f ms", quantile(stock, 0.5), quantile(stock, 0.99))
+	b.report.set("fleet.edit.cpu", own.cpu.Seconds()/max(stockCPU, time.Microsecond).Seconds(),
+		"%.2f ms for each edit; stock %.2f ms", own.cpu.Seconds()*1e3, stockCPU.Seconds()*1e3)
+	b.report.set("fleet.edit.writes", own.revisions, "%d edits", len(own.took))
+	return nil
 }
 
 // paceStock does the same with a stock kube-apiserver of its own.
-func (b *bench) paceStock(n int) ([]float64, time.Duration, error) {
+func (b *bench) paceStock(n, rate int) ([]float64, time.Duration, error) {
 	stock := env.StartCluster(b.t, "paced", env.APIOnly(), env.APIServerArgs("--audit-log-path=", "--audit-policy-file="))
 	defer stock.Stop()
 	const connections = 16
@@ -94,7 +155,7 @@ func (b *bench) paceStock(n int) ([]float64, time.Duration, error) {
 	defer w.close()
 	used := func() time.Duration { return stock.APIServer.Usage().CPU + stock.Etcd.Usage().CPU }
 	before := used()
-	begin, err := paced(b.ctx, workersOf(clients), n, b.size.editRate, func(ctx context.Context, c *client, i int) error {
+	begin, err := paced(b.ctx, workersOf(clients), n, rate, func(ctx context.Context, c *client, i int) error {
 		return c.patch(ctx, path+"/"+nameOf(i), editPatch(i))
 	})
 	if err != nil {
@@ -102,7 +163,7 @@ func (b *bench) paceStock(n int) ([]float64, time.Duration, error) {
 	}
 	seen := newSightings(n)
 	_, err = w.until(b.ctx, "the edits", func(e event) bool { return seen.see(e.object, e.at) })
-	return paceTimes(begin, b.size.editRate, seen.at), (used() - before) / time.Duration(n), err
+	return paceTimes(begin, rate, seen.at), (used() - before) / time.Duration(n), err
 }
 
 // editShared edits objects that all locations get, one edit when all agents have reported

@@ -48,7 +48,7 @@ func (b *bench) editToTarget() error {
 	if err := b.namespace(namespace); err != nil {
 		return err
 	}
-	if err := b.fill(namespace, 0, 1); err != nil {
+	if err := b.fill(namespace, 1); err != nil {
 		return err
 	}
 	if err := b.place(namespace, "configmaps", 1, v1alpha1.ReturnStatusNone); err != nil {
@@ -141,7 +141,7 @@ func (b *bench) driftRepaired() error {
 	if err := b.namespace(namespace); err != nil {
 		return err
 	}
-	if err := b.fill(namespace, 0, n); err != nil {
+	if err := b.fill(namespace, n); err != nil {
 		return err
 	}
 	if err := b.place(namespace, "configmaps", n, v1alpha1.ReturnStatusNone); err != nil {

@@ -45,8 +45,12 @@ func run(args []string, out io.Writer) error {
 	small := flags.Bool("small", false, "numbers that take minutes, compared with ranges of their own")
 	only := flags.String("only", "", "measure only these, comma-separated: "+strings.Join(stepNames(), ", "))
 	dir := flags.String("dir", "bench", "directory of ranges.json and results")
+	charts := flags.String("draw", "", "measure nothing, but draw the curves of the committed results into this directory")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *charts != "" {
+		return drawCommitted(*dir, *charts)
 	}
 	size := full
 	switch {

@@ -12,11 +12,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// manyNamespace has the objects of 1 KB that the site's agent has many of.
-const manyNamespace = "many"
-
-func (b *bench) loadFew() error  { return b.load(b.size.few) }
-func (b *bench) loadMany() error { return b.load(b.size.many) }
+// fewNamespace has the first objects of 1 KB that the site's agent has many of.
+const fewNamespace = "few"
 
 func (b *bench) measureFew() error { return b.measureLoaded("few", b.size.few) }
 
@@ -28,29 +25,27 @@ func (b *bench) measureMany() error {
 	return b.reconnect()
 }
 
-// load has the site get objects until it has n of them, made through the API and
-// applied by its agent.
-func (b *bench) load(n int) error {
-	if b.loaded == 0 {
-		if err := b.namespace(manyNamespace); err != nil {
-			return err
-		}
-		if err := b.space.create(b.ctx, placementsPath,
-			placement(manyNamespace, manyNamespace, "configmaps", named(site), v1alpha1.ReturnStatusNone)); err != nil {
-			return err
-		}
-	}
-	start, more := time.Now(), n-b.loaded
-	if err := b.fill(manyNamespace, b.loaded, n); err != nil {
+// loadFew has the site get objects as they are made.
+func (b *bench) loadFew() error {
+	n := b.size.few
+	if err := b.namespace(fewNamespace); err != nil {
 		return err
 	}
-	b.placed += more
-	if err := b.settled(manyNamespace, n, n); err != nil {
+	if err := b.fill(fewNamespace, n); err != nil {
 		return err
 	}
-	b.loaded, b.rest = n, time.Now()
-	b.t.Logf("%d objects more at the site in %s", more, time.Since(start).Round(time.Second))
+	if err := b.place(fewNamespace, "configmaps", n, v1alpha1.ReturnStatusNone); err != nil {
+		return err
+	}
+	b.load = load{fewNamespace, n, time.Now()}
 	return nil
+}
+
+// load is what the site got last: so many objects of a namespace, the last of them at a time.
+type load struct {
+	namespace string
+	objects   int
+	at        time.Time
 }
 
 // measureLoaded reads the memory of the site's agent, once it has had size.idle of
@@ -58,15 +53,15 @@ func (b *bench) load(n int) error {
 // and with an object that somebody changed while it was away. What an object
 // costs is the difference to an agent without objects, divided by the objects.
 func (b *bench) measureLoaded(name string, n int) error {
-	if b.loaded != n {
+	if b.load.objects != n {
 		return fmt.Errorf("%d objects could not be placed", n)
 	}
-	if !wait(b.ctx, b.size.idle-time.Since(b.rest)) {
+	if !wait(b.ctx, b.size.idle-time.Since(b.load.at)) {
 		return b.ctx.Err()
 	}
 	idle, loaded := b.calm.agent.Usage(), b.agent.Usage()
 	b.report.set("memory."+name, float64(loaded.RSSAnon-idle.RSSAnon)/1e3/float64(b.placed),
-		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), time.Since(b.rest).Round(time.Second))
+		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), time.Since(b.load.at).Round(time.Second))
 	if err := b.restartUnchanged(name); err != nil {
 		return fmt.Errorf("restart: %w", err)
 	}
@@ -116,14 +111,14 @@ func (b *bench) comeToRest(start time.Time) (time.Duration, error) {
 // restartTampered times a restart from the start of the process until an object
 // that was changed before is as it should be, which is the last of its kind.
 func (b *bench) restartTampered(name string) error {
-	w, err := b.target.watch(b.ctx, configMaps(manyNamespace))
+	w, err := b.target.watch(b.ctx, configMaps(b.load.namespace))
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	b.agent.Stop()
-	object := nameOf(b.loaded - 1)
-	path := configMaps(manyNamespace) + "/" + object + "?fieldManager=somebody"
+	object := nameOf(b.load.objects - 1)
+	path := configMaps(b.load.namespace) + "/" + object + "?fieldManager=somebody"
 	if err := b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`)); err != nil {
 		return err
 	}
@@ -181,8 +176,8 @@ func (b *bench) quietLink(beyond int64) error {
 }
 
 // fill makes ConfigMaps of 1 KB in a namespace of the space, by number.
-func (b *bench) fill(namespace string, from, to int) error {
-	return share(b.ctx, b.writers, to-from, func(ctx context.Context, c *client, i int) error {
-		return c.create(ctx, configMaps(namespace), configMap(namespace, nameOf(from+i), 1<<10, "wanted"))
+func (b *bench) fill(namespace string, n int) error {
+	return share(b.ctx, b.writers, n, func(ctx context.Context, c *client, i int) error {
+		return c.create(ctx, configMaps(namespace), configMap(namespace, nameOf(i), 1<<10, "wanted"))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -43,26 +44,94 @@ func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 // growth reads what comes to a hub's memory step by step.
 type growth struct {
 	bench *bench // with that hub in place of the run's
-	// last is RssAnon after the step before, and rest when the present one ended.
+	// last is the memory after the step before, and rest when the present one ended.
 	last int64
 	rest time.Time
 }
 
-// grown waits for the rest to end, and returns what has come to the hub's memory
-// since the step before, in KB for each of n.
+// grown returns what has come to the hub's memory since the step before, in KB for each
+// of n. It waits for nothing: it counts what the hub will keep.
 func (g *growth) grown(n int) (float64, error) {
+	kept, err := g.bench.kept()
+	return g.since(kept, n), err
+}
+
+// grownAtRest is grown of a hub that has been left alone for as long as it takes to give
+// back what it does not use.
+func (g *growth) grownAtRest(n int) (float64, error) {
 	if err := g.rested(); err != nil {
 		return 0, err
 	}
+	return g.since(g.bench.hub.Usage().RSSAnon, n), nil
+}
+
+func (g *growth) since(now int64, n int) float64 {
 	before := g.last
-	g.last = g.bench.hub.Usage().RSSAnon
-	return float64(g.last-before) / 1e3 / float64(n), nil
+	g.last = now
+	return float64(now-before) / 1e3 / float64(n)
 }
 
 // rested waits until the rest after the step before has been long enough.
 func (g *growth) rested() error {
-	if !wait(g.bench.ctx, g.bench.size.idle-time.Since(g.rest)) {
+	if !wait(g.bench.ctx, g.bench.size.rest-time.Since(g.rest)) {
 		return g.bench.ctx.Err()
 	}
 	return nil
+}
+
+// kept is what RssAnon of the hub comes to once it gives back what it does not use, as it
+// does within a minute in which there is little to do: RssAnon after a collection, without
+// what Go then holds free.
+func (b *bench) kept() (int64, error) {
+	whole, err := newClient(b.hub.PathConfig(""))
+	if err != nil {
+		return 0, err
+	}
+	defer whole.close()
+	const collections = 2 // what is in a pool outlives the first one
+	for range collections {
+		if _, err := whole.get(b.ctx, route.Profiles+"heap?gc=1"); err != nil {
+			return 0, err
+		}
+	}
+	var free float64
+	for name, sign := range map[string]float64{"go_memstats_heap_idle_bytes": 1, "go_memstats_heap_released_bytes": -1} {
+		bytes, err := metricOf(b.ctx, whole, name)
+		if err != nil {
+			return 0, err
+		}
+		free += sign * bytes
+	}
+	return b.hub.Usage().RSSAnon - int64(free), nil
+}
+
+// peak follows the memory of a process.
+type peak struct {
+	stop, stopped chan struct{}
+	most          int64
+}
+
+// followPeak reads RssAnon of a process again and again until end is called.
+func followPeak(p *env.Process) *peak {
+	const every = 50 * time.Millisecond
+	k := &peak{stop: make(chan struct{}), stopped: make(chan struct{})}
+	go func() {
+		defer close(k.stopped)
+		for {
+			k.most = max(k.most, p.Usage().RSSAnon)
+			select {
+			case <-time.After(every):
+			case <-k.stop:
+				return
+			}
+		}
+	}()
+	return k
+}
+
+// end returns the most that there was.
+func (k *peak) end() int64 {
+	close(k.stop)
+	<-k.stopped
+	return k.most
 }

@@ -87,6 +87,5 @@ func (h *ownHub) grownBy(n int, do func() error) (float64, error) {
 	if err := h.bench.calmDown(); err != nil {
 		return 0, err
 	}
-	h.rest = time.Now()
 	return h.grown(n)
 }

@@ -25,8 +25,11 @@ func paced[W any](ctx context.Context, workers []W, n, rate int, do func(ctx con
 }
 
 func dueAt(begin time.Time, i, rate int) time.Time {
-	return begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+	return begin.Add(lasts(i, rate))
 }
+
+// lasts is how long n things at a rate take.
+func lasts(n, rate int) time.Duration { return time.Duration(n) * time.Second / time.Duration(rate) }
 
 // pacedWorkers is how many edits may be under way at once.
 const pacedWorkers = 64

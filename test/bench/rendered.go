@@ -160,7 +160,6 @@ func (h *renderedHub) timed(n int, write func() error, is func(arrival) bool) (f
 // addObjects makes the other objects, and reads what they cost.
 func (h *renderedHub) addObjects() error {
 	b := h.bench
-	h.rest = time.Now()
 	each, err := h.grownBy(h.pairs(), func() error {
 		stop := h.drain()
 		defer stop()
@@ -252,7 +251,7 @@ func (h *renderedHub) restart() error {
 	puts := h.puts.Load()
 	start := time.Now()
 	b.hub.Start()
-	last, err := h.allBack()
+	last, err := h.allBack(len(h.all))
 	if err != nil {
 		return err
 	}

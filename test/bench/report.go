@@ -25,6 +25,7 @@ type report struct {
 	// before and after are the machine's state.
 	before, after machine
 	values        map[string]result
+	curves        map[string][]point
 	// outside says for a value that is worse than its range what the range is.
 	outside map[string]string
 }
@@ -39,11 +40,17 @@ type result struct {
 }
 
 func newReport(s size, before machine) *report {
-	return &report{size: s, start: time.Now(), before: before, values: map[string]result{}, outside: map[string]string{}}
+	return &report{size: s, start: time.Now(), before: before, values: map[string]result{}, curves: map[string][]point{}, outside: map[string]string{}}
 }
 
 func (r *report) set(id string, value float64, format string, args ...any) {
 	r.add(id, result{value: value, note: fmt.Sprintf(format, args...)})
+}
+
+// point adds a point to a curve. A later one of the same x takes the place of the former.
+func (r *report) point(curve string, x, y float64) {
+	r.curves[curve] = slices.DeleteFunc(r.curves[curve], func(p point) bool { return p.X == x })
+	r.curves[curve] = append(r.curves[curve], point{x, y})
 }
 
 func (r *report) add(id string, v result) { r.values[id] = v }
@@ -104,6 +111,8 @@ type saved struct {
 	After   machine     `json:"after"`
 	Size    string      `json:"size"`
 	Rows    []savedLine `json:"rows"`
+	// Curves are points by the name of a curve.
+	Curves map[string][]point `json:"curves,omitempty"`
 }
 
 type savedLine struct {
@@ -124,7 +133,7 @@ type savedLine struct {
 func (r *report) save(dir string) (string, error) {
 	run := saved{
 		Start: r.start.UTC(), Seconds: r.ended.Sub(r.start).Seconds(), Commit: commit(), Go: runtime.Version(),
-		Before: r.before, After: r.after, Size: r.size.String(),
+		Before: r.before, After: r.after, Size: r.size.String(), Curves: r.curves,
 	}
 	for _, s := range specs() {
 		if v, ok := r.values[s.id]; ok {

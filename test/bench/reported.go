@@ -63,9 +63,7 @@ func (h *reportedHub) addObjects() error {
 	if err := b.settled(stateName, b.size.ownEach, h.pairs()); err != nil {
 		return err
 	}
-	err := b.calmDown()
-	h.rest = time.Now()
-	return err
+	return b.calmDown()
 }
 
 const deploymentsPath = "/apis/apps/v1/namespaces/default/deployments"

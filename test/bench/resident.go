@@ -28,15 +28,23 @@ type resident struct {
 
 	mu   sync.Mutex
 	conn net.Conn
+	// away is closed when it may come back; nil: it may. forgets says that it is then to
+	// have nothing, as an agent whose data was lost.
+	away    chan struct{}
+	forgets bool
 	// dropped says that the connection was closed for it to come back at once.
 	dropped atomic.Bool
+	// pace is how many bytes a second it reads; 0: as they come, readsNothing: none. cut
+	// counts its sessions that the hub ended.
+	pace, cut atomic.Int64
 
 	// What the location has, up to a revision of a log, and what was reported, are
-	// for the goroutine of run. agreed is the marker of the hub that has the reports.
-	content, reported map[string]wire.Sum
-	root              wire.Sum
-	revision          int64
-	marker, agreed    string
+	// for the goroutine of run. agreed is the marker of the hub that has the reports, had
+	// what the location had before it forgot that.
+	content, reported, had map[string]wire.Sum
+	root                   wire.Sum
+	revision               int64
+	marker, agreed         string
 }
 
 // residents are what all residents of a hub tell.
@@ -79,21 +87,21 @@ func (r *residents) join(n int, apis []wire.API) error {
 	}); err != nil {
 		return err
 	}
-	_, err := r.allBack()
+	_, err := r.allBack(n)
 	return err
 }
 
-// allBack waits until each location has been in sync anew, and returns when the last was.
-func (r *residents) allBack() (last time.Time, err error) {
+// allBack waits until n locations have been in sync anew, and returns when the last was.
+func (r *residents) allBack(n int) (last time.Time, err error) {
 	have := map[string]struct{}{}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
-	for len(have) < len(r.all) {
+	for len(have) < n {
 		select {
 		case b := <-r.backs:
 			have[b.location], last = struct{}{}, b.at
 		case <-timeout.C:
-			return last, fmt.Errorf("%d of %d locations are back after %s", len(have), len(r.all), patience)
+			return last, fmt.Errorf("%d of %d locations are back after %s", len(have), n, patience)
 		case <-r.ctx.Done():
 			return last, context.Cause(r.ctx)
 		}
@@ -114,29 +122,39 @@ func (k *resident) dial(ctx context.Context, network, address string) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConn{Conn: conn, in: &k.home.down, out: &k.home.up}
+	counted := &countedConn{Conn: conn, in: &k.home.down, out: &k.home.up, pace: &k.pace}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.conn = counted
 	return counted, nil
 }
 
-// drop closes the connection.
-func (k *resident) drop() {
+// drop closes the connection, for the agent to come back at once.
+func (k *resident) drop() { k.leave(nil, false) }
+
+// leave closes the connection. The agent comes back when back is closed; forgets: without
+// anything of what it had.
+func (k *resident) leave(back chan struct{}, forgets bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.away, k.forgets = back, forgets
 	k.dropped.Store(true)
 	_ = k.conn.Close() // the session ends by it
 }
 
-// errFar says that the session can't be resumed from what the location has. No step of
-// the bench leads there: an agent would compare its content with the hub's.
-var errFar = errors.New("not in sync with the hub, and the hub does not go on from there")
+// errFar says that the hub says what no hub of the bench does: an agent would wait for a
+// person, or compare again.
+var errFar = errors.New("the hub's log is another, or does not lead to what the hub says")
+
+// errWalked says that the location has what the hub had a moment ago, by comparing, and
+// that a session goes on from there.
+var errWalked = errors.New("compared: connect again")
 
 // run holds one session after the other until ctx ends, and waits in between as an
 // agent does.
 func (k *resident) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
+		k.stayAway(ctx)
 		synced, err := k.session(ctx)
 		if ctx.Err() != nil {
 			return
@@ -148,7 +166,7 @@ func (k *resident) run(ctx context.Context) {
 		if synced {
 			failures = 0
 		}
-		if !k.dropped.Swap(false) {
+		if !errors.Is(err, errWalked) && !k.dropped.Swap(false) {
 			wait(ctx, agentBackoff(failures))
 		}
 	}
@@ -181,6 +199,9 @@ func (k *resident) session(ctx context.Context) (synced bool, err error) {
 			if err := k.greet(ctx, f.Hello); err != nil {
 				return false, err
 			}
+			if !f.Hello.Resumed && f.Hello.Root != k.root {
+				return false, k.walk(ctx)
+			}
 			if resumes = f.Hello.Resumed; !resumes {
 				synced = true
 				k.tell(ctx, f.Hello.Revision, f.Hello.Marker)
@@ -202,6 +223,7 @@ func (k *resident) session(ctx context.Context) (synced bool, err error) {
 			return synced, fmt.Errorf("%w: nothing is placed that can be held back", errFar)
 		case f.Bye != nil:
 			k.home.cut.Add(1)
+			k.cut.Add(1)
 			return synced, fmt.Errorf("the hub ended the session: %s %s", f.Bye.Reason, f.Bye.Message)
 		}
 	}
@@ -209,7 +231,7 @@ func (k *resident) session(ctx context.Context) (synced bool, err error) {
 
 // greet does what an agent does when the hub has said hello.
 func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
-	if !h.Continuous || !h.Resumed && h.Root != k.root {
+	if !h.Continuous {
 		return fmt.Errorf("%w: at the hello of revision %d", errFar, h.Revision)
 	}
 	if err := k.sayStatus(ctx); err != nil {
@@ -254,10 +276,15 @@ func (k *resident) tell(ctx context.Context, revision int64, marker string) {
 }
 
 func (k *resident) put(ctx context.Context, p *wire.Put, now time.Time) {
-	k.home.puts.Add(1)
 	leaf := wire.LeafSum(p.Key, p.UID, p.Digest, p.Policy)
 	k.root = k.root.Sub(k.content[p.Key]).Add(leaf)
 	k.content[p.Key] = leaf
+	k.arrived(ctx, p, now)
+}
+
+// arrived tells of an object that was sent, and has it reported.
+func (k *resident) arrived(ctx context.Context, p *wire.Put, now time.Time) {
+	k.home.puts.Add(1)
 	select {
 	case k.arrivals <- arrival{k.Join.Location, p, now}:
 	case <-ctx.Done():
@@ -287,24 +314,4 @@ func (k *resident) reportOn(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// countedConn counts what is read and written.
-type countedConn struct {
-	net.Conn
-	in, out *atomic.Int64
-}
-
-// Read implements net.Conn.
-func (c *countedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.in.Add(int64(n))
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *countedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.out.Add(int64(n))
-	return n, err
 }

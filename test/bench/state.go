@@ -14,8 +14,9 @@ import (
 
 // state is a hub of its own that is filled step by step with what the design
 // allows a gigabyte for: spaces, objects in them, connected locations, reports.
-// After each step it has size.idle of rest, while other things are measured, and
-// then what the step added to its RssAnon is read.
+// After each step it has size.rest of rest, while other things are measured, and
+// then what the step added to its RssAnon is read. Within a step it is filled to a
+// quarter, a half and the whole, for the curves.
 type state struct {
 	growth
 	// whole leads to the hub's root path.
@@ -45,16 +46,43 @@ func (s *state) addSpaces() error {
 	if s.goroutines, err = s.countGoroutines(); err != nil {
 		return err
 	}
-	err = b.makeSpaces(b.size.spaces)
+	if err := s.curve(curveSpaces, 0); err != nil {
+		return err
+	}
+	return s.inStages(curveSpaces, b.size.spaces, b.addSpaces)
+}
+
+// inStages fills the hub from one of some sizes to the next, and reads its memory after each.
+func (s *state) inStages(curve string, n int, fill func(from, to int) error) error {
+	from := 0
+	for _, to := range stages(n) {
+		if err := fill(from, to); err != nil {
+			return err
+		}
+		if err := s.curve(curve, to); err != nil {
+			return err
+		}
+		from = to
+	}
 	s.rest = time.Now()
+	return nil
+}
+
+// curve adds the hub's memory to a curve.
+func (s *state) curve(name string, x int) error {
+	kept, err := s.bench.kept()
+	s.bench.report.point(name, float64(x), float64(kept)/1e6)
 	return err
 }
 
 // makeSpaces makes spaces and waits until they are ready.
-func (b *bench) makeSpaces(n int) error {
-	if err := share(b.ctx, make([]struct{}, b.size.apiClients), n, func(ctx context.Context, _ struct{}, i int) error {
+func (b *bench) makeSpaces(n int) error { return b.addSpaces(0, n) }
+
+// addSpaces makes spaces, by number, and waits until they and those before are ready.
+func (b *bench) addSpaces(from, n int) error {
+	if err := share(b.ctx, make([]struct{}, b.size.apiClients), n-from, func(ctx context.Context, _ struct{}, i int) error {
 		return b.root.create(ctx, spacesPath, encoded(map[string]any{
-			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Space", "metadata": map[string]any{"name": stateSpace(i)},
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Space", "metadata": map[string]any{"name": stateSpace(from + i)},
 		}))
 	}); err != nil {
 		return err
@@ -76,7 +104,7 @@ func (b *bench) makeSpaces(n int) error {
 func (s *state) addObjects() error {
 	b, size := s.bench, s.bench.size
 	s.last = b.calm.hub.Usage().RSSAnon
-	each, err := s.grown(size.spaces)
+	each, err := s.grownAtRest(size.spaces)
 	if err != nil {
 		return err
 	}
@@ -86,32 +114,47 @@ func (s *state) addObjects() error {
 	}
 	b.report.set("space.memory", each, "%d spaces, hub %s", size.spaces, megabytes(s.last))
 	b.report.set("space.goroutines", float64(now-s.goroutines)/float64(size.spaces), "%d before, %d with %d spaces", s.goroutines, now, size.spaces)
-	err = share(b.ctx, make([]struct{}, size.apiClients), size.stateObjects, func(ctx context.Context, _ struct{}, i int) error {
-		path := "/spaces/" + stateSpace(i%size.spaces) + configMaps("default")
-		return s.whole.create(ctx, path, configMap("default", nameOf(i), 2<<10, "wanted"))
-	})
-	s.rest = time.Now()
-	return err
+	if err := s.curve(curveObjects, 0); err != nil {
+		return err
+	}
+	return s.inStages(curveObjects, size.stateObjects, s.makeObjects)
+}
+
+// makeObjects makes objects of 2 KB, by number, which the spaces share, and reads what each
+// cost.
+func (s *state) makeObjects(from, to int) error {
+	b, start, cpu := s.bench, time.Now(), s.bench.hub.Usage().CPU
+	if err := share(b.ctx, make([]struct{}, b.size.apiClients), to-from, func(ctx context.Context, _ struct{}, i int) error {
+		path := "/spaces/" + stateSpace((from+i)%b.size.spaces) + configMaps("default")
+		return s.whole.create(ctx, path, configMap("default", nameOf(from+i), 2<<10, "wanted"))
+	}); err != nil {
+		return err
+	}
+	n := float64(to - from)
+	b.report.point(curveCreateTime, float64(to), time.Since(start).Seconds()*1e3/n)
+	b.report.point(curveCreateCPU, float64(to), (b.hub.Usage().CPU-cpu).Seconds()*1e3/n)
+	return nil
 }
 
 // addLocations reads what the objects cost, and connects simulated agents.
 func (s *state) addLocations() error {
 	b := s.bench
-	each, err := s.grown(b.size.stateObjects)
+	each, err := s.grownAtRest(b.size.stateObjects)
 	if err != nil {
 		return err
 	}
 	b.report.set("object.memory", each, "%d objects, hub %s", b.size.stateObjects, megabytes(s.last))
-	err = b.fleet.grow(b.size.locations)
-	s.rest = time.Now()
-	return err
+	if err := s.curve(curveLocations, 0); err != nil {
+		return err
+	}
+	return s.inStages(curveLocations, b.size.locations, func(_, to int) error { return b.fleet.grow(to) })
 }
 
 // addReports reads what the locations cost, and has each of them report of some
 // objects more.
 func (s *state) addReports() error {
 	b, size := s.bench, s.bench.size
-	each, err := s.grown(size.locations)
+	each, err := s.grownAtRest(size.locations)
 	if err != nil {
 		return err
 	}
@@ -124,7 +167,7 @@ func (s *state) addReports() error {
 			return err
 		}
 	}
-	if err := b.fill(stateName, 0, size.reported); err != nil {
+	if err := b.fill(stateName, size.reported); err != nil {
 		return err
 	}
 	drained := b.fleet.drain()
@@ -138,7 +181,7 @@ func (s *state) addReports() error {
 func (s *state) read() error {
 	b := s.bench
 	reports := b.size.reported * b.size.locations
-	each, err := s.grown(reports)
+	each, err := s.grownAtRest(reports)
 	if err != nil {
 		return err
 	}

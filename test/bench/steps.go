@@ -32,7 +32,7 @@ func steps() []step {
 		{"watch", (*bench).eventToWatcher},
 		{"state", onState((*state).addLocations)},
 		{"many", (*bench).measureFew},
-		{"many", (*bench).loadMany},
+		{"many", (*bench).syncMany},
 		{"state", onState((*state).addReports)},
 		{"throttle", (*bench).throttledTarget},
 		{"api", (*bench).spaceAPI},
@@ -44,7 +44,11 @@ func steps() []step {
 		{"walks", (*bench).walksAtOnce},
 		{"reports", (*bench).reportsAtOnce},
 		{"upsync", (*bench).seeWhatIsBorn},
+		{"exports", (*bench).sliceExports},
 		{"fleet", (*bench).wholeFleet},
+		{"bursts", (*bench).bursts},
+		{"fleet", (*bench).endFleet},
+		{"bursts", (*bench).endFleet},
 		{"render", (*bench).ownRenderings},
 	}
 }

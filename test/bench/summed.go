@@ -19,7 +19,6 @@ func (h *reportedHub) summed() int { return min(h.bench.size.ownEach, 10) }
 // have, and reads what they cost.
 func (h *reportedHub) addSummaries() error {
 	b := h.bench
-	h.rest = time.Now()
 	if _, err := h.grown(1); err != nil {
 		return err
 	}
@@ -36,7 +35,6 @@ func (h *reportedHub) addSummaries() error {
 	if err := b.calmDown(); err != nil {
 		return err
 	}
-	h.rest = time.Now()
 	each, err := h.grown(n)
 	b.report.set("summaries.memory", each, "%d Summaries, each of %d objects at locations: %.0f bytes for each of those; counted %.1f s after the first was made; hub %s",
 		n, h.summed()*h.sites(), each*1e3/float64(h.summed()*h.sites()), took.Seconds(), megabytes(h.last))

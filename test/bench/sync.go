@@ -86,7 +86,9 @@ func (b *bench) reportSync(n int, own, bare []syncRound, raw syncRound) {
 // syncRound is what one side took.
 type syncRound struct {
 	took, cpu time.Duration
-	writes    int
+	// target is the CPU that the cluster took.
+	target time.Duration
+	writes int
 }
 
 // bareRound has the bare client apply n objects, and deletes them.
@@ -100,7 +102,7 @@ func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
 	if err != nil {
 		return r, err
 	}
-	start := time.Now()
+	start, before := time.Now(), b.targetCPU()
 	if err := c.begin(); err != nil {
 		return r, err
 	}
@@ -112,16 +114,22 @@ func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
 	if err != nil {
 		return r, err
 	}
+	r = syncRound{took: last.Sub(start), cpu: usage.CPU, target: b.targetCPU() - before}
 	if err := b.target.do(b.ctx, http.MethodDelete, configMaps(bareNamespace), "", nil); err != nil {
 		return r, err
 	}
 	_, err = w.count(b.ctx, "DELETED", n)
-	return syncRound{took: last.Sub(start), cpu: usage.CPU}, err
+	return r, err
+}
+
+// targetCPU is what the cluster has taken.
+func (b *bench) targetCPU() time.Duration {
+	return b.cluster.APIServer.Usage().CPU + b.cluster.Etcd.Usage().CPU
 }
 
 // syncRound has the agent apply n objects, and deletes them unless they are to stay.
 func (b *bench) syncRound(n int, stay bool) (r syncRound, err error) {
-	if err := b.fill(syncNamespace, 0, n); err != nil {
+	if err := b.fill(syncNamespace, n); err != nil {
 		return r, err
 	}
 	if err := b.settled(syncNamespace, n, 0); err != nil {

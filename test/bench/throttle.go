@@ -40,7 +40,7 @@ func (b *bench) throttledTarget() error {
 	}
 	agent := env.StartAgent(b.t, throttledSite, join.Encode(), kubeconfig)
 	defer agent.Stop()
-	if err := b.fill(namespace, 0, n); err != nil {
+	if err := b.fill(namespace, n); err != nil {
 		return err
 	}
 	w, err := b.target.watch(b.ctx, configMaps(namespace))

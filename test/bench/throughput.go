@@ -14,7 +14,8 @@ import (
 // kube-apiserver, in alternating rounds; and then applies a change to each of
 // them server-side. Values are medians over rounds of the ratio of rates. Neither
 // etcd syncs to disk (the cluster's is started so, and the hub's embedded one is
-// told to), and the stock server's audit log is off, as it is by default.
+// told to), and the stock server's audit log is off, as it is by default. The CPU of a
+// create is that of all of them, of the stock server with its etcd's.
 func (b *bench) spaceAPI() error {
 	sides, err := b.apiSides()
 	if err != nil {
@@ -25,6 +26,7 @@ func (b *bench) spaceAPI() error {
 		if _, err := s.round(b.ctx, "warm", b.size.apiObjects/10); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
+		s.created, s.creates = 0, 0
 	}
 	var ratios, own [2][]float64
 	for round := range b.size.apiRounds {
@@ -45,6 +47,8 @@ func (b *bench) spaceAPI() error {
 		b.report.add(id, result{value: median(ratios[what]), samples: ratios[what],
 			note: fmt.Sprintf("%.0f/s, of %d", median(own[what]), b.size.apiObjects)})
 	}
+	hub, stock := sides[0].perCreate(), sides[1].perCreate()
+	b.report.set("api.create.cpu", hub.Seconds()/max(stock, time.Microsecond).Seconds(), "%s for a create; stock %s", hub, stock)
 	return nil
 }
 
@@ -52,9 +56,28 @@ func (b *bench) spaceAPI() error {
 type apiSide struct {
 	name    string
 	process *env.Process
+	// etcd is a process of its own; nil: it is in the server's.
+	etcd    *env.Process
 	clients []*client
 	// objects are how many are in namespace default.
 	objects int
+	// created is the CPU that as many creates took.
+	created time.Duration
+	creates int
+}
+
+// cpu is what the server has taken, with its etcd.
+func (s *apiSide) cpu() time.Duration {
+	took := s.process.Usage().CPU
+	if s.etcd != nil {
+		took += s.etcd.Usage().CPU
+	}
+	return took
+}
+
+// perCreate is the CPU of one create.
+func (s *apiSide) perCreate() time.Duration {
+	return (s.created / time.Duration(max(s.creates, 1))).Round(time.Microsecond)
 }
 
 // apiSides are the hub and the stock kube-apiserver.
@@ -63,7 +86,7 @@ func (b *bench) apiSides() ([2]*apiSide, error) {
 	hub := env.StartHub(b.t, "--unsafe-no-fsync")
 	env.Orrery(b.t, hub.Kubeconfig, "space", "create", spaceName)
 	stock := env.StartCluster(b.t, "stock", env.APIOnly(), env.APIServerArgs("--audit-log-path=", "--audit-policy-file="))
-	sides[0].process, sides[1].process = hub.Process, stock.APIServer
+	sides[0].process, sides[1].process, sides[1].etcd = hub.Process, stock.APIServer, stock.Etcd
 	var err error
 	if sides[0].clients, err = newClients(b.ctx, hub.PathConfig("spaces/"+spaceName), b.size.apiClients); err != nil {
 		return sides, err
@@ -82,14 +105,14 @@ func (s *apiSide) round(ctx context.Context, name string, n int) (rates [2]float
 		object := name + "-" + nameOf(i)
 		created[i], changed[i] = configMap("default", object, size, "first"), configMap("default", object, size, "second")
 	}
-	start := time.Now()
+	start, before := time.Now(), s.cpu()
 	if err := share(ctx, s.clients, n, func(ctx context.Context, c *client, i int) error {
 		return c.create(ctx, path, created[i])
 	}); err != nil {
 		return rates, err
 	}
 	rates[0] = float64(n) / time.Since(start).Seconds()
-	s.objects += n
+	s.objects, s.created, s.creates = s.objects+n, s.created+s.cpu()-before, s.creates+n
 	start = time.Now()
 	if err := share(ctx, s.clients, n, func(ctx context.Context, c *client, i int) error {
 		return c.do(ctx, http.MethodPatch, path+"/"+name+"-"+nameOf(i)+"?fieldManager=bench&force=true", applyPatch, changed[i])

@@ -37,7 +37,7 @@ func (b *bench) seeWhatIsBorn() error {
 	}
 	defer own.end()
 	h := &bornHub{ownHub: own, target: b.target}
-	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"memory", h.memory}, part{"changes", h.changes}, part{"idle", h.idle}); err != nil {
+	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"hub", h.hubMemory}, part{"idle", h.idle}, part{"agent", h.agentMemory}, part{"changes", h.changes}); err != nil {
 		return err
 	}
 	h.view.close()
@@ -64,7 +64,6 @@ func (h *bornHub) start() error {
 	}); err != nil {
 		return err
 	}
-	h.rest = time.Now()
 	if _, err := h.grown(1); err != nil {
 		return err
 	}
@@ -116,14 +115,23 @@ func (h *bornHub) ask() error {
 	return nil
 }
 
-// memory reads what each has come to at agent and hub.
-func (h *bornHub) memory() error {
+// hubMemory reads what each has come to at the hub.
+func (h *bornHub) hubMemory() error {
 	b := h.bench
 	each, err := h.grown(b.size.born)
 	if err != nil {
 		return err
 	}
 	b.report.set("upsync.hub.memory", each, "%d objects of 1 KB, hub %s", b.size.born, megabytes(h.last))
+	return nil
+}
+
+// agentMemory reads the same at the agent, once it has been left alone.
+func (h *bornHub) agentMemory() error {
+	b := h.bench
+	if !wait(b.ctx, b.size.idle-time.Since(h.rest)) {
+		return b.ctx.Err()
+	}
 	has := h.agent.Usage().RSSAnon
 	b.report.set("upsync.agent.memory", float64(has-h.had)/1e3/float64(b.size.born), "%d objects of 1 KB, agent %s", b.size.born, megabytes(has))
 	return nil

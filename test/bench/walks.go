@@ -83,8 +83,8 @@ func (b *bench) walksAtOnce() error {
 	return errMoved
 }
 
-// errMoved is returned if the pages are no longer of the log's last revision, such as
-// after a write about a location that has just joined: the hub collects anew for each.
+// errMoved is returned if the pages are not all of one revision, or the log has moved, such
+// as after a write about a location that has just joined: the hub collects anew for each.
 var errMoved = errors.New("the log moved")
 
 // perSpace is how many locations have their objects in the same space.
@@ -268,7 +268,7 @@ func (w *walks) measure() error {
 		return err
 	}
 	for _, k := range w.walkers {
-		if k.at != before {
+		if k.at != w.walkers[0].at {
 			return errMoved
 		}
 	}

@@ -27,6 +27,8 @@ type watch struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	err    error // why it ended; to be read after events is closed
+	// limit bounds waiting for an event.
+	limit time.Duration
 }
 
 // maxEvents is how many events may wait to be looked at; their times are kept.
@@ -34,6 +36,11 @@ const maxEvents = 1 << 16
 
 // watch opens a watch of the collection at path, without what is there already.
 func (c *client) watch(ctx context.Context, path string) (*watch, error) {
+	return c.watchThrough(ctx, path, func(body io.Reader) io.Reader { return body })
+}
+
+// watchThrough is watch, of which the answer is read in another way.
+func (c *client) watchThrough(ctx context.Context, path string, through func(io.Reader) io.Reader) (*watch, error) {
 	list, err := c.get(ctx, path+"?limit=1")
 	if err != nil {
 		return nil, err
@@ -45,11 +52,11 @@ func (c *client) watch(ctx context.Context, path string) (*watch, error) {
 		return nil, err
 	}
 	events := make(chan event, maxEvents)
-	w := &watch{events: events, cancel: cancel}
+	w := &watch{events: events, cancel: cancel, limit: patience}
 	w.done.Go(func() {
 		defer close(events)
 		defer body.Close()
-		w.err = follow(body, events)
+		w.err = follow(through(body), events)
 	})
 	return w, nil
 }
@@ -89,7 +96,7 @@ const patience = 2 * time.Minute
 // until waits for the first event for which is returns true, and returns when that event
 // arrived.
 func (w *watch) until(ctx context.Context, what string, is func(event) bool) (time.Time, error) {
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(w.limit)
 	defer timeout.Stop()
 	for {
 		select {
@@ -101,7 +108,7 @@ func (w *watch) until(ctx context.Context, what string, is func(event) bool) (ti
 				return e.at, nil
 			}
 		case <-timeout.C:
-			return time.Time{}, fmt.Errorf("wait for %s: not so after %s", what, patience)
+			return time.Time{}, fmt.Errorf("wait for %s: not so after %s", what, w.limit)
 		case <-ctx.Done():
 			return time.Time{}, fmt.Errorf("wait for %s: %w", what, ctx.Err())
 		}

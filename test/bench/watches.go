@@ -21,7 +21,7 @@ func (b *bench) eventToWatcher() error {
 	if err := b.namespace(namespace); err != nil {
 		return err
 	}
-	if err := b.fill(namespace, 0, 1); err != nil {
+	if err := b.fill(namespace, 1); err != nil {
 		return err
 	}
 	w, err := b.space.watch(b.ctx, configMaps(namespace))

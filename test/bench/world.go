@@ -43,14 +43,15 @@ type bench struct {
 	root, space, target *client
 	// writers write many things into the space at once.
 	writers []*client
-	// placed is how many objects the site has, loaded how many of them are in
-	// manyNamespace, and rest when the last of those had come.
-	placed, loaded int
-	rest           time.Time
-	fleet          *fleet
+	// placed is how many objects the site has, and load what came last of the few or many.
+	placed int
+	load   load
+	fleet  *fleet
 	// calm is a hub and an agent on which nothing is placed, state a hub with much.
 	calm  *calm
 	state *state
+	// full is the hub with a whole fleet, once there is one.
+	full *fullHub
 	// sides are the hub and the kube-apiserver of spaceAPI.
 	sides [2]*apiSide
 }
@@ -147,6 +148,9 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 	return b.settled(namespace, n, n)
 }
 
+// pairTime bounds what each of many pairs takes at one cluster.
+const pairTime = 20 * time.Millisecond
+
 // settled waits until the counts of a placement say that all it has is applied.
 func (b *bench) settled(name string, objects, pairs int) error {
 	return b.settledAt(b.space, placementsPath+"/"+name, objects, pairs)
@@ -154,10 +158,8 @@ func (b *bench) settled(name string, objects, pairs int) error {
 
 // settledAt is settled of the placement at a client's path.
 func (b *bench) settledAt(c *client, path string, objects, pairs int) error {
-	// Each of many pairs takes its time at one cluster.
-	const each = 20 * time.Millisecond
 	// A simulated agent that failed reports nothing any more.
-	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*each, fmt.Sprintf("the counts of the placement at %q", path), func() error {
+	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*pairTime, fmt.Sprintf("the counts of the placement at %q", path), func() error {
 		text, err := c.get(b.ctx, path)
 		if err != nil {
 			return err

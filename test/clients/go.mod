@@ -4,7 +4,10 @@ module orrery.dev/orrery/test/clients
 
 go 1.26.0
 
-replace orrery.dev/orrery => ../..
+replace (
+	orrery.dev/orrery => ../..
+	orrery.dev/orrery/examples => ../../examples
+)
 
 tool helm.sh/helm/v4/cmd/helm
 
@@ -16,6 +19,7 @@ require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	orrery.dev/orrery v0.0.0-00010101000000-000000000000
+	orrery.dev/orrery/examples v0.0.0-00010101000000-000000000000
 	sigs.k8s.io/controller-runtime v0.25.2
 )
 

@@ -36,13 +36,7 @@ func TestAtALocation(t *testing.T) {
 	at := space{t: t, kubeconfig: edge.Cluster.Kubeconfig}
 	reads := func(want string, args ...string) {
 		t.Helper()
-		env.Eventually(t, 2*soon, func() error {
-			out, err := env.TryKubectl(t, at.kubeconfig, args...)
-			if err == nil && strings.Join(strings.Fields(out), " ") != want {
-				err = fmt.Errorf("it prints %q, want %q", out, want)
-			}
-			return err
-		})
+		reads(t, at.kubeconfig, want, args...)
 	}
 	one.apply(crd("widgets", "Widget", widgetSpec, widgetMore))
 	one.apply(widget("a", "{size: 1}"))
@@ -57,8 +51,8 @@ func TestAtALocation(t *testing.T) {
 	two.apply("{apiVersion: shop.example/v1beta1, kind: Gadget, metadata: {name: g}, spec: {size: large}}")
 	two.apply(place)
 	h.says(t, "two", map[string]string{
-		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Conflict OtherSpace",
-		"shop.example/widgets/g": "Unsupported NoSuchVersion",
+		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Conflict DefinedOtherwise",
+		"shop.example/widgets/g": "Held DefinedOtherwise",
 	})
 	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
 

@@ -253,7 +253,65 @@ func isGone(_ *unstructured.Unstructured, err error) error {
 	return fmt.Errorf("still there")
 }
 
-// TestQuiet shows that nothing is written anywhere while nothing changes.
+// fleet is what a provider exports, sliced by class, and bound is what has a space use it.
+const (
+	fleet = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusters.fleet.example.org}
+spec:
+  group: fleet.example.org
+  scope: Namespaced
+  names: {plural: clusters, singular: cluster, kind: Cluster, listKind: ClusterList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {class: {type: string}}}}}
+---
+apiVersion: orrery.dev/v1alpha1
+kind: APIExport
+metadata: {name: fleet}
+spec:
+  resources: [{group: fleet.example.org, resource: clusters}]
+  claims: [{group: "", resource: configmaps, verbs: [get, list, watch]}]
+---
+apiVersion: orrery.dev/v1alpha1
+kind: APIExportView
+metadata: {name: classes}
+spec: {export: fleet, split: {field: .spec.class}}
+`
+	bound = `
+apiVersion: orrery.dev/v1alpha1
+kind: APIBinding
+metadata: {name: fleet}
+spec:
+  export: {space: provider, name: fleet}
+  claims: [{group: "", resource: configmaps, state: Accepted}]
+`
+	fleetCluster = `
+apiVersion: fleet.example.org/v1
+kind: Cluster
+metadata: {name: one, namespace: default}
+spec: {class: gold}
+`
+)
+
+// bindsFleet has the space use what another exports, until both say so.
+func (w *shop) bindsFleet() {
+	w.t.Helper()
+	provider := w.AddSpace("provider")
+	env.KubectlIn(w.t, provider, fleet, "apply", "--server-side", "-f", "-")
+	w.apply(bound)
+	w.kubectl("wait", "--for=condition=Ready", "apibinding/fleet", "--timeout=2m")
+	w.apply(fleetCluster)
+	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.bindings}=1", "apiexport/fleet", "--timeout=2m")
+	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.endpoints[0].objects}=1", "apiexportview/classes", "--timeout=2m")
+}
+
+// TestQuiet shows that nothing is written anywhere while nothing changes, of what is placed
+// and of what is exported and bound.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "north")
@@ -264,6 +322,7 @@ func TestQuiet(t *testing.T) {
 	env.Kubectl(t, w.Root, "label", "location", "north", "runs-web=yes")
 	w.expectField(north, world.Deployments, "web", "web", "2", "status", "readyReplicas")
 	w.expectCounts("web", "all applied", func(p placementStatus) bool { return p.Assigned == 4 && p.Applied == 4 })
+	w.bindsFleet()
 
 	revision := w.quietRevision()
 	start := time.Now()

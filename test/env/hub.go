@@ -3,6 +3,7 @@ package env
 import (
 	"crypto/tls"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -92,6 +93,23 @@ func (h *Hub) Admin() admin.Hub {
 // the hub, or in its place: agents trust what their hub has announced.
 func (h *Hub) Certificate() tls.Certificate {
 	h.t.Helper()
+	pair := h.pair()
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		h.t.Fatalf("make a certificate: %v", err)
+	}
+	return certificate
+}
+
+// StartTerminating is env.StartTerminating before the hub, with such a certificate.
+func (h *Hub) StartTerminating() *Proxy {
+	h.t.Helper()
+	pair := h.pair()
+	return StartTerminating(h.t, strings.TrimPrefix(h.URL, "https://"), pair.Cert, pair.Key)
+}
+
+func (h *Hub) pair() enroll.Pair {
+	h.t.Helper()
 	ca, err := enroll.LoadOrCreate(h.Dir, time.Now)
 	if err != nil {
 		h.t.Fatalf("read the hub's authority: %v", err)
@@ -100,11 +118,7 @@ func (h *Hub) Certificate() tls.Certificate {
 	if err != nil {
 		h.t.Fatalf("make a certificate: %v", err)
 	}
-	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		h.t.Fatalf("make a certificate: %v", err)
-	}
-	return certificate
+	return pair
 }
 
 // PathConfig returns the operator's configuration for a path of the hub, such as

@@ -70,7 +70,7 @@ func (c *line) hear(want string, wait time.Duration) error {
 }
 
 const (
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	silent   = 100 * time.Millisecond
 )
 

@@ -19,7 +19,7 @@ const (
 	// roundsVar and seedVar name environment variables: how many rounds to run, and the
 	// seed of a run to repeat.
 	roundsVar, seedVar = "ORRERY_FAULT_ROUNDS", "ORRERY_FAULT_SEED"
-	defaultRounds      = 20
+	defaultRounds      = 12
 	// stepsPerRound is how many edits and faults one round has.
 	stepsPerRound = 40
 	// firstWrites is how many edits come before the first fault.

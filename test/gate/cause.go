@@ -16,7 +16,7 @@ const (
 )
 
 // failure is a test that failed, or a package of which nothing else did.
-type failure struct{ name, cause string }
+type failure struct{ pkg, name, cause string }
 
 var (
 	// message matches how a message of the test itself begins; testscript says in the
@@ -70,19 +70,20 @@ func causeOf(output string) string {
 	return text
 }
 
-// summary repeats at the very end what failed and why, since of a long output
-// often only the end is kept.
-func (t *tally) summary(out io.Writer) error {
-	if len(t.failures) == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintln(out, "\nIn short:"); err != nil {
-		return err
-	}
+// summary repeats what failed, in a package or if that is empty in all, and why: after each
+// package and at the very end, since of a long output often only a part is kept.
+func (t *tally) summary(title, pkg string, out io.Writer) error {
 	for _, f := range t.failures {
-		if _, err := fmt.Fprintf(out, "%s\n%s", f.name, f.cause); err != nil {
+		if pkg != "" && f.pkg != pkg {
+			continue
+		}
+		if title != "" {
+			title = "\n" + title + "\n"
+		}
+		if _, err := fmt.Fprintf(out, "%s%s\n%s", title, f.name, f.cause); err != nil {
 			return err
 		}
+		title = ""
 	}
 	return nil
 }
@@ -107,6 +108,6 @@ func (t *tally) noteFailure(e event) {
 		cause = causeOf(t.said[cmp.Or(e.FailedBuild, e.Package)])
 	}
 	if cause != "" || !parts {
-		t.failures = append(t.failures, failure{name, cause})
+		t.failures = append(t.failures, failure{e.Package, name, cause})
 	}
 }

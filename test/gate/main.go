@@ -58,7 +58,7 @@ func run(in io.Reader, out io.Writer) error {
 			return fmt.Errorf("read: %w", err)
 		}
 	}
-	if err := t.summary(out); err != nil {
+	if err := t.summary("In short:", "", out); err != nil {
 		return err
 	}
 	return t.verdict()
@@ -95,7 +95,10 @@ func (t *tally) line(line string, out io.Writer) error {
 	case e.Action == "fail":
 		t.failed++
 		t.noteFailure(e)
-		return t.show(e, out)
+		if err := t.show(e, out); err != nil || e.Test != "" {
+			return err
+		}
+		return t.summary("Of "+e.Package+":", e.Package, out)
 	}
 	return nil
 }

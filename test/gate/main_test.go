@@ -20,20 +20,20 @@ func TestVerdict(t *testing.T) {
 {"Action":"fail","Package":"q","Test":"B"}
 {"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
 {"Action":"fail","Package":"q"}
-`, "ok  \tp\t0.1s\nwhy\nFAIL\tq\t0.1s\n\nIn short:\nq B\nwhy\n", "tests failed",
+`, "ok  \tp\t0.1s\nwhy\nFAIL\tq\t0.1s\n\nOf q:\nq B\nwhy\n\nIn short:\nq B\nwhy\n", "tests failed",
 		},
 		{
 			"dies", pass + `{"Action":"output","Package":"q","Test":"B","Output":"last words\n"}
 {"Action":"output","Package":"q","Output":"FAIL\tq\t0.1s\n"}
 {"Action":"fail","Package":"q"}
-`, "ok  \tp\t0.1s\nFAIL\tq\t0.1s\nlast words\n\nIn short:\nq\nlast words\n", "tests failed",
+`, "ok  \tp\t0.1s\nFAIL\tq\t0.1s\nlast words\n\nOf q:\nq\nlast words\n\nIn short:\nq\nlast words\n", "tests failed",
 		},
 		{"skip", pass + `{"Action":"skip","Package":"q","Test":"B"}`, "ok  \tp\t0.1s\n", "required tests were skipped: q B"},
 		{
 			"does not build", `{"ImportPath":"q","Action":"build-output","Output":"q.go:1: syntax error\n"}
 {"ImportPath":"q","Action":"build-fail"}
 {"Action":"fail","Package":"q","FailedBuild":"q"}
-`, "q.go:1: syntax error\n\nIn short:\nq\nq.go:1: syntax error\n", "tests failed",
+`, "q.go:1: syntax error\n\nOf q:\nq\nq.go:1: syntax error\n\nIn short:\nq\nq.go:1: syntax error\n", "tests failed",
 		},
 		{"no test files", pass + `{"Action":"skip","Package":"q"}`, "ok  \tp\t0.1s\n", ""},
 		{"nothing", "", "", "no test ran"},

@@ -19,7 +19,8 @@ import (
 // settled is how long the log must stay unchanged to count as at rest.
 const settled = 2 * time.Second
 
-// ownSamples are objects of Orrery's kinds; none of them makes the hub write.
+// ownSamples are objects of Orrery's kinds; none of them makes the hub write once it has said
+// what there is to say of it.
 const ownSamples = `
 apiVersion: orrery.dev/v1alpha1
 kind: Placement
@@ -35,6 +36,21 @@ apiVersion: orrery.dev/v1alpha1
 kind: Summary
 metadata: {name: sample}
 spec: {match: [{resources: [configmaps]}], combine: [{name: total, type: COUNT}]}
+---
+apiVersion: orrery.dev/v1alpha1
+kind: APIExport
+metadata: {name: sample}
+spec: {resources: [{group: none.example.org, resource: nones}]}
+---
+apiVersion: orrery.dev/v1alpha1
+kind: APIBinding
+metadata: {name: sample}
+spec: {export: {space: nowhere, name: sample}}
+---
+apiVersion: orrery.dev/v1alpha1
+kind: APIExportView
+metadata: {name: sample}
+spec: {export: sample, split: {label: class}}
 ---
 apiVersion: orrery.dev/v1alpha1
 kind: Space

@@ -292,7 +292,7 @@ func until(t *testing.T, s *protocol.Stream, last func(wire.Frame) bool) []wire.
 func walked(t *testing.T, agent *protocol.Client) (frames []wire.Frame) {
 	t.Helper()
 	have := protocol.Holding{}
-	if _, _, err := agent.Walk(t.Context(), have); err != nil {
+	if _, _, err := agent.Walk(t.Context(), have, func(wire.Frame) {}); err != nil {
 		t.Fatal(err)
 	}
 	for keys := range slices.Chunk(have.Keys(), wire.MaxFetch) {

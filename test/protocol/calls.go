@@ -244,7 +244,8 @@ func refuses(e *exam) {
 	}{
 		{http.MethodGet, route.Desired + "?after=x", "", http.StatusBadRequest},
 		{http.MethodGet, route.Desired + "?after=-1", "", http.StatusBadRequest},
-		{http.MethodGet, route.Desired + "?shard=2/3", "", http.StatusBadRequest},
+		{http.MethodGet, route.Desired + "?shard=3/2", "", http.StatusBadRequest},
+		{http.MethodGet, route.Desired + "?shard=1/3", "", http.StatusConflict},
 		{http.MethodPost, route.Desired, "", http.StatusNotFound},
 		{http.MethodGet, route.Walk, "", http.StatusNotFound},
 		{http.MethodPost, route.Walk + "/nothing", "", http.StatusNotFound},

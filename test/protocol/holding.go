@@ -69,9 +69,10 @@ func (h Holding) Apply(f wire.Frame) error {
 	return nil
 }
 
-// Walk makes a holding equal to the hub's by a walk and what it fetches. It returns how
-// many pages that took, and the place in the log from which a session goes on.
-func (c *Client) Walk(ctx context.Context, have Holding) (pages int, from wire.Mark, err error) {
+// Walk makes a holding equal to the hub's by a walk and what it fetches, of which it calls
+// fetched with each frame. It returns how many pages that took, and the place in the log
+// from which a session goes on.
+func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame)) (pages int, from wire.Mark, err error) {
 	mine, fetch, gone := have.Index(), []any(nil), []string(nil)
 	for asked := []wire.Span{mine.Span("", "")}; len(asked) > 0; pages++ {
 		n := min(len(asked), wire.MaxSpans)
@@ -104,6 +105,7 @@ func (c *Client) Walk(ctx context.Context, have Holding) (pages int, from wire.M
 		}
 		for _, f := range frames[:len(frames)-1] { // its mark has no root
 			_ = have.Apply(f) // nor is any of the others one
+			fetched(f)
 		}
 		fetch = fetch[len(frames)-1:]
 	}

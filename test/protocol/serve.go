@@ -118,8 +118,13 @@ type subscriber struct {
 func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	after, err := strconv.ParseInt(cmp.Or(q.Get("after"), "0"), 10, 64)
-	if shard := q.Get("shard"); err != nil || after < 0 || shard != "" && shard != "1/1" {
-		refused(http.StatusBadRequest, "after %q, shard %q", q.Get("after"), shard).write(w)
+	shard, wrong := key.ParseShard(cmp.Or(q.Get(wire.ShardParam), "1/1"))
+	switch {
+	case err != nil || after < 0 || wrong != nil:
+		refused(http.StatusBadRequest, "after %q, shard %q", q.Get("after"), q.Get(wire.ShardParam)).write(w)
+		return
+	case !shard.Whole():
+		refused(http.StatusConflict, "the location has one agent").write(w)
 		return
 	}
 	h.mu.Lock()

@@ -148,7 +148,7 @@ func (e *exam) ok(err error) {
 // walk makes what the agent has equal to the hub's.
 func (e *exam) walk() (pages int) {
 	e.Helper()
-	pages, from, err := e.Client().Walk(e.ctx, e.have)
+	pages, from, err := e.Client().Walk(e.ctx, e.have, func(wire.Frame) {})
 	e.ok(err)
 	e.at = from
 	return pages

@@ -55,7 +55,11 @@ func startDocs(t *testing.T) *docs {
 func (d *docs) hub(command string) {
 	d.t.Helper()
 	d.shell.run(command + " &")
-	if line := d.shell.readLine(patience); !strings.HasPrefix(line, "orrery hub ready") {
+	line := d.shell.readLine(patience)
+	for strings.HasPrefix(line, "time=") { // its log
+		line = d.shell.readLine(patience)
+	}
+	if !strings.HasPrefix(line, "orrery hub ready") {
 		d.t.Fatalf("%s: %s", command, line)
 	}
 }

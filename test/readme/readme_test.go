@@ -1,5 +1,6 @@
-// Package readme runs the commands of README.md and compares what they print with
-// what it says. With -update it writes what they print into it.
+// Package readme runs the commands of README.md, and of pages that are told like it, and
+// compares what they print with what is said there. With -update it writes what they print
+// into them.
 package readme
 
 import (
@@ -15,10 +16,12 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into README.md")
+var update = flag.Bool("update", false, "write what the commands print into README.md, or the page that -run names")
 
 const (
 	file = "../../README.md"
+	// exportsPage is one story from beginning to end, too.
+	exportsPage = "../../docs/exports.md"
 	// patience is how long a command may take to print what is expected: what it
 	// looks at changes in the background.
 	patience = 30 * time.Second
@@ -28,12 +31,18 @@ const (
 	toldLine = "Everything keeps running until Ctrl-C."
 )
 
-func TestTour(t *testing.T) {
-	text, err := os.ReadFile(file)
+func TestTour(t *testing.T) { takeTour(t, file) }
+
+func TestTourOfExports(t *testing.T) { takeTour(t, exportsPage) }
+
+// takeTour runs a page from beginning to end.
+func takeTour(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tour := &tour{t: t, shell: startShell(t)}
+	tour := &tour{t: t, page: filepath.Base(page), shell: startShell(t)}
 	doc := parse(string(text))
 	for i := range doc {
 		switch doc[i].language {
@@ -46,7 +55,7 @@ func TestTour(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(format(doc)), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(format(doc)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,6 +64,7 @@ func TestTour(t *testing.T) {
 // tour runs steps one after the other.
 type tour struct {
 	t     *testing.T
+	page  string
 	shell *shell
 	// demo is the file with what the demo prints.
 	demo string
@@ -85,14 +95,14 @@ func (r *tour) run(s *step) {
 		case !*update && normalise(out) == normalise(strings.Join(s.output, "\n")):
 			return
 		case !*update && (late || !looks):
-			r.t.Fatalf("$ %s\nprinted\n%s\nREADME.md says\n%s", s.command, out, strings.Join(s.output, "\n"))
+			r.t.Fatalf("$ %s\nprinted\n%s\n%s says\n%s", s.command, out, r.page, strings.Join(s.output, "\n"))
 		}
 		<-time.After(100 * time.Millisecond)
 	}
 }
 
 // onlyLooks matches commands that may be run twice.
-var onlyLooks = regexp.MustCompile(`^(orrery (status|why|location list)|kubectl (--\S+ \S+ )*get)\b`)
+var onlyLooks = regexp.MustCompile(`^(orrery (--\S+ \S+ )*(status|why|location list)|kubectl (--\S+ \S+ )*get)\b`)
 
 func background(command string) bool { return strings.HasSuffix(command, "&") }
 

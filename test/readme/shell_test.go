@@ -16,7 +16,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// shell is a bash in a directory of its own, with the binaries on its PATH.
+// shell is a bash in a directory of its own, with the binaries on its PATH, and with the
+// examples as a checkout has them.
 type shell struct {
 	t     *testing.T
 	dir   string
@@ -32,6 +33,13 @@ const (
 
 func startShell(t *testing.T) *shell {
 	s := &shell{t: t, dir: t.TempDir(), hub: freeAddress(t), lines: make(chan string, 1000)}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(s.dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("bash", "--norc")
 	cmd.Dir = s.dir
 	bin := filepath.Dir(env.Binary(t, "orrery"))

@@ -87,6 +87,9 @@ func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin) (*kinds.Kin
 	}
 	k.New, k.NewList = makerOf(object), makerOf(list)
 	k.StorageCodec = m.storage(stored)
+	if k.StoredAsServed() && hub == stored {
+		k.Protobuf = m.transcoders.Of(gvk, reflect.TypeOf(object).Elem())
+	}
 	k.Columns = m.tables.Of(stored.WithKind(row.kind).GroupKind())
 	k.Travels = m.travels.Of(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
 	return kinds.New(k, m.serving())

@@ -38,6 +38,7 @@ import (
 
 	"orrery.dev/orrery/internal/kinds/columns"
 	"orrery.dev/orrery/internal/kinds/openapi"
+	"orrery.dev/orrery/internal/kinds/transcode"
 	"orrery.dev/orrery/internal/kinds/travel"
 )
 
@@ -50,6 +51,8 @@ type machinery struct {
 	schemas map[string]managedfields.TypeConverter
 	travels travel.Types
 	tables  columns.Tables
+	// transcoders are shared by kinds that have types in common.
+	transcoders *transcode.Types
 }
 
 func newMachinery(now func() time.Time) (machinery, error) {
@@ -70,6 +73,8 @@ func newMachinery(now func() time.Time) (machinery, error) {
 		travels: travel.Types{},
 		tables:  columns.New(now),
 		codecs:  codecs,
+
+		transcoders: &transcode.Types{},
 		storage: func(gv schema.GroupVersion) runtime.Codec {
 			return codecs.CodecForVersions(stored, stored, gv, gv)
 		},

@@ -27,7 +27,7 @@ func (c answers) verbs(k *kinds.Kind) []string {
 	switch c.Access(k) {
 	case kinds.ReadOnly:
 		return []string{"get", "list", "watch"}
-	case kinds.Terminating:
+	case kinds.Terminating, kinds.Waiting:
 		return []string{"delete", "deletecollection", "get", "list", "watch"}
 	case kinds.Review:
 		return []string{"create"}

@@ -109,6 +109,8 @@ func (c answers) keeper(gv schema.GroupVersion) func(resource, method string) bo
 			return method == "get"
 		case kinds.Terminating:
 			return method != "post"
+		case kinds.Waiting:
+			return method == "get" || method == "delete"
 		default:
 			return true
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 
 	"orrery.dev/orrery/internal/key"
@@ -23,9 +24,20 @@ const (
 // entry: the same entry always says the same.
 type spaceCatalog struct {
 	catalog *kinds.Catalog
-	rows    []definedBy
+	// rows are of CRDs, bound of APIBindings.
+	rows  []definedBy
+	bound []boundBy
 	// failed is why some rows define nothing.
 	failed error
+}
+
+// definitions are those that a catalog keeps alive.
+func (c *spaceCatalog) definitions() []definedBy {
+	all := c.rows
+	for _, b := range c.bound {
+		all = append(slices.Clip(all), b.definitions...)
+	}
+	return all
 }
 
 type definedBy struct {
@@ -80,7 +92,7 @@ func (c *catalogs) put(s key.Space, catalog *spaceCatalog) {
 		c.remove(e)
 	}
 	c.spaces[s] = c.order.PushFront(&keptCatalog{s, catalog})
-	for _, row := range catalog.rows {
+	for _, row := range catalog.definitions() {
 		c.weight += rowWeight
 		if d := row.definition; d != nil {
 			if c.users[d]++; c.users[d] == 1 {
@@ -105,7 +117,7 @@ func (c *catalogs) drop(s key.Space) {
 func (c *catalogs) remove(e *list.Element) {
 	kept := c.order.Remove(e).(*keptCatalog)
 	delete(c.spaces, kept.space)
-	for _, row := range kept.catalog.rows {
+	for _, row := range kept.catalog.definitions() {
 		c.weight -= rowWeight
 		if d := row.definition; d != nil {
 			if c.users[d]--; c.users[d] == 0 {

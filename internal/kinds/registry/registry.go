@@ -1,5 +1,5 @@
 // Package registry knows which kinds each space has: the built-in ones, Orrery's
-// own, and those that its CRDs define in a state of the log.
+// own, and those that its CRDs define or its APIBindings bind in a state of the log.
 //
 // It keeps what it has made within a bound, and must never write.
 package registry
@@ -9,13 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
@@ -78,71 +74,43 @@ func (r *Registry) Builtin(s key.Space) *kinds.Catalog {
 	return r.plain
 }
 
-// Catalog returns the catalog of a space in a state of the log. It is a
-// function of the space's CRDs there: only those that are established count,
-// and those that are being deleted are Terminating. Spaces without CRDs share
-// one catalog; others keep theirs as long as their CRDs stay as they are.
+// Catalog returns the catalog of a space in a state of the log. It is a function of the
+// space's CRDs and APIBindings there, and of what these bind: CRDs count that are
+// established, and those that are being deleted are Terminating. Spaces without any share
+// one catalog; others keep theirs as long as all of that stays as it is.
 //
 // A stored CRD that can't be compiled serves nothing, and does not affect others; the error
 // names it and comes with the catalog of the rest.
 func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, error) {
-	var entries []*table.Entry
-	state.Ascend(key.ResourcePrefix(s, key.CRDs), func(row *table.Row) bool {
-		entries = append(entries, row.Entry)
-		return true
-	})
-	if len(entries) == 0 {
+	entries, bindings := entriesOf(state, s, key.CRDs), entriesOf(state, s, key.APIBindings)
+	if len(entries) == 0 && len(bindings) == 0 {
 		return r.Builtin(s), nil
 	}
 	known, ok := r.spaces.peek(s)
-	if ok && slices.EqualFunc(known.rows, entries, func(d definedBy, e *table.Entry) bool { return d.entry == e }) {
+	if ok && slices.EqualFunc(known.rows, entries, func(d definedBy, e *table.Entry) bool { return d.entry == e }) &&
+		slices.EqualFunc(known.bound, bindings, func(b boundBy, e *table.Entry) bool { return b.entry == e && b.stands(state) }) {
 		return known.catalog, known.failed
 	}
-	made := r.make(s, entries, known)
+	made := r.make(s, state, entries, bindings, known)
 	r.spaces.put(s, made)
 	return made.catalog, made.failed
 }
 
-// Unknown makes a kind of which nothing is known but its names: its objects are what is said of
-// them. It fails if a name can't be one.
-func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespaced bool) (*kinds.Kind, error) {
-	if err := kinds.CheckKind(kind); err != nil {
-		return nil, err
-	}
-	if problems := validation.IsDNS1035Label(gvr.Version); len(problems) > 0 {
-		return nil, fmt.Errorf("version %q: %s", gvr.Version, strings.Join(problems, "; "))
-	}
-	anything := true
-	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: gvr.Group, Scope: apiextensionsv1.ClusterScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: gvr.Resource, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-			Name: gvr.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
-				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &anything},
-			},
-		}},
-	}}
-	crd.Name = gvr.Resource + "." + gvr.Group
-	if namespaced {
-		crd.Spec.Scope = apiextensionsv1.NamespaceScoped
-	}
-	definition, err := r.compiler.Compile(crd)
-	if err != nil {
-		return nil, fmt.Errorf("make an unknown kind %s: %w", gvr, err)
-	}
-	k := *definition.Kinds()[0] // a CRD may define the same
-	k.Unknown = true
-	return &k, nil
+func entriesOf(state table.Reader, s key.Space, r key.Resource) (entries []*table.Entry) {
+	state.Ascend(key.ResourcePrefix(s, r), func(row *table.Row) bool {
+		entries = append(entries, row.Entry)
+		return true
+	})
+	return entries
 }
 
 // Forget frees what is kept of a space that is gone.
 func (r *Registry) Forget(s key.Space) { r.spaces.drop(s) }
 
 // make makes the catalog of a space, reusing what is the same in an older one.
-func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) *spaceCatalog {
+func (r *Registry) make(s key.Space, state table.Reader, entries, bindings []*table.Entry, old *spaceCatalog) *spaceCatalog {
 	made := &spaceCatalog{rows: make([]definedBy, 0, len(entries))}
-	var defined []*kinds.Kind
-	access := map[*kinds.Kind]kinds.Access{}
+	var all []kinds.Owned
 	var failed []error
 	for _, e := range entries {
 		d := r.read(e, old)
@@ -150,17 +118,26 @@ func (r *Registry) make(s key.Space, entries []*table.Entry, old *spaceCatalog) 
 		if d.failed != nil {
 			failed = append(failed, d.failed)
 		}
-		if d.definition == nil {
-			continue
-		}
-		for _, k := range d.definition.Kinds() {
-			defined = append(defined, k)
-			access[k] = d.access
+		if d.definition != nil {
+			all = append(all, kinds.Owned{Kinds: d.definition.Kinds(), Access: d.access, Owner: identityOf(e)})
 		}
 	}
+	for _, e := range bindings {
+		b := r.bind(e, state, old)
+		made.bound = append(made.bound, b)
+		all = append(all, b.owned...)
+	}
 	made.failed = errors.Join(failed...)
-	made.catalog = r.Builtin(s).With(defined, func(k *kinds.Kind) kinds.Access { return access[k] })
+	made.catalog = r.Builtin(s).WithOwned(all)
 	return made
+}
+
+func identityOf(e *table.Entry) key.Identity {
+	o, err := key.ParseObject(e.Key)
+	if err != nil { // does not happen: the entry was found by an object's key
+		return key.Identity{}
+	}
+	return o.Identity
 }
 
 func (r *Registry) read(e *table.Entry, old *spaceCatalog) definedBy {

@@ -44,6 +44,8 @@ type Facts struct {
 	// Pods says that the object at the target may own Pods, Overdue that it has been
 	// terminating for longer than those may take.
 	Pods, Overdue bool
+	// Shared says that several agents share the location.
+	Shared bool
 	// Settled says that a session has proved the desired content to be complete: what is
 	// not in it is not desired.
 	Settled bool
@@ -150,12 +152,19 @@ func (f Facts) MarksChanged(s store.Source) bool {
 	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
 }
 
+// rewritten says that the object was written at another place in the log than the agent has
+// recorded: by one that had the shard before, since all of a location write as one manager.
+func (f Facts) rewritten() bool {
+	was := f.Record.Source.Log
+	return f.Shared && !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
+}
+
 // decidePresent is about an object at the target that is ours.
 func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	seen, rec := f.Seen, f.Record
 	known := rec != nil && seen.UID == rec.UID
 	asLeft := known && seen.Fields == rec.Fields // even if an earlier location of the name left it
-	same := asLeft && !seen.Unmarked
+	same := asLeft && !seen.Unmarked && !(known && f.rewritten())
 	switch {
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {

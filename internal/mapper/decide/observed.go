@@ -25,7 +25,7 @@ type Observed struct {
 	Presence Presence
 	// Terminating: the object is being deleted. Unmarked: it is ours by its UID only,
 	// and the watch does not show it. Taken: the last look found a foreign object.
-	// Owned: that object is not adopted, since a controller or another location has it.
+	// Owned: that object is not adopted, since a controller, or another location or shard, has it.
 	// Inherited: it is of a location that is no more, which this one takes over. Heirloom:
 	// it was of such a one.
 	// Released: it has fields of marks.ReleasedManager.

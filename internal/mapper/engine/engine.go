@@ -32,6 +32,9 @@ type Engine struct {
 	closed bool
 	open   openTime
 	timer  *time.Timer
+	// Worked, if not nil, is told how long something waited for an item's turn and was done
+	// in it. It must not block, nor call the engine.
+	Worked func(time.Duration)
 	// News is raised when the kinds to observe, or the owner have changed, and when a kind is
 	// to be listed again.
 	News retry.Signal
@@ -316,6 +319,9 @@ func (e *Engine) Finish(it *Item, r Result) {
 		e.tally.prove(it, r.Proof)
 	}
 	e.tally.report(it, r.State)
+	if e.Worked != nil {
+		e.Worked(max(0, now.Sub(time.Unix(0, it.pushed))))
+	}
 	e.queue.done(it)
 	if r.Retry > 0 {
 		e.queue.pushAt(it, now.Add(r.Retry))

@@ -41,6 +41,7 @@ type Item struct {
 	state   wire.State // as last reported, for the winner
 
 	queue    queueState
+	pushed   int64 // when it was last made ready, in ns since 1970
 	due      time.Time
 	failures uint8
 	repairs  repairs

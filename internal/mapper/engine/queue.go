@@ -33,7 +33,7 @@ func (q *queue) push(it *Item) {
 	it.due = time.Time{} // voids its entry in later
 	switch it.queue {
 	case idle:
-		it.queue = ready
+		it.queue, it.pushed = ready, time.Now().UnixNano()
 		q.count++
 		q.ready[it.priority()].of(it.home()).of(it.kind).push(it)
 	case running:

@@ -42,6 +42,7 @@ const (
 type Client struct {
 	join  wire.Join
 	agent string
+	shard key.Shard
 	reach *reach
 	proxy Proxy
 	lines activeLine
@@ -57,8 +58,9 @@ type Client struct {
 type Config struct {
 	// Join says where the hub is at first, and who the client is.
 	Join wire.Join
-	// Agent is the client's User-Agent.
+	// Agent is the client's User-Agent, and Shard the part of the location that it has.
 	Agent string
+	Shard key.Shard
 	// Dir is the data directory, which keeps where the hub says that it is.
 	Dir string
 	// Proxy is by which proxy the hub is reached.
@@ -77,7 +79,7 @@ func New(config Config) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		join: config.Join, agent: config.Agent, reach: r, proxy: config.Proxy, shows: true,
+		join: config.Join, agent: config.Agent, shard: config.Shard, reach: r, proxy: config.Proxy, shows: true,
 		lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal(),
 	}, nil
 }
@@ -127,6 +129,12 @@ func (h *Client) do(ctx context.Context, method, call string, query url.Values, 
 	}
 	ctx, cancel := during(ctx, l.all)
 	path := route.Agent(key.Location(h.join.Location)).Path(call)
+	if !h.shard.Whole() {
+		if query == nil {
+			query = url.Values{}
+		}
+		query.Set(wire.ShardParam, h.shard.String())
+	}
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}

@@ -148,7 +148,6 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 // answered notes what the hub has taken of a batch. It returns how many refused reports are to
 // be sent again.
 func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused map[string]bool) (int, error) {
-	// After an error the write may still go on, so what it sets is read only if there is none.
 	var waited []store.Touched
 	var kept int
 	err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {

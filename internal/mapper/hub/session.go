@@ -233,21 +233,21 @@ func (st *stream) run(ctx context.Context) error {
 	st.follower.Opened(false)
 	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()
-	if m.Revision == 0 {
-		// The store is new: which Jobs and Pods have completed is in the hub's reports.
+	if m.Revision == 0 || m.Gained {
+		// The store is new, or has more spaces than before: which Jobs and Pods have completed is in the hub's reports.
 		if err := st.recall(ctx, st.dog.reset); err != nil {
 			return err
 		}
 	}
 	switch {
-	case st.hello.Resumed && st.in.Proven:
+	case st.hello.Resumed && st.in.Proven && !m.Gained:
 	case !st.in.Proven:
 		// Of an unproven log only new objects are taken, so the walk does not advance
 		// the store's revision, and this stream goes on.
 		if err := st.walk(ctx); err != nil {
 			return err
 		}
-	case m.Root != st.hello.Root:
+	case m.Gained || m.Root != st.hello.Root:
 		if err := st.walk(ctx); err != nil {
 			return err
 		}
@@ -345,9 +345,8 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	}
 	var all []store.Touched
 	var next store.Intake
-	in := st.in // after an error the write may still go on, so it must not touch st.in
 	if err := st.Store.Write(ctx, func(t *store.Tx) (err error) {
-		all, next, err = in.Apply(t, arrivals, time.Now())
+		all, next, err = st.in.Apply(t, arrivals, time.Now())
 		return err
 	}); err != nil {
 		return err

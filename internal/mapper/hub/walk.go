@@ -32,6 +32,7 @@ func (st *stream) walk(ctx context.Context) error {
 			return nil
 		},
 	}
+	defer w.land(nil, true, true) // what was stored before an error does not differ in the next walk
 	if err := w.comparison.run(ctx); err != nil {
 		return err
 	}

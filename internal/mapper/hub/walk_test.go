@@ -152,6 +152,26 @@ func TestWalkAcrossARestart(t *testing.T) {
 	}
 }
 
+// TestWalkThatFailsIsTold has a walk end when what is to be gone is stored already. The agent
+// is told of it then: the next walk finds no difference there.
+func TestWalkThatFailsIsTold(t *testing.T) {
+	s, a, b := filled(t)
+	s.touched = nil
+	leaving := wire.Frame{Gone: &wire.Gone{Key: keyB, UID: b.Put.UID, Digest: b.Put.Digest, APIVersion: "v1", Kind: "ConfigMap"}}
+	s.on("desired", answer{body: lines(hello(11, rootOf(a), nil))})
+	s.on("walk", paged(11, nil, a, put(keyB, "1", "leaving")))
+	s.on("fetch", fetched(11, "another", leaving))
+	if err := s.once(); err == nil || errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if w, ok := s.content()[keyB]; !ok || w.Desired() {
+		t.Fatalf("what is to be gone is not stored: %+v", w)
+	}
+	if len(s.touched) != 1 || s.touched[0].Object.Path() != keyB {
+		t.Errorf("told of %+v", s.touched)
+	}
+}
+
 // TestBytesInSync shows what it costs to find that nothing differs, and that answers stay
 // bounded when much does.
 func TestBytesInSync(t *testing.T) {

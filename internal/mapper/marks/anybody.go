@@ -16,7 +16,7 @@ func (m *Meta) Anybodys(of key.Resource, kind string) bool {
 		return false
 	}
 	for _, placing := range []key.Placing{key.Same, key.Prefixed} {
-		if _, ours := m.ProvesOurs(Owner(by), Kind{of, kind, placing}); ours {
+		if _, ours := m.ProvesOurs(Owner(by), Kind{Resource: of, Name: kind, Placing: placing}); ours {
 			return true
 		}
 	}

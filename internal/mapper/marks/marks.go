@@ -92,10 +92,12 @@ type Kind struct {
 	Resource key.Resource
 	Name     string // ConfigMap
 	Placing  key.Placing
+	// Shard is the part of the location that is looked for.
+	Shard key.Shard
 }
 
 // ProvesOurs says whether the object has all marks that the agent gives to an object of
-// this kind and identity, and returns it. Labels alone prove nothing, since controllers
+// this kind and identity, of the shard, and returns it. Labels alone prove nothing, since controllers
 // copy them; the kind, namespace and name in the marks tell an object from one that was
 // restored from a backup under another identity: what they name has exactly this place.
 func (m *Meta) ProvesOurs(l Owner, of Kind) (key.Located, bool) {
@@ -108,11 +110,20 @@ func (m *Meta) ProvesOurs(l Owner, of Kind) (key.Located, bool) {
 		m.Annotations[v1alpha1.SourceKindAnnotation] == of.Name &&
 		of.Placing.At(source) == at &&
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
+		of.Shard.Has(source.Space) &&
 		!m.Controlled()
 	if !ours {
 		return key.Located{Object: key.Object{Identity: at}}, false
 	}
 	return of.Placing.Locate(source), true
+}
+
+// ProvesOthers says whether the object has all marks of the location, and is of another shard.
+func (m *Meta) ProvesOthers(l Owner, of Kind) bool {
+	shard := of.Shard
+	of.Shard = key.Shard{}
+	at, ours := m.ProvesOurs(l, of)
+	return ours && !shard.Has(at.Space)
 }
 
 // WrittenAs says that the location wrote the object in the resource's API group. An API

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// Gate stops the workers while the hub halts the agent, the target does not answer, or
-// the target's discovery is broken.
+// Gate stops the workers while the hub halts the agent, the target does not answer, the
+// target's discovery is broken, or another agent may have what this one is for.
 type Gate struct {
 	engine *engine.Engine
 	target *target.Client
@@ -23,6 +24,7 @@ type Gate struct {
 	mu     sync.Mutex
 	halt   string // why the hub halts the agent; empty: it does not
 	broken string // what is wrong with the target; empty: nothing
+	taken  string // why the agent may not act by what stands at the target; empty: it may
 }
 
 // NewGate makes a gate that is closed until the target has answered.
@@ -54,22 +56,27 @@ func (g *Gate) setBroken(why string) {
 	g.apply()
 }
 
-func (g *Gate) apply() {
-	why := g.halt
-	if why == "" {
-		why = g.broken
+// SetTaken says why the agent may not act, by what stands at the target of other agents of the
+// location; empty: it may.
+func (g *Gate) SetTaken(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if why != g.taken {
+		g.log.Info("whether the agent may act at the cluster has changed", "why not", why)
 	}
-	g.engine.SetClosed(why != "")
+	g.taken = why
+	g.apply()
 }
+
+func (g *Gate) apply() { g.engine.SetClosed(g.why() != "") }
+
+func (g *Gate) why() string { return cmp.Or(g.halt, g.broken, g.taken) }
 
 // Why says why nothing may be changed at the target; empty: it may.
 func (g *Gate) Why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.halt != "" {
-		return g.halt
-	}
-	return g.broken
+	return g.why()
 }
 
 // Trouble notes an error of the target. If the target is unavailable, the gate closes
@@ -77,7 +84,7 @@ func (g *Gate) Why() string {
 // is only busy is not probed, which would be one more request: the pace slows down
 // instead. Trouble does not block.
 func (g *Gate) Trouble(err error) {
-	if err == nil || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
+	if err == nil || errors.Is(err, target.ErrNotHeld) || target.Busy(err) || !target.Unavailable(err) && !target.MissingKind(err) && !errors.Is(err, target.ErrAnswer) {
 		return
 	}
 	if target.Unavailable(err) && target.RetryAfter(err) == 0 {

@@ -268,7 +268,8 @@ func (w *observer) change(ctx context.Context) func(o *marks.Observation, gone b
 // asked for.
 func (w *observer) sight(o *marks.Observation, gone bool) (engine.Sighting, *store.Live) {
 	m := &o.Metadata
-	at, ours := m.ProvesOurs(w.as, marks.Kind{Resource: w.Resource, Name: w.Kind, Placing: w.store.Meta().Placing})
+	of := w.store.Meta()
+	at, ours := m.ProvesOurs(w.as, marks.Kind{Resource: w.Resource, Name: w.Kind, Placing: of.Placing, Shard: of.Shard})
 	s := engine.Sighting{
 		Object: at.Object, Moved: at.Moved, Ours: ours, Gone: gone,
 		Seen: decide.Observed{

@@ -132,6 +132,10 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		o.Presence, o.Inherited = decide.Foreign, true
 		return o, nil
 	}
+	if m.ProvesOthers(t.view.As, t.kind()) { // whatever it was before
+		o.Presence, o.Owned = decide.Foreign, true
+		return o, nil
+	}
 	impliedBy := marks.Owner(m.Annotations[v1alpha1.ImpliedAnnotation])
 	implied := t.id.Resource == key.Namespaces && (impliedBy == t.view.As || slices.Contains(t.formers, impliedBy))
 	if implied || t.record != nil && t.record.UID == m.UID {

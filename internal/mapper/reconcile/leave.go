@@ -125,6 +125,8 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 		return outcome{}, errLook
 	case err != nil:
 		return outcome{}, err
+	case m.ProvesOthers(t.view.As, t.kind()):
+		return outcome{forget: true, seen: r.gone(t)}, nil
 	}
 	o := outcome{record: t.record, hurried: true, Decision: decide.Terminating(true)}
 	if t.winner >= 0 {

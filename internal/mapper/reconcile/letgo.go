@@ -18,6 +18,9 @@ const letGoFor = 5 * time.Second
 // of the same name with our marks, but another UID, is orphaned, too.
 func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	m, err := r.target.Get(ctx, t.view.At, t.id)
+	if err == nil && m.ProvesOthers(t.view.As, t.kind()) {
+		return outcome{forget: true, seen: r.gone(t)}, nil
+	}
 	if err == nil && m.UID != d.UID {
 		if _, ours := m.ProvesOurs(t.view.As, t.kind()); !ours {
 			return outcome{forget: true, seen: r.gone(t)}, nil

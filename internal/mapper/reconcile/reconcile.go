@@ -173,9 +173,9 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 				return err
 			}
 		}
-		t.guarded, t.placing = x.Guarded(it.ID), x.Meta().Placing
+		t.guarded, t.placing, t.shard = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard
 		t.mark = marks.NewPair(x.Meta().Marker, x.Meta().Revision)
-		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && x.Meta().Deferred == 0 && r.State.Proves()
+		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()
 		t.live, err = x.Live(it.ID)
 		return err
@@ -193,7 +193,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 // act decides and does, until there is nothing more to do in this turn.
 func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
-		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
+		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen, Shared: !t.shard.Whole(),
 		Guarded: t.guarded, Yields: t.yields(t.object().Space),
 		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}

@@ -39,6 +39,9 @@ type remover struct {
 // remove deletes the object that has the UID, unless others still use it.
 func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outcome, error) {
 	o := outcome{record: t.record}
+	if theirs, err := r.anothers(ctx, t); theirs || err != nil {
+		return outcome{forget: theirs, seen: r.gone(t)}, err
+	}
 	use, err := r.users.of(ctx, t)
 	if err != nil {
 		return o, err
@@ -89,6 +92,19 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	}
 	r.log.Debug("removed", "object", t.object().Path())
 	return outcome{forget: true, seen: r.gone(t)}, nil
+}
+
+// anothers says that what is to be removed has the marks of another shard by now, whatever its
+// UID: it is that one's.
+func (r *remover) anothers(ctx context.Context, t *turn) (bool, error) {
+	if t.shard.Whole() {
+		return false, nil
+	}
+	m, err := r.target.Get(ctx, t.view.At, t.id)
+	if target.MissingObject(err, t.id) || target.MissingNamespace(err, t.id) || target.MissingKind(err) {
+		return false, nil // the removal finds out
+	}
+	return err == nil && m.ProvesOthers(t.view.As, t.kind()), err
 }
 
 // gone is what to note as observed of an object that is known to be deleted.

@@ -38,6 +38,8 @@ type turn struct {
 	id key.Identity // at the target
 	// placing is where the location puts objects.
 	placing key.Placing
+	// shard is the part of the location that the agent has.
+	shard   key.Shard
 	view    engine.View
 	wants   []decide.Entry
 	winner  int // index in wants; -1: no space desires it
@@ -91,7 +93,7 @@ func (t *turn) want() *store.Want {
 
 // kind is that of the object as its marks have it.
 func (t *turn) kind() marks.Kind {
-	return marks.Kind{Resource: t.id.Resource, Name: t.view.Kind, Placing: t.placing}
+	return marks.Kind{Resource: t.id.Resource, Name: t.view.Kind, Placing: t.placing, Shard: t.shard}
 }
 
 // object is the source object: the winner's, or else the one that was applied.

@@ -48,7 +48,7 @@ type usage struct {
 	ours    bool   // wait: objects of ours inside, or what goes by itself, go first
 	going   string // what goes by itself, for the report
 	by      string // what else uses it, so that it stays; empty: nothing
-	desired bool   // with by: it is desired objects of this location
+	desired bool   // with by: it is objects of this location that are not to go with it
 	lasting bool   // with by: it was expected to go, and has not
 }
 
@@ -134,6 +134,7 @@ type search struct {
 	as        marks.Owner
 	namespace string // empty: all
 	ours      bool   // objects of ours were found that the engine did not know
+	shared    string // one of another shard of the location was found; empty: none
 	// inside are the UIDs of the objects found, owned those that have a controller.
 	inside map[string]bool
 	owned  []dependent
@@ -146,6 +147,12 @@ type dependent struct {
 	name      string
 	namespace string
 	owner     marks.OwnerReference
+}
+
+// kindOf is a kind as the marks of ours have it.
+func (s *search) kindOf(k target.Served) marks.Kind {
+	m := s.store.Meta()
+	return marks.Kind{Resource: k.Resource, Name: k.Kind, Placing: m.Placing, Shard: m.Shard}
 }
 
 // kind looks at all objects of a kind. by names a foreign one, or says why that can't be
@@ -165,7 +172,12 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 				s.owned = append(s.owned, dependent{o.String(), m.Namespace, *c})
 			case inEveryNamespace(k.Resource, m):
 			default:
-				at, proven := m.ProvesOurs(s.as, marks.Kind{Resource: k.Resource, Name: k.Kind, Placing: s.store.Meta().Placing})
+				of := s.kindOf(k)
+				at, proven := m.ProvesOurs(s.as, of)
+				if m.Written(s.as) && m.ProvesOthers(s.as, of) {
+					s.shared = "there is " + o.String() + ", of another shard of this location"
+					continue
+				}
 				if !proven || !m.Written(s.as) {
 					by = "there is " + o.String()
 					return false, nil
@@ -203,6 +215,8 @@ func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
 	switch {
 	case s.ours:
 		return usage{ours: true}, nil
+	case s.shared != "":
+		return usage{desired: true, by: s.shared}, nil
 	case s.unknown != "":
 		return awaited(looks, s.unknown), nil
 	}

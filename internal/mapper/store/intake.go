@@ -285,7 +285,7 @@ func (in *Intake) mark(t *Tx, m *wire.Mark, now time.Time) ([]Touched, error) {
 	if in.Agrees = t.meta.Root == m.Root; !in.Agrees {
 		return all, nil
 	}
-	t.meta.Revision, t.meta.Marker, t.meta.Seen = m.Revision, m.Marker, marks.Pair{}
+	t.meta.Revision, t.meta.Marker, t.meta.Seen, t.meta.Gained = m.Revision, m.Marker, marks.Pair{}, false
 	more, err := in.settle(t)
 	return append(all, more...), err
 }

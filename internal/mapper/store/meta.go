@@ -25,14 +25,18 @@ func (t *Tx) putMeta() error {
 	return t.bucket(metaBucket).Put(metaKey, fmt.Appendf(b, "\n%s", t.meta.sum(b)))
 }
 
-// sum is the sum of the text of meta. Where objects have other places it is another one, so
-// that an agent of before, which would put them elsewhere, takes the store for damaged and
-// sets it aside.
+// sum is the sum of the text of meta. Where objects have other places, or the store is of a
+// shard, it is another one, so that an agent of before, which would put them elsewhere or take
+// what is of others for its own, takes the store for damaged and sets it aside.
 func (m *Meta) sum(text []byte) wire.Sum {
-	if m.Placing == key.Same {
-		return wire.SumOf(text)
+	said := string(text)
+	if m.Placing != key.Same {
+		said = string(m.Placing) + "\n" + said
 	}
-	return wire.SumOf([]byte(string(m.Placing) + "\n" + string(text)))
+	if !m.Shard.Whole() {
+		said = m.Shard.String() + "\n" + said
+	}
+	return wire.SumOf([]byte(said))
 }
 
 // readMeta reads meta and checks its sum. The first agents wrote no sums: for a store of
@@ -118,6 +122,16 @@ type Meta struct {
 	LocationUID string       `json:"locationUID,omitempty"`
 	// Placing is where the location puts objects. It does not change while the store has any.
 	Placing key.Placing `json:"placing,omitempty"`
+	// Shard is the part of the location that the store is of. Gained says that it was of
+	// another one before: what is desired of the spaces that have come is not known before a
+	// walk has ended.
+	Shard  key.Shard `json:"shard,omitzero"`
+	Gained bool      `json:"gained,omitempty"`
+	// ID names the store among all that the shard has had; empty: it had no shard yet.
+	// Outdated says that another agent has had the shard since, so that the next start begins
+	// with a new store.
+	ID       string `json:"id,omitempty"`
+	Outdated bool   `json:"outdated,omitempty"`
 	// Marker and Revision are those of the last wire mark from a proven log.
 	Marker   string `json:"marker,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
@@ -207,6 +221,9 @@ func (t *Tx) Surveyed() {
 	t.meta.Survey = false
 	t.meta.Inherits = t.meta.Inherits && len(t.meta.Settings.TakesOver) > 0
 }
+
+// Outdate notes that another agent has had the shard with another store.
+func (t *Tx) Outdate() { t.meta.Outdated = true }
 
 // Inherits notes that objects are taken over.
 func (t *Tx) Inherits() { t.meta.Inherits = true }

@@ -24,8 +24,11 @@ import (
 // store without it is checked when it is opened.
 const cleanFile = File + ".clean"
 
-// errCorrupt says that the store is damaged.
-var errCorrupt = errors.New("the store is damaged")
+// errCorrupt says that the store is damaged, errOutdated that it may no longer be gone by.
+var (
+	errCorrupt  = errors.New("the store is damaged")
+	errOutdated = errors.New("another agent has had the shard with another store since")
+)
 
 // Open opens or creates the store in dir for a location. A damaged one is set aside, and
 // its content comes back from the hub: a new store has nothing that could be removed. It
@@ -46,7 +49,7 @@ func OpenWith(o bolt.Options, dir string, location key.Location, secret []byte, 
 		return nil, fmt.Errorf("restrict access to data directory: %w", err)
 	}
 	s, err := tryStore(o, dir, location, secret, log)
-	if errors.Is(err, errCorrupt) {
+	if errors.Is(err, errCorrupt) || errors.Is(err, errOutdated) {
 		if err := setAside(dir, log, err); err != nil {
 			return nil, err
 		}
@@ -65,7 +68,7 @@ func setAside(dir string, log *slog.Logger, why error) error {
 	if err := os.Rename(from, to); err != nil {
 		return fmt.Errorf("set damaged store aside: %w", err)
 	}
-	log.Error("the store is damaged and was set aside; nothing is removed until its content has come from the hub again", "error", why, "file", to)
+	log.Error("the store can't be gone by and was set aside; nothing is removed until its content has come from the hub again", "error", why, "file", to)
 	return nil
 }
 
@@ -304,6 +307,9 @@ func (s *Store) prepare(location key.Location) error {
 	}
 	if m.Location != location {
 		return fmt.Errorf("it belongs to location %q, not to %q", m.Location, location)
+	}
+	if m.Outdated {
+		return errOutdated
 	}
 	m.Prune = m.Prune.loaded(time.Now())
 	s.current.Store(m)

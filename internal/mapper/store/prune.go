@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/marks"
 )
 
@@ -36,10 +37,21 @@ func (p pruneWindow) loaded(now time.Time) pruneWindow {
 	return all
 }
 
+// allowance is how many removals do not wait of a shard, of which percent are those that its
+// own objects allow. Over all shards that is never more than what the location allows, which
+// is pruneFree, or the percent of all: each has its share of pruneFree, and what its own
+// percent is beyond that.
+func allowance(percent int, shard key.Shard) int {
+	if shard.Whole() {
+		return max(pruneFree, percent)
+	}
+	return pruneFree/shard.Of() + max(0, percent-pruneFree)
+}
+
 // take counts one more removal and returns true. It returns false if the removal has to
 // wait: with those of the last minutes it would be more than percent of the objects that
-// were desired before them. left counts those desired after this removal.
-func (p *pruneWindow) take(now time.Time, percent, left int) bool {
+// were desired before them allow. left counts those desired after this removal.
+func (p *pruneWindow) take(now time.Time, percent, left int, shard key.Shard) bool {
 	var recent pruneWindow // a new array: copies of Meta share the old one
 	sum := 0
 	for _, m := range *p {
@@ -47,7 +59,7 @@ func (p *pruneWindow) take(now time.Time, percent, left int) bool {
 			recent, sum = append(recent, m), sum+m.Count
 		}
 	}
-	if limit := (left + sum + 1) * percent / 100; sum+1 > max(pruneFree, limit) {
+	if limit := (left + sum + 1) * percent / 100; sum+1 > allowance(limit, shard) {
 		return false
 	}
 	if n := len(recent); n > 0 && now.Sub(recent[n-1].at) < time.Minute {
@@ -71,5 +83,5 @@ func (t *Tx) isFormers(r *Record) bool {
 // mayRemove counts one more removal that follows from policy. It returns false if the
 // removal has to wait for a confirmation.
 func (t *Tx) mayRemove(now time.Time) bool {
-	return t.meta.Settings.Purge || t.meta.Prune.take(now, t.meta.Settings.PruneMaxPercent, t.meta.Count)
+	return t.meta.Settings.Purge || t.meta.Prune.take(now, t.meta.Settings.PruneMaxPercent, t.meta.Count, t.meta.Shard)
 }

@@ -248,7 +248,8 @@ func (s *Store) Submit(ctx context.Context, c *Commit) error {
 }
 
 // Write commits a write at once and waits until it is durable or has failed. If ctx ends
-// first, it returns ctx's error, and the write may still be done.
+// before it is queued it returns ctx's error, and nothing is written. From then on it waits
+// for what becomes of it: whoever has stored something and is not told so would not act on it.
 func (s *Store) Write(ctx context.Context, do func(*Tx) error) error {
 	return s.await(ctx, &Commit{Do: do, Urgent: true})
 }
@@ -264,12 +265,7 @@ func (s *Store) await(ctx context.Context, c *Commit) error {
 	if err := s.Submit(ctx, c); err != nil {
 		return err
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return <-done
 }
 
 // View runs f in a read-only transaction. f must not block: a long transaction keeps bbolt

@@ -19,6 +19,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -102,19 +103,19 @@ func TestHoldKeepsTheLastGoodObject(t *testing.T) {
 func TestPruneWindow(t *testing.T) {
 	var p pruneWindow
 	taken := 0
-	for left := 1000; p.take(now, 30, left-taken-1); taken++ {
+	for left := 1000; p.take(now, 30, left-taken-1, key.Shard{}); taken++ {
 	}
 	if taken != 300 {
 		t.Errorf("%d of 1000 went at once with 30 %%", taken)
 	}
-	if p.take(now.Add(pruneSpan-time.Minute), 30, 700) {
+	if p.take(now.Add(pruneSpan-time.Minute), 30, 700, key.Shard{}) {
 		t.Error("one more went before the time was over")
 	}
-	if !p.take(now.Add(pruneSpan+time.Minute), 30, 700) {
+	if !p.take(now.Add(pruneSpan+time.Minute), 30, 700, key.Shard{}) {
 		t.Error("none went after the time was over")
 	}
 	p = nil
-	for taken = 0; p.take(now, 30, 59-taken); taken++ {
+	for taken = 0; p.take(now, 30, 59-taken, key.Shard{}); taken++ {
 	}
 	if taken != pruneFree {
 		t.Errorf("%d of 60 went at once", taken)
@@ -124,7 +125,7 @@ func TestPruneWindow(t *testing.T) {
 		now.Add(-24 * time.Hour): false, // the clock was set back
 	} {
 		again := p.loaded(started)
-		if went := again.take(started, 30, 9); went != want {
+		if went := again.take(started, 30, 9, key.Shard{}); went != want {
 			t.Errorf("one more went in a process that began at %s: %t", started, went)
 		}
 	}

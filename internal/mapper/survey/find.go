@@ -20,7 +20,8 @@ type finder struct {
 
 // kindOf is a kind of objects as their marks have it.
 func (f *finder) kindOf(of target.Served) marks.Kind {
-	return marks.Kind{Resource: of.Resource, Name: of.Kind, Placing: f.store.Meta().Placing}
+	m := f.store.Meta()
+	return marks.Kind{Resource: of.Resource, Name: of.Kind, Placing: m.Placing, Shard: m.Shard}
 }
 
 // all makes items of all objects of a resource that prove to be ours.

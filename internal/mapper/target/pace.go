@@ -29,6 +29,9 @@ const (
 	slowFloor  = 100 * time.Millisecond
 	// unsaidRest is how long a busy target is left alone if it does not say how long.
 	unsaidRest = time.Second
+	// mostPatience is the longest time for which a limit is left alone that was refused twice. It
+	// is short, since of two agents at a full target the one that has less tries for longer.
+	mostPatience = 2 * time.Second
 )
 
 // Pace limits how many objects are worked on at once, adapting to the target. The limit
@@ -37,7 +40,8 @@ const (
 //
 // Each refusal (as of priority and fairness, or an overloaded server) sets it to one less
 // than the requests under way, since these are what the target takes. Increases after
-// that are slow, so refusals are few. Only the object that was refused waits as long as
+// that are slow, so refusals are few; and a limit that was refused again when it was tried
+// again is left alone for as long as the target asks. Only the object that was refused waits as long as
 // the target asks, since others are served meanwhile. All wait if two requests in a row
 // are refused at a limit of one.
 //
@@ -49,6 +53,14 @@ type Pace struct {
 	most  float64
 	// care is how many rounds of good answers the next increase costs.
 	care float64
+	// ceiling is the limit that was refused last; 0: none is known. If it is refused once more
+	// when the limit has been raised to it, it is left alone until probe. raised says that the
+	// limit was raised since the last refusal.
+	ceiling int
+	raised  bool
+	probe   time.Time
+	// told is until when one more refusal tells what is known: that the limit was raised too far.
+	told time.Time
 	// used counts workers that were let in, busy those of them that have an object.
 	used, busy int
 	// barren says that there was no good answer since the last refusal.
@@ -134,7 +146,7 @@ func (p *Pace) answered(took time.Duration, err error) {
 			p.reduce(max(min(leastPace, int(p.limit)), int(p.limit)-1))
 		}
 	case p.busy >= int(p.limit): // the limit is used up
-		p.grow()
+		p.grow(now)
 	}
 }
 
@@ -146,16 +158,36 @@ func (p *Pace) refused(now time.Time, rest time.Duration) {
 	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.busy <= 1 && until.After(p.until) {
 		p.until = until
 	}
-	p.reduce(max(1, min(int(p.limit), p.busy)-1))
+	level := max(1, min(int(p.limit), p.busy))
+	if now.Before(p.told) { // it was under way when the limit was cut
+		p.told, p.barren = time.Time{}, true
+		return
+	}
+	if p.raised && level >= int(p.limit)-1 { // perhaps one has ended since it was refused
+		level = int(p.limit)
+		p.told = now.Add(p.usual)
+	}
+	if p.raised && level == p.ceiling {
+		p.probe = now.Add(min(rest, mostPatience))
+	}
+	p.ceiling, p.raised = level, false
+	p.reduce(max(1, level-1))
 	p.barren = true
 }
 
 func (p *Pace) reduce(to int) { p.limit, p.care = float64(to), carefully }
 
-func (p *Pace) grow() {
+func (p *Pace) grow(now time.Time) {
 	before := int(p.limit)
-	p.limit = min(p.most, p.limit+1/(p.limit*p.care))
-	if int(p.limit) > before {
+	limit := min(p.most, p.limit+1/(p.limit*p.care))
+	if int(limit) == p.ceiling && before < p.ceiling && now.Before(p.probe) {
+		return
+	}
+	if p.limit = limit; int(p.limit) > before {
+		if before >= p.ceiling { // which was served
+			p.ceiling = 0
+		}
+		p.raised = true
 		p.care = max(1, p.care/2)
 		p.wake.Signal()
 	}

@@ -112,11 +112,11 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 		refused    float64 // for each that is done, at most
 	}{
 		"room for all":              {func() func(int) bool { return roomFor(1000) }, 50 * time.Millisecond, 1, MostPace * 20, 0.9, 0},
-		"room for 1":                {func() func(int) bool { return roomFor(1) }, 10 * time.Millisecond, 1, 100, 0.8, 0.1},
-		"room for 4":                {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 1, 400, 0.8, 0.05},
-		"room for 4, says no time":  {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 0, 400, 0.8, 0.05},
+		"room for 1":                {func() func(int) bool { return roomFor(1) }, 10 * time.Millisecond, 1, 100, 0.9, 0.02},
+		"room for 4":                {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 1, 400, 0.9, 0.01},
+		"room for 4, says no time":  {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 0, 400, 0.9, 0.01},
 		"room for 4, slow":          {func() func(int) bool { return roomFor(4) }, 300 * time.Millisecond, 1, 4 / 0.3, 0.8, 0.05},
-		"room for 40":               {func() func(int) bool { return roomFor(40) }, 20 * time.Millisecond, 1, 2000, 0.8, 0.02},
+		"room for 40":               {func() func(int) bool { return roomFor(40) }, 20 * time.Millisecond, 1, 2000, 0.9, 0.01},
 		"200 a second":              {func() func(int) bool { return bucket(200, 20) }, 10 * time.Millisecond, 1, 200, 0.7, 0.1},
 		"1000 a second, far away":   {func() func(int) bool { return bucket(1000, 100) }, 50 * time.Millisecond, 1, 1000, 0.7, 0.02},
 		"20 a second":               {func() func(int) bool { return bucket(20, 20) }, 10 * time.Millisecond, 1, 20, 0.7, 0.15},
@@ -256,4 +256,63 @@ func TestPaceAtASlowTarget(t *testing.T) {
 			t.Errorf("pace %d", p.Now())
 		}
 	})
+}
+
+// TestPaceOfAShortRun shows what of the room is used for as few objects as take a second: who is
+// refused waits for one more, so a single refusal at the end would double that.
+func TestPaceOfAShortRun(t *testing.T) {
+	const runs, objects, room, takes = 20, 1000, 4, 4 * time.Millisecond
+	well := 0
+	for range runs {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{admits: roomFor(room), takes: takes, retryAfter: 1}
+			share := (objects / room * takes).Seconds() / finish(t, newPace(MostPace), s, objects).Seconds()
+			t.Logf("%.2f of what is allowed, %d refusals", share, s.refused)
+			if share >= 0.8 {
+				well++
+			}
+		})
+	}
+	if well < runs/2 {
+		t.Errorf("0.8 of what is allowed in %d of %d runs", well, runs)
+	}
+}
+
+// finish works on so many objects until all are done, of which those wait that are refused, and
+// returns how long that took.
+func finish(t *testing.T, p *Pace, s *server, objects int) time.Duration {
+	begun, due := time.Now(), make(chan struct{}, objects)
+	for range objects {
+		due <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	var done atomic.Int64
+	work := func() {
+		p.Begin(ctx)
+		defer p.End()
+		start := time.Now()
+		err := s.request()
+		p.answered(time.Since(start), err)
+		switch {
+		case err != nil:
+			time.AfterFunc(restAfter(err), func() { due <- struct{}{} })
+		case done.Add(1) == int64(objects):
+			cancel()
+		}
+	}
+	for range MostPace {
+		workers.Go(func() {
+			for p.Acquire(ctx) {
+				select {
+				case <-due:
+					work()
+				case <-ctx.Done():
+				}
+				p.Release()
+			}
+		})
+	}
+	workers.Wait()
+	return time.Since(begun)
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,11 @@ type Client struct {
 	agent  string
 	count  func(verb string, code int)
 	log    *slog.Logger
+	// held says whether the agent may act; nil: it may.
+	held Held
+	// unanswered is when, in nanoseconds, a request of one that may act was last given up
+	// without an answer.
+	unanswered atomic.Int64
 	// Pace limits the workers; it learns from the answers to requests for single objects.
 	Pace *Pace
 }
@@ -102,6 +108,8 @@ type request struct {
 	accept       string
 	content      string
 	body         []byte
+	// free says that the request is made whether or not the agent may act.
+	free bool
 }
 
 // open sends a request and returns the answer's body, or a StatusError.
@@ -147,7 +155,13 @@ func (t *Client) do(ctx context.Context, r request, v any) error {
 func (t *Client) exchange(ctx context.Context, r request, v any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	body, err := t.open(ctx, r)
+	ctx, done, err := t.while(ctx, &r)
+	if err != nil {
+		return err
+	}
+	body, unopened := t.open(ctx, r)
+	defer func() { done(unopened) }()
+	err = unopened
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,11 @@ func (t *Client) FollowAll(ctx context.Context, p Place, labels, revision string
 	}
 }
 
+// Watch is FollowAll that does not renew the watch when it ends, and says why one is refused.
+func (t *Client) Watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Answer, gone bool) error) (string, error) {
+	return t.watch(ctx, p, labels, revision, full, show)
+}
+
 // watch calls show with changes until the watch ends, and returns the last revision.
 func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *marks.Answer, gone bool) error) (string, error) {
 	length := watchLength - watchLength/4 + rand.N(watchLength/2)

@@ -1,0 +1,38 @@
+package agents
+
+import (
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+)
+
+// What a key of key.Drops has: its revision is when reports were removed, and while more are
+// to be, agents are not told yet.
+const dropsMore, dropsAll = `{"more":true}`, `{}`
+
+// Drop is the change that notes, in the transaction that removes reports of a location which
+// nobody wants any more, that it does. The location's agent is told of its revision, at
+// whichever hub it is, once no more follow. was is the row of before, if there is one.
+func Drop(l key.Location, was *table.Row, more bool) store.Change {
+	c := store.Change{Op: store.Op{Key: key.Dropped(l), Value: []byte(dropsAll)}}
+	if more {
+		c.Value = []byte(dropsMore)
+	}
+	if was != nil {
+		c.Seen = was.ModRev
+	}
+	return c
+}
+
+// Dropping says that more reports were to be removed than were.
+func Dropping(was *table.Row) bool { return was != nil && string(was.Value) == dropsMore }
+
+// dropped is the newest revision at which reports of a location were removed, and no more
+// followed; 0: none were, or more are to follow.
+func (a *Server) dropped(l key.Location) int64 {
+	row, _ := a.config.Table.Get(key.Dropped(l))
+	if row == nil || Dropping(row) {
+		return 0
+	}
+	return row.ModRev
+}

@@ -1,0 +1,30 @@
+package binding
+
+import (
+	"fmt"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+// Says tells people the reason why a resource of the export can't be bound or written now.
+func (b *Binding) Says(reason string, r v1alpha1.ExportedResource) string {
+	space, export, name := b.Spec.Export.Space, b.Spec.Export.Name, Name(r)
+	switch reason {
+	case v1alpha1.ReasonNoSuchSpace:
+		return fmt.Sprintf("space %q does not exist", space)
+	case v1alpha1.ReasonAnotherSpace:
+		return fmt.Sprintf("space %q is not the one that was bound, but a later one of the name", space)
+	case v1alpha1.ReasonNoSuchExport:
+		return fmt.Sprintf("there is no APIExport %q in space %q", export, space)
+	case v1alpha1.ReasonNotExported:
+		return fmt.Sprintf("APIExport %q of space %q no longer has %s", export, space, name)
+	case v1alpha1.ReasonNoDefinition:
+		return fmt.Sprintf("no established CustomResourceDefinition defines %s in space %q", name, space)
+	case v1alpha1.ReasonIncompatible:
+		return fmt.Sprintf("space %q defines %s with another kind or scope than it was bound with", space, name)
+	}
+	return fmt.Sprintf("%s of space %q: %s", name, space, reason)
+}
+
+// Name is RESOURCE.GROUP, which is also the name of the CRD that defines it.
+func Name(r v1alpha1.ExportedResource) string { return r.Resource + "." + r.Group }

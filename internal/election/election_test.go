@@ -1,0 +1,183 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"orrery.dev/orrery/internal/election"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+)
+
+// patience bounds what a test waits for.
+const patience = time.Minute
+
+// etcdURL is where an etcd listens until the test ends.
+func etcdURL(t *testing.T) string { return etcdURLOf(t, 0) }
+
+// etcdURLOf is etcdURL with a quota in bytes; 0: that of etcd.
+func etcdURLOf(t *testing.T, quota int64) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := embed.NewConfig()
+	c.QuotaBackendBytes = quota
+	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
+	etcd, err := embed.StartEtcd(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	<-etcd.Server.ReadyNotify()
+	return at.String()
+}
+
+// candidate is a hub that stands for elections.
+type candidate struct {
+	log    *store.Log
+	table  *table.Table
+	member *presence.Member
+	*election.Elections
+	// broken has its table lost.
+	broken *atomic.Bool
+	// stop ends it as a clean stop does.
+	stop func()
+}
+
+// losing is a table that is lost while broken is set.
+type losing struct {
+	*table.Writer
+	broken *atomic.Bool
+}
+
+func (l losing) Apply(rev int64, updates []table.Update) error {
+	if l.broken.Load() {
+		return errors.New("the table is lost")
+	}
+	return l.Writer.Apply(rev, updates)
+}
+
+func stand(t *testing.T, at string) *candidate {
+	t.Helper()
+	log, err := store.Open(t.Context(), store.Config{Servers: []string{at}, Quota: 64 << 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := new(atomic.Bool)
+	writer := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
+	ctx, cancel := context.WithCancel(t.Context())
+	loaded, tailed, ran := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(tailed)
+		_ = log.Tail(ctx, losing{writer, broken}, store.Hooks{Lost: func(bool) {}, Loaded: func() {
+			log.Resume(log.Losses())
+			select {
+			case loaded <- struct{}{}:
+			default:
+			}
+		}, Asked: func(error) {}})
+	}()
+	<-loaded
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	c := &candidate{log: log, table: writer.Table, broken: broken, member: presence.NewMember(presence.Config{
+		Log: log, Table: writer.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
+	})}
+	c.Elections = election.New(log, writer.Table, c.member, logger)
+	go func() {
+		defer close(ran)
+		_ = c.member.Run(ctx)
+	}()
+	stopped := false
+	c.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		<-ran
+		<-tailed
+		_ = log.Close() // of a client whose context has ended
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
+// only one, and follows at once when the one before stops.
+func TestDeposed(t *testing.T) {
+	at := etcdURL(t)
+	one, other := stand(t, at), stand(t, at)
+	terms := make(chan context.Context, 10)
+	loop := func(ctx context.Context) error {
+		terms <- ctx
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ended := make(chan error, 2)
+	defer func() { cancel(); <-ended; <-ended }()
+	go func() { ended <- one.Run(ctx, "test", loop) }()
+	first := <-terms
+	go func() { ended <- other.Run(ctx, "test", loop) }()
+	put := func(c *candidate, term context.Context) error {
+		_, err := c.log.Client().Put(context.WithoutCancel(term), store.Prefix+"o/x", "{}")
+		return err
+	}
+	if err := put(one, first); err != nil {
+		t.Fatal(err)
+	}
+	if len(terms) > 0 || other.Held("test") {
+		t.Fatal("both are elected")
+	}
+	// etcd takes the election away, as when the lease ends.
+	if _, err := one.log.Write(ctx, []store.Op{{Key: key.Election("test")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(one, first); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	batch := []store.Op{{Key: "o/y", Value: []byte(`{}`)}}
+	if _, _, err := one.log.Put(context.WithoutCancel(first), "o/z", []byte(`{}`), 0); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	if _, err := one.log.Write(context.WithoutCancel(first), batch); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	if _, err := one.log.Client().KV.Delete(context.WithoutCancel(first), store.Prefix+"o/x"); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("what is deposed deletes: %v", err)
+	}
+	select {
+	case <-first.Done():
+	case <-ctx.Done():
+		t.Fatal("who is deposed is not told")
+	}
+	second := <-terms
+	now := map[bool]*candidate{true: one, false: other}[one.Held("test")]
+	if err := put(now, second); err != nil {
+		t.Error(err)
+	}
+	then := map[bool]*candidate{true: other, false: one}[now == one]
+	now.stop()
+	third := <-terms
+	if err := put(then, third); err != nil {
+		t.Error(err)
+	}
+}

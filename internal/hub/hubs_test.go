@@ -1,0 +1,302 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/presence"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// hubsOn starts hubs that share an etcd, an authority and the keys, one after the other.
+func hubsOn(t *testing.T, n int, configure ...func(*hub.Config)) []*running {
+	t.Helper()
+	servers := []string{externalEtcd(t)}
+	configure = append(configure, func(c *hub.Config) { c.EtcdServers, c.Lease = servers, 2*time.Second })
+	all := []*running{start(t, t.TempDir(), configure...)}
+	for range n - 1 {
+		all = append(all, start(t, sharedWith(t, all[0].dir), configure...))
+	}
+	return all
+}
+
+// sharedWith is the data directory of a hub that shares the authority and keys of another.
+func sharedWith(t testing.TB, dir string) string {
+	t.Helper()
+	shared := t.TempDir()
+	for _, name := range []string{"ca.crt", "ca.key", "encryption.yaml"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(shared, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return shared
+}
+
+// beside starts one more hub on the log.
+func (r *running) beside() *running {
+	r.t.Helper()
+	return start(r.t, sharedWith(r.t, r.dir), func(c *hub.Config) {
+		c.EtcdServers, c.Lease, c.Heartbeat, c.Disconnected = r.conf.EtcdServers, r.conf.Lease, r.conf.Heartbeat, r.conf.Disconnected
+	})
+}
+
+// at is the agent as it speaks to another hub.
+func (a *agent) at(r *running) *agent { return &agent{Client: a.Client, r: r, location: a.location} }
+
+// id is that of the hub among those that live; empty: it has not said that it does.
+func (r *running) id() string {
+	for id, h := range presence.Hubs(r.Table.Snapshot()) {
+		if h.URL == r.URL {
+			return id
+		}
+	}
+	return ""
+}
+
+// writers are who is elected, by concern.
+func (r *running) writers() map[string]string {
+	all := map[string]string{}
+	r.Table.Snapshot().Ascend(key.Elections.Prefix(), func(row *table.Row) bool {
+		all[strings.TrimPrefix(row.Key, key.Elections.Prefix())] = string(row.Value)
+		return true
+	})
+	return all
+}
+
+// concerns is for how many concerns there is an election.
+const concerns = 17
+
+// elects waits until a hub is elected for everything.
+func (r *running) elects(by *running) {
+	r.t.Helper()
+	r.eventually(func() string {
+		all := r.writers()
+		for concern, id := range all {
+			if id != by.id() {
+				return concern + " is another's"
+			}
+		}
+		if len(all) != concerns {
+			return fmt.Sprintf("%d concerns have a writer: %v", len(all), all)
+		}
+		return ""
+	})
+}
+
+// session waits until the session of the location a is at a hub; nil: at none.
+func (r *running) session(at *running) {
+	r.t.Helper()
+	r.eventually(func() string {
+		s, open := presence.SessionsOf(r.Table.Snapshot(), "a")[key.Shard{}]
+		if open != (at != nil) || open && s.Hub != at.id() {
+			return fmt.Sprintf("the session: %v %+v", open, s)
+		}
+		return ""
+	})
+}
+
+// TestSessionsAtSeveralHubs: wherever an agent is connected, every hub says so, and what the
+// agent says of itself; its newest session is the one that stays; a hub that ends takes its
+// sessions with it, and the location is lost only when the time for that has passed.
+func TestSessionsAtSeveralHubs(t *testing.T) {
+	t.Parallel()
+	const lost = 3 * time.Second
+	hubs := hubsOn(t, 2, func(c *hub.Config) { c.Heartbeat, c.Disconnected = time.Second, lost })
+	one, other := hubs[0], hubs[1]
+	one.addLocation("a", nil)
+	a := one.join("a")
+	first := a.at(other).open(0, "")
+	a.at(other).tell(wire.AgentStatus{Version: "v7"})
+	a.tell(wire.AgentStatus{Version: "v8"}) // a balancer may pass on each request to another
+	for _, r := range hubs {
+		r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+		r.eventually(func() string {
+			if st := r.location("a").Status.Agent; st == nil || st.Version != "v8" {
+				return fmt.Sprintf("the agent is %+v", st)
+			}
+			return ""
+		})
+	}
+	second := a.open(0, "")
+	for f, ok := first.next(); ; f, ok = first.next() {
+		if !ok {
+			t.Fatal("the first session ended without a word")
+		}
+		if f.Bye != nil {
+			if f.Bye.Reason != wire.ByeReplaced {
+				t.Errorf("the first session ended with %+v", f.Bye)
+			}
+			break
+		}
+	}
+	first.close()
+	other.session(one)
+	second.close()
+	other.session(nil)
+	a.at(other).open(0, "").next()
+	one.session(other)
+	before := one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	began := time.Now()
+	other.stop()
+	one.session(nil)
+	if now := one.location("a"); now.ResourceVersion != before.ResourceVersion && time.Since(began) < lost {
+		t.Errorf("the end of the hub is written: %+v", now.Status)
+	}
+	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	if took := time.Since(began); took < lost {
+		t.Errorf("it counts as lost after %s", took)
+	}
+	a.open(0, "").next()
+	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+}
+
+// TestOneHubWrites: of several hubs one writes each thing, also where they would not write the
+// same; when it ends another goes on at once.
+func TestOneHubWrites(t *testing.T) {
+	t.Parallel()
+	hubs := hubsOn(t, 2)
+	one, other := hubs[0], hubs[1]
+	one.addSpace("s")
+	one.elects(one)
+	// Hubs at different URLs would say different things of a Space.
+	said := func(r *running) (url, version string) {
+		u, err := r.space(key.Root).Resource(spacesGVR).Get(t.Context(), "s", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Trim(text(dig(u.Object, "status", "url")), `"`), u.GetResourceVersion()
+	}
+	one.eventually(func() string {
+		if url, _ := said(other); !strings.HasPrefix(url, one.URL) {
+			return "the space is at " + url
+		}
+		return ""
+	})
+	_, before := said(other)
+	third := one.beside()
+	other.addConfigMap("x", nil, "1")
+	if _, now := said(third); now != before {
+		t.Errorf("the Space is written by turns: %s, then %s", before, now)
+	}
+	began := time.Now()
+	one.stop()
+	other.eventually(func() string {
+		for concern, by := range other.writers() {
+			if by != other.id() && by != third.id() {
+				return concern + " is still that of the hub that has ended"
+			}
+		}
+		if n := len(other.writers()); n != concerns {
+			return fmt.Sprintf("%d concerns have a writer", n)
+		}
+		return ""
+	})
+	t.Logf("others were elected after %s", time.Since(began))
+	if err := other.space(key.Root).Resource(spacesGVR).Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	third.eventually(func() string {
+		if row, _ := third.Table.Get(key.Space("s").Key()); row != nil {
+			return "the space is still there"
+		}
+		return ""
+	})
+}
+
+// TestHubsStartUnderWrites: what agents have heard from one hub is proven at all of them,
+// whatever is written while others start.
+func TestHubsStartUnderWrites(t *testing.T) {
+	t.Parallel()
+	one := hubsOn(t, 1)[0]
+	one.addSpace("s")
+	one.addLocation("a", map[string]string{"where": "a"})
+	one.addPlacement("s", "p", "a", "a", nil)
+	one.addConfigMap("x", map[string]string{"what": "a"}, "1")
+	a := one.join("a")
+	session := a.open(0, "")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	work.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			patch := fmt.Appendf(nil, `{"data":{"k":"%d"}}`, i)
+			if _, err := one.space("s").Resource(configMapsGVR).Namespace("default").Patch(ctx, "x", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	type heard struct {
+		marker   string
+		revision int64
+	}
+	marks := make(chan heard, 100_000)
+	go func() {
+		defer close(marks)
+		marker := ""
+		for {
+			f, err := session.Next()
+			if err != nil || f.Bye != nil {
+				return
+			}
+			if f.Hello != nil {
+				marker = f.Hello.Marker
+			}
+			if m := f.Mark; m != nil {
+				if m.Marker != "" {
+					marker = m.Marker
+				}
+				marks <- heard{marker, m.Revision}
+			}
+		}
+	}()
+	var others []*running
+	for range 4 {
+		others = append(others, one.beside())
+	}
+	stop()
+	work.Wait()
+	last := others[len(others)-1]
+	session.close()
+	n := 0
+	for h := range marks {
+		if n++; n%7 != 0 {
+			continue
+		}
+		for _, r := range []*running{one, last} {
+			answer, err := a.at(r).now().Lineage(t.Context(), h.marker)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proven := false
+			for _, s := range answer.Spans[h.marker] {
+				proven = proven || s.Has(h.revision)
+			}
+			if !proven {
+				t.Fatalf("revision %d under %s is not proven: %+v", h.revision, h.marker, answer)
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("the agent has heard of %d revisions", n)
+	}
+}

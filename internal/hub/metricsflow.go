@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"orrery.dev/orrery/internal/agents"
+	"orrery.dev/orrery/internal/controllers"
+	"orrery.dev/orrery/internal/table"
+)
+
+// flow measures what goes through the hub: requests, what waits, and what agents are sent.
+// It is safe for concurrent use.
+type flow struct {
+	applied  *applied
+	requests *requests
+	// waited is how long requests wait for the table, delivered how long changes take to be sent.
+	waited, delivered prometheus.Histogram
+	sent              prometheus.Counter
+	ended             *prometheus.CounterVec
+	queued            *prometheus.GaugeVec
+	failed            *prometheus.CounterVec
+}
+
+var (
+	_ agents.Watch      = (*flow)(nil)
+	_ controllers.Meter = (*flow)(nil)
+)
+
+func newFlow() *flow {
+	return &flow{
+		applied: newApplied(), requests: newRequests(),
+		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "orrery_table_wait_seconds", Help: "How long requests waited until the table showed what was acknowledged before them.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10},
+		}),
+		delivered: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "orrery_agent_delivery_seconds", Help: "How long changes took from the table to the connection of an agent, the oldest of those that went together.",
+			Buckets: []float64{.005, .02, .1, .5, 2, 10, 60},
+		}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "orrery_agent_sent_bytes_total", Help: "Bytes of frames that agents were sent.",
+		}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orrery_agent_sessions_ended_total", Help: "Sessions of agents that have ended, by the reason that the agent was given; Gone: it had left.",
+		}, []string{"reason"}),
+		queued: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "orrery_controller_queue_length", Help: "What waits for a controller of the hub.",
+		}, []string{"controller"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orrery_controller_failures_total", Help: "Times that a controller of the hub failed and will try again.",
+		}, []string{"controller"}),
+	}
+}
+
+func (f *flow) register(registry *prometheus.Registry) {
+	registry.MustRegister(f.waited, f.delivered, f.sent, f.ended, f.queued, f.failed)
+	f.requests.register(registry)
+}
+
+// Delivered implements agents.Watch.
+func (f *flow) Delivered(oldest int64) {
+	if at, ok := f.applied.at(oldest); ok {
+		f.delivered.Observe(time.Since(at).Seconds())
+	}
+}
+
+// Sent implements agents.Watch.
+func (f *flow) Sent(bytes int) { f.sent.Add(float64(bytes)) }
+
+// Ended implements agents.Watch.
+func (f *flow) Ended(reason string) { f.ended.WithLabelValues(cmp.Or(reason, "Gone")).Inc() }
+
+// Queued implements controllers.Meter.
+func (f *flow) Queued(controller string, length int) {
+	f.queued.WithLabelValues(controller).Set(float64(length))
+}
+
+// Failed implements controllers.Meter.
+func (f *flow) Failed(controller string) { f.failed.WithLabelValues(controller).Inc() }
+
+// appliedMost is of how many revisions it is known when they were applied; those before are
+// what somebody reads who resumes.
+const appliedMost = 4096
+
+// applied knows when the table was shown the last revisions. It is safe for concurrent use.
+type applied struct {
+	mu   sync.Mutex
+	ring []revisionAt
+	next int
+}
+
+type revisionAt struct {
+	rev int64
+	at  time.Time
+}
+
+func newApplied() *applied { return &applied{} }
+
+// Reset implements table.Observer.
+func (a *applied) Reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ring, a.next = nil, 0
+}
+
+// Observe implements table.Observer.
+func (a *applied) Observe(rev int64, _ []table.Change) {
+	now := revisionAt{rev, time.Now()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.ring) < appliedMost {
+		a.ring = append(a.ring, now)
+		return
+	}
+	a.ring[a.next] = now
+	a.next = (a.next + 1) % appliedMost
+}
+
+// at is when a revision was applied; false: too long ago, or before this hub.
+func (a *applied) at(rev int64) (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	compare := func(r revisionAt, rev int64) int { return cmp.Compare(r.rev, rev) }
+	for _, part := range [][]revisionAt{a.ring[a.next:], a.ring[:a.next]} {
+		if i, ok := slices.BinarySearchFunc(part, rev, compare); ok {
+			return part[i].at, true
+		}
+	}
+	return time.Time{}, false
+}

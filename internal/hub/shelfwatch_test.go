@@ -1,0 +1,273 @@
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/route"
+)
+
+// shown is an event of a watch: its type, the name of its object, and the revision.
+type shown struct {
+	kind, name, revision string
+	initial              bool // the end of what was there when the watch began
+}
+
+func (e shown) String() string { return e.kind + " " + e.name }
+
+// followed is an open watch, read as it comes.
+type followed struct {
+	t      testing.TB
+	what   string
+	events chan shown // closed when the watch has ended
+}
+
+// follows opens a watch. It ends with the test.
+func (c client) follows(path string) *followed {
+	c.r.t.Helper()
+	ctx, cancel := context.WithCancel(c.r.t.Context())
+	resp := c.open(ctx, "GET "+path, "")
+	if resp.StatusCode != http.StatusOK {
+		cancel()
+		c.r.t.Fatalf("%s: %s", path, resp.Status)
+	}
+	f := &followed{t: c.r.t, what: path, events: make(chan shown, 100)}
+	done := make(chan struct{})
+	c.r.t.Cleanup(func() {
+		cancel()
+		<-done
+		_ = resp.Body.Close()
+	})
+	go func() {
+		defer close(done)
+		defer close(f.events)
+		for decoder := json.NewDecoder(resp.Body); ; {
+			var e struct {
+				Type   string
+				Object struct{ Metadata metav1.ObjectMeta }
+			}
+			if err := decoder.Decode(&e); err != nil {
+				return
+			}
+			m := e.Object.Metadata
+			f.events <- shown{e.Type, m.Name, m.ResourceVersion, m.Annotations[metav1.InitialEventsAnnotationKey] == "true"}
+		}
+	}()
+	return f
+}
+
+// next is what is told next, but for bookmarks on the way; with none, the watch has ended.
+func (f *followed) next() shown {
+	f.t.Helper()
+	for {
+		select {
+		case e := <-f.events:
+			if e.kind == "BOOKMARK" && !e.initial {
+				continue
+			}
+			return e
+		case <-f.t.Context().Done():
+			f.t.Fatalf("%s: nothing follows", f.what)
+		}
+	}
+}
+
+// tells expects events, in this order, and returns the last one.
+func (f *followed) tells(want ...string) (last shown) {
+	f.t.Helper()
+	for _, w := range want {
+		if last = f.next(); last.String() != w {
+			f.t.Fatalf("%s: %q, want %q", f.what, last, w)
+		}
+	}
+	return last
+}
+
+// ends expects that nothing more is told.
+func (f *followed) ends() {
+	f.t.Helper()
+	if e := f.next(); e != (shown{}) {
+		f.t.Errorf("%s: goes on with %q", f.what, e)
+	}
+}
+
+// listed are the names in a list of clusters or others, and its revision.
+func (c client) listed(path string) (names []string, revision string) {
+	c.r.t.Helper()
+	code, body := c.send("GET "+path, "")
+	var list struct {
+		Metadata metav1.ListMeta
+		Items    []struct{ Metadata metav1.ObjectMeta }
+	}
+	if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK {
+		c.r.t.Fatalf("%s: %d %s", path, code, body)
+	}
+	for _, o := range list.Items {
+		names = append(names, o.Metadata.Name)
+	}
+	return names, list.Metadata.ResourceVersion
+}
+
+// begins has an informer's two ways to begin: a list and a watch after it, or a streaming list.
+func (c client) begins(path string, streaming bool, there ...string) *followed {
+	c.r.t.Helper()
+	if !streaming {
+		names, revision := c.listed(path)
+		if fmt.Sprint(names) != fmt.Sprint(there) {
+			c.r.t.Errorf("%s: lists %v, want %v", path, names, there)
+		}
+		return c.follows(path + "?watch=1&allowWatchBookmarks=true&resourceVersion=" + revision)
+	}
+	f := c.follows(path + "?" + streamed)
+	for _, name := range there {
+		f.tells("ADDED " + name)
+	}
+	if e := f.next(); !e.initial || e.kind != "BOOKMARK" || e.revision == "" {
+		c.r.t.Errorf("%s: %+v, want the end of what was there", path, e)
+	}
+	return f
+}
+
+func clustersOn(f key.Shelf, s key.Space) string {
+	return route.ShelfRoot(f, s).Path("apis/fleet.example.org/v1/clusters")
+}
+
+// watchedShelf is a way to follow the clusters on a shelf.
+type watchedShelf struct {
+	shelf     key.Shelf
+	space     key.Space
+	streaming bool
+}
+
+func (w watchedShelf) path() string { return clustersOn(w.shelf, w.space) }
+
+func watchedShelves() (all []watchedShelf) {
+	for _, f := range []key.Shelf{shelfOf("", ""), shelfOf("classes", "gold")} {
+		for _, s := range []key.Space{key.AllSpaces, "c"} {
+			all = append(all, watchedShelf{f, s, false}, watchedShelf{f, s, true})
+		}
+	}
+	return all
+}
+
+// TestRevokedUnderAWatchOfAShelf: watches of a shelf, whole or a slice, of all spaces or of one,
+// end with the Grant that let them in, and not by an edit that still does; once it is back they
+// go on where they were.
+func TestRevokedUnderAWatchOfAShelf(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.sliceFleet()
+	c := r.bearing(r.token(`{"user":"jane"}`).Status.Token)
+	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	r.only("p", "jane", contentOf(whole, "list", "watch"), contentOf(gold, "list", "watch"))
+	r.create("c", clustersGVR, cluster("one", "gold"))
+
+	all := watchedShelves()
+	open := map[watchedShelf]*followed{}
+	last := map[watchedShelf]string{}
+	for _, w := range all {
+		open[w] = c.begins(w.path(), w.streaming, "one")
+	}
+	tell := func(name string) {
+		t.Helper()
+		r.create("c", clustersGVR, cluster(name, "gold"))
+		for w, f := range open {
+			last[w] = f.tells("ADDED " + name).revision
+		}
+	}
+	tell("two")
+	r.only("p", "jane", contentOf(whole, "*"), contentOf(gold, "get", "list", "watch"))
+	tell("three")
+
+	r.revoke("p", "jane")
+	r.create("c", clustersGVR, cluster("unseen", "gold"))
+	for w, f := range open {
+		f.ends()
+		for _, query := range []string{"", "?watch=1&resourceVersion=" + last[w], "?" + streamed} {
+			if code, body := c.send("GET "+w.path()+query, ""); code != http.StatusForbidden {
+				t.Errorf("%s%s: %d %s", w.path(), query, code, body)
+			}
+		}
+	}
+
+	r.only("p", "jane", contentOf(whole, "list", "watch"), contentOf(gold, "list", "watch"))
+	for _, w := range all {
+		if w.streaming {
+			open[w] = c.begins(w.path(), true, "one", "three", "two", "unseen")
+			continue
+		}
+		open[w] = c.follows(w.path() + "?watch=1&resourceVersion=" + last[w])
+		open[w].tells("ADDED unseen")
+	}
+	r.onlyTheirs(c, open)
+}
+
+// onlyTheirs: of what is granted to somebody, what is taken back ends its own watches, and no
+// others.
+func (r *running) onlyTheirs(c client, open map[watchedShelf]*followed) {
+	r.t.Helper()
+	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	r.only("p", "jane", contentOf(whole, "watch"), contentOf(gold, "list"))
+	r.create("c", clustersGVR, cluster("later", "gold"))
+	for w, f := range open {
+		if w.shelf == gold {
+			f.ends()
+			c.listed(w.path())
+			continue
+		}
+		f.tells("ADDED later")
+		if code, _ := c.send("GET "+w.path(), ""); code != http.StatusForbidden {
+			r.t.Errorf("%s: listed without the verb: %d", w.path(), code)
+		}
+	}
+}
+
+// TestWhatConsumersTakeBack: a claim that a consumer rejects, and a binding that it deletes, are
+// deletions for who watches; who watches all spaces goes on.
+func TestWhatConsumersTakeBack(t *testing.T) {
+	t.Parallel()
+	r := start(t, t.TempDir())
+	r.sliceFleet()
+	c := r.bearing(r.controller())
+	r.create("c", clustersGVR, cluster("one", "gold"))
+	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", map[string]string{"use": "fleet"}, nil))
+	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	maps := func(s key.Space) string { return route.ShelfRoot(whole, s).Path("api/v1/configmaps") }
+	all, slice, ofC := c.begins(clustersOn(whole, "*"), true, "one"), c.begins(clustersOn(gold, "*"), false, "one"), c.begins(clustersOn(gold, "c"), true, "one")
+	claimed, claimedOfC := c.begins(maps("*"), true, "x"), c.begins(maps("c"), false, "x")
+
+	decide := func(state string) {
+		r.patchObject("c", bindingsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"configmaps","state":"`+state+`"}]}}`)
+	}
+	for _, f := range []*followed{claimed, claimedOfC} {
+		decide("Rejected")
+		f.tells("DELETED x")
+		decide("Accepted")
+		f.tells("ADDED x")
+		if f == claimed {
+			claimedOfC.tells("DELETED x", "ADDED x")
+		} else {
+			claimed.tells("DELETED x", "ADDED x")
+		}
+	}
+
+	r.remove("c", bindingsGVR, "fleet")
+	for _, f := range []*followed{all, slice, ofC} {
+		f.tells("DELETED one")
+	}
+	claimed.tells("DELETED x")
+	ofC.ends()
+	r.create("d", clustersGVR, cluster("late", "gold"))
+	all.tells("ADDED late")
+	slice.tells("ADDED late")
+	if code, body := c.send("GET "+clustersOn(gold, "c"), ""); code != http.StatusNotFound || strings.Contains(body, "one") {
+		t.Errorf("of who has not bound it: %d %s", code, body)
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/protocol"
+)
+
+// stayAway waits until the agent may come back, and forgets what it is to forget.
+func (k *resident) stayAway(ctx context.Context) {
+	k.mu.Lock()
+	away, forgets := k.away, k.forgets
+	k.away, k.forgets = nil, false
+	k.mu.Unlock()
+	if forgets {
+		k.had, k.content = k.content, map[string]wire.Sum{}
+		k.root, k.revision, k.marker = wire.Sum{}, 0, ""
+	}
+	if away != nil {
+		select {
+		case <-away:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// walk compares what the location has with what the hub says that it is to have, and
+// fetches what differs. It reports what it had not reported before, as an agent does that
+// knows from its own data or from the hub what it has reported.
+func (k *resident) walk(ctx context.Context) error {
+	had := k.had
+	if had == nil {
+		had = make(map[string]wire.Sum, len(k.content))
+		maps.Copy(had, k.content)
+	}
+	_, from, err := k.Walk(ctx, k.content, func(f wire.Frame) {
+		switch {
+		case f.Put == nil:
+		case had[f.Put.Key] == k.content[f.Put.Key]:
+			k.home.puts.Add(1)
+		default:
+			k.arrived(ctx, f.Put, time.Now())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	for key := range had {
+		if _, has := k.content[key]; !has {
+			delete(k.reported, key)
+			k.queue(ctx, wire.ReportLine{Key: key, Removed: true})
+		}
+	}
+	k.had = nil
+	k.root, k.revision, k.marker = protocol.Holding(k.content).Root(), from.Revision, from.Marker
+	return errWalked
+}

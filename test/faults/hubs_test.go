@@ -1,0 +1,285 @@
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/world"
+)
+
+// hubs are hubs behind a balancer, on one etcd of three members, with one edge.
+type hubs struct {
+	*edge
+	etcd *env.EtcdCluster
+	all  []*env.Hub
+	// links are those of the last hub to the members.
+	links []*env.Link
+	began time.Time
+
+	// wrote are the objects that were acknowledged. It belongs to the writer until that ends.
+	wrote []string
+	end   func()
+}
+
+// newHubs starts so many hubs.
+func newHubs(t *testing.T, n int) *hubs {
+	t.Helper()
+	h := &hubs{etcd: env.StartEtcdCluster(t, 3)}
+	balancer := env.Address(t)
+	common := []string{"--heartbeat", heartbeat.String(), "--hub-lease", "3s", "--advertise", "https://" + balancer}
+	for i := range n {
+		flags := h.etcd.Flags()
+		if i == n-1 {
+			var urls []string
+			for _, m := range h.etcd.Members {
+				link := env.StartLink(t, m.URL)
+				h.links = append(h.links, link)
+				urls = append(urls, "https://"+link.Address)
+			}
+			flags = h.etcd.Flags(urls...)
+		}
+		hub := env.StartHub(t, append(flags, common...)...)
+		h.all = append(h.all, hub)
+		if i == 0 {
+			continue
+		}
+		hub.Stop() // and again with what all share
+		for _, name := range []string{"ca.crt", "ca.key", "encryption.yaml"} {
+			content, err := os.ReadFile(filepath.Join(h.all[0].Dir, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(hub.Dir, name), content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		hub.Start()
+	}
+	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n"
+	for i, hub := range h.all {
+		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
+	}
+	env.StartBalancer(t, balancer, config)
+	h.edge = edgeOf(t, world.At(t, h.all[0]), nil)
+	config0 := h.all[0].PathConfig("spaces/" + spaceName)
+	config0.Host = strings.Replace(config0.Host, strings.TrimPrefix(h.all[0].URL, "https://"), balancer, 1)
+	h.space = world.Dynamic(t, config0)
+	h.began = time.Now()
+	return h
+}
+
+// write creates objects one after the other through the balancer until the returned function
+// is called. What is not answered is written again by its name, so nothing is there twice.
+func (h *hubs) write() {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var work sync.WaitGroup
+	work.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprintf("w-%05d", i)
+			for ctx.Err() == nil {
+				within, done := context.WithTimeout(ctx, 5*time.Second)
+				_, err := h.source().Create(within, configMap(name, "1"), metav1.CreateOptions{})
+				done()
+				if err == nil || apierrors.IsAlreadyExists(err) {
+					h.wrote = append(h.wrote, name)
+					break
+				}
+				idle(ctx, 100*time.Millisecond)
+			}
+			idle(ctx, 50*time.Millisecond)
+		}
+	})
+	var once sync.Once
+	h.end = func() { once.Do(func() { cancel(); work.Wait() }) }
+	h.t.Cleanup(h.end)
+}
+
+func idle(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// follows shows that a change comes to the target, whatever hub the agent is at.
+func (h *hubs) follows(value string) {
+	h.t.Helper()
+	env.Eventually(h.t, soon, func() error {
+		within, done := context.WithTimeout(h.t.Context(), 5*time.Second)
+		defer done()
+		_, err := h.source().Apply(within, "x", configMap("x", value), metav1.ApplyOptions{FieldManager: "test", Force: true})
+		return err
+	})
+	h.has("x", value)
+}
+
+// ready waits until a hub is ready, or is not.
+func (h *hubs) ready(hub *env.Hub, want bool) {
+	h.t.Helper()
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
+	env.Eventually(h.t, soon, func() error {
+		resp, err := client.Get(hub.URL + "/readyz")
+		if err == nil {
+			err = resp.Body.Close()
+			if (resp.StatusCode == http.StatusOK) != want {
+				err = fmt.Errorf("/readyz: %s", resp.Status)
+			}
+		}
+		if !want && resp == nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// leader is the member of etcd that leads.
+func (h *hubs) leader() *env.EtcdMember {
+	h.t.Helper()
+	var leads *env.EtcdMember
+	env.Eventually(h.t, soon, func() error {
+		for _, m := range h.etcd.Members {
+			if m.Running() && m.Leads() {
+				leads = m
+				return nil
+			}
+		}
+		return errors.New("no member of etcd leads")
+	})
+	return leads
+}
+
+// faults are what can happen to hubs and their log, and is over when a function returns.
+func (h *hubs) faults() map[string]func() {
+	last := h.all[len(h.all)-1]
+	return map[string]func(){
+		"a hub is killed": func() {
+			hub := h.all[rand.IntN(len(h.all))]
+			hub.Kill()
+			h.follows("killed hub " + time.Now().String())
+			hub.Start()
+		},
+		"a hub is replaced": func() {
+			h.all[rand.IntN(len(h.all))].Restart()
+		},
+		"the leader of etcd is killed": func() {
+			m := h.leader()
+			m.Kill()
+			h.follows("killed etcd " + time.Now().String())
+			m.Start()
+		},
+		"a hub is cut off from etcd": func() {
+			for _, link := range h.links {
+				link.Cut()
+			}
+			h.ready(last, false)
+			h.follows("cut hub " + time.Now().String())
+			for _, link := range h.links {
+				link.Heal()
+			}
+			h.ready(last, true)
+		},
+		"etcd has no majority": func() {
+			two := h.etcd.Members[:2]
+			for _, m := range two {
+				m.Kill()
+			}
+			for _, hub := range h.all {
+				h.ready(hub, false)
+			}
+			for _, m := range two {
+				m.Begin()
+			}
+			for _, hub := range h.all {
+				h.ready(hub, true)
+			}
+		},
+	}
+}
+
+// holds checks what has to be so when all is over: nothing acknowledged is lost or there
+// twice, every hub says the same, and nothing was removed at the target.
+func (h *hubs) holds() {
+	h.t.Helper()
+	h.end()
+	h.t.Logf("%d writes were acknowledged", len(h.wrote))
+	for _, hub := range h.all {
+		there := map[string]bool{}
+		list, err := world.Dynamic(h.t, hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).Namespace(namespace).List(h.t.Context(), metav1.ListOptions{LabelSelector: "for=edge"})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			there[o.GetName()] = true
+		}
+		for _, name := range h.wrote {
+			if !there[name] {
+				h.t.Errorf("%s was acknowledged and is not at %s", name, hub.URL)
+			}
+		}
+	}
+	env.Eventually(h.t, soon, func() error {
+		versions := h.versions()
+		for _, name := range h.wrote {
+			if _, ok := versions[name]; !ok {
+				return fmt.Errorf("%s is not at the target", name)
+			}
+		}
+		return nil
+	})
+	h.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	h.connected(metav1.ConditionTrue)
+	if n := h.deletions(h.began); n > 0 {
+		h.t.Errorf("%d deletions at the target", n)
+	}
+	before := h.versions()
+	h.follows("the end")
+	for name, was := range before {
+		if now := h.versions()[name]; name != "x" && now != was {
+			h.t.Errorf("%s was written again at the target: %v, %v", name, was, now)
+		}
+	}
+}
+
+// TestHubs: hubs behind a balancer on an etcd of three members go on through the loss of any
+// one of them: agents and clients move over, no write is lost or made twice, nothing is
+// removed at a target, and the location stays connected. make soak has three hubs and more
+// rounds.
+func TestHubs(t *testing.T) {
+	t.Parallel()
+	rounds, n := fromEnv(t, roundsVar, defaultRounds)/defaultRounds, 2
+	if rounds > 1 {
+		n = 3
+	}
+	h := newHubs(t, n)
+	h.follows("begin")
+	h.write()
+	for range max(1, rounds) {
+		all := h.faults()
+		names := slices.Sorted(maps.Keys(all))
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			began := time.Now()
+			all[name]()
+			h.follows("after: " + name)
+			t.Logf("%s: over after %s", name, time.Since(began).Round(time.Millisecond))
+		}
+	}
+	h.holds()
+}

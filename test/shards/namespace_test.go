@@ -1,0 +1,56 @@
+package shards
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/test/env"
+)
+
+// TestNamespaceOfTwoShards: a Namespace that two shards want stays that of the first, also if
+// that made it before it was placed, and also once its space has let it go, as long as
+// something of the other is inside.
+func TestNamespaceOfTwoShards(t *testing.T) {
+	t.Parallel()
+	w := newSite(t)
+	w.orrery("location", "shards", location, "2")
+	for _, shard := range []string{"1/2", "2/2"} {
+		w.agent(shard, w.Cluster.AgentKubeconfig)
+	}
+	w.settled()
+	a, b := w.spaceOf(1), w.spaceOf(2)
+	belongs := func() error {
+		n, err := w.Cluster.Client.CoreV1().Namespaces().Get(t.Context(), "x", metav1.GetOptions{})
+		if err == nil && (n.Labels["orrery.dev/space"] != string(a) || n.DeletionTimestamp != nil) {
+			err = fmt.Errorf("it has the labels %v, and is deleted at %v", n.Labels, n.DeletionTimestamp)
+		}
+		return err
+	}
+	has := func(name string) {
+		env.Eventually(t, soon, func() error {
+			_, err := w.Cluster.Client.CoreV1().ConfigMaps("x").Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		})
+	}
+	inside := func(space key.Space, name string) {
+		w.apply(space, object("Namespace", "", "x", "")+object("ConfigMap", "x", name, "1"))
+		has(name)
+	}
+	inside(a, "a1") // for which its agent makes the Namespace
+	w.apply(a, placement("x", "x"))
+	env.Eventually(t, soon, belongs)
+	inside(b, "b1")
+	w.apply(b, placement("x", "x"))
+	env.Throughout(t, 3*time.Second, belongs)
+	w.kubectl(a, "delete", "namespace", "x", "--wait=false")
+	env.Throughout(t, 5*time.Second, belongs)
+	for _, e := range w.Cluster.Requests(t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "namespaces", Name: "x"}) {
+		if e.Verb == "delete" && e.Response.Code < 300 {
+			t.Errorf("%s %s by %s", e.Verb, e.RequestURI, e.UserAgent)
+		}
+	}
+}
