@@ -175,6 +175,9 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != v1alpha1.ReasonContested {
 		return fmt.Errorf("the report says %s/%s (%s), not %s/%s", r.State, r.Reason, r.Message, state, reason)
 	}
+	if o != nil && !o.foreign && state == wire.Applied && w.recordOf(id) == nil {
+		return errors.New("the report is from before the store was lost, and the agent has yet to apply it")
+	}
 	if s := x.Object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
 		return fmt.Errorf("the report is of another object: %+v", r)
 	}
