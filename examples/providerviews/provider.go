@@ -7,11 +7,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"orrery.dev/orrery/examples/clusters"
 	"orrery.dev/orrery/views"
@@ -42,7 +40,7 @@ func (r *reconciler) in(space string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: r.manager.GetScheme(), Mapper: r.manager.GetRESTMapper(), HTTPClient: r.manager.GetHTTPClient()})
 }
 
-// Reconcile keeps a Secret beside each cluster, and says in its status that it is there.
+// Reconcile makes a cluster, by the names that it has in its space.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var cluster clusters.KubernetesCluster
 	if err := r.manager.GetClient().Get(ctx, request.NamespacedName, &cluster); err != nil {
@@ -56,31 +54,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// From here on it is as in the space.
-	cluster.Namespace, cluster.Name = at.Namespace, at.Name
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name + "-kubeconfig"}}
-	if !cluster.DeletionTimestamp.IsZero() {
-		if err := c.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, err
-		}
-		controllerutil.RemoveFinalizer(&cluster, clusters.Finalizer)
-		return ctrl.Result{}, client.IgnoreNotFound(c.Update(ctx, &cluster))
-	}
-	if controllerutil.AddFinalizer(&cluster, clusters.Finalizer) {
-		return ctrl.Result{}, c.Update(ctx, &cluster) // which brings it back
-	}
-	endpoint := fmt.Sprintf("https://%s.%s.%s.example", at.Name, at.Namespace, at.Space)
-	if _, err := controllerutil.CreateOrUpdate(ctx, c, secret, func() error {
-		secret.Labels = map[string]string{clusters.Label: clusters.LabelValue}
-		secret.Data = map[string][]byte{"server": []byte(endpoint)}
-		return controllerutil.SetControllerReference(&cluster, secret, c.Scheme())
-	}); err != nil {
-		return ctrl.Result{}, err
-	}
-	status := clusters.Status{Provider: r.name, Endpoint: endpoint, Secret: secret.Name, Nodes: cluster.Spec.Nodes}
-	if status == cluster.Status {
-		return ctrl.Result{}, nil
-	}
-	cluster.Status = status
-	return ctrl.Result{}, c.Status().Update(ctx, &cluster)
+	cluster.Namespace, cluster.Name = at.Namespace, at.Name // from here on it is as in the space
+	endpoint := clusters.Endpoint(at.Space, at.Namespace, at.Name)
+	return clusters.Maker{Client: c, Provider: r.name, Endpoint: endpoint}.Make(ctx, &cluster)
 }

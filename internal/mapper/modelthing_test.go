@@ -191,7 +191,6 @@ func (o *thing) encode() []byte {
 	all := map[string]any{"kind": o.kind, "metadata": m}
 	if o.id == widgetsCRD {
 		all["spec"] = map[string]any{"names": map[string]any{"kind": "Widget"}, "versions": []any{map[string]any{"name": "v1", "served": !o.mute}}}
-		all["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	}
 	b, err := json.Marshal(all)
 	if err != nil {
@@ -206,8 +205,8 @@ func (o *thing) whole() []byte {
 	if err := json.Unmarshal(o.json, &whole); err != nil {
 		panic(err)
 	}
-	if o.status != "" {
-		whole["status"] = json.RawMessage(o.status)
+	if o.said() != "" {
+		whole["status"] = json.RawMessage(o.said())
 	}
 	for p, v := range o.fields {
 		segments := strings.Split(p, "/")
@@ -237,10 +236,18 @@ func (o *thing) body(full bool) []byte {
 	switch {
 	case full && o.open:
 		return o.whole()
-	case !full || o.status == "":
+	case !full || o.said() == "":
 		return o.json
 	}
-	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.status+"}"...)
+	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.said()+"}"...)
+}
+
+// said is the status: a definition is established unless a status was set.
+func (o *thing) said() string {
+	if o.status == "" && o.id == widgetsCRD {
+		return `{"conditions":[{"type":"Established","status":"True"}]}`
+	}
+	return o.status
 }
 
 func fieldsV1(paths map[string]bool) json.RawMessage {
