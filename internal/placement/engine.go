@@ -99,6 +99,7 @@ func (e *Engine) step(state table.Reader) *step {
 		state:     state,
 		recheck:   map[reach]concern{},
 		endedIn:   map[endedIn][]key.PlacementRef{},
+		emptied:   map[key.Object]bool{},
 		evaluated: map[string]struct{}{},
 		moved:     map[key.Object]struct{}{},
 		unsettled: map[key.Object]struct{}{},

@@ -11,8 +11,8 @@ import (
 
 // LetGo says why the object of a change is no longer assigned to a location: the first
 // Placement by name that had assigned it, "" if none had, and whether a user has deleted
-// by name what assigned it: the object itself, also with its namespace, or all Placements
-// that had assigned it. Everything else follows from policy, including the deletion of a
+// by name what assigned it: the object itself, also with its namespace, from when that is being
+// deleted, or all Placements that had assigned it. Everything else follows from policy, including the deletion of a
 // space or an APIBinding. It goes by the change alone, not by what has happened since.
 func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, named bool) {
 	was, ok := ch.Prev.In.(*Membership)
@@ -29,7 +29,7 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 		}
 		ended = ended && s.Placement != "" && slices.Contains(ch.Ended, s.Placement)
 	}
-	return placement, assigned && ended || (ch.Cur == nil || ch.Cur.Meta.Deleting) && !unbound(ch)
+	return placement, assigned && (ended || ch.Named) || (ch.Cur == nil || ch.Cur.Meta.Deleting) && !unbound(ch)
 }
 
 // unboundPath is that of v1alpha1.UnboundAnnotation.

@@ -182,6 +182,7 @@ func (w world) naiveLetGo(next world) map[string]string {
 		if err != nil {
 			continue
 		}
+		within := next[key.Object{Space: o.Space, Identity: key.Identity{Resource: key.Namespaces, Name: o.Namespace}}.Key()]
 		for _, l := range w.naiveLocationsOf(o) {
 			if slices.Contains(next.naiveLocationsOf(o), l) {
 				continue
@@ -195,7 +196,7 @@ func (w world) naiveLetGo(next world) map[string]string {
 				}
 			}
 			by = append(slices.DeleteFunc(by, func(s string) bool { return s == "" }), "")
-			all[k+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by[0], ended || gone(k))
+			all[k+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by[0], ended || within != nil && within.deleting || gone(k))
 		}
 	}
 	return all

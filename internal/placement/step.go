@@ -30,6 +30,8 @@ type step struct {
 	// are named in a space, where that was asked.
 	ended   []key.Placement
 	endedIn map[endedIn][]key.PlacementRef
+	// emptied says of namespaces whether they are being deleted, where that was asked.
+	emptied map[key.Object]bool
 	// recheck are the parts of spaces whose objects must be evaluated again, if they are
 	// concerned.
 	recheck map[reach]concern
@@ -258,47 +260,6 @@ func (s *step) updateData(compiled map[*scope]bool) {
 	}
 }
 
-// noteEnded notes the Placements that were deleted, in order. One that is deleted with its
-// space does not count: no user has deleted it by name.
-func (s *step) noteEnded() {
-	for _, c := range s.placed {
-		_, there := s.placements[c.Space].find(c.Name)
-		if c.Space == key.Root && !there {
-			_, there = s.roots.all.find(c.Name)
-		}
-		_, going := s.going[c.Space]
-		if there && !going && (c.Cur == nil || c.Cur.Meta.Deleting) {
-			s.ended = append(s.ended, key.Placement{Space: c.Space, Name: c.Name})
-		}
-	}
-}
-
-// endedFor are the Placements that were deleted, of those that may have placed an object,
-// as they are named in its space.
-func (s *step) endedFor(o key.Object) []key.PlacementRef {
-	if len(s.ended) == 0 {
-		return nil
-	}
-	of := endedIn{o.Space, o.Resource == key.CRDs}
-	refs, known := s.endedIn[of]
-	if !known {
-		for _, p := range s.ended {
-			if p.Space == o.Space || p.Space == key.Root || of.bound {
-				refs = append(refs, p.In(o.Space))
-			}
-		}
-		s.endedIn[of] = refs
-	}
-	return refs
-}
-
-// endedIn is what the Placements that were deleted are asked of: the objects of a space, or
-// the definitions, which other spaces may have bound.
-type endedIn struct {
-	space key.Space
-	bound bool
-}
-
 // updateKind compiles the policies of a kind that changed, and adds them to compiled.
 func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P], compile func(change) P, compiled map[*scope]bool) {
 	for _, c := range changes {
@@ -490,7 +451,7 @@ func (s *step) settle() []table.Assignment {
 		if row == nil {
 			continue
 		}
-		a := table.Assignment{Key: k, Ended: s.endedFor(o)}
+		a := table.Assignment{Key: k, Ended: s.endedFor(o), Named: s.goesWithNamespace(o)}
 		if o.Resource == key.Locations && o.Space == key.Root {
 			if l := s.locationRow(key.Location(o.Name), row.In); l != nil {
 				a.In = l
@@ -498,7 +459,7 @@ func (s *step) settle() []table.Assignment {
 		} else if m := s.claims.as(o); m != nil {
 			a.In = s.memberships.met(m, meeting{s.ownersOf(o, m), s.metBy(o, m)})
 		}
-		if a.In != row.In || a.Ended != nil {
+		if a.In != row.In || a.Ended != nil || a.Named {
 			assignments = append(assignments, a)
 		}
 	}

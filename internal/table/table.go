@@ -67,6 +67,9 @@ type Change struct {
 	// Ended are the policies that were deleted in this revision and by which the row may
 	// have belonged to a member, as the Deriver names them.
 	Ended []key.PlacementRef
+	// Named says that what contains the row is being deleted: by that somebody has said by name
+	// that the row is to go, from whichever member.
+	Named bool
 }
 
 // Row is the current row, or the last one if it was deleted.
@@ -109,6 +112,8 @@ type Assignment struct {
 	// Ended becomes that of the Change. It is not part of the state, and is nil if the
 	// state before is not known.
 	Ended []key.PlacementRef
+	// Named becomes that of the Change. It is not part of the state either.
+	Named bool
 }
 
 // Deriver computes memberships. It is called by the one goroutine that applies
@@ -280,7 +285,7 @@ func (t *Table) derive(changes []Change) []Change {
 				continue
 			}
 			if c := find(values, a.Key); c != nil {
-				c.Cur.In, c.Ended = a.In, a.Ended
+				c.Cur.In, c.Ended, c.Named = a.In, a.Ended, a.Named
 				continue
 			}
 			if row.In == a.In {
@@ -288,7 +293,7 @@ func (t *Table) derive(changes []Change) []Change {
 			}
 			cur := &Row{Entry: row.Entry, In: a.In, On: row.On}
 			t.rows.Set(a.Key, cur)
-			moved = append(moved, Change{Prev: row, Cur: cur, Ended: a.Ended})
+			moved = append(moved, Change{Prev: row, Cur: cur, Ended: a.Ended, Named: a.Named})
 		}
 		slices.SortFunc(moved, compareKeys)
 		changes = append(values, moved...)
