@@ -53,6 +53,11 @@ type SpaceLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	CRDs *int64 `json:"crds,omitempty"`
+	// Policies is how many Placements and Customizers the space may hold. Each takes time at
+	// each change of an object and of a location, and memory for each location.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Policies *int64 `json:"policies,omitempty"`
 }
 
 // SpaceStatus is what the hub says of a space.

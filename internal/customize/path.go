@@ -17,6 +17,10 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
+// MaxCustomizers bounds how many Customizers can change one object for one location by rules.
+// Each costs something at each rendering, whatever its rules do.
+const MaxCustomizers = 64
+
 // maxPath bounds the text of a path, in bytes.
 const maxPath = 256
 

@@ -12,21 +12,23 @@ import (
 )
 
 // Amount is how much a space holds: objects of all kinds, their bytes as they
-// are stored, and how many of them are CRDs.
+// are stored, and how many of them are CRDs, and policies: Placements and Customizers.
 type Amount struct {
-	Objects, Bytes, CRDs int64
+	Objects, Bytes, CRDs, Policies int64
 }
 
 func (a Amount) plus(b Amount) Amount {
-	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs}
+	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies}
 }
 
 func (a Amount) minus(b Amount) Amount {
-	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs}
+	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies}
 }
 
 // grown is the amount without its negative parts.
-func (a Amount) grown() Amount { return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0)} }
+func (a Amount) grown() Amount {
+	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0)}
+}
 
 // Usage counts what each space holds. It observes the table, and also counts the
 // writes of this process that the table does not show yet, so that concurrent writers
@@ -188,8 +190,11 @@ func amountOf(r key.Resource, row *table.Row) Amount {
 
 func amount(r key.Resource, size int) Amount {
 	a := Amount{Objects: 1, Bytes: int64(size)}
-	if r == key.CRDs {
+	switch r {
+	case key.CRDs:
 		a.CRDs = 1
+	case key.Placements, key.Customizers:
+		a.Policies = 1
 	}
 	return a
 }

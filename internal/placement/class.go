@@ -9,15 +9,21 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
+
+// maxInputs is how many inputs a class has at most: an object's own templates, and one
+// Customizer more than there may be, so that the rendering fails.
+const maxInputs = customize.MaxCustomizers + 2
 
 // Class is what the rendering of an object depends on besides the object: locations of
 // one class get the same. Classes are interned, so they are compared as pointers, and
 // immutable; nil is the class of renderings that depend on the object alone.
 type Class struct {
-	// Inputs are one for each Customizer, in the order of their priorities, then names.
+	// Inputs are one for each Customizer, in the order of their priorities, then names, after
+	// the object's own. Of more Customizers than there may be the last are left out.
 	Inputs []Input
 	// Definition is what the locations have in place of the definition that the object is
 	// written by, or of the object, which is one; nil if they have that itself.
@@ -111,11 +117,11 @@ func (ms *memberships) classes(rules []effect, met []foreign, shared *locationSe
 	each = make([]*Class, len(locations))
 	for i, l := range locations {
 		var inputs []Input
-		id := sha256.New() // texts and needs may be long, and many share them
+		id := sha256.New()
 		for _, r := range rules {
-			if needs, ok := r.at(l); ok {
-				inputs = append(inputs, Input{r.text, needs})
-				_, _ = fmt.Fprintf(id, "%s%d:%s", r.key, len(needs), needs) // a hash never fails
+			if needs, ok := r.at(l); ok && len(inputs) < maxInputs {
+				inputs = append(inputs, Input{r.text, needs.String()})
+				_, _ = id.Write(append([]byte(r.key), needs.id()...)) // a hash never fails
 			}
 		}
 		for len(met) > 0 && met[0].location < l {
@@ -159,9 +165,9 @@ func (e effect) id() uint64 {
 }
 
 // at says whether the effect applies at a location, and what it needs of the location.
-func (e effect) at(location key.Location) (needs string, ok bool) {
+func (e effect) at(location key.Location) (needs *need, ok bool) {
 	if e.locations == nil {
-		return "", true
+		return nil, true
 	}
 	return e.locations.at(location)
 }

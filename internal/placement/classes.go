@@ -34,7 +34,7 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 			class.Definition, class.Shared = m.definedAt(at.Name), m.sharedAt(at.Name)
 		}
 		for _, c := range all {
-			if !c.selects(at) {
+			if !c.selects(at) || len(class.Inputs) >= maxInputs {
 				continue
 			}
 			in := Input{Rules: c.rules.text}

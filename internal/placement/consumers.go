@@ -60,7 +60,8 @@ func (e *Engine) consumed(sources []Source, g gate, asked *locationSet, by []fol
 	for _, f := range by {
 		for _, l := range f.locations.names {
 			if _, is := brought[l]; !is {
-				brought[l], _ = f.locations.at(l)
+				account, _ := f.locations.at(l)
+				brought[l] = account.String()
 			}
 		}
 	}
@@ -201,7 +202,7 @@ func (gs *gates) letting(g gate, accounts map[key.Location]string) gate {
 	acting := map[key.Location]string{}
 	if g.accounts != nil {
 		for i, l := range g.accounts.names {
-			acting[l] = g.accounts.needs[i]
+			acting[l] = g.accounts.needs[i].String()
 		}
 	}
 	for l, account := range accounts {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/key"
 )
@@ -31,6 +32,30 @@ func TestReleased(t *testing.T) {
 		all, each := released(c.releases, []key.Location{"a", "b", "c"})
 		if all != c.all || fmt.Sprintf("%q", each) != fmt.Sprintf("%q", c.each) {
 			t.Errorf("%s: %q %q, want %q %q", name, all, each, c.all, c.each)
+		}
+	}
+}
+
+// However many Customizers an object has, a class has no more inputs than are used, and one
+// that is derived for one location is the same.
+func TestInputsAreBounded(t *testing.T) {
+	c := newClasses(t, worldRules)
+	for i := range customize.MaxCustomizers + 20 {
+		spec := v1alpha1.CustomizerSpec{Match: []v1alpha1.ObjectTest{{Names: []string{"x"}}}, Rules: []v1alpha1.Rule{{Path: fmt.Sprintf("$.data.x%d", i)}}}
+		if i%2 > 0 { // for one of three locations
+			spec.Locations = []v1alpha1.LocationSelector{{Names: []string{"b"}}}
+		}
+		c.set(customizerAt("s", fmt.Sprintf("d%03d", i)), &thing{spec: spec})
+	}
+	state := c.table.Snapshot()
+	of := ClassesOf(state, classed, state.Get(classed.Key()), worldRules)
+	for l, want := range map[key.Location]int{"a": 1 + (customize.MaxCustomizers+20)/2, "b": maxInputs, "c": (customize.MaxCustomizers + 20) / 2} {
+		class := c.at(l)
+		if len(class.Inputs) != want {
+			t.Errorf("at %s it has %d inputs, want %d", l, len(class.Inputs), want)
+		}
+		if !class.Equal(of(state.Get(l.Key()))) {
+			t.Errorf("at %s it has another class", l)
 		}
 	}
 }

@@ -41,11 +41,12 @@ func (g gate) ids() (all [4]uint64) {
 func (g gate) refuses(location key.Location) bool { return g.refused != nil && g.refused.has(location) }
 
 // refusal is why a location does not admit the objects; empty if it does.
-func (g gate) refusal(location key.Location) (reason string) {
-	if g.refused != nil {
-		reason, _ = g.refused.at(location)
+func (g gate) refusal(location key.Location) string {
+	if g.refused == nil {
+		return ""
 	}
-	return reason
+	reason, _ := g.refused.at(location)
+	return reason.String()
 }
 
 // apart says whether nothing of another space is in the way of the objects at a location.
@@ -85,7 +86,7 @@ func (g gate) account(location key.Location) string {
 		return ""
 	}
 	account, _ := g.accounts.at(location)
-	return account
+	return account.String()
 }
 
 // gates has the Locations that do not admit everything as it is, and what follows for

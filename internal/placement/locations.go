@@ -18,7 +18,30 @@ type locationSet struct {
 	id    uint64 // never used again for another content
 	names []key.Location
 	// needs are the needs of each location, in order of names; nil if there are none.
-	needs []string
+	needs []*need
+}
+
+// need is an interned text of what is needed of a location; nil is an empty one. It may be long,
+// and many sets and classes have it, so it is held once and hashed once.
+type need struct {
+	text string
+	sum  [sha256.Size]byte
+}
+
+// String is the text.
+func (n *need) String() string {
+	if n == nil {
+		return ""
+	}
+	return n.text
+}
+
+// id is another text for each need, all of one size.
+func (n *need) id() []byte {
+	if n == nil {
+		return make([]byte, sha256.Size)
+	}
+	return n.sum[:]
 }
 
 func (s *locationSet) has(location key.Location) bool {
@@ -27,10 +50,10 @@ func (s *locationSet) has(location key.Location) bool {
 }
 
 // at says whether a location is in the set, and its needs.
-func (s *locationSet) at(location key.Location) (needs string, ok bool) {
+func (s *locationSet) at(location key.Location) (needs *need, ok bool) {
 	i, ok := slices.BinarySearch(s.names, location)
 	if !ok || s.needs == nil {
-		return "", ok
+		return nil, ok
 	}
 	return s.needs[i], true
 }
@@ -38,21 +61,40 @@ func (s *locationSet) at(location key.Location) (needs string, ok bool) {
 // locationSets interns sets, so that a thousand spaces with the same selector share the
 // names.
 type locationSets struct {
-	pool pool[locationSet]
-	last uint64
+	pool  pool[locationSet]
+	needs pool[need]
+	last  uint64
 }
 
 // of gives the set of some names, which are in order, and what is needed of each,
-// nil for nothing. Neither is changed from then on.
+// nil for nothing. The names are not changed from then on.
 func (ls *locationSets) of(names []key.Location, needs []string) *locationSet {
-	if !slices.ContainsFunc(needs, func(s string) bool { return s != "" }) {
+	each := make([]*need, len(needs))
+	for i, text := range needs {
+		each[i] = ls.need(text)
+	}
+	return ls.ofNeeds(names, each)
+}
+
+// need gives the need of a text.
+func (ls *locationSets) need(text string) *need {
+	if text == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	return ls.needs.get(string(sum[:]), func() *need { return &need{text, sum} })
+}
+
+// ofNeeds is of for needs of these sets, which are not changed from then on either.
+func (ls *locationSets) ofNeeds(names []key.Location, needs []*need) *locationSet {
+	if !slices.ContainsFunc(needs, func(n *need) bool { return n != nil }) {
 		needs = nil
 	}
 	h := sha256.New()
 	for i, n := range names {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(n), n) // a hash never fails
 		if needs != nil {
-			_, _ = fmt.Fprintf(h, "=%d:%s", len(needs[i]), needs[i])
+			_, _ = fmt.Fprintf(h, "=%s", needs[i].id())
 		}
 	}
 	return ls.pool.get(string(h.Sum(nil)), func() *locationSet {
@@ -74,12 +116,13 @@ func (ls *locationSets) ofMap(needs map[key.Location]string) *locationSet {
 // with gives the set with a location and its needs.
 func (ls *locationSets) with(s *locationSet, location key.Location, needs string) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
-	if was, _ := s.at(location); found && was == needs {
+	n := ls.need(needs)
+	if was, _ := s.at(location); found && was == n {
 		return s
 	}
 	names, each := s.names, slices.Clone(s.needs)
-	if each == nil && needs != "" {
-		each = make([]string, len(names))
+	if each == nil && n != nil {
+		each = make([]*need, len(names))
 	}
 	if !found {
 		names = slices.Insert(slices.Clone(names), i, location)
@@ -87,11 +130,11 @@ func (ls *locationSets) with(s *locationSet, location key.Location, needs string
 	switch {
 	case each == nil:
 	case found:
-		each[i] = needs
+		each[i] = n
 	default:
-		each = slices.Insert(each, i, needs)
+		each = slices.Insert(each, i, n)
 	}
-	return ls.of(names, each)
+	return ls.ofNeeds(names, each)
 }
 
 // without gives the set without a location.
@@ -104,7 +147,7 @@ func (ls *locationSets) without(s *locationSet, location key.Location) *location
 	if needs != nil {
 		needs = slices.Delete(needs, i, i+1)
 	}
-	return ls.of(names, needs)
+	return ls.ofNeeds(names, needs)
 }
 
 // union is the union of sets, in order. It shares memory with a set that equals it.

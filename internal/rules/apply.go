@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 )
 
 const (
@@ -47,6 +48,8 @@ type run struct {
 	// places are those of the present rule, steps how many values paths have visited.
 	places []place
 	steps  int
+	// customizers counts those whose rules were applied, or are being.
+	customizers int
 	// cost is what expressions have cost, and room how many bytes may still be added.
 	cost uint64
 	room int
@@ -129,6 +132,8 @@ func (r *run) valueFor(of *rule, p place) (any, error) {
 	}
 	return append(slices.Clone(elements), value), nil
 }
+
+var errTooMany = fmt.Errorf("more than %d Customizers have rules for the object at this location", customize.MaxCustomizers)
 
 var errTooDeep = fmt.Errorf("rules lay more than %d lists and objects in each other", maxDepth)
 

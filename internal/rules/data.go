@@ -136,27 +136,26 @@ func (u usedData) at(values, needs map[string]any) {
 	needs[varData] = picked
 }
 
-// takeData has expressions see the data of a text, and what came with the location; tooMuch
-// says that the latter is more than it may be.
-func (r *run) takeData(common []byte) (tooMuch bool, err error) {
-	all, err := valuesOf(string(common))
-	if err != nil {
-		return false, err
-	}
+// takeData has expressions see the data of a text, which is shared and stays as it is, and
+// what came with the location; tooMuch says that the latter is more than it may be.
+func (r *run) takeData(common map[string]any) (tooMuch bool) {
 	of, came := r.ofLocation[varData]
 	delete(r.ofLocation, varData)
 	here, ok := of.(map[string]any)
-	for name, more := range here {
-		texts, _ := all[name].(map[string]any)
-		these, _ := more.(map[string]any)
-		if texts == nil {
-			texts = map[string]any{}
-		}
-		maps.Copy(texts, these)
-		all[name] = texts
+	r.data = common
+	if len(here) > 0 {
+		r.data = maps.Clone(common)
 	}
-	r.data = all
-	return came && !ok, nil
+	for name, more := range here {
+		these, _ := more.(map[string]any)
+		texts := maps.Clone(these)
+		if shared, _ := common[name].(map[string]any); len(shared) > 0 {
+			texts = maps.Clone(shared)
+			maps.Copy(texts, these)
+		}
+		r.data[name] = texts
+	}
+	return came && !ok
 }
 
 // explain adds to the error of a rule which of its ConfigMaps are not there.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/expression"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -201,17 +202,18 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	if r.ofSpace, err = valuesOf(string(set.space)); err != nil {
 		return fmt.Errorf("decode what rules need of a space: %w", err)
 	}
-	tooMuch, err := r.takeData(set.data)
-	if err != nil {
-		return fmt.Errorf("decode what rules need of ConfigMaps: %w", err)
-	}
+	tooMuch := r.takeData(set.data)
 	if set.templates {
 		return e.expand(r)
 	}
+	r.customizers++
 	for i := range set.rules {
 		rule := &set.rules[i]
 		r.trace.begin(set.customizer, rule)
 		err := rule.broken
+		if r.customizers > customize.MaxCustomizers {
+			err = errTooMany
+		}
 		if err == nil && tooMuch && !rule.program.uses().none() {
 			err = errTooMuchHere
 		}
@@ -235,8 +237,10 @@ func (e *Engine) applyInput(r *run, in Input) error {
 
 // ruleset are the compiled rules of a text.
 type ruleset struct {
-	customizer  string
-	space, data []byte
+	customizer string
+	space      []byte
+	// data has the texts of ConfigMaps that are the same at all locations. It is shared.
+	data map[string]any
 	// missing are the ConfigMaps that are not there, by the names of data.
 	missing map[string]string
 	rules   []rule
@@ -255,7 +259,10 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	if t.Version != e.version {
 		return nil, fmt.Errorf("decode rules: version %d", t.Version)
 	}
-	set := &ruleset{customizer: t.Customizer, space: t.Space, data: t.Data, missing: t.Missing, templates: t.Templates}
+	set := &ruleset{customizer: t.Customizer, space: t.Space, missing: t.Missing, templates: t.Templates}
+	if set.data, err = valuesOf(string(t.Data)); err != nil {
+		return nil, fmt.Errorf("decode what rules need of ConfigMaps: %w", err)
+	}
 	switch {
 	case t.TooLong:
 		set.rules = []rule{{broken: errTooLong}}

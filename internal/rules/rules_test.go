@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/customize"
 	"orrery.dev/orrery/internal/expression"
 )
 
@@ -140,12 +141,55 @@ func TestCostIsBounded(t *testing.T) {
 		t.Fatalf("one costs too much: %v", err)
 	}
 	all := customizers{}
-	for i := range 200 {
-		all[fmt.Sprintf("c%03d", i)] = v1alpha1.CustomizerSpec{Rules: []v1alpha1.Rule{dear}}
+	for i := range customize.MaxCustomizers {
+		all[fmt.Sprintf("c%03d", i)] = v1alpha1.CustomizerSpec{Rules: []v1alpha1.Rule{dear, dear, dear, dear}}
 	}
 	var failed *RuleError
 	if _, err := all.gets(e, []byte(web), Space{}, berlin); !errors.As(err, &failed) || !strings.Contains(failed.Message, "too much together") {
-		t.Errorf("200 are allowed: %v", err)
+		t.Errorf("256 are allowed: %v", err)
+	}
+}
+
+// However little their rules do, Customizers of one object are bounded: each costs something.
+func TestCustomizersAreBounded(t *testing.T) {
+	e := newEngine(t)
+	all := customizers{}
+	add := func() {
+		all[fmt.Sprintf("c%03d", len(all))] = v1alpha1.CustomizerSpec{Rules: []v1alpha1.Rule{{Path: "$.a", Value: value("1")}}}
+	}
+	for range customize.MaxCustomizers {
+		add()
+	}
+	own := e.Templates(Space{}, []byte(`{"a":"${location.name}"}`)).input(berlin)
+	if _, err := e.Apply([]byte(web), append([]Input{own}, all.inputs(e, Space{}, berlin, nil)...)); err != nil {
+		t.Errorf("%d are too many: %v", len(all), err)
+	}
+	add()
+	var failed *RuleError
+	if _, err := all.gets(e, []byte(web), Space{}, berlin); !errors.As(err, &failed) || failed.Customizer != "c064" || failed.Message != errTooMany.Error() {
+		t.Errorf("one more: %v", err)
+	}
+	if told, err := e.Trace([]byte(web), all.inputs(e, Space{}, berlin, nil)); err != nil || len(told) != len(all) || told[len(told)-1].Error != errTooMany.Error() {
+		t.Errorf("%d rules are told, %v", len(told), err)
+	}
+}
+
+// What rules use of ConfigMaps is shared by all renderings, and stays as it is.
+func TestDataStaysAsItIs(t *testing.T) {
+	e := newEngine(t)
+	rules := []v1alpha1.Rule{
+		{Path: "$.a", Expression: "data.s"}, {Path: "$.a.x", Value: value(`"changed"`)},
+		{Path: "$.b", Expression: "data.t['x'] + data.t[location.name]"}, {Path: "$.c", Expression: "data.t.size()"},
+	}
+	p := e.Prepare("c", Space{}, rules, Data{"s", "n/s", `{"x":"1"}`}, Data{"t", "n/t", `{"x":"X","berlin":"B","paris":"P"}`})
+	for range 2 {
+		for _, l := range []Location{berlin, {Name: "paris"}} {
+			made, err := e.Apply([]byte(`{"kind":"K"}`), []Input{p.input(l)})
+			want := fmt.Sprintf(`{"a":{"x":"changed"},"b":"X%s","c":3,"kind":"K"}`, strings.ToUpper(l.Name[:1]))
+			if err != nil || string(made) != want {
+				t.Errorf("%s gets %s, %v; want %s", l.Name, made, err, want)
+			}
+		}
 	}
 }
 

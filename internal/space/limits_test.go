@@ -33,6 +33,9 @@ func (h *hub) counted() limits.Amount {
 		if strings.Contains(row.Key, "/customresourcedefinitions/") {
 			a.CRDs++
 		}
+		if strings.Contains(row.Key, "/orrery.dev/placements/") || strings.Contains(row.Key, "/orrery.dev/customizers/") {
+			a.Policies++
+		}
 	}
 	return a
 }
@@ -79,6 +82,17 @@ func TestLimits(t *testing.T) {
 	forbidden(h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))), "limited: crds=0")
 	h.limit(object{"crds": 1})
 	h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
+
+	h.limit(object{"policies": 1})
+	downsync := []any{object{"names": []string{"x"}}}
+	h.must(201, h.do("POST", "a", placements, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Placement", "metadata": object{"name": "p"}, "spec": object{"downsync": downsync}}))
+	customizer := object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Customizer", "metadata": object{"name": "c"},
+		"spec": object{"match": downsync, "rules": []any{object{"path": "$.data", "release": true}}}}
+	forbidden(h.do("POST", "a", customizers, customizer), "requested: policies=1, used: policies=1, limited: policies=1")
+	h.must(200, h.do("PATCH", "a", placements+"/p", `{"spec":{"suspend":true}}`, "Content-Type", "application/merge-patch+json"))
+	h.must(200, h.do("DELETE", "a", placements+"/p", nil))
+	h.caughtUp()
+	h.must(201, h.do("POST", "a", customizers, customizer))
 	h.checkUsage()
 }
 

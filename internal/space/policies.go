@@ -2,9 +2,11 @@ package space
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/table"
 )
 
 // validated is the strategy of policies: it also validates what their schema can't, label
@@ -88,9 +91,32 @@ func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
 	return errs
 }
 
+// maxWithData bounds how many Customizers of a space use ConfigMaps: whenever one of these changes,
+// each that uses it is prepared anew for all locations. Writers at the same time may pass it.
+const maxWithData = 64
+
+// validateDataUse refuses that one more Customizer uses ConfigMaps where enough do.
+func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
+	uses := func(row *table.Row) bool { return row != nil && gjson.GetBytes(row.Value, "spec.data.0").Exists() }
+	state, others := s.config.Table.Snapshot(), 0
+	if uses(state.Get(key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}.Key())) {
+		return nil
+	}
+	state.Ascend(key.ResourcePrefix(space, key.Customizers), func(row *table.Row) bool {
+		if uses(row) {
+			others++
+		}
+		return true
+	})
+	if others < maxWithData {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "data"), fmt.Sprintf("%d Customizers of the space use ConfigMaps already", others))}
+}
+
 // validateCustomizer validates the selectors and rules of a Customizer. It has no errors for
 // an object that the schema refuses anyway.
-func (s *Server) validateCustomizer(_ key.Space, object map[string]any) (errs field.ErrorList) {
+func (s *Server) validateCustomizer(space key.Space, object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
 		return nil
@@ -98,6 +124,9 @@ func (s *Server) validateCustomizer(_ key.Space, object map[string]any) (errs fi
 	errs = validateWhere(c.Spec.Locations)
 	for i, test := range c.Spec.Match {
 		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
+	}
+	if len(c.Spec.Data) > 0 {
+		errs = append(errs, s.validateDataUse(space, c.Name)...)
 	}
 	names := make([]string, len(c.Spec.Data))
 	for i, d := range c.Spec.Data {
