@@ -102,11 +102,22 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 // rests on (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
-	next = respond.Shallow(g.impersonating(next))
+	next = respond.Shallow(g.impersonating(next), lasts)
 	if g.config.Audit != nil {
 		next = g.config.Audit.Admitted(next)
 	}
 	return g.authenticated(next)
+}
+
+// lasts says that a request is served for as long as its client likes: a watch, or the session
+// of an agent.
+func lasts(r *http.Request) bool {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if ok && info.IsResourceRequest && info.Verb == "watch" {
+		return true
+	}
+	_, call := route.Of(r.URL.Path)
+	return RootOf(r.Context()).API == route.Agents && call == route.Desired && r.Method == http.MethodGet
 }
 
 // refuse answers a request of nobody who is known.

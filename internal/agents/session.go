@@ -3,10 +3,8 @@ package agents
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,9 +15,6 @@ import (
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 )
-
-// sendTimeout is how long an agent may take to read a frame before its session is ended.
-const sendTimeout = 60 * time.Second
 
 // session is one agent's desired stream.
 type session struct {
@@ -61,6 +56,11 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
+	respond.Serve(r.Context(), func() { a.serveSession(w, r, l, shard, after, heartbeat) })
+}
+
+// serveSession holds a session that resumes after a revision.
+func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard, after int64, heartbeat time.Duration) {
 	can := abilitiesOf(r)
 	lacks := ""
 	if _, settings, err := a.Settings(l); err == nil {
@@ -73,8 +73,9 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		server: a, content: content{location: l, shard: shard, renderer: a.config.Renderer, can: can},
 		out: newSessionWriter(w, a.config.Watch.Sent), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
+	defer s.out.end()
 	bye := wire.Bye{Reason: wire.ByeShutdown}
-	err = s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
+	err := s.run(mine.ctx, r.URL.Query().Get("marker"), after) //nolint:contextcheck // made from the request's, so that a newer session can end it
 	replaced, cut := a.sessions.ended(mine)
 	switch {
 	case errors.Is(err, table.ErrExpired), errors.Is(err, errContentChanged):
@@ -319,100 +320,6 @@ func (s *session) locationChanged() error {
 	}
 	s.settings = settings
 	return s.out.send(wire.Frame{Settings: &settings})
-}
-
-// frameWriter writes frames to an agent.
-type frameWriter struct {
-	encoder *json.Encoder
-	control *http.ResponseController
-	// patience is how long the agent may take to read a frame; 0 if the request as a
-	// whole has a deadline.
-	patience time.Duration
-	// begun says that something was written, so the answer can no longer be an error.
-	begun bool
-	to    io.Writer
-}
-
-// newSessionWriter writes frames of an answer that has no deadline as a whole.
-func newSessionWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
-	f := newFrameWriter(w, sent)
-	f.patience = sendTimeout
-	return f
-}
-
-// newFrameWriter writes frames, and tells sent how large they are.
-func newFrameWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	to := counting{w, sent}
-	encoder := json.NewEncoder(to)
-	encoder.SetEscapeHTML(false)
-	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: to}
-}
-
-// counting tells how much is written.
-type counting struct {
-	io.Writer
-	wrote func(bytes int)
-}
-
-// Write implements io.Writer.
-func (c counting) Write(p []byte) (int, error) {
-	n, err := c.Writer.Write(p)
-	c.wrote(n)
-	return n, err
-}
-
-// blank sends an empty line, which is no frame but tells the agent that the hub is there.
-func (f *frameWriter) blank() error {
-	if err := f.write(func() error { _, err := io.WriteString(f.to, "\n"); return err }); err != nil {
-		return err
-	}
-	return f.flush()
-}
-
-// add writes a frame; flush sends it on its way.
-func (f *frameWriter) add(frame wire.Frame) error {
-	return f.write(func() error { return f.encoder.Encode(frame) })
-}
-
-func (f *frameWriter) write(what func() error) error {
-	f.begun = true
-	if f.patience > 0 {
-		if err := f.setDeadline(time.Now().Add(f.patience)); err != nil {
-			return err
-		}
-	}
-	if err := what(); err != nil {
-		return fmt.Errorf("send a frame: %w", err)
-	}
-	return nil
-}
-
-func (f *frameWriter) setDeadline(at time.Time) error {
-	if err := f.control.SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("set the deadline of frames: %w", err)
-	}
-	return nil
-}
-
-// flush sends what was added, and lifts the write deadline: that is for the agent to
-// read a frame, not for the hub to have another one.
-func (f *frameWriter) flush() error {
-	if err := f.control.Flush(); err != nil {
-		return fmt.Errorf("send frames: %w", err)
-	}
-	if f.patience > 0 {
-		return f.setDeadline(time.Time{})
-	}
-	return nil
-}
-
-func (f *frameWriter) send(frame wire.Frame) error {
-	if err := f.add(frame); err != nil {
-		return err
-	}
-	return f.flush()
 }
 
 func revisionParam(r *http.Request) (int64, error) {

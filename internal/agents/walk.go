@@ -78,6 +78,7 @@ func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 		return
 	}
 	out := newSessionWriter(w, a.config.Watch.Sent)
+	defer out.end()
 	index, err := a.walkIndex(r.Context(), out, of, walk)
 	if err != nil {
 		if !out.begun { // otherwise the agent sees no mark and discards the page

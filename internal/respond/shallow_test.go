@@ -1,15 +1,11 @@
 package respond_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/routine"
 
 	"orrery.dev/orrery/internal/respond"
 )
@@ -18,15 +14,14 @@ import (
 // they do afterwards follows it, whatever becomes of it.
 func TestShallow(t *testing.T) {
 	for name, c := range map[string]struct {
-		verb string
-		ends func()
-		want string
+		lasts bool
+		ends  func()
+		want  string
 	}{
-		"a list":           {"list", func() {}, "served after returned"},
-		"a watch":          {"watch", func() {}, "returned served after"},
-		"one that panics":  {"watch", func() { panic(http.ErrAbortHandler) }, "returned served after panicked"},
-		"one not let in":   {"watch", nil, "after returned"},
-		"no verb is known": {"", func() {}, "served after returned"},
+		"a list":          {false, func() {}, "served after returned"},
+		"a watch":         {true, func() {}, "returned served after"},
+		"one that panics": {true, func() { panic(http.ErrAbortHandler) }, "returned served after panicked"},
+		"one not let in":  {true, nil, "after returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var done []string
@@ -36,21 +31,13 @@ func TestShallow(t *testing.T) {
 				if c.ends == nil {
 					return
 				}
-				serve := func() { note("served"); c.ends() }
-				if task := routine.TaskFrom(r.Context()); task != nil { // as handlers of watches do
-					task.Func = serve
-					return
-				}
-				serve()
+				respond.Serve(r.Context(), func() { note("served"); c.ends() })
 			}
 			handler := respond.Shallow(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				inner(w, r)
 				note("returned")
-			}))
+			}), func(*http.Request) bool { return c.lasts })
 			r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-			if c.verb != "" {
-				r = r.WithContext(request.WithRequestInfo(context.Background(), &request.RequestInfo{IsResourceRequest: true, Verb: c.verb}))
-			}
 			func() {
 				defer func() {
 					if recover() != nil {

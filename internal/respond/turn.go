@@ -1,10 +1,12 @@
 package respond
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"orrery.dev/orrery/internal/fair"
@@ -21,7 +23,12 @@ type Turns struct {
 	// bodies.
 	Queue  *fair.Queue
 	Bodies fair.Bodies
+	// Lasting bounds the requests that go on, which hold no turn; nil: there are none.
+	Lasting *fair.Queue
 }
+
+// RetryLasting is after how many seconds a client is to try again whose watch has no room.
+const RetryLasting = 10
 
 // Serve serves a request when it gets a turn; the flow is its root. It has a deadline, so
 // that a client that is slow to send or to read does not hold its turn for ever.
@@ -44,8 +51,14 @@ func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, se
 
 // Start serves a request that goes on, such as a watch, when it gets a turn. It holds its
 // turn until flowcontrol.WatchInitialized says that it has begun, but no longer than Timeout: from then on
-// it takes no work while nothing changes.
+// it takes no work while nothing changes, but memory: one more than there is room for is refused.
 func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	end, err := t.Lasting.Try(root.String())
+	if err != nil {
+		Error(w, r, apierrors.NewTooManyRequests(fmt.Sprintf("as many watches are open as the hub has room for, or as %s may have", root), RetryLasting))
+		return
+	}
+	defer After(r.Context(), end)
 	leave, err := t.Queue.Enter(r.Context(), root.String())
 	if err != nil {
 		Error(w, r, err)
