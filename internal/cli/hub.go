@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/memory"
 	"orrery.dev/orrery/internal/version"
 )
 
@@ -36,7 +38,8 @@ of the operator's kubeconfig. Its log goes to standard error.
 			if err := config.Validate(); err != nil {
 				return badUsage(cmd, "%v", err)
 			}
-			config.Logger = logger
+			config.Logger, config.Memory = logger, memory.Available(os.DirFS("/"))
+			memory.Limit(config.Memory)
 			klog.SetSlogLogger(logger) // for the libraries of Kubernetes
 			logger.Info("starting", "version", version.Get())
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
@@ -55,7 +58,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.StringVar(&config.EtcdCert, "etcd-certfile", "", "file of the client certificate that an external etcd is shown")
 	flags.StringVar(&config.EtcdKey, "etcd-keyfile", "", "file of the key of that certificate")
 	flags.StringVar(&config.EncryptionConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration, by which Secrets are encrypted in the log (default encryption.yaml in the data directory, created at the first start)")
-	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB; for an external etcd, its own quota)")
+	flags.Int64Var(&config.Quota, "etcd-quota-bytes", 0, "maximum size of the log, in bytes (default 8 GiB, or a quarter of the memory that there is; for an external etcd, its own quota)")
 	flags.StringVar(&config.AuthenticationConfig, "authentication-config", "", "file of an AuthenticationConfiguration: the OpenID issuers that users sign in at; read again when it changes")
 	flags.StringVar(&config.Audit.PolicyFile, "audit-policy-file", "", "file of a Policy of audit.k8s.io: which requests are logged, and how much of them")
 	flags.StringVar(&config.Audit.Path, "audit-log-path", "", "file of the audit log")
@@ -69,6 +72,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.DurationVar(&config.CredentialLate, "agent-renewal-after-expiry", config.CredentialLate, "time after its end for which an agent that was away can still renew its certificate; 0: not at all")
 	flags.IntVar(&config.MaxReads, "max-requests-inflight", config.MaxReads, "maximum number of reading requests worked on at once; others wait, space by space")
 	flags.IntVar(&config.MaxWrites, "max-mutating-requests-inflight", config.MaxWrites, "maximum number of writing requests worked on at once; others wait, space by space")
+	flags.IntVar(&config.MaxWatches, "max-watches", config.MaxWatches, "maximum number of open watches, of which one space has three quarters at most")
 	flags.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "do not sync the embedded etcd to disk: a power cut loses what was acknowledged")
 	flags.IntVar(&config.WindowRevisions, "window-revisions", config.WindowRevisions, "how many revisions watchers can go back")

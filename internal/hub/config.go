@@ -65,7 +65,8 @@ type Config struct {
 	WindowBytes int
 	// CompactEvery is the interval of compactions of history that left the window.
 	CompactEvery time.Duration
-	// Quota is how large the log may become, in bytes. 0 means 8 GiB for an embedded etcd,
+	// Quota is how large the log may become, in bytes. 0 means 8 GiB for an embedded etcd, or
+	// a quarter of Memory if that is less,
 	// and for an external one its own quota.
 	Quota int64
 	// Quiet is how long an embedded log must be without writes before it is defragmented
@@ -76,6 +77,11 @@ type Config struct {
 	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
 	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
+	// MaxWatches is how many watches, and statuses that are followed, may be open at once.
+	MaxWatches int
+	// Memory is how much memory the process may have, in bytes; 0: nobody knows. The log is not
+	// to become larger than the hub can hold.
+	Memory int64
 	// PlainTables leaves PLACED, APPLIED, HEALTHY and FAILED out of tables, for a hub whose
 	// spaces stand in for clusters.
 	PlainTables bool
@@ -113,6 +119,7 @@ func DefaultConfig() Config {
 		Pace:            store.DefaultPace(),
 		MaxReads:        200,
 		MaxWrites:       100,
+		MaxWatches:      10_000,
 		Logger:          slog.New(slog.DiscardHandler),
 		Now:             time.Now,
 	}
@@ -161,8 +168,20 @@ func (c Config) Validate() error {
 	if c.Pace.Factor < 0 || c.Pace.Least <= 0 {
 		return fmt.Errorf("pauses of %d times the work and at least %s: want 0 or more, and more than 0", c.Pace.Factor, c.Pace.Least)
 	}
-	if c.MaxReads <= 0 || c.MaxWrites <= 0 {
-		return fmt.Errorf("%d reads and %d writes at once: want both above 0", c.MaxReads, c.MaxWrites)
+	if c.MaxReads <= 0 || c.MaxWrites <= 0 || c.MaxWatches <= 0 {
+		return fmt.Errorf("%d reads, %d writes and %d watches at once: want all above 0", c.MaxReads, c.MaxWrites, c.MaxWatches)
 	}
 	return nil
+}
+
+// memoryPart is the part of the memory that the log of a hub may have by default: in memory the
+// hub has everything once, which takes up to five times what it does in the log.
+const memoryPart = 4
+
+// quota is how large the log may become; 0: what its etcd says.
+func (c Config) quota() int64 {
+	if c.Quota != 0 || len(c.EtcdServers) > 0 || c.Memory <= 0 {
+		return c.Quota
+	}
+	return min(store.DefaultQuota, max(c.Memory/memoryPart, store.MinQuota))
 }

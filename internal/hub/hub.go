@@ -85,7 +85,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		return nil, err
 	}
 	if h.log, err = store.Open(ctx, store.Config{
-		DataDir: config.DataDir, Servers: config.EtcdServers, CAFile: config.EtcdCA, CertFile: config.EtcdCert, KeyFile: config.EtcdKey, Quota: config.Quota, UnsafeNoFsync: config.UnsafeNoFsync,
+		DataDir: config.DataDir, Servers: config.EtcdServers, CAFile: config.EtcdCA, CertFile: config.EtcdCert, KeyFile: config.EtcdKey, Quota: config.quota(), UnsafeNoFsync: config.UnsafeNoFsync,
 		Sealer: h.keys.Sealer, Logger: config.Logger,
 	}); err != nil {
 		h.keys.Close()
@@ -151,8 +151,9 @@ func (h *Hub) answer() (err error) {
 		return err
 	}
 	bodies := fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}
+	watches := fair.NewQueue(fair.Defaults(h.config.MaxWatches))
 	turns := func(limit int) respond.Turns {
-		return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: bodies}
+		return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: bodies, Lasting: watches}
 	}
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
@@ -182,7 +183,7 @@ func (h *Hub) answer() (err error) {
 	h.front.metrics = (&measured{
 		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, present: h.present, elections: h.hubs.elections, agents: h.agents, enrolments: h.enrolments,
 		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites, gate: h.gate, tally: h.tally, flow: h.flow,
-		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue},
+		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue, "watch": watches},
 	}).handler()
 	return nil
 }
