@@ -90,14 +90,14 @@ func (ls *locationSets) ofNeeds(names []key.Location, needs []*need) *locationSe
 	if !slices.ContainsFunc(needs, func(n *need) bool { return n != nil }) {
 		needs = nil
 	}
-	h := sha256.New()
+	var b []byte
 	for i, n := range names {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(n), n) // a hash never fails
-		if needs != nil {
-			_, _ = fmt.Fprintf(h, "=%s", needs[i].id())
+		if b = appendText(b, string(n)); needs != nil {
+			b = append(b, needs[i].id()...)
 		}
 	}
-	return ls.pool.get(string(h.Sum(nil)), func() *locationSet {
+	sum := sha256.Sum256(append(b, bit(needs != nil)))
+	return ls.pool.get(string(sum[:]), func() *locationSet {
 		ls.last++
 		return &locationSet{id: ls.last, names: names, needs: needs}
 	})

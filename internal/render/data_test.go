@@ -1,6 +1,8 @@
 package render
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"orrery.dev/orrery/internal/key"
@@ -11,12 +13,12 @@ import (
 
 // world is a table whose objects are placed and rendered by the real rules.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	table *table.Writer
 	rev   int64
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	ruling, err := rules.New()
 	if err != nil {
@@ -89,5 +91,33 @@ func TestDataIsPinnedInClasses(t *testing.T) {
 	w.write("s", "", "secrets", "n", "sites", `{"metadata":{},"data":{"a":"X"}}`)
 	if now := w.classes(x); now[0] != first[0] || now[1] != first[1] {
 		t.Error("a ConfigMap elsewhere makes a difference")
+	}
+}
+
+// BenchmarkConfigMapOfAll is a change of one text, for one of 1,000 locations, in a ConfigMap that
+// as many Customizers use as a space may have.
+func BenchmarkConfigMapOfAll(b *testing.B) {
+	const locations, customizers = 1000, 32
+	w := newWorld(b)
+	for i := range locations {
+		w.write(key.Root, "orrery.dev", "locations", "", fmt.Sprintf("l%04d", i), fmt.Sprintf(`{"metadata":{"uid":"%d"},"spec":{"properties":{"registry":"r%d.example","replicas":3}}}`, i, i))
+	}
+	write := func(changed int) {
+		texts := make([]string, locations)
+		for i := range texts {
+			texts[i] = fmt.Sprintf(`"l%04d":"%d %s"`, i, i, strings.Repeat("x", 900))
+		}
+		texts[7] = fmt.Sprintf(`"l0007":"%d"`, changed)
+		w.write("s", "", "configmaps", "n", "sites", `{"metadata":{"uid":"y"},"data":{`+strings.Join(texts, ",")+`}}`)
+	}
+	write(0)
+	for i := range customizers {
+		w.write("s", "orrery.dev", "customizers", "", fmt.Sprintf("c%d", i), fmt.Sprintf(`{"metadata":{},"spec":{"match":[{"names":["x"]}],
+			"data":[{"name":"d%d","configMap":{"namespace":"n","name":"sites"}}],"rules":[{"path":"$.data.x%d","expression":"data.d%d[location.name]"}]}}`, i, i, i))
+	}
+	i := 0
+	for b.Loop() {
+		i++
+		write(i)
 	}
 }

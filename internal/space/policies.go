@@ -93,7 +93,7 @@ func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
 
 // maxWithData bounds how many Customizers of a space use ConfigMaps: whenever one of these changes,
 // each that uses it is prepared anew for all locations. Writers at the same time may pass it.
-const maxWithData = 64
+const maxWithData = 32
 
 // validateDataUse refuses that one more Customizer uses ConfigMaps where enough do.
 func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {

@@ -18,14 +18,14 @@ func TestCustomizersWithData(t *testing.T) {
 	data := func() object {
 		return object{"data": []any{object{"name": "d", "configMap": object{"namespace": "default", "name": "d"}}}}
 	}
-	const most = 64
+	const most = 32
 	for i := range most {
 		h.must(201, h.do("POST", "a", customizers, customizer(i, data())))
 	}
 	h.caughtUp()
 	full := func(a answer) {
 		t.Helper()
-		h.refused(a, 422, metav1.StatusReasonInvalid, "spec.data: Forbidden: 64 Customizers of the space use ConfigMaps already")
+		h.refused(a, 422, metav1.StatusReasonInvalid, "spec.data: Forbidden: 32 Customizers of the space use ConfigMaps already")
 	}
 	full(h.do("POST", "a", customizers, customizer(most, data())))
 	h.must(201, h.do("POST", "b", customizers, customizer(most, data())))
