@@ -195,16 +195,22 @@ func (p *placement) unseated(of subject, at *site) *Finding {
 	return &Finding{"pick", fmt.Sprintf("%d locations are picked, this one is not among them", p.seating.pick.Count)}
 }
 
-// resolve has the placement select locations of a state, which it returns.
+// resolve has the placement select locations of a state, which it returns. Of those that it does
+// not select only the outline is read: where each of thousands has a Placement of its own, each
+// of these looks at all of them.
 func (p *placement) resolve(state table.Reader, t tenant) map[key.Location]*site {
 	sites, sets, admits := map[key.Location]*site{}, &locationSets{}, compiledAdmits()
 	var names, barred []key.Location
 	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
-		at := siteOf(row)
+		at := outlineOf(row)
 		if at == nil {
 			return true
 		}
 		sites[at.Name] = at
+		if !p.selects(at) {
+			return true
+		}
+		at.read(row)
 		if in, bars := p.takes(at, admits(row), t); in {
 			names = append(names, at.Name)
 			if bars {

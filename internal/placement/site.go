@@ -38,6 +38,16 @@ type taint struct {
 // siteOf reads the row of a location; nil if it is gone or being deleted. What can't be
 // read of it is as if it were not there: nothing that is at the location depends on it.
 func siteOf(row *table.Row) *site {
+	at := outlineOf(row)
+	if at != nil {
+		at.read(row)
+	}
+	return at
+}
+
+// outlineOf is the site of a row with what selectors ask of it, which costs nothing; nil if it
+// is gone or being deleted.
+func outlineOf(row *table.Row) *site {
 	if row == nil || row.Meta.Deleting {
 		return nil
 	}
@@ -45,7 +55,11 @@ func siteOf(row *table.Row) *site {
 	if !ok {
 		return nil
 	}
-	at := &site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
+	return &site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
+}
+
+// read reads what else the row of a site says: it has kilobytes of what its cluster serves.
+func (at *site) read(row *table.Row) {
 	fields := gjson.GetManyBytes(row.Value, "spec.properties", "spec.taints", "status.taints")
 	if fields[0].IsObject() {
 		at.Properties = strings.Clone(fields[0].Raw)
@@ -61,7 +75,6 @@ func siteOf(row *table.Row) *site {
 	for _, t := range taints {
 		at.taints = append(at.taints, taint{t, sinceOf(t, came)})
 	}
-	return at
 }
 
 // sinceOf is the revision in which a taint came; the last there can be if that is not
