@@ -45,8 +45,9 @@ type openSession struct {
 	poke chan struct{}
 	// looks receives what the agent is to be asked; nil: it is not to be.
 	looks chan wire.Look
-	// replaced says that a newer session has taken over, cut that the log does not answer.
-	replaced, cut bool
+	// replaced says that a newer session has taken over, cut that the log does not answer,
+	// forgotten that the location is gone.
+	replaced, cut, forgotten bool
 }
 
 // LastSeen is what this process remembers of an agent since it started. What all hubs are
@@ -114,9 +115,12 @@ func (s *Sessions) over(mine *openSession) {
 		if delete(s.open[mine.of.Location], mine.of.Shard); len(s.open[mine.of.Location]) == 0 {
 			delete(s.open, mine.of.Location)
 		}
-		seen := s.seen[mine.of]
-		seen.Ended = s.now()
-		s.seen[mine.of] = seen
+		if seen := s.seen[mine.of]; mine.forgotten {
+			delete(s.seen, mine.of)
+		} else {
+			seen.Ended = s.now()
+			s.seen[mine.of] = seen
+		}
 		s.presence.End(mine.of)
 	}
 }
@@ -225,10 +229,14 @@ func (s *Sessions) exceed(of key.Session, n int) {
 	s.presence.Say(of, presence.Patch{Exceeds: &n})
 }
 
-// Forget drops what is remembered of a location that is gone.
+// Forget drops what is remembered of a location that is gone; of its sessions that are open,
+// when they end.
 func (s *Sessions) Forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, mine := range s.open[l] {
+		mine.forgotten = true
+	}
 	for of := range s.seen {
 		if of.Location == l && s.at(of) == nil {
 			delete(s.seen, of)

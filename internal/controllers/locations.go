@@ -154,7 +154,6 @@ func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error 
 	if snapshot.Get(key.Dropped(l)) != nil {
 		ops = append(ops, store.Op{Key: key.Dropped(l)})
 	}
-	c.config.Sessions.Forget(l)
 	_, err := c.config.Log.Write(ctx, ops, store.Guard{Key: l.Key()})
 	if errors.Is(err, store.ErrGuard) {
 		return nil // created again meanwhile: an agent that joins clears old reports

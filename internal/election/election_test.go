@@ -4,51 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 
 	"orrery.dev/orrery/internal/election"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/test/etcd"
 )
 
 // patience bounds what a test waits for.
 const patience = time.Minute
-
-// etcdURL is where an etcd listens until the test ends.
-func etcdURL(t *testing.T) string { return etcdURLOf(t, 0) }
-
-// etcdURLOf is etcdURL with a quota in bytes; 0: that of etcd.
-func etcdURLOf(t *testing.T, quota int64) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := embed.NewConfig()
-	c.QuotaBackendBytes = quota
-	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	<-etcd.Server.ReadyNotify()
-	return at.String()
-}
 
 // candidate is a hub that stands for elections.
 type candidate struct {
@@ -58,6 +27,8 @@ type candidate struct {
 	*election.Elections
 	// broken has its table lost.
 	broken *atomic.Bool
+	// looks counts how often it has looked whether to say how far it is.
+	looks *atomic.Int64
 	// stop ends it as a clean stop does.
 	stop func()
 }
@@ -81,7 +52,7 @@ func stand(t *testing.T, at string) *candidate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := new(atomic.Bool)
+	broken, looks := new(atomic.Bool), new(atomic.Int64)
 	writer := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	loaded, tailed, ran := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -97,8 +68,9 @@ func stand(t *testing.T, at string) *candidate {
 	}()
 	<-loaded
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	c := &candidate{log: log, table: writer.Table, broken: broken, member: presence.NewMember(presence.Config{
-		Log: log, Table: writer.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
+	needs := func() int64 { looks.Add(1); return 0 }
+	c := &candidate{log: log, table: writer.Table, broken: broken, looks: looks, member: presence.NewMember(presence.Config{
+		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
 	})}
 	c.Elections = election.New(log, writer.Table, c.member, logger)
 	go func() {
@@ -123,7 +95,7 @@ func stand(t *testing.T, at string) *candidate {
 // TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
 // only one, and follows at once when the one before stops.
 func TestDeposed(t *testing.T) {
-	at := etcdURL(t)
+	at := etcd.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
 	terms := make(chan context.Context, 10)
 	loop := func(ctx context.Context) error {

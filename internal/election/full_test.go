@@ -9,11 +9,13 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 
 	"orrery.dev/orrery/internal/election"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/test/etcd"
 )
 
 // leased is a Member whose lease stays as it is. asked gets when it was asked for it.
@@ -68,7 +70,7 @@ func next(t *testing.T, terms <-chan context.Context) context.Context {
 // TestFullFollows: a hub that gets no lease for want of room goes on when the one that was
 // elected before has ended.
 func TestFullFollows(t *testing.T) {
-	one := stand(t, etcdURL(t))
+	one := stand(t, etcd.Listen(t, nil))
 	rev, err := one.log.Write(t.Context(), []store.Op{{Key: key.Election("test"), Value: []byte("other")}})
 	if err == nil {
 		err = one.table.WaitFor(t.Context(), rev)
@@ -88,7 +90,7 @@ func TestFullFollows(t *testing.T) {
 // TestElectedUnderAlarm: when etcd refuses every write and the elected hub ends, one that has
 // a lease from before goes on, so that room can be made; once there is some, one is elected.
 func TestElectedUnderAlarm(t *testing.T) {
-	at := etcdURLOf(t, 16<<20)
+	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
 	one, other := stand(t, at), stand(t, at)
 	next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
@@ -141,7 +143,7 @@ func TestElectedUnderAlarm(t *testing.T) {
 // TestLaggingTable: a hub whose table does not show yet that another was elected does not ask
 // the log as fast as it answers.
 func TestLaggingTable(t *testing.T) {
-	one := stand(t, etcdURL(t))
+	one := stand(t, etcd.Listen(t, nil))
 	next(t, runs(t, one.Elections))
 	lease, _, _ := one.member.Lease()
 	behind := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})

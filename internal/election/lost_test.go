@@ -3,12 +3,12 @@ package election_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/etcd"
 )
 
 // until waits for a condition.
@@ -25,7 +25,7 @@ func until(t *testing.T, what string, holds func() bool) {
 // TestLostTable: a hub that reaches the log but has lost its table gives back what it is
 // elected for, and comes back when the table is loaded.
 func TestLostTable(t *testing.T) {
-	at := etcdURL(t)
+	at := etcd.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
 	term := next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
@@ -49,7 +49,7 @@ func TestLostTable(t *testing.T) {
 // TestSeenIsTold: while history is to be forgotten for its size each hub says how far it is,
 // also who is elected, after a few revisions; and that comes to an end.
 func TestSeenIsTold(t *testing.T) {
-	at := etcdURL(t)
+	at := etcd.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
 	rev := int64(0)
 	for range 20 { // more than the part of the quota that history may take
@@ -62,9 +62,12 @@ func TestSeenIsTold(t *testing.T) {
 		hubs := presence.Hubs(other.table.Snapshot())
 		return hubs[one.member.ID()].Seen >= rev-2 && hubs[other.member.ID()].Seen >= rev-2
 	})
+	const looks = 3 // of each, after which nothing is written
+	var since [2]int64
 	until(t, "they go on saying so", func() bool {
-		before := other.table.Rev()
-		time.Sleep(2500 * time.Millisecond) //nolint:forbidigo // what is not to happen has that long
-		return other.table.Rev() == before
+		if now := other.table.Rev(); now != rev {
+			rev, since = now, [2]int64{one.looks.Load(), other.looks.Load()}
+		}
+		return one.looks.Load() >= since[0]+looks && other.looks.Load() >= since[1]+looks
 	})
 }

@@ -93,7 +93,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	}
 	h.hubs = h.among()
 	h.sessions = agents.NewSessions(config.Now, h.hubs.writer)
-	h.present.Follow(h.hubs.writer, h.sessions.TakenOver)
+	h.present.Follow(h.hubs.writer, h.sessions.TakenOver, h.sessions.Forget)
 	if err = h.admit(ctx); err == nil {
 		err = h.answer()
 	}

@@ -19,12 +19,13 @@ import (
 	"orrery.dev/orrery/internal/presence"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/etcd"
 )
 
 // hubsOn starts hubs that share an etcd, an authority and the keys, one after the other.
 func hubsOn(t *testing.T, n int, configure ...func(*hub.Config)) []*running {
 	t.Helper()
-	servers := []string{externalEtcd(t)}
+	servers := []string{etcd.Listen(t, nil)}
 	configure = append(configure, func(c *hub.Config) { c.EtcdServers, c.Lease = servers, 2*time.Second })
 	all := []*running{start(t, t.TempDir(), configure...)}
 	for range n - 1 {

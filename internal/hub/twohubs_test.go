@@ -2,47 +2,20 @@ package hub_test
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
-
 	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/test/etcd"
 )
-
-// externalEtcd runs an etcd that listens, and returns its URL.
-func externalEtcd(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := embed.NewConfig()
-	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	<-etcd.Server.ReadyNotify()
-	return at.String()
-}
 
 // TestRevokedAtAnotherHub: what one hub revokes is refused by another on the same log at
 // once, and what is open there ends.
 func TestRevokedAtAnotherHub(t *testing.T) {
 	t.Parallel()
-	servers := []string{externalEtcd(t)}
+	servers := []string{etcd.Listen(t, nil)}
 	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers = servers })
 	// Hubs at different URLs both say in a Space where it is: what is made in it then may have to be tried again.
 	one.addSpace("a")

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ type Index struct {
 	own    string
 	claims func(key.Session) bool
 	taken  func(key.Session)
+	// left is called for each Location that is gone.
+	left func(key.Location)
 
 	mu   sync.Mutex
 	open map[key.Session]struct{}
@@ -27,15 +30,18 @@ type Index struct {
 
 var _ table.Observer = (*Index)(nil)
 
-// NewIndex makes an Index that has observed nothing. taken must be quick.
+// locations is the prefix of the keys of Locations.
+var locations = key.ResourcePrefix(key.Root, key.Locations)
+
+// NewIndex makes an Index that has observed nothing.
 func NewIndex(now func() time.Time) *Index {
 	return &Index{now: now, open: map[key.Session]struct{}{}, gone: map[key.Session]time.Time{}}
 }
 
-// Follow has the index tell of the sessions of this hub's writer that others take over. It
-// must be called before anything is observed.
-func (x *Index) Follow(w *Writer, taken func(key.Session)) {
-	x.own, x.claims, x.taken = w.member.ID(), w.claims, taken
+// Follow has the index tell of the sessions of this hub's writer that others take over, and of
+// Locations that are gone. It must be called before anything is observed; both must be quick.
+func (x *Index) Follow(w *Writer, taken func(key.Session), left func(key.Location)) {
+	x.own, x.claims, x.taken, x.left = w.member.ID(), w.claims, taken, left
 }
 
 // Gone is since when an agent has no session at any hub, as far as this process has seen one
@@ -59,9 +65,13 @@ func (x *Index) Reset() {
 // Observe implements table.Observer.
 func (x *Index) Observe(_ int64, changes []table.Change) {
 	var taken []key.Session
+	var left []key.Location
 	x.mu.Lock()
 	for _, ch := range changes {
 		k := ch.Row().Key
+		if name, is := strings.CutPrefix(k, locations); is && ch.Cur == nil {
+			left = append(left, key.Location(name))
+		}
 		if key.ClassOf(k) != key.Sessions {
 			continue
 		}
@@ -89,6 +99,11 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	for _, of := range taken {
 		if !x.claims(of) {
 			x.taken(of)
+		}
+	}
+	if x.left != nil {
+		for _, l := range left {
+			x.left(l)
 		}
 	}
 }

@@ -5,48 +5,22 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/store"
 	"orrery.dev/orrery/internal/table"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/etcd"
 )
 
 // patience bounds what a test waits for.
 const patience = time.Minute
-
-// etcdURL is where an etcd listens until the test ends, which takes requests up to a size.
-func etcdURL(t *testing.T, most uint) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := embed.NewConfig()
-	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
-	c.MaxRequestBytes = most
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	<-etcd.Server.ReadyNotify()
-	return at.String()
-}
 
 // one is the part of a hub that is here.
 type one struct {
@@ -69,9 +43,9 @@ func hubAt(t *testing.T, at string) *one {
 		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
 	})
 	h.Writer = NewWriter(log, rows.Table, member, logger)
-	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of })
+	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of }, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	loaded, ended := make(chan struct{}, 1), make(chan struct{}, 3)
+	loaded, ended := make(chan struct{}, 1), make(chan struct{}, 4)
 	go func() {
 		_ = log.Tail(ctx, rows, store.Hooks{Lost: func(bool) {}, Loaded: func() { loaded <- struct{}{} }, Asked: func(error) {}})
 		ended <- struct{}{}
@@ -79,6 +53,10 @@ func hubAt(t *testing.T, at string) *one {
 	<-loaded
 	go func() { _ = member.Run(ctx); ended <- struct{}{} }()
 	go func() { _ = h.Run(ctx); ended <- struct{}{} }()
+	go func() {
+		_ = log.Keep(ctx, store.Keeping{Every: time.Minute, Floor: func() int64 { return 0 }, Reached: rows.Rev, Pace: store.DefaultPace()})
+		ended <- struct{}{}
+	}()
 	t.Cleanup(func() {
 		cancel()
 		for range cap(ended) {
@@ -128,7 +106,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // TestSessions: one that begins is there for all hubs, one that ends is not; who takes it over
 // has it, and the one before is told, whose end ends nothing.
 func TestSessions(t *testing.T) {
-	at := etcdURL(t, embed.DefaultMaxRequestBytes)
+	at := etcd.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
 	l := key.Location("l")
 	s := key.WholeOf(l)
@@ -151,7 +129,7 @@ func TestSessions(t *testing.T) {
 // TestNewLease: under a new lease a hub's sessions are there again, but for those that another
 // hub has now.
 func TestNewLease(t *testing.T) {
-	at := etcdURL(t, embed.DefaultMaxRequestBytes)
+	at := etcd.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
 	for _, l := range []key.Location{"kept", "moved"} {
 		a.Begin(key.WholeOf(l), Session{Since: time.Now()})
@@ -175,7 +153,7 @@ func TestNewLease(t *testing.T) {
 
 // TestSaid: what an agent says last is there, to whichever hub, and without its Location nothing.
 func TestSaid(t *testing.T) {
-	at := etcdURL(t, embed.DefaultMaxRequestBytes)
+	at := etcd.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
 	a.location(t, "l")
 	s, refused := key.WholeOf("l"), "v0"
@@ -194,7 +172,7 @@ func TestSaid(t *testing.T) {
 // TestPoison: what the log takes never holds up nobody, and nothing is written again
 // for it.
 func TestPoison(t *testing.T) {
-	h := hubAt(t, etcdURL(t, 64<<10))
+	h := hubAt(t, etcd.Listen(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }))
 	for _, l := range []key.Location{"a", "bad", "c"} {
 		h.location(t, l)
 	}
