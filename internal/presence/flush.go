@@ -164,25 +164,28 @@ func (p Patch) over(old Patch) Patch {
 	return p
 }
 
-// change is one write, and the agent that it is of.
+// change is one write, the agent that it is of, and what it is for.
 type change struct {
 	store.Change
-	of key.Session
+	of   key.Session
+	need store.Need
 }
 
-// changes are what was taken as writes to a state of the log. What is so already is none.
+// changes are what was taken as writes to a state of the log, those that can wait least first.
+// What is so already is none.
 func (w *Writer) changes(state table.Reader, t taken, lease *store.Lease) []change {
 	var all []change
 	for of, n := range t.sessions {
 		if c, ok := w.session(state, of, n, lease); ok {
-			all = append(all, change{c, of})
+			all = append(all, change{c, of, needOf(state, c)})
 		}
 	}
 	for of, p := range t.said {
 		if c, ok := w.patched(state, of, p); ok {
-			all = append(all, change{c, of})
+			all = append(all, change{c, of, needOf(state, c)})
 		}
 	}
+	slices.SortStableFunc(all, func(a, b change) int { return int(b.need - a.need) })
 	return all
 }
 
@@ -192,7 +195,7 @@ func (w *Writer) changes(state table.Reader, t taken, lease *store.Lease) []chan
 func (w *Writer) write(ctx context.Context, all []change, lease *store.Lease) (rev int64, left []string, err error) {
 	for len(all) > 0 {
 		n := part(all)
-		at, stale, failed := w.log.WriteChanges(ctx, plain(all[:n]))
+		at, stale, failed := w.admitted(ctx, all[:n])
 		switch {
 		case failed == nil:
 			w.wrote(all[:n], stale, lease)
@@ -228,12 +231,12 @@ func (w *Writer) alone(ctx context.Context, all []change, lease *store.Lease) (r
 // neverTaken says that the log refused a transaction for what it is.
 func neverTaken(err error) bool { return errors.Is(err, rpctypes.ErrRequestTooLarge) }
 
-// part is how many changes are written together.
+// part is how many changes are written together: all of them can wait equally.
 func part(all []change) int {
 	size := 0
 	for i, c := range all {
 		size += len(c.Key) + len(c.Value)
-		if i > 0 && (i == partChanges || size > partBytes) {
+		if i > 0 && (i == partChanges || size > partBytes || c.need != all[0].need) {
 			return i
 		}
 	}
