@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"orrery.dev/orrery/internal/fair"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/respond"
@@ -22,12 +24,15 @@ const (
 	// each of which may cause a write. An agent sends at most one a second, and one more
 	// when a session begins.
 	statusRate, statusBurst = 5, 100
+	// sessionRate and sessionBurst bound the sessions per second that one agent begins, and
+	// how often it is noted that it was refused, each of which is a write for all hubs.
+	sessionRate, sessionBurst = 1, 300
 )
 
 // reportLimits bound what one agent reports.
 type reportLimits struct {
-	turns                     *fair.Queue
-	bytes, requests, statuses *fair.Rates
+	turns                               *fair.Queue
+	bytes, requests, statuses, sessions *fair.Rates
 }
 
 func newReportLimits(limit int) reportLimits {
@@ -35,7 +40,27 @@ func newReportLimits(limit int) reportLimits {
 	turns.Share = reportBodies
 	return reportLimits{
 		turns: fair.NewQueue(turns), bytes: fair.NewRates(reportRate, reportBurst), requests: fair.NewRates(reportRequests, reportRequestBurst),
-		statuses: fair.NewRates(statusRate, statusBurst),
+		statuses: fair.NewRates(statusRate, statusBurst), sessions: fair.NewRates(sessionRate, sessionBurst),
+	}
+}
+
+// beginsSession counts a session of an agent, and fails with a TooManyRequests that says when to
+// come again if it has begun more than it may.
+func (a *Server) beginsSession(of key.Session) error {
+	name := fmt.Sprintf("location %s %d", of.Location, of.Shard.Number())
+	if err := a.reported.sessions.Begin(name); err != nil {
+		wait, _ := apierrors.SuggestsClientDelay(err)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("the agent of %q begins session after session: more than one a second are too many", of.Location), wait)
+	}
+	a.reported.sessions.Count(name, 1)
+	return nil
+}
+
+// refuses says of an agent that it was refused for its protocol version, unless that is said
+// too often.
+func (a *Server) refuses(of key.Session, protocol string) {
+	if a.beginsSession(of) == nil {
+		a.sessions.refuse(of, protocol)
 	}
 }
 

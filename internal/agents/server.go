@@ -131,7 +131,7 @@ func (a *Server) Waiting() int { return len(a.reports.queue) }
 // Refusals is how many requests were refused because their location sends too much per
 // second.
 func (a *Server) Refusals() int {
-	return a.reported.bytes.Refusals() + a.reported.requests.Refusals() + a.reported.statuses.Refusals()
+	return a.reported.bytes.Refusals() + a.reported.requests.Refusals() + a.reported.statuses.Refusals() + a.reported.sessions.Refusals()
 }
 
 // Serve serves a request at the root of a location's agent.
@@ -141,7 +141,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		if _, _, err := a.Settings(l); err == nil {
-			a.sessions.refuse(a.sessionOf(r, l), wire.Clip(cmp.Or(v, "unknown"), maxVersion))
+			a.refuses(a.sessionOf(r, l), wire.Clip(cmp.Or(v, "unknown"), maxVersion))
 		}
 		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
 		return

@@ -56,21 +56,26 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
-	respond.Serve(r.Context(), func() { a.serveSession(w, r, l, shard, after, heartbeat) })
+	of := key.Session{Location: l, Shard: shard}
+	if err := a.beginsSession(of); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	respond.Serve(r.Context(), func() { a.serveSession(w, r, of, after, heartbeat) })
 }
 
 // serveSession holds a session that resumes after a revision.
-func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard, after int64, heartbeat time.Duration) {
+func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, of key.Session, after int64, heartbeat time.Duration) {
 	can := abilitiesOf(r)
 	lacks := ""
-	if _, settings, err := a.Settings(l); err == nil {
+	if _, settings, err := a.Settings(of.Location); err == nil {
 		lacks = can.lack(settings)
 	}
-	mine := a.sessions.start(r.Context(), key.Session{Location: l, Shard: shard}, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
+	mine := a.sessions.start(r.Context(), of, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
 	defer a.sessions.end(mine)
 
 	s := &session{
-		server: a, content: content{location: l, shard: shard, renderer: a.config.Renderer, can: can},
+		server: a, content: content{location: of.Location, shard: of.Shard, renderer: a.config.Renderer, can: can},
 		out: newSessionWriter(w, a.config.Watch.Sent), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	defer s.out.end()
@@ -97,7 +102,7 @@ func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, l key.Loca
 	a.config.Watch.Ended(bye.Reason)
 	// The agent may be gone, which ends the session just as well.
 	_ = s.out.send(wire.Frame{Bye: &bye})
-	a.config.Logger.Info("session ended", "location", l, "reason", bye.Reason, "error", err)
+	a.config.Logger.Info("session ended", "location", of.Location, "reason", bye.Reason, "error", err)
 }
 
 // How a session ends when a premise fails.
