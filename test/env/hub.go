@@ -2,6 +2,7 @@ package env
 
 import (
 	"crypto/tls"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -46,9 +47,41 @@ func (n *Network) StartHub(args ...string) *Hub {
 
 func startHub(t T, listen string, args ...string) *Hub {
 	t.Helper()
+	h := newHub(t, listen, args...)
+	h.Start()
+	return h
+}
+
+// sharedFiles are what hubs on one etcd have in common.
+var sharedFiles = []string{"ca.crt", "ca.key", "encryption.yaml"}
+
+// Beside is StartHub of one more hub on the etcd of this one, with further flags and what they
+// share: the authority, and the keys of what is encrypted.
+func (h *Hub) Beside(args ...string) *Hub {
+	h.t.Helper()
+	other := newHub(h.t, address(h.t), args...)
+	if err := os.Mkdir(other.Dir, 0o700); err != nil {
+		h.t.Fatalf("start a hub beside another: %v", err)
+	}
+	for _, name := range sharedFiles {
+		content, err := os.ReadFile(filepath.Join(h.Dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(other.Dir, name), content, 0o600)
+		}
+		if err != nil {
+			h.t.Fatalf("start a hub beside another: %v", err)
+		}
+	}
+	other.Start()
+	return other
+}
+
+// newHub describes a hub that is yet to be started.
+func newHub(t T, listen string, args ...string) *Hub {
+	t.Helper()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	h := &Hub{
+	return &Hub{
 		Process:    newProcess(t, "hub", "orrery", dir),
 		Dir:        data,
 		URL:        "https://" + listen,
@@ -56,8 +89,6 @@ func startHub(t T, listen string, args ...string) *Hub {
 		t:          t,
 		args:       append([]string{"hub", "--data-dir", data, "--listen", listen}, args...),
 	}
-	h.Start()
-	return h
 }
 
 // Start starts the hub after Kill or Stop, with the same flags, and waits until it

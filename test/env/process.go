@@ -99,6 +99,12 @@ func (p *Process) Setenv(variables ...string) {
 	p.env = append(p.env, variables...) // the last one of a name counts
 }
 
+// Use has the process run another binary, a name in .bin, from its next start.
+func (p *Process) Use(binary string) {
+	p.t.Helper()
+	p.binary = Binary(p.t, binary)
+}
+
 // Running reports whether the process was started and has not ended.
 func (p *Process) Running() bool {
 	if p.cmd == nil {

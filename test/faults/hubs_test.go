@@ -8,21 +8,24 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/mapper"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
+
+// lease is that of hubs here: others take over after it.
+const lease = 3 * time.Second
 
 // hubs are hubs behind a balancer, on one etcd of three members, with one edge.
 type hubs struct {
@@ -31,19 +34,21 @@ type hubs struct {
 	all  []*env.Hub
 	// links are those of the last hub to the members.
 	links []*env.Link
-	began time.Time
+	// balanced is the space through the balancer.
+	balanced *rest.Config
+	began    time.Time
 
 	// wrote are the objects that were acknowledged. It belongs to the writer until that ends.
 	wrote []string
 	end   func()
 }
 
-// newHubs starts so many hubs.
-func newHubs(t *testing.T, n int) *hubs {
+// newHubs starts so many hubs, each changed before it is used, if that is not nil.
+func newHubs(t *testing.T, n int, change func(*env.Hub)) *hubs {
 	t.Helper()
 	h := &hubs{etcd: env.StartEtcdCluster(t, 3)}
 	balancer := env.Address(t)
-	common := []string{"--heartbeat", heartbeat.String(), "--hub-lease", "3s", "--advertise", "https://" + balancer}
+	common := []string{"--heartbeat", heartbeat.String(), "--hub-lease", lease.String(), "--advertise", "https://" + balancer}
 	for i := range n {
 		flags := h.etcd.Flags()
 		if i == n-1 {
@@ -55,22 +60,17 @@ func newHubs(t *testing.T, n int) *hubs {
 			}
 			flags = h.etcd.Flags(urls...)
 		}
-		hub := env.StartHub(t, append(flags, common...)...)
-		h.all = append(h.all, hub)
+		flags = append(flags, common...)
 		if i == 0 {
-			continue
+			h.all = append(h.all, env.StartHub(t, flags...))
+		} else {
+			h.all = append(h.all, h.all[0].Beside(flags...))
 		}
-		hub.Stop() // and again with what all share
-		for _, name := range []string{"ca.crt", "ca.key", "encryption.yaml"} {
-			content, err := os.ReadFile(filepath.Join(h.all[0].Dir, name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(hub.Dir, name), content, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		if change != nil {
+			h.all[i].Stop()
+			change(h.all[i])
+			h.all[i].Start()
 		}
-		hub.Start()
 	}
 	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n"
 	for i, hub := range h.all {
@@ -78,9 +78,9 @@ func newHubs(t *testing.T, n int) *hubs {
 	}
 	env.StartBalancer(t, balancer, config)
 	h.edge = edgeOf(t, world.At(t, h.all[0]), nil)
-	config0 := h.all[0].PathConfig("spaces/" + spaceName)
-	config0.Host = strings.Replace(config0.Host, strings.TrimPrefix(h.all[0].URL, "https://"), balancer, 1)
-	h.space = world.Dynamic(t, config0)
+	h.balanced = h.all[0].PathConfig("spaces/" + spaceName)
+	h.balanced.Host = strings.Replace(h.balanced.Host, strings.TrimPrefix(h.all[0].URL, "https://"), balancer, 1)
+	h.space = world.Dynamic(t, h.balanced)
 	h.began = time.Now()
 	return h
 }
@@ -175,6 +175,17 @@ func (h *hubs) faults() map[string]func() {
 			h.follows("killed hub " + time.Now().String())
 			hub.Start()
 		},
+		"a hub and the leader of etcd stand still": func() { // for longer than its lease
+			hub, m := h.all[rand.IntN(len(h.all))], h.leader()
+			hub.Signal(syscall.SIGSTOP)
+			m.Signal(syscall.SIGSTOP)
+			began := time.Now()
+			h.follows("stopped " + began.String())
+			idle(h.t.Context(), lease+lease/2-time.Since(began))
+			m.Signal(syscall.SIGCONT)
+			hub.Signal(syscall.SIGCONT)
+			h.ready(hub, true)
+		},
 		"a hub is replaced": func() {
 			h.all[rand.IntN(len(h.all))].Restart()
 		},
@@ -203,6 +214,7 @@ func (h *hubs) faults() map[string]func() {
 			for _, hub := range h.all {
 				h.ready(hub, false)
 			}
+			h.says(func(s mapper.Status) bool { return !s.Connected })
 			for _, m := range two {
 				m.Begin()
 			}
@@ -267,7 +279,7 @@ func TestHubs(t *testing.T) {
 	if rounds > 1 {
 		n = 3
 	}
-	h := newHubs(t, n)
+	h := newHubs(t, n, nil)
 	h.follows("begin")
 	h.write()
 	for range max(1, rounds) {

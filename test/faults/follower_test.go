@@ -1,0 +1,171 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"orrery.dev/orrery/test/env"
+)
+
+// follower is a stock informer that follows a resource of the space through the balancer. It
+// counts what it asks for and is told.
+type follower struct {
+	h        *hubs
+	what     dynamic.ResourceInterface
+	informer cache.SharedIndexInformer
+	// lists are requests for all there is, watches those that were answered.
+	lists, watches atomic.Int64
+
+	mu sync.Mutex
+	// asked are its requests and what came of them, in order; since is when the last was answered.
+	asked []string
+	since time.Time
+	// added counts by name; twice are revisions that were told twice.
+	added   map[string]int
+	deleted []string
+	twice   []string
+}
+
+// informer follows a resource until the test ends, and returns once all is there.
+func (h *hubs) informer(resource schema.GroupVersionResource) *follower {
+	h.t.Helper()
+	f := &follower{h: h, added: map[string]int{}}
+	config := rest.CopyConfig(h.balanced)
+	config.Wrap(func(to http.RoundTripper) http.RoundTripper { return counted{to, f} })
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	f.what = client.Resource(resource).Namespace(namespace)
+	f.informer = dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, cache.Indexers{}, nil).Informer()
+	if _, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: f.add, UpdateFunc: f.update, DeleteFunc: f.delete}); err != nil {
+		h.t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { f.informer.RunWithContext(h.t.Context()) })
+	h.t.Cleanup(running.Wait)
+	env.Eventually(h.t, soon, func() error {
+		if !f.informer.HasSynced() {
+			return fmt.Errorf("the informer of %s has not all there is", resource.Resource)
+		}
+		return nil
+	})
+	return f
+}
+
+// counted counts a follower's requests.
+type counted struct {
+	http.RoundTripper
+	by *follower
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	c.by.note(r, resp, err)
+	query := r.URL.Query()
+	switch watches := query.Get("watch") == "true" && query.Get("sendInitialEvents") != "true"; {
+	case !watches:
+		c.by.lists.Add(1)
+	case err == nil && resp.StatusCode == http.StatusOK:
+		c.by.watches.Add(1)
+	}
+	return resp, err
+}
+
+func (f *follower) note(r *http.Request, resp *http.Response, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	status := ""
+	if err == nil {
+		status = resp.Status
+	}
+	f.since = time.Now()
+	f.asked = append(f.asked, fmt.Sprintf("%s %s: %s %v", time.Now().Format(time.TimeOnly), r.URL.RawQuery, status, err))
+}
+
+func (f *follower) add(o any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.added[o.(*unstructured.Unstructured).GetName()]++
+}
+
+func (f *follower) update(old, now any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u := now.(*unstructured.Unstructured); u.GetResourceVersion() == old.(*unstructured.Unstructured).GetResourceVersion() {
+		f.twice = append(f.twice, u.GetName())
+	}
+}
+
+func (f *follower) delete(o any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deleted = append(f.deleted, fmt.Sprint(o))
+}
+
+// shortWatch is for how long a watch that tells nothing has to stand: informers take one that
+// ends sooner for failed, and ask for all there is.
+const shortWatch = time.Second
+
+// stands waits until the informer's watch has stood for so long.
+func (f *follower) stands() {
+	f.h.t.Helper()
+	env.Eventually(f.h.t, soon, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if since := time.Since(f.since); since <= shortWatch {
+			return fmt.Errorf("the watch stands for %s", since)
+		}
+		return nil
+	})
+}
+
+// holds checks that the informer has all there is, has heard nothing twice and of no deletion,
+// and has asked for all only once; each of so many restarts of a hub may have ended its watch.
+func (f *follower) holds(restarts int) {
+	t := f.h.t
+	t.Helper()
+	env.Eventually(t, soon, func() error {
+		list, err := f.what.List(t.Context(), metav1.ListOptions{})
+		f.lists.Add(-1) // it is not the informer's
+		if err != nil {
+			return err
+		}
+		for _, is := range list.Items {
+			has, there, err := f.informer.GetStore().GetByKey(namespace + "/" + is.GetName())
+			if err != nil || !there || has.(*unstructured.Unstructured).GetResourceVersion() != is.GetResourceVersion() {
+				return fmt.Errorf("the informer lacks %s at revision %s: %v", is.GetName(), is.GetResourceVersion(), err)
+			}
+		}
+		return nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, n := range f.added {
+		if n != 1 {
+			t.Errorf("%s was added %d times", name, n)
+		}
+	}
+	if len(f.twice)+len(f.deleted) > 0 {
+		t.Errorf("told twice: %q, deleted: %q", f.twice, f.deleted)
+	}
+	if n := f.lists.Load(); n != 1 {
+		t.Errorf("the informer has asked %d times for all there is:\n%s", n, strings.Join(f.asked, "\n"))
+	}
+	if n, most := int(f.watches.Load()), 1+restarts; n > most {
+		t.Errorf("the informer has watched %d times, want at most %d:\n%s", n, most, strings.Join(f.asked, "\n"))
+	}
+}
