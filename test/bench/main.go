@@ -46,11 +46,15 @@ func run(args []string, out io.Writer) error {
 	only := flags.String("only", "", "measure only these, comma-separated: "+strings.Join(stepNames(), ", "))
 	dir := flags.String("dir", "bench", "directory of ranges.json and results")
 	charts := flags.String("draw", "", "measure nothing, but draw the curves of the committed results into this directory")
+	page := flags.String("model", "", "measure nothing, but write into this page what follows from the committed results for larger fleets")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *charts != "" {
 		return drawCommitted(*dir, *charts)
+	}
+	if *page != "" {
+		return writeModel(*dir, *page)
 	}
 	size := full
 	switch {
@@ -61,7 +65,7 @@ func run(args []string, out io.Writer) error {
 	default:
 		size.objects, size.locations = *objects, *locations
 	}
-	wanted, err := chooseSteps(*only)
+	wanted, err := chooseSteps(*only, *quick)
 	if err != nil {
 		return err
 	}

@@ -66,8 +66,10 @@ func (b *bench) stillness() (s stillness, err error) {
 
 // calmDown waits until the hub's log has come to rest.
 func (b *bench) calmDown() error {
+	const each = 100 * time.Millisecond // of what is written of each location
 	last, since := int64(0), time.Now()
-	return eventually(b.ctx, "the hub's log to come to rest", func() error {
+	limit := patience + time.Duration(b.size.sites)*each
+	return eventuallyWithin(b.ctx, limit, "the hub's log to come to rest", func() error {
 		now, err := b.revision()
 		if err != nil {
 			return err

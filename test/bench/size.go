@@ -42,6 +42,9 @@ type size struct {
 	born int
 	// sliced objects of so many consumers are in slices.
 	slices, sliced, consumers int
+	// crowd locations have crowdOwn objects that no other has, and crowdShared ones that all
+	// have, of which crowdEdits are edited.
+	crowd, crowdOwn, crowdShared, crowdEdits int
 	// rates are how many edits a second are made, paced edits at each; sharedEdits are
 	// those of shared objects, reconnects how often all locations connect anew.
 	rates                          []int
@@ -76,6 +79,7 @@ func fullSize() size {
 		walkers: 1000, walked: 50_000,
 		sites: 1000, ownEach: 50, shared: 50, summaries: 100, born: 10_000,
 		slices: 1000, sliced: 50_000, consumers: 50,
+		crowd: 5000, crowdOwn: 5, crowdShared: 10, crowdEdits: 10,
 		rates: []int{300, 500, 1000}, paced: 15_000, sharedEdits: 50, reconnects: 3,
 		burst:      burstSize{events: 2000, deleted: 10_000, placements: 5000, all: 20, large: 600, probes: 200},
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
@@ -96,6 +100,7 @@ func smallSize() size {
 		walkers: 100, walked: 5000,
 		sites: 100, ownEach: 20, shared: 20, summaries: 100, born: 1000,
 		slices: 200, sliced: 5000, consumers: 10,
+		crowd: 300, crowdOwn: 5, crowdShared: 10, crowdEdits: 5,
 		rates: []int{50, 100, 200}, paced: 1000, sharedEdits: 20, reconnects: 3,
 		burst:      burstSize{events: 500, deleted: 1000, placements: 500, all: 10, large: 200, probes: 60},
 		apiObjects: 500, apiRounds: 3, apiClients: 16,
@@ -115,6 +120,7 @@ func quickSize() size {
 		walkers: 20, walked: 200,
 		sites: 10, ownEach: 3, shared: 2, summaries: 10, born: 20,
 		slices: 10, sliced: 40, consumers: 2,
+		crowd: 20, crowdOwn: 2, crowdShared: 2, crowdEdits: 2,
 		rates: []int{20, 30, 40}, paced: 20, sharedEdits: 3, reconnects: 1,
 		burst:      burstSize{events: 20, deleted: 20, placements: 10, all: 2, large: 20, probes: 5},
 		apiObjects: 50, apiRounds: 1, apiClients: 4,
@@ -122,6 +128,6 @@ func quickSize() size {
 }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, %d Summaries, %d born at one location, %d slices with %d objects of %d spaces, %d edits at each of %v a second, bursts of %d events, %d deletions and %d Placements, %d API objects",
-		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.summaries, s.born, s.slices, s.sliced, s.consumers, s.paced, s.rates, s.burst.events, s.burst.deleted, s.burst.placements, s.apiObjects)
+	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, a crowd of %d with %d and %d, %d Summaries, %d born at one location, %d slices with %d objects of %d spaces, %d edits at each of %v a second, bursts of %d events, %d deletions and %d Placements, %d API objects",
+		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.crowd, s.crowdOwn, s.crowdShared, s.summaries, s.born, s.slices, s.sliced, s.consumers, s.paced, s.rates, s.burst.events, s.burst.deleted, s.burst.placements, s.apiObjects)
 }

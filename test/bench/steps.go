@@ -15,6 +15,10 @@ type step struct {
 	run  func(*bench) error
 }
 
+// apart are the steps that are only taken by their name, or in a quick run: what they measure is
+// beyond what one hub is for.
+var apart = []string{"crowd"}
+
 // steps are in an order that suits all: what needs time to come to rest gets it
 // while others are measured.
 func steps() []step {
@@ -50,6 +54,7 @@ func steps() []step {
 		{"fleet", (*bench).endFleet},
 		{"bursts", (*bench).endFleet},
 		{"render", (*bench).ownRenderings},
+		{"crowd", (*bench).manyLocations},
 	}
 }
 
@@ -67,10 +72,10 @@ func stepNames() []string {
 	return all
 }
 
-// chooseSteps are those of a comma-separated list, or all.
-func chooseSteps(only string) ([]step, error) {
+// chooseSteps are those of a comma-separated list, or else all, of those apart if they are wanted.
+func chooseSteps(only string, withApart bool) ([]step, error) {
 	if only == "" {
-		return steps(), nil
+		return slices.DeleteFunc(steps(), func(s step) bool { return !withApart && slices.Contains(apart, s.name) }), nil
 	}
 	names := strings.Split(only, ",")
 	for _, name := range names {

@@ -1,0 +1,40 @@
+package main
+
+import "fmt"
+
+// crowded are the lines of a fleet that are measured of a crowd, too, under names of its own.
+var crowded = []string{
+	"location.memory", "own.memory", "pair.memory", "memory", "disk", "shared.p50",
+	"reconnect.time", "reconnect.sent", "restart.ready", "restart.back", "restart.sent", "restart.memory",
+}
+
+// manyLocations measures a fleet of many more locations, which have fewer objects each: what it
+// holds, an object that all get, all that connect anew, and a restart. It is for who wants to
+// see how far one hub goes, and no part of a whole run.
+func (b *bench) manyLocations() error {
+	wide := &bench{t: b.t, ctx: b.ctx, size: b.size.wide(), calm: b.calm, cluster: b.cluster, hub: b.hub}
+	wide.report = newReport(wide.size, b.report.before)
+	f, err := wide.fillFleet()
+	if err != nil {
+		return err
+	}
+	defer f.end()
+	if err := f.take("crowd", part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll}, part{"restart", f.restart}); err != nil {
+		return err
+	}
+	for _, name := range crowded {
+		line, ok := wide.report.values["fleet."+name]
+		if !ok {
+			return fmt.Errorf("the line %s of a fleet was not measured", name)
+		}
+		b.report.add("crowd."+name, line)
+	}
+	return nil
+}
+
+// wide is the size of a fleet of many locations.
+func (s size) wide() size {
+	s.sites, s.ownEach, s.shared = s.crowd, s.crowdOwn, s.crowdShared
+	s.sharedEdits, s.reconnects = s.crowdEdits, 1
+	return s
+}
