@@ -37,7 +37,7 @@ func (b *bench) seeWhatIsBorn() error {
 	}
 	defer own.end()
 	h := &bornHub{ownHub: own, target: b.target}
-	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"hub", h.hubMemory}, part{"idle", h.idle}, part{"agent", h.agentMemory}, part{"changes", h.changes}); err != nil {
+	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"hub", h.hubMemory}, part{"agent", h.agentMemory}, part{"idle", h.idle}, part{"changes", h.changes}); err != nil {
 		return err
 	}
 	h.view.close()
