@@ -1,30 +1,16 @@
 package view
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"pgregory.net/rapid"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
