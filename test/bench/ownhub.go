@@ -15,6 +15,9 @@ type ownHub struct {
 	*residents
 }
 
+// errMeasured ends the agents of a hub.
+var errMeasured = errors.New("what the hub was for is measured")
+
 // part is a part of the measurement of such a hub.
 type part struct {
 	name string
@@ -47,7 +50,7 @@ func (b *bench) newOwnHub(space string) (ownHub, error) {
 
 // end has all agents leave, and ends the hub.
 func (h *ownHub) end() {
-	h.fail(errors.New("what the hub was for is measured"))
+	h.fail(errMeasured)
 	h.running.Wait()
 	h.bench.hub.Kill()
 }

@@ -40,6 +40,7 @@ func steps() []step {
 		{"state", onState((*state).addReports)},
 		{"throttle", (*bench).throttledTarget},
 		{"api", (*bench).spaceAPI},
+		{"hubs", (*bench).severalHubs},
 		{"list", (*bench).listMany},
 		{"memory", (*bench).readMemory},
 		{"state", onState((*state).openWatches)},
