@@ -16,9 +16,9 @@ func TestReadTimer(t *testing.T) {
 	}{
 		"never begun":         {func(*readTimer) {}, 0},
 		"too long":            {func(w *readTimer) { w.begin() }, 1},
-		"in time":             {func(w *readTimer) { w.begin(); time.Sleep(limit - 1); w.pause() }, 0},
-		"each in time":        {func(w *readTimer) { w.begin(); time.Sleep(limit - 1); w.begin(); time.Sleep(limit - 1); w.pause() }, 0},
-		"the second too long": {func(w *readTimer) { w.begin(); w.pause(); time.Sleep(2 * limit); w.begin() }, 1},
+		"in time":             {func(w *readTimer) { w.begin(); <-time.After(limit - 1); w.pause() }, 0},
+		"each in time":        {func(w *readTimer) { w.begin(); <-time.After(limit - 1); w.begin(); <-time.After(limit - 1); w.pause() }, 0},
+		"the second too long": {func(w *readTimer) { w.begin(); w.pause(); <-time.After(2 * limit); w.begin() }, 1},
 		"ended":               {func(w *readTimer) { w.begin(); w.end() }, 0},
 		"ended as it fires":   {func(w *readTimer) { w.begin(); w.end(); w.look() }, 0},
 		"fires too late":      {func(w *readTimer) { w.begin(); w.pause(); w.look() }, 0},
@@ -28,7 +28,7 @@ func TestReadTimer(t *testing.T) {
 				fired := 0
 				w := newReadTimer(limit, func() { fired++ })
 				c.does(w)
-				time.Sleep(3 * limit)
+				<-time.After(3 * limit)
 				synctest.Wait()
 				if w.end(); fired != c.want {
 					t.Errorf("%d, want %d", fired, c.want)

@@ -30,9 +30,6 @@ type Index struct {
 
 var _ table.Observer = (*Index)(nil)
 
-// locations is the prefix of the keys of Locations.
-var locations = key.ResourcePrefix(key.Root, key.Locations)
-
 // NewIndex makes an Index that has observed nothing.
 func NewIndex(now func() time.Time) *Index {
 	return &Index{now: now, open: map[key.Session]struct{}{}, gone: map[key.Session]time.Time{}}
@@ -66,6 +63,7 @@ func (x *Index) Reset() {
 func (x *Index) Observe(_ int64, changes []table.Change) {
 	var taken []key.Session
 	var left []key.Location
+	locations := key.ResourcePrefix(key.Root, key.Locations)
 	x.mu.Lock()
 	for _, ch := range changes {
 		k := ch.Row().Key

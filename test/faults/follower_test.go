@@ -146,8 +146,11 @@ func (f *follower) holds(restarts int) {
 		}
 		for _, is := range list.Items {
 			has, there, err := f.informer.GetStore().GetByKey(namespace + "/" + is.GetName())
-			if err != nil || !there || has.(*unstructured.Unstructured).GetResourceVersion() != is.GetResourceVersion() {
-				return fmt.Errorf("the informer lacks %s at revision %s: %v", is.GetName(), is.GetResourceVersion(), err)
+			if err != nil {
+				return err
+			}
+			if !there || has.(*unstructured.Unstructured).GetResourceVersion() != is.GetResourceVersion() {
+				return fmt.Errorf("the informer lacks %s at revision %s", is.GetName(), is.GetResourceVersion())
 			}
 		}
 		return nil
