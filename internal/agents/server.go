@@ -159,6 +159,9 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		respond.Error(w, r, err)
 		return
 	}
+	if !shard.Whole() {
+		w.Header().Set(wire.ShardHeader, shard.String())
+	}
 	if call == route.Desired && r.Method == http.MethodGet {
 		a.serveDesired(w, r, l, shard)
 		return

@@ -1,6 +1,10 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/wire"
+)
 
 func TestSplitServer(t *testing.T) {
 	for _, c := range []struct{ server, hub, space string }{
@@ -31,6 +35,23 @@ func TestShownAs(t *testing.T) {
 	} {
 		if namespace, name := shownAs(c.identity); namespace != c.namespace || name != c.name {
 			t.Errorf("shownAs(%q) = %q, %q; want %q, %q", c.identity, namespace, name, c.namespace, c.name)
+		}
+	}
+}
+
+// TestTokenOfAnotherShard: a hub that knows no shards drops what it does not know of a request,
+// and makes a join token for the first agent. Nobody is to start another one with it.
+func TestTokenOfAnotherShard(t *testing.T) {
+	join := wire.Join{Hub: "https://h", CA: "x", Location: "paris", Token: "t"}
+	second := join
+	second.Shard = 2
+	for _, c := range []struct {
+		made  wire.Join
+		asked int32
+		good  bool
+	}{{join, 0, true}, {join, 1, true}, {join, 2, false}, {second, 2, true}, {second, 3, false}} {
+		if err := isOfShard(c.made.Encode(), c.asked); (err == nil) != c.good {
+			t.Errorf("asked for shard %d, the token is of %d: %v", c.asked, c.made.Shard, err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/manifest"
 	"orrery.dev/orrery/internal/version"
+	"orrery.dev/orrery/internal/wire"
 )
 
 // joinOutput is how a join token is made and printed.
@@ -25,8 +26,10 @@ type joinOutput struct {
 	manifest  bool
 	agent     manifest.Agent
 	rbac      []string
-	// shard is the number of the shard that the agent is for.
+	// shard is the number of the shard that the agent is for; 0: the first, or the whole.
 	shard int32
+	// of is how many agents share the location, if that was asked.
+	of int32
 }
 
 // check also checks for how long the token is to be good.
@@ -91,6 +94,37 @@ func (j *joinOutput) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")
 }
 
+// share finds out how many agents share the location for which a token is to be made.
+func (j *joinOutput) share(cmd *cobra.Command, h *hubClient, name string) error {
+	if j.shard == 0 && !j.manifest {
+		return nil
+	}
+	l, err := h.location(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if j.of = max(1, l.Spec.Shards); j.manifest && j.shard > j.of {
+		return fmt.Errorf("--shard %d: location %s is for %d (say for how many agents: orrery location shards %s N)", j.shard, name, j.of, name)
+	}
+	return nil
+}
+
+// isOfShard fails if a hub of a version without shards has made a join token, which lets in an
+// agent instead of the first, whatever was asked for.
+func isOfShard(token string, shard int32) error {
+	if shard <= 1 {
+		return nil
+	}
+	join, err := wire.ParseJoin(token)
+	if err != nil {
+		return err
+	}
+	if join.Shard != int(shard) {
+		return fmt.Errorf("the hub has made a join token for shard %d, not for %d: it is of a version that knows no shards", max(1, join.Shard), shard)
+	}
+	return nil
+}
+
 // print makes a token and prints it.
 func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
 	var made v1alpha1.LocationToken
@@ -100,16 +134,16 @@ func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericioop
 		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
 	}
 	token := made.Status.Token
+	if err := isOfShard(token, j.shard); err != nil {
+		return err
+	}
 	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // arguments are seen by all users of a machine
 	if j.shard > 0 {
-		l, err := h.location(cmd.Context(), name)
-		if err != nil {
-			return err
-		}
-		run += fmt.Sprintf(" --shards %d/%d", j.shard, max(j.shard, l.Spec.Shards))
+		run += fmt.Sprintf(" --shards %d/%d", j.shard, max(j.shard, j.of))
 	}
 	switch {
 	case j.manifest:
+		j.agent.Shard = key.NewShard(int(max(1, j.shard)), int(j.of))
 		j.agent.Location, j.agent.Join = key.Location(name), token
 		return manifest.Print(streams.Out, j.agent.Objects())
 	case j.tokenOnly:

@@ -130,11 +130,11 @@ Where several agents share the location, each joins with a token of its own shar
 			if j.shard < 0 || j.shard > key.MaxShards {
 				return badUsage(cmd, "--shard %d: want a number from 1 to %d", j.shard, key.MaxShards)
 			}
-			if j.shard > 0 && j.manifest {
-				return badUsage(cmd, "--manifest is for the one agent of a location, not for --shard")
-			}
 			h, name, err := c.openFor(cmd, args[0])
 			if err != nil {
+				return err
+			}
+			if err := j.share(cmd, h, name); err != nil {
 				return err
 			}
 			return j.print(cmd, h, streams, name, "has a new join token; when it is used, the agent that joined before is locked out")

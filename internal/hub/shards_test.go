@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +32,7 @@ func TestShardsAreServedApart(t *testing.T) {
 	if code := asks(t, agents[mine], mine); code != http.StatusConflict {
 		t.Errorf("before the location is shared: %d", code)
 	}
-	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(t.Context(), "a", types.MergePatchType, []byte(`{"spec":{"shards":2}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.share("a", 2)
 	for shard, want := range map[key.Shard]int{mine: http.StatusOK, other: http.StatusOK} {
 		if code := asks(t, agents[shard], shard); code != want {
 			t.Errorf("%s: %d", shard, code)
@@ -98,4 +98,147 @@ func asks(t *testing.T, c *protocol.Client, shard key.Shard) int {
 		t.Errorf("shard %s has %d objects", shard, f.Hello.Count)
 	}
 	return http.StatusOK
+}
+
+// TestShardReadsItsOwn: who has the credential of a shard reads what falls to that, and
+// nothing else of any location: not by the API of what a location has, not by the calls of
+// agents, and no report of others.
+func TestShardReadsItsOwn(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	one := wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: "u", State: wire.Applied}}
+	mine := key.NewShard(key.ShardOf("s", 2), 2)
+	other := key.NewShard(3-mine.Number(), 2)
+	agents := map[key.Shard]*protocol.Client{mine: r.joinShard("a", mine), other: r.joinShard("a", other)}
+	first := key.NewShard(1, 2)
+	view := "/views/locations/a/api/v1/configmaps"
+	if code := reads(t, agents[first], view); code != http.StatusOK {
+		t.Errorf("the agent of the whole reads what its location has: %d", code)
+	}
+	if code := reads(t, agents[key.NewShard(2, 2)], view); code != http.StatusForbidden {
+		t.Errorf("with the credential of another shard: %d", code)
+	}
+	r.share("a", 2)
+	for shard, c := range agents {
+		for _, path := range []string{
+			view, view + "?watch=1", "/views/locations/a/api/v1/namespaces/default/configmaps/one", "/views/locations/b/api/v1/configmaps",
+			"/spaces/s/api/v1/configmaps", "/spaces/root/apis/orrery.dev/v1alpha1/locations", "/ask/v1/spaces/s/status",
+			"/views/spaces/s/locations/a/api/v1/configmaps", "/agent/v1/locations/b/desired?shard=" + shard.String(), "/metrics",
+		} {
+			if code := reads(t, c, path); code != http.StatusForbidden && code != http.StatusNotFound {
+				t.Errorf("shard %s reads %s: %d", shard, path, code)
+			}
+		}
+	}
+	if _, err := agents[mine].Do(t.Context(), http.MethodPost, route.Reports+"?shard="+mine.String(), bytes.NewReader(protocol.Lines(one))); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{route.Fetch, route.ReportsFetch} {
+		for shard, c := range agents {
+			got := answerOf(t, c, call+"?shard="+shard.String(), protocol.Lines(wire.Fetch{Key: one.Key}))
+			if has := strings.Contains(got, `"uid"`); has != (shard == mine) {
+				t.Errorf("shard %s fetches by %s: %s", shard, call, got)
+			}
+		}
+	}
+	for _, call := range []string{route.Walk, route.ReportsWalk} {
+		for shard, c := range agents {
+			got := answerOf(t, c, call+"?shard="+shard.String(), protocol.Lines(wire.Walk{}, wire.Span{}))
+			if has := strings.Contains(got, `"s/core/`); has != (shard == mine) {
+				t.Errorf("shard %s walks by %s: %s", shard, call, got)
+			}
+		}
+	}
+}
+
+// TestRevokedShards: to revoke a location's enrolment locks out all its agents; one that joins
+// again lets in none of the others.
+func TestRevokedShards(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	first, second := key.NewShard(1, 2), key.NewShard(2, 2)
+	a, b := r.joinShard("a", first), r.joinShard("a", second)
+	r.share("a", 2)
+	if asks(t, a, first) != http.StatusOK || asks(t, b, second) != http.StatusOK {
+		t.Fatal("they are not heard")
+	}
+	if code, body := r.as("op", masters).send("DELETE "+orreryOf(key.Root, "locations/a/token"), ""); code != http.StatusOK {
+		t.Fatal(code, body)
+	}
+	for shard, c := range map[key.Shard]*protocol.Client{first: a, second: b} {
+		if code := asks(t, c, shard); code != http.StatusUnauthorized {
+			t.Errorf("shard %s, which was revoked: %d", shard, code)
+		}
+	}
+	again := r.joinShard("a", second)
+	if code := asks(t, again, second); code != http.StatusOK {
+		t.Errorf("the second, which has joined again: %d", code)
+	}
+	for shard, c := range map[key.Shard]*protocol.Client{first: a, second: b} {
+		if code := asks(t, c, shard); code != http.StatusUnauthorized {
+			t.Errorf("shard %s, which was revoked, after the second has joined again: %d", shard, code)
+		}
+	}
+}
+
+// TestAgentWithoutShards: an agent of a version without shards is not heard where several
+// share the location, nor is one with --shards where the hub says nothing of them.
+func TestAgentWithoutShards(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	old := r.joinShard("a", key.NewShard(1, 2))
+	whole := func() int {
+		_, err := old.Do(t.Context(), http.MethodGet, route.Desired, http.NoBody)
+		if refused, ok := errors.AsType[*protocol.RefusedError](err); ok {
+			return refused.Code
+		}
+		return http.StatusOK
+	}
+	if code := whole(); code != http.StatusOK {
+		t.Errorf("where it is the only one: %d", code)
+	}
+	r.share("a", 2)
+	if code := whole(); code != http.StatusConflict {
+		t.Errorf("where two share the location: %d", code)
+	}
+}
+
+// share has so many agents share a location.
+func (r *running) share(l string, n int) {
+	r.t.Helper()
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), l, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"shards":%d}}`, n), metav1.PatchOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reads is the code of the answer to an agent that reads a path of the hub.
+func reads(t *testing.T, c *protocol.Client, path string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimRight(c.Join.Hub, "/")+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(wire.Header, wire.ProtocolVersion)
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+// answerOf is what an agent is answered to a call.
+func answerOf(t *testing.T, c *protocol.Client, call string, body []byte) string {
+	t.Helper()
+	answer, err := c.Do(t.Context(), http.MethodPost, call, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(answer)
+	if err := errors.Join(err, answer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -31,14 +31,13 @@ const (
 	// volumeDir is where the volume is. It belongs to root, so the agent, which keeps others
 	// out of its data directory, makes that below: its default, as whoever runs a command in
 	// the Pod expects it.
-	volumeDir  = "/var/lib"
-	dataDir    = volumeDir + "/orrery-agent"
-	joinDir    = "/etc/orrery-agent"
-	joinKey    = "join"
-	joinSecret = name + "-join"
-	joinHash   = "orrery.dev/join-hash"
-	portName   = "metrics"
-	port       = 8080
+	volumeDir = "/var/lib"
+	dataDir   = volumeDir + "/orrery-agent"
+	joinDir   = "/etc/orrery-agent"
+	joinKey   = "join"
+	joinHash  = "orrery.dev/join-hash"
+	portName  = "metrics"
+	port      = 8080
 	// nonRoot is the user and group of the process, one that owns nothing in any image.
 	nonRoot = 65532
 )
@@ -48,6 +47,9 @@ type Agent struct {
 	Location key.Location
 	// Join is the whole join token, which works once.
 	Join string
+	// Shard is the part of the location that the agent has. Of several in one namespace each
+	// has a Secret, a volume and a Deployment of its own, and all have one account.
+	Shard key.Shard
 	// Namespace is where it is, and Image has the binary orrery-agent in its root.
 	Namespace, Image string
 	Rights           Rights
@@ -71,13 +73,24 @@ func (a *Agent) meta(of string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: of, Namespace: a.Namespace, Labels: a.labels()}
 }
 
+// name is that of what the agent has for itself, which the first of several has in common with
+// that of the whole.
+func (a *Agent) name() string {
+	if n := a.Shard.Number(); n > 1 {
+		return fmt.Sprintf("%s-%d", name, n)
+	}
+	return name
+}
+
+func (a *Agent) joinSecret() string { return a.name() + "-join" }
+
 func (a *Agent) labels() map[string]string {
-	return map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/instance": string(a.Location)}
+	return map[string]string{"app.kubernetes.io/name": a.name(), "app.kubernetes.io/instance": string(a.Location)}
 }
 
 func (a *Agent) secret() corev1.Secret {
 	return corev1.Secret{
-		TypeMeta: core("Secret"), ObjectMeta: a.meta(joinSecret),
+		TypeMeta: core("Secret"), ObjectMeta: a.meta(a.joinSecret()),
 		Type: corev1.SecretTypeOpaque, StringData: map[string]string{joinKey: a.Join},
 	}
 }
@@ -86,7 +99,7 @@ func (a *Agent) secret() corev1.Secret {
 // outlive the Pod.
 func (a *Agent) volume() corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
-		TypeMeta: core("PersistentVolumeClaim"), ObjectMeta: a.meta(name),
+		TypeMeta: core("PersistentVolumeClaim"), ObjectMeta: a.meta(a.name()),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -100,7 +113,7 @@ func (a *Agent) deployment() appsv1.Deployment {
 	hash := sha256.Sum256([]byte(a.Join))
 	return appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
-		ObjectMeta: a.meta(name),
+		ObjectMeta: a.meta(a.name()),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), RevisionHistoryLimit: new(int32(2)),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
@@ -116,9 +129,9 @@ func (a *Agent) deployment() appsv1.Deployment {
 					},
 					Containers: []corev1.Container{a.container()},
 					Volumes: []corev1.Volume{
-						{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}},
+						{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: a.name()}}},
 						{Name: joinKey, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-							SecretName: joinSecret, Optional: new(true), DefaultMode: new(int32(0o440)), // it may be deleted once it was used
+							SecretName: a.joinSecret(), Optional: new(true), DefaultMode: new(int32(0o440)), // it may be deleted once it was used
 						}}},
 					},
 				},
@@ -128,9 +141,13 @@ func (a *Agent) deployment() appsv1.Deployment {
 }
 
 func (a *Agent) container() corev1.Container {
+	args := []string{"--data-dir=" + dataDir, "--join-file=" + joinDir + "/" + joinKey, fmt.Sprintf("--metrics=:%d", port)}
+	if !a.Shard.Whole() {
+		args = append(args, "--shards="+a.Shard.String())
+	}
 	return corev1.Container{
 		Name: name, Image: a.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{binary},
-		Args:  []string{"--data-dir=" + dataDir, "--join-file=" + joinDir + "/" + joinKey, fmt.Sprintf("--metrics=:%d", port)},
+		Args:  args,
 		Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}},
 		LivenessProbe: &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString(portName)}},

@@ -2,10 +2,13 @@ package manifest
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/key"
 )
 
 const hush = "join-hush"
@@ -63,5 +66,51 @@ func TestDefaultImage(t *testing.T) {
 		if got := DefaultImage(version); got != "orrery.dev/orrery-agent:"+want {
 			t.Errorf("%q: %s", version, got)
 		}
+	}
+}
+
+// TestShardsInOneNamespace: the agents that share a location in one namespace have one account,
+// and nothing else in common; each is told which it is.
+func TestShardsInOneNamespace(t *testing.T) {
+	named := func(shard key.Shard) (shared, own map[string]bool, all string) {
+		shared, own = map[string]bool{}, map[string]bool{}
+		for _, o := range printed(t, Agent{Location: "paris", Join: hush, Namespace: Namespace, Image: "i", Shard: shard}) {
+			var is struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(o), &is); err != nil {
+				t.Fatal(err)
+			}
+			what := is.Kind + " " + is.Metadata.Name
+			switch is.Kind {
+			case "Secret", "PersistentVolumeClaim", "Deployment":
+				own[what] = true
+			default:
+				shared[what] = true
+			}
+			all += o
+		}
+		return shared, own, all
+	}
+	shared, whole, all := named(key.Shard{})
+	if strings.Contains(all, "--shards") {
+		t.Error("the agent of the whole is told of shards")
+	}
+	sharedFirst, first, all := named(key.NewShard(1, 3))
+	if !maps.Equal(first, whole) || !maps.Equal(shared, sharedFirst) || !strings.Contains(all, "--shards=1/3") {
+		t.Errorf("the first of three goes on with what that of the whole has: %v, %v", first, whole)
+	}
+	sharedSecond, second, all := named(key.NewShard(2, 3))
+	if !maps.Equal(shared, sharedSecond) || len(second) != len(first) || !strings.Contains(all, "--shards=2/3") || !strings.Contains(all, "claimName: orrery-agent-2\n") || !strings.Contains(all, "secretName: orrery-agent-2-join\n") {
+		t.Errorf("the second of three:\n%s", all)
+	}
+	for what := range second {
+		if first[what] {
+			t.Errorf("the first and the second have both %s", what)
+		}
+	}
+	if strings.Contains(all, "app.kubernetes.io/name: orrery-agent\n") {
+		t.Error("the Deployment of the first selects the Pod of the second")
 	}
 }

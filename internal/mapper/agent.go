@@ -231,7 +231,7 @@ func (a *Agent) build(was key.Shard) {
 	a.tenure = tenure.New(tenure.Config{
 		Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: cmp.Or(a.config.LeaseNamespace, manifest.Namespace), Holder: holder(),
 		Duration: a.config.LeaseDuration, Changed: a.gate.SetTaken, Log: a.log,
-		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0 || was.Whole(),
+		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/hub"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
@@ -183,7 +184,7 @@ func (c *contracted) Start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a.hub = hub.Over(c.hub.Client().HTTP.Transport, join, "orrery-agent/v9")
+	a.hub = hub.Over(c.hub.Client().HTTP.Transport, join, "orrery-agent/v9", key.Shard{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

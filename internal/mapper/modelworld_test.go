@@ -116,7 +116,7 @@ func (w *world) start(dir string) {
 	a := &Agent{
 		config: Config{Join: wire.Join{Hub: "https://hub", Location: "paris"}, Target: &rest.Config{}, DataDir: dir, Workers: 3},
 		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: engine.New(), target: target,
-		hub: hub.Over(spoke{center: w.hub, dead: &w.line.dead}, wire.Join{Hub: "https://hub", Location: "paris"}, "test"),
+		hub: hub.Over(spoke{center: w.hub, dead: &w.line.dead}, wire.Join{Hub: "https://hub", Location: "paris"}, "test", key.Shard{}),
 	}
 	if a.store, err = store.OpenWith(bolt.Options{
 		NoSync: true, NoGrowSync: true, Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType,

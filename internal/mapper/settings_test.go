@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -57,5 +59,19 @@ func TestModelSettingsWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLeaseBounds: an agent does not start with a Lease that would be renewed all the time, or
+// that would keep others waiting for longer than a minute.
+func TestLeaseBounds(t *testing.T) {
+	for lasts, good := range map[time.Duration]bool{
+		0: true, time.Second: true, 15 * time.Second: true, time.Minute: true,
+		-time.Second: false, time.Millisecond: false, time.Second - 1: false, time.Minute + 1: false, time.Hour: false,
+	} {
+		c := Config{Join: wire.Join{Hub: "https://hub", CA: "x", Location: "paris", Token: "t"}, Target: &rest.Config{}, DataDir: "d", LeaseDuration: lasts}
+		if err := c.Validate(); (err == nil) != good {
+			t.Errorf("a Lease for %s: %v", lasts, err)
+		}
 	}
 }

@@ -42,6 +42,10 @@ const (
 // shard, K/N, if it does not have the whole location.
 const ShardParam = "shard"
 
+// ShardHeader is in each answer to such a request, and says for which shard it was answered. A
+// hub that knows nothing of shards answers for the whole location, and does not send it.
+const ShardHeader = "Orrery-Shard"
+
 // Capable says whether the header of a request lists a capability.
 func Capable(header http.Header, capability string) bool {
 	for _, line := range header.Values(CapabilitiesHeader) {

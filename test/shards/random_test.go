@@ -99,9 +99,9 @@ func (w *team) step() {
 		a.Restart()
 	case 2:
 		long := time.Duration(w.rand.Int64N(int64(3 * wait)))
-		w.tell("pause %d for %s", number, long)
+		w.tell("pause %d until its Lease was not renewed for %s", number, long)
 		a.Signal(syscall.SIGSTOP)
-		time.Sleep(long) //nolint:forbidigo // nothing happens meanwhile
+		w.unrenewed(number, long)
 		a.Signal(syscall.SIGCONT)
 	case 3:
 		w.tell("evict %d", number)

@@ -34,6 +34,10 @@ func TestShards(t *testing.T) {
 	first := w.again(whole, "1/2")
 	w.settled()
 	w.connected("1/2", "2/2")
+	manifest := w.orrery("location", "token", location, "--shard", "2", "--manifest", "--image", "i")
+	if said := env.KubectlIn(t, w.Cluster.Kubeconfig, manifest, "apply", "--dry-run=server", "-f", "-"); !strings.Contains(said, "deployment.apps/orrery-agent-2 created") {
+		t.Error(said)
+	}
 
 	// What another shard has inside keeps a Namespace.
 	w.kubectl(w.spaceOf(1), "delete", "namespace", shared, "--wait=false")
@@ -167,15 +171,37 @@ func (w *site) connected(shards ...string) {
 // evict deletes the Lease of a shard, as an operator does.
 func (w *site) evict(number int) {
 	w.t.Helper()
+	err := w.Cluster.Client.CoordinationV1().Leases(leases).Delete(w.t.Context(), w.nameOfLease(number), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+}
+
+// unrenewed waits until the Lease of a shard was not renewed for so long, or is not there.
+func (w *site) unrenewed(number int, long time.Duration) {
+	w.t.Helper()
+	env.Eventually(w.t, soon, func() error {
+		l, err := w.Cluster.Client.CoordinationV1().Leases(leases).Get(w.t.Context(), w.nameOfLease(number), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		case l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) < long:
+			return fmt.Errorf("it was renewed at %s", l.Spec.RenewTime)
+		}
+		return nil
+	})
+}
+
+// nameOfLease is what the Lease of a shard is called.
+func (w *site) nameOfLease(number int) string {
+	w.t.Helper()
 	uid, err := w.LocationUID(location)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	name := fmt.Sprintf("orrery-%s.%s-%d", location, uid[:8], number)
-	err = w.Cluster.Client.CoordinationV1().Leases(leases).Delete(w.t.Context(), name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		w.t.Fatal(err)
-	}
+	return fmt.Sprintf("orrery-%s.%s-%d", location, uid[:8], number)
 }
 
 // kept checks that nothing has been made anew.

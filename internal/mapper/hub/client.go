@@ -86,10 +86,10 @@ func New(config Config) (*Client, error) {
 
 // Over makes a client that uses a transport of the caller's, which authenticates it, and
 // always the same URL.
-func Over(transport http.RoundTripper, join wire.Join, agent string) *Client {
+func Over(transport http.RoundTripper, join wire.Join, agent string, shard key.Shard) *Client {
 	r := &reach{log: slog.New(slog.DiscardHandler), moving: retry.NewSignal(), now: endpoint{Endpoint: join.Endpoint()}}
 	r.kept = kept{Former: []wire.Endpoint{join.Endpoint()}}
-	h := &Client{join: join, agent: agent, reach: r, lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal()}
+	h := &Client{join: join, agent: agent, shard: shard, reach: r, lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal()}
 	l := newLine(transport, &connections{})
 	l.token = join.Token
 	h.lines.replace(l)
@@ -147,11 +147,15 @@ func (h *Client) do(ctx context.Context, method, call string, query url.Values, 
 		}
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}
-	return &answerBody{answer, end}, nil
+	if err := h.answersFor(answer); err != nil {
+		end()
+		return nil, errors.Join(fmt.Errorf("%s: %w", call, err), answer.Body.Close())
+	}
+	return &answerBody{answer.Body, end}, nil
 }
 
-// over sends a request over a line and returns the answer's body.
-func (h *Client) over(ctx context.Context, l *line, method, path, token string, body io.Reader) (io.ReadCloser, error) {
+// over sends a request over a line and returns the answer, whose body the caller closes.
+func (h *Client) over(ctx context.Context, l *line, method, path, token string, body io.Reader) (*http.Response, error) {
 	e := h.reach.current()
 	req, err := http.NewRequestWithContext(by(ctx, e), method, e.URL+path, body)
 	if err != nil {
@@ -182,7 +186,18 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 		defer resp.Body.Close()
 		return nil, fmt.Errorf("the hub speaks protocol %.100q, the agent %q", v, wire.ProtocolVersion)
 	}
-	return resp.Body, nil
+	return resp, nil
+}
+
+// answersFor fails if an answer is not for the agent's shard. A hub of a version without shards
+// answers for the whole: what it says of others' spaces would be applied, and their reports
+// taken for wrong.
+func (h *Client) answersFor(resp *http.Response) error {
+	of := resp.Header.Get(wire.ShardHeader)
+	if h.shard.Whole() || of == h.shard.String() {
+		return nil
+	}
+	return fmt.Errorf("the hub answers for shard %.20q, and the agent is of %s: is the hub of a version that knows no shards?", of, h.shard)
 }
 
 // briefError is an error whose text is fit for a log: who is between agent and hub can have

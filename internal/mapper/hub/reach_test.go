@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
 )
 
@@ -242,7 +243,7 @@ func TestStalledRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := Over(roundTrip(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{}, Body: stalled{make(chan struct{})}}, nil
-		}), wire.Join{Hub: "https://hub", Location: "a"}, "test")
+		}), wire.Join{Hub: "https://hub", Location: "a"}, "test", key.Shard{})
 		if _, err := client.do(t.Context(), http.MethodGet, "desired", nil, http.NoBody); err == nil || !strings.Contains(err.Error(), "502") {
 			t.Error(err)
 		}

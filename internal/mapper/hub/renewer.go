@@ -230,9 +230,9 @@ func (r *Renewer) ask(ctx context.Context, path, token string, compose func(requ
 	if err != nil {
 		return err
 	}
-	defer answer.Close()
+	defer answer.Body.Close()
 	var issued wire.Issued
-	if err := json.NewDecoder(io.LimitReader(answer, wire.MaxEnrol)).Decode(&issued); err != nil {
+	if err := json.NewDecoder(io.LimitReader(answer.Body, wire.MaxEnrol)).Decode(&issued); err != nil {
 		return fmt.Errorf("decode the answer: %w", err)
 	}
 	id, err := r.keeper.Take(issued, token, time.Now())

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -121,4 +122,35 @@ func TestAllowances(t *testing.T) {
 			t.Fatalf("the shards let %d go, the location %d", sum, most)
 		}
 	})
+}
+
+// TestOutdated: a store that another one of the shard has made worthless is set aside when it
+// is opened again, and the agent begins with nothing, under another name.
+func TestOutdated(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if err := s.Serve(key.NewShard(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := take(s, &Intake{Proven: true}, put("s/core/configmaps/n/c", "1", "x")); err != nil {
+		t.Fatal(err)
+	}
+	was := s.Meta().ID
+	if _, err := s.update([]*Commit{{Do: func(x *Tx) error { x.Outdate(); return nil }}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	if err := s.Serve(key.NewShard(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	m := s.Meta()
+	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt-*")); err != nil || len(aside) != 1 || m.Count != 0 || m.Revision != 0 || m.ID == "" || m.ID == was || m.Outdated {
+		t.Errorf("set aside: %v %v; the store is %+v, it was %s", aside, err, m, was)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

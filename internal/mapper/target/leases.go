@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,7 +25,7 @@ var Leases = Place{Resource: key.NewResource(coordinationv1.GroupName, "leases")
 var ErrNotHeld = errors.New("the agent may not act at the cluster now")
 
 // Held gives a context that ends when the agent may not act any more, and until when another
-// does not act, zero if that is longer than any request takes; or it says why it may not act now.
+// does not act; or it says why it may not act now.
 type Held func() (held context.Context, until time.Time, err error)
 
 // Guard has all requests that may change something, but for those about Leases, depend on
@@ -49,12 +48,15 @@ func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done
 	if err != nil {
 		return ctx, nil, fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrNotHeld, err)
 	}
-	if !until.IsZero() { // the API server is not to go on with it for longer, whoever is still connected
-		query := url.Values{}
-		maps.Copy(query, r.query)
-		query.Set("timeout", strconv.Itoa(max(1, int(time.Until(until).Seconds())))+"s")
-		r.query = query
+	left := time.Until(until).Truncate(time.Millisecond)
+	if left <= 0 { // none would be no bound
+		return ctx, nil, fmt.Errorf("%s %s: %w", r.verb, r.path, ErrNotHeld)
 	}
+	// The API server is not to go on with it for longer, whoever is still connected.
+	query := url.Values{}
+	maps.Copy(query, r.query)
+	query.Set("timeout", left.String())
+	r.query = query
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(held, func() { cancel(ErrNotHeld) })
 	return ctx, func(err error) {

@@ -57,11 +57,15 @@ type sighting struct {
 // keep takes the agent's Lease, renews it, and has the agent act while it holds that and no
 // other stands against it, until ctx ends.
 func (t *Tenure) keep(ctx context.Context, self marks.Owner) {
-	k := &keeper{Tenure: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
+	k := newKeeper(t, self)
 	k.hold(nil) // what was held as another owner ends by itself
 	for ctx.Err() == nil {
 		retry.Pause(ctx, k.round(ctx))
 	}
+}
+
+func newKeeper(t *Tenure, self marks.Owner) *keeper {
+	return &keeper{Tenure: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
 }
 
 // beat is how often the Lease is renewed, and the longest time that a request about it takes.
@@ -205,7 +209,7 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 
 // take takes the agent's own Lease if nobody has it, and none stands against it.
 func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Duration {
-	if now().before(k.rest) {
+	if now().awaits(k.rest) {
 		return k.beat()
 	}
 	var mine *coordinationv1.Lease
@@ -232,14 +236,14 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 		case !same:
 			k.deny(k.tell(mine))
 			return k.beat()
-		case now().before(k.seen[pathOf(mine)].since.add(max(k.longest, lastsOf(mine)))):
+		case now().awaits(k.seen[pathOf(mine)].since.add(max(k.longest, lastsOf(mine)))):
 			k.deny(fmt.Sprintf("the Lease %s is held by %s; if that has ended, it is free in %s at most", pathOf(mine), holder, k.longest))
 			return k.beat()
 		default:
 			settles = 0
 		}
 	}
-	if k.config.Outdated != nil && !k.config.New && (mine == nil || mine.Annotations[storeAnnotation] != k.config.Store) {
+	if k.config.Outdated != nil && k.outdated(mine) {
 		k.deny("another agent may have had the shard since this one had it")
 		k.config.Outdated()
 		return k.beat()
@@ -254,9 +258,25 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 		return k.puzzled(err)
 	}
 	k.hold(taken)
-	k.config.New = false
+	k.config.New, k.config.FromWhole = false, false
 	k.begun, k.settles, k.acts, k.known = begun, settles, false, false
 	return 0
+}
+
+// outdated says that another agent may have acted since with what this one knows, by the Lease
+// of its shard; nil: there is none.
+func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
+	last := ""
+	if mine != nil {
+		last = mine.Annotations[storeAnnotation]
+	}
+	switch {
+	case k.config.New:
+		return false
+	case last == "":
+		return !k.config.FromWhole
+	}
+	return last != k.config.Store
 }
 
 // stands says that a Lease of another keeps the agent from acting: it is held, for another
@@ -308,15 +328,15 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 		if there[path] {
 			continue
 		}
-		if at.before(s.last.add(k.longest)) {
+		if at.awaits(s.last.add(k.longest)) {
 			return "the Lease " + path + " was deleted, and its holder may not know it yet", true
 		}
 		delete(k.seen, path)
 	}
-	if at.before(k.begun.add(k.settles)) {
+	if at.awaits(k.begun.add(k.settles)) {
 		return "who held its Lease before may not know yet that it is taken", true
 	}
-	if !k.known && at.before(k.begun.add(noticeTimes*k.longest)) {
+	if !k.known && at.awaits(k.begun.add(noticeTimes*k.longest)) {
 		return "these are the location's first shards: an agent that still has the whole is to see this before", true
 	}
 	return "", true

@@ -24,9 +24,13 @@ type actor struct {
 }
 
 func startActor(t *testing.T, c *cluster, name string, shard key.Shard) *actor {
-	tenure := New(Config{
-		Shard: shard, Leases: c, Namespace: "orrery-system", Holder: name, Log: slog.New(slog.DiscardHandler), Changed: func(string) {},
-	})
+	return startBy(t, c, Config{Shard: shard, Holder: name})
+}
+
+// startBy starts an agent that keeps its Lease at a cluster.
+func startBy(t *testing.T, c *cluster, config Config) *actor {
+	config.Leases, config.Namespace, config.Log, config.Changed = c, "orrery-system", slog.New(slog.DiscardHandler), func(string) {}
+	tenure := New(config)
 	tenure.Identify("paris.0a1b2c3d")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -34,7 +38,7 @@ func startActor(t *testing.T, c *cluster, name string, shard key.Shard) *actor {
 		defer close(done)
 		tenure.Run(ctx)
 	}()
-	return &actor{tenure, name, func(clean bool) {
+	return &actor{tenure, config.Holder, func(clean bool) {
 		cancel()
 		<-done
 		if clean {

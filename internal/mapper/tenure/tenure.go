@@ -50,10 +50,11 @@ type Config struct {
 	Namespace, Holder string
 	// Store names what the agent knows of its shard, and Outdated is called, and nothing taken,
 	// if another has acted with another store since. It must not block; nil: nobody asks. New
-	// says that what the agent knows at first can't be outdated.
-	Store    string
-	Outdated func()
-	New      bool
+	// says that the agent knows nothing at first that can be outdated, and FromWhole that it
+	// knows what it had as the agent of the whole, which an agent of the shard has outdated.
+	Store          string
+	Outdated       func()
+	New, FromWhole bool
 	// Duration is for how long a Lease counts as held that is not renewed. 0: a default.
 	Duration time.Duration
 	// Changed is told why the agent may not act; empty: it may. It must not block.
@@ -113,8 +114,8 @@ func (t *Tenure) Self() marks.Owner {
 }
 
 // Held is the context that ends when the agent may not act any more, and until when no other
-// acts, zero if that is longer than any request takes; an error says why it may not now. It is asked right before each request that may
-// change something.
+// acts; an error says why it may not now. It is asked right before each request that may change
+// something.
 func (t *Tenure) Held() (held context.Context, until time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +125,8 @@ func (t *Tenure) Held() (held context.Context, until time.Time, err error) {
 	if t.held == nil {
 		return nil, time.Time{}, errors.New(t.why)
 	}
-	if t.config.Shard.Whole() { // shards begin when all that it may have sent before is over
-		return t.held, time.Time{}, nil
+	if t.config.Shard.Whole() {
+		return t.held, t.until.steady.Add(sentLasts * t.config.Duration), nil
 	}
 	return t.held, t.until.steady.Add(t.config.Duration / renewals), nil
 }
@@ -217,7 +218,7 @@ func (t *Tenure) stop(why string) {
 }
 
 // moment is a time by the two clocks of a process: that which nobody sets, and that which goes
-// on while the machine is suspended. What is over by either of them is over.
+// on while the machine is suspended.
 type moment struct{ steady, wall time.Time }
 
 func now() moment {
@@ -227,8 +228,12 @@ func now() moment {
 
 func (m moment) add(d time.Duration) moment { return moment{m.steady.Add(d), m.wall.Add(d)} }
 
-// before says that it is before another moment by both clocks.
+// before says that it is before another moment by both clocks: by that one acts.
 func (m moment) before(o moment) bool { return m.steady.Before(o.steady) && m.wall.Before(o.wall) }
+
+// awaits says that it is before another moment by the clock that nobody sets: by that one waits
+// for others, since a clock that is set forward makes nobody else stop.
+func (m moment) awaits(o moment) bool { return m.steady.Before(o.steady) }
 
 // left is how long it is until the moment, by the clock by which it comes first.
 func (m moment) left(from moment) time.Duration {

@@ -19,11 +19,14 @@ const (
 	// the cluster has no such kind.
 	longestRetry = 5 * time.Second
 	seldom       = 30 * time.Second
-	// pulse is how often the agent of a whole location notes that it runs, and pulseLasts for
-	// how long it acts after that: one that was stopped, or whose machine slept, for longer
-	// looks anew before it acts.
-	pulse      = 5 * time.Second
-	pulseLasts = 4 * pulse
+	// pulses is how often in the duration of a Lease the agent of a whole location notes that it
+	// runs, and pulseLasts for how many pulses it acts after that: one that was stopped, or whose
+	// machine slept, for longer looks anew before it acts.
+	pulses, pulseLasts = 3, 4
+	// looksEach is for how many durations it goes by one watch: the connection may be dead, and
+	// nobody say so. What it sends is given up sentLasts durations after it may act no more. All
+	// of that is over before the first shards of a location act, after noticeTimes durations.
+	looksEach, sentLasts = 2, 2
 )
 
 // whole is the watch of the agent of a whole location: it acts only while there is no Lease of
@@ -42,14 +45,21 @@ type whole struct {
 }
 
 // errMoved ends a watch that has shown something, errSlept one beside which the process was
-// stopped for a while.
+// stopped for a while, and errOld one that may be over without anybody's having said so.
 var (
 	errMoved = errors.New("the Leases of the location have changed")
 	errSlept = errors.New("the process was stopped for a while")
+	errOld   = errors.New("the Leases of the location are looked at again")
 )
 
+// pulse is how often the agent notes that it runs.
+func (w *whole) pulse() time.Duration { return w.config.Duration / pulses }
+
+// lasts is for how long the agent acts after it has noted that.
+func (w *whole) lasts() time.Duration { return pulseLasts * w.pulse() }
+
 // watch has the agent act while there is no Lease of a shard, until ctx ends. While nothing
-// happens that costs an open watch and no request.
+// happens that costs an open watch, and a list now and then.
 func (t *Tenure) watch(ctx context.Context, self marks.Owner) {
 	w := &whole{Tenure: t, self: self, labels: labelsOf(self), blind: time.Now()}
 	if t.config.Was { // whose Lease has just been deleted may still act
@@ -61,7 +71,7 @@ func (t *Tenure) watch(ctx context.Context, self marks.Owner) {
 		if err == nil {
 			err = w.follow(ctx, revision)
 		}
-		if err == nil || errors.Is(err, errMoved) || errors.Is(err, errSlept) {
+		if err == nil || errors.Is(err, errMoved) || errors.Is(err, errSlept) || errors.Is(err, errOld) {
 			w.failures, w.blind = 0, time.Now()
 			if err == nil { // the watch has ended, perhaps at once
 				retry.Pause(ctx, time.Until(began.Add(time.Second)))
@@ -100,13 +110,15 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 	case time.Now().Before(w.rest):
 		w.deny("the Leases of shards have just gone, and their holders may not know it yet")
 	case w.failures == 0: // or else it is the watch that fails, without which this is soon not known any more
-		w.allow(asked.add(pulseLasts))
+		w.allow(asked.add(w.lasts()))
 	}
 	return revision, nil
 }
 
 // follow waits until something changes, or is over, or the watch can't be had.
 func (w *whole) follow(ctx context.Context, revision string) error {
+	ctx, old := context.WithTimeoutCause(ctx, looksEach*w.config.Duration, errOld)
+	defer old()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if rest := time.Until(w.rest); rest > 0 && w.shared == "" {
@@ -137,18 +149,18 @@ func (w *whole) follow(ctx context.Context, revision string) error {
 func (w *whole) beat(ctx context.Context, may bool, slept context.CancelCauseFunc) {
 	last := now()
 	for ctx.Err() == nil {
-		retry.Pause(ctx, pulse)
+		retry.Pause(ctx, w.pulse())
 		if ctx.Err() != nil {
 			return
 		}
 		is := now()
-		if !is.before(last.add(pulseLasts)) {
+		if !is.before(last.add(w.lasts())) {
 			w.deny("the process was stopped for a while; the Leases of the location are looked at anew")
 			slept(errSlept)
 			return
 		}
 		if last = is; may {
-			w.allow(is.add(pulseLasts))
+			w.allow(is.add(w.lasts()))
 		}
 	}
 }
@@ -160,7 +172,7 @@ func (w *whole) failed(ctx context.Context, err error) time.Duration {
 	if target.MissingKind(err) {
 		served, why := w.config.Target.ServesLeases(ctx)
 		if why == nil && !served { // then no shard can work here
-			w.allow(now().add(seldom + pulseLasts))
+			w.allow(now().add(seldom + w.lasts()))
 			return seldom
 		}
 	}
