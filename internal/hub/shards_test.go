@@ -120,6 +120,9 @@ func TestShardReadsItsOwn(t *testing.T) {
 	}
 	r.share("a", 2)
 	for shard, c := range agents {
+		if code := reads(t, c, route.Agent("a").Path(route.Desired)+"?shard="+shard.String()); code != http.StatusOK {
+			t.Errorf("shard %s reads what is its own: %d", shard, code)
+		}
 		for _, path := range []string{
 			view, view + "?watch=1", "/views/locations/a/api/v1/namespaces/default/configmaps/one", "/views/locations/b/api/v1/configmaps",
 			"/spaces/s/api/v1/configmaps", "/spaces/root/apis/orrery.dev/v1alpha1/locations", "/ask/v1/spaces/s/status",
@@ -225,6 +228,9 @@ func reads(t *testing.T, c *protocol.Client, path string) int {
 	}
 	if err := resp.Body.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if asked := r.URL.Query().Get(wire.ShardParam); resp.StatusCode == http.StatusOK && resp.Header.Get(wire.ShardHeader) != asked {
+		t.Errorf("%s is answered for shard %q", path, resp.Header.Get(wire.ShardHeader))
 	}
 	return resp.StatusCode
 }

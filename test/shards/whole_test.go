@@ -40,7 +40,7 @@ func TestSuspendedWhole(t *testing.T) {
 func (w *site) wholeFirst(space key.Space) {
 	w.t.Helper()
 	all := w.Cluster.Requests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)})
-	sharded := func(e env.Event) bool { return strings.Contains(e.UserAgent, "(shard ") }
+	sharded := func(e env.AuditEvent) bool { return strings.Contains(e.UserAgent, "(shard ") }
 	first := slices.IndexFunc(all, sharded)
 	if first < 0 {
 		w.t.Fatalf("no agent of a shard has written what space %s has", space)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +34,9 @@ func askedBy(t *testing.T, answer http.HandlerFunc) *asked {
 		a.mu.Lock()
 		a.all = append(a.all, r.Clone(context.WithoutCancel(r.Context())))
 		a.mu.Unlock()
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // before that a server does not see that a client has gone
+			t.Error(err)
+		}
 		answer(w, r)
 	}))
 	t.Cleanup(server.Close)
