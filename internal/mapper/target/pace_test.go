@@ -185,7 +185,7 @@ func TestPacesShare(t *testing.T) {
 		}
 		both.Wait()
 		t.Logf("%d and %d of %d were done", done[0], done[1], 10*100*60)
-		if few := min(done[0], done[1]); few < 10*100*60/5 {
+		if few := min(done[0], done[1]); few < 10*100*60/8 { // a half each, when the scheduler is fair
 			t.Errorf("one of them got %d done", few)
 		}
 	})
