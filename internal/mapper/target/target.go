@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"strconv"
 	"sync/atomic"
@@ -50,6 +51,8 @@ type Client struct {
 	// unanswered is when, in nanoseconds, a request of one that may act was last given up
 	// without an answer.
 	unanswered atomic.Int64
+	// multiplexed says that the last answer came by HTTP/2.
+	multiplexed atomic.Bool
 	// Pace limits the workers; it learns from the answers to requests for single objects.
 	Pace *Pace
 }
@@ -112,6 +115,17 @@ type request struct {
 	free bool
 }
 
+// Silence is after how long what waits for an answer over a connection whose other side is gone
+// fails; 0: nobody knows. By HTTP/2 a client of k8s.io/apimachinery/pkg/util/net, which sets up the
+// transport, pings after 30 s in which nothing came, and waits 15 s, unless its environment says
+// otherwise.
+func (t *Client) Silence() time.Duration {
+	if !t.multiplexed.Load() || os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS") != "" || os.Getenv("HTTP2_PING_TIMEOUT_SECONDS") != "" {
+		return 0
+	}
+	return 45 * time.Second
+}
+
 // open sends a request and returns the answer's body, or a StatusError.
 func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	u := *t.base
@@ -134,6 +148,7 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 		t.count(r.verb, 0)
 		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
 	}
+	t.multiplexed.Store(resp.ProtoMajor >= 2)
 	t.count(r.verb, resp.StatusCode)
 	if resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusMultipleChoices {
 		return resp.Body, nil

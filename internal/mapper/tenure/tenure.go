@@ -22,7 +22,7 @@ const (
 	MaxDuration = time.Minute
 	// noticeTimes is after how many durations the agent of a whole location has seen the
 	// first Lease of a shard, even if the connection over which it watches is dead.
-	noticeTimes = 6
+	noticeTimes = 7
 	// wholePatience is for how long the agent of a whole location acts while it can't see
 	// whether there are Leases.
 	wholePatience = 10 * time.Second

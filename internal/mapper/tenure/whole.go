@@ -23,9 +23,10 @@ const (
 	// runs, and pulseLasts for how many pulses it acts after that: one that was stopped, or whose
 	// machine slept, for longer looks anew before it acts.
 	pulses, pulseLasts = 3, 4
-	// looksEach is for how many durations it goes by one watch: the connection may be dead, and
-	// nobody say so. What it sends is given up sentLasts durations after it may act no more. All
-	// of that is over before the first shards of a location act, after noticeTimes durations.
+	// looksEach is for how many durations it goes by one watch where the connection may be dead,
+	// and nobody say so in time. What it sends is given up sentLasts durations after it may act no
+	// more. All of that is over before the first shards of a location act, after noticeTimes
+	// durations.
 	looksEach, sentLasts = 2, 2
 )
 
@@ -59,7 +60,7 @@ func (w *whole) pulse() time.Duration { return w.config.Duration / pulses }
 func (w *whole) lasts() time.Duration { return pulseLasts * w.pulse() }
 
 // watch has the agent act while there is no Lease of a shard, until ctx ends. While nothing
-// happens that costs an open watch, and a list now and then.
+// happens that costs an open watch, and a list now and then where a dead connection is not noticed.
 func (t *Tenure) watch(ctx context.Context, self marks.Owner) {
 	w := &whole{Tenure: t, self: self, labels: labelsOf(self), blind: time.Now()}
 	if t.config.Was { // whose Lease has just been deleted may still act
@@ -115,10 +116,20 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 	return revision, nil
 }
 
+// noticesDeath says that a watch over a dead connection fails so early that all is over before
+// the first shards of the location act.
+func (w *whole) noticesDeath() bool {
+	after := w.config.Target.Silence()
+	return after > 0 && after+w.lasts()+sentLasts*w.config.Duration < noticeTimes*w.config.Duration
+}
+
 // follow waits until something changes, or is over, or the watch can't be had.
 func (w *whole) follow(ctx context.Context, revision string) error {
-	ctx, old := context.WithTimeoutCause(ctx, looksEach*w.config.Duration, errOld)
-	defer old()
+	if !w.noticesDeath() {
+		var old context.CancelFunc
+		ctx, old = context.WithTimeoutCause(ctx, looksEach*w.config.Duration, errOld)
+		defer old()
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if rest := time.Until(w.rest); rest > 0 && w.shared == "" {
