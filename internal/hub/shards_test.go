@@ -28,11 +28,11 @@ func TestShardsAreServedApart(t *testing.T) {
 	r := fixture(t)
 	mine := key.NewShard(key.ShardOf("s", 2), 2) // that has the space of the fixture
 	other := key.NewShard(3-mine.Number(), 2)
-	agents := map[key.Shard]*protocol.Client{mine: r.joinShard("a", mine), other: r.joinShard("a", other)}
+	agents := map[key.Shard]*protocol.Client{mine: r.joinShard(mine), other: r.joinShard(other)}
 	if code := asks(t, agents[mine], mine); code != http.StatusConflict {
 		t.Errorf("before the location is shared: %d", code)
 	}
-	r.share("a", 2)
+	r.share()
 	for shard, want := range map[key.Shard]int{mine: http.StatusOK, other: http.StatusOK} {
 		if code := asks(t, agents[shard], shard); code != want {
 			t.Errorf("%s: %d", shard, code)
@@ -58,11 +58,11 @@ func TestShardsAreServedApart(t *testing.T) {
 	}
 }
 
-// joinShard is an agent that has joined for a shard.
-func (r *running) joinShard(l key.Location, shard key.Shard) *protocol.Client {
+// joinShard is an agent that has joined location a for a shard.
+func (r *running) joinShard(shard key.Shard) *protocol.Client {
 	r.t.Helper()
 	var made v1alpha1.LocationToken
-	_, body := r.as("op", masters).send("POST "+orreryOf(key.Root, "locations/"+string(l)+"/token"), fmt.Sprintf(`{"spec":{"shard":%d}}`, shard.Number()))
+	_, body := r.as("op", masters).send("POST "+orreryOf(key.Root, "locations/a/token"), fmt.Sprintf(`{"spec":{"shard":%d}}`, shard.Number()))
 	if err := json.Unmarshal([]byte(body), &made); err != nil {
 		r.t.Fatalf("%s: %v", body, err)
 	}
@@ -109,7 +109,7 @@ func TestShardReadsItsOwn(t *testing.T) {
 	one := wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: "u", State: wire.Applied}}
 	mine := key.NewShard(key.ShardOf("s", 2), 2)
 	other := key.NewShard(3-mine.Number(), 2)
-	agents := map[key.Shard]*protocol.Client{mine: r.joinShard("a", mine), other: r.joinShard("a", other)}
+	agents := map[key.Shard]*protocol.Client{mine: r.joinShard(mine), other: r.joinShard(other)}
 	first := key.NewShard(1, 2)
 	view := "/views/locations/a/api/v1/configmaps"
 	if code := reads(t, agents[first], view); code != http.StatusOK {
@@ -118,7 +118,7 @@ func TestShardReadsItsOwn(t *testing.T) {
 	if code := reads(t, agents[key.NewShard(2, 2)], view); code != http.StatusForbidden {
 		t.Errorf("with the credential of another shard: %d", code)
 	}
-	r.share("a", 2)
+	r.share()
 	for shard, c := range agents {
 		if code := reads(t, c, route.Agent("a").Path(route.Desired)+"?shard="+shard.String()); code != http.StatusOK {
 			t.Errorf("shard %s reads what is its own: %d", shard, code)
@@ -160,8 +160,8 @@ func TestRevokedShards(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	first, second := key.NewShard(1, 2), key.NewShard(2, 2)
-	a, b := r.joinShard("a", first), r.joinShard("a", second)
-	r.share("a", 2)
+	a, b := r.joinShard(first), r.joinShard(second)
+	r.share()
 	if asks(t, a, first) != http.StatusOK || asks(t, b, second) != http.StatusOK {
 		t.Fatal("they are not heard")
 	}
@@ -173,7 +173,7 @@ func TestRevokedShards(t *testing.T) {
 			t.Errorf("shard %s, which was revoked: %d", shard, code)
 		}
 	}
-	again := r.joinShard("a", second)
+	again := r.joinShard(second)
 	if code := asks(t, again, second); code != http.StatusOK {
 		t.Errorf("the second, which has joined again: %d", code)
 	}
@@ -189,7 +189,7 @@ func TestRevokedShards(t *testing.T) {
 func TestAgentWithoutShards(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
-	old := r.joinShard("a", key.NewShard(1, 2))
+	old := r.joinShard(key.NewShard(1, 2))
 	whole := func() int {
 		_, err := old.Do(t.Context(), http.MethodGet, route.Desired, http.NoBody)
 		if refused, ok := errors.AsType[*protocol.RefusedError](err); ok {
@@ -200,16 +200,16 @@ func TestAgentWithoutShards(t *testing.T) {
 	if code := whole(); code != http.StatusOK {
 		t.Errorf("where it is the only one: %d", code)
 	}
-	r.share("a", 2)
+	r.share()
 	if code := whole(); code != http.StatusConflict {
 		t.Errorf("where two share the location: %d", code)
 	}
 }
 
-// share has so many agents share a location.
-func (r *running) share(l string, n int) {
+// share has two agents share location a.
+func (r *running) share() {
 	r.t.Helper()
-	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), l, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"shards":%d}}`, n), metav1.PatchOptions{}); err != nil {
+	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(r.t.Context(), "a", types.MergePatchType, []byte(`{"spec":{"shards":2}}`), metav1.PatchOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
