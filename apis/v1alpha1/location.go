@@ -429,6 +429,17 @@ type Counts struct {
 	Stale int64 `json:"stale"`
 }
 
+// Add adds other counts to these.
+func (c *Counts) Add(other Counts) {
+	c.Assigned += other.Assigned
+	c.Applied += other.Applied
+	c.Healthy += other.Healthy
+	c.Mutated += other.Mutated
+	c.Failed += other.Failed
+	c.Held += other.Held
+	c.Stale += other.Stale
+}
+
 // Condition types, and reasons that only one of them has.
 const (
 	// ConditionEnrolled says that an agent has joined. It is False once its enrolment was

@@ -170,23 +170,12 @@ func fleetOf(all []v1alpha1.Location) fleet {
 		if l.Wrong != "" {
 			f.Wrong++
 		}
-		add(&f.Total, l.Counts)
+		f.Total.Add(l.Counts)
 	}
 	slices.SortStableFunc(f.Locations, func(a, b fleetLocation) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.Counts.Failed, a.Counts.Failed), strings.Compare(a.Name, b.Name))
 	})
 	return f
-}
-
-// add adds up counts.
-func add(to *v1alpha1.Counts, c v1alpha1.Counts) {
-	to.Assigned += c.Assigned
-	to.Applied += c.Applied
-	to.Healthy += c.Healthy
-	to.Mutated += c.Mutated
-	to.Failed += c.Failed
-	to.Held += c.Held
-	to.Stale += c.Stale
 }
 
 // judged is a location with the worst of what is wrong with it. The order of the cases is

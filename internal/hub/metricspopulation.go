@@ -72,7 +72,7 @@ func (p *population) Collect(to chan<- prometheus.Metric) {
 		if !open {
 			counts.Stale = counts.Assigned
 		}
-		add(&sum, counts)
+		sum.Add(counts)
 		quiet := now.Sub(p.since)
 		if !gone.IsZero() {
 			quiet = now.Sub(gone)
@@ -95,14 +95,4 @@ func (p *population) Collect(to chan<- prometheus.Metric) {
 	} {
 		gauge(p.placed, float64(n), name)
 	}
-}
-
-func add(sum *v1alpha1.Counts, c v1alpha1.Counts) {
-	sum.Assigned += c.Assigned
-	sum.Applied += c.Applied
-	sum.Healthy += c.Healthy
-	sum.Mutated += c.Mutated
-	sum.Failed += c.Failed
-	sum.Held += c.Held
-	sum.Stale += c.Stale
 }

@@ -79,7 +79,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 			scope.Authorizer = s.config.Authorizer
 		}
 		if kind.Resource == key.Secrets {
-			scope.Serializer = foldingSerializer{scope.Serializer}
+			scope.Serializer = changing{scope.Serializer, foldStringData}
 			scope.Defaulter = foldingDefaulter{}
 		}
 		scope.Serializer = shallowSerializer{scope.Serializer}

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -82,22 +81,6 @@ func stillImmutable(immutable *bool, parts ...part) field.ErrorList {
 		}
 	}
 	return problems
-}
-
-// foldingSerializer folds a Secret's stringData before field managers see it,
-// so that they own what is stored.
-type foldingSerializer struct{ runtime.NegotiatedSerializer }
-
-func (f foldingSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return foldingDecoder{f.NegotiatedSerializer.DecoderToVersion(d, gv)}
-}
-
-type foldingDecoder struct{ runtime.Decoder }
-
-func (d foldingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
-	foldStringData(obj)
-	return obj, gvk, err
 }
 
 // foldingDefaulter does the same to the result of a patch.

