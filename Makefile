@@ -4,6 +4,10 @@
 BIN   := .bin
 GO    ?= go
 TOOL  := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
+# All is built in one way, for itself and without cgo, so that what Kubernetes, the binaries and the
+# tests have in common is compiled once; only the race detector wants it otherwise.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 # Heavy builds leave the machine usable.
 NICE  ?= nice
 
@@ -30,7 +34,7 @@ build: ## orrery and orrery-agent, into .bin
 # Binaries that need nothing of the system that they run on.
 .PHONY: static
 static: | $(BIN)
-	CGO_ENABLED=0 $(NICE) $(GO) build -trimpath -ldflags '-s -w $(STAMP)' -o $(BIN)/static/ ./cmd/orrery ./cmd/orrery-agent
+	$(NICE) $(GO) build -ldflags '-s -w $(STAMP)' -o $(BIN)/static/ ./cmd/orrery ./cmd/orrery-agent
 
 # CONTAINER is what builds images: docker, podman or buildah.
 CONTAINER  ?= docker
@@ -55,25 +59,36 @@ test: unit system ## all tests; the first run builds Kubernetes
 # The longest are first, so that none runs alone at last. What go test would vet, make lint does.
 .PHONY: unit
 unit: gcc ## the tests of the packages, with the race detector
-	$(NICE) $(GO) test -json -vet=off -race -parallel 4 -timeout 20m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... ./views | $(GATE)
+	CGO_ENABLED=1 $(NICE) $(GO) test -json -vet=off -race -parallel 4 -timeout 40m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... ./views | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and no
 # more than three packages at once, three tests of each, since a test starts whole
-# clusters and then mostly waits. The longest are first, so that none runs alone at last.
-LONGEST := ./test/faults ./test/ownership ./test/operator ./test/e2e ./test/agent ./test/network ./test/kinds
+# clusters and then mostly waits. The longest are first, so that none runs alone at last, but
+# beside the two that take most of the machine, and the clients, one that waits.
+LONGEST := ./test/faults ./test/ownership ./test/network ./test/operator ./test/e2e ./test/agent ./test/kinds
 # Stock clients do one thing after the other and mostly wait, so they run beside the rest.
+# All is compiled before the first of them starts, since those wait for what a machine that compiles does late.
 .PHONY: system
-system: build static kube peers clock $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
+system: build static kube peers clock previous compiled $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
 	@$(MAKE) --no-print-directory -j2 whole clients
 
 # What make system runs once all is built.
 .PHONY: whole clients
 whole:
-	$(NICE) $(GO) test -json -vet=off -count=1 -p 3 -parallel 3 -timeout 15m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
+	$(NICE) $(GO) test -json -vet=off -count=1 -p 3 -parallel 3 -timeout 40m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
 clients:
 	$(NICE) $(GO) vet -C examples ./...
-	$(NICE) $(GO) test -C test/clients -json -vet=off -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
-	$(NICE) $(GO) test -C test/clients/argo -json -vet=off -count=1 -timeout 15m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/clients -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/clients/argo -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
+
+# What tests consist of, without linking them, which is not kept.
+COMPILE := $(NICE) $(GO) list -export -deps -test
+.PHONY: compiled
+compiled:
+	$(COMPILE) . ./cmd/... ./test/... > /dev/null
+	cd examples && $(COMPILE) ./... > /dev/null
+	cd test/clients && $(COMPILE) ./... > /dev/null
+	cd test/clients/argo && $(COMPILE) ./... > /dev/null
 
 .PHONY: gcc
 gcc:
@@ -95,8 +110,23 @@ clock: | $(BIN)
 	$(GO) run ./test/clock $(BIN)/clock
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
+# Hub and agent of the minor version before this one, with which those of today have to go on.
+# A checkout without history that reaches back to it takes those of its newest commit but one, or of its own.
+PREVIOUS := f9302010aeab614dfe341dc7541767bebbebf242
+.PHONY: previous
+previous: $(BIN)/previous/$(PREVIOUS)
+$(BIN)/previous/$(PREVIOUS):
+	rm -rf $(@D)
+	mkdir -p $(@D)/source
+	commit=$$(for c in $(PREVIOUS) HEAD~1 HEAD; do git rev-parse --verify --quiet $$c^{commit} && break; done) && \
+	  echo "building hub and agent of commit $$commit" && \
+	  git archive --output $(@D)/source.tar $$commit && tar -xf $(@D)/source.tar -C $(@D)/source && \
+	  cd $(@D)/source && $(NICE) $(GO) build -buildvcs=false -ldflags "-s -w -X orrery.dev/orrery/internal/version.stamped=at-$$(expr substr $$commit 1 12)" -o ../ ./cmd/orrery ./cmd/orrery-agent
+	rm -rf $(@D)/source $(@D)/source.tar
+	touch $@
+
 .PHONY: soak
-soak: build static kube peers clock $(BIN)/oidc ## the system tests again and again, for SOAK (default 1h)
+soak: build static kube peers clock previous $(BIN)/oidc ## the system tests again and again, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
@@ -143,20 +173,20 @@ kube: $(addprefix $(BIN)/,$(KUBE_PARTS) etcd etcdutl kwok) ## kube-apiserver and
 
 $(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/kube/go.mod test/kube/go.sum
 	@echo "building Kubernetes v$(KUBE_VERSION), which takes minutes the first time"
-	cd test/kube && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$(BIN)/ -ldflags '-s -w $(KUBE_FLAGS)' \
+	cd test/kube && $(NICE) $(GO) build -o ../../$(BIN)/ -ldflags '-s -w $(KUBE_FLAGS)' \
 	  $(addprefix k8s.io/kubernetes/cmd/,$(KUBE_PARTS))
 	touch $(addprefix $(BIN)/,$(KUBE_PARTS))
 
 $(BIN)/etcd: test/kube/go.mod test/kube/go.sum
-	cd test/kube && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
+	cd test/kube && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
 	touch $@
 
 $(BIN)/etcdutl: test/kube/etcdutl/go.mod test/kube/etcdutl/go.sum
-	cd test/kube/etcdutl && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' go.etcd.io/etcd/etcdutl/v3
+	cd test/kube/etcdutl && $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' go.etcd.io/etcd/etcdutl/v3
 	touch $@
 
 $(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum
-	cd test/kube/kwok && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
+	cd test/kube/kwok && $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
 	touch $@
 
 $(BIN)/helm: test/clients/go.mod test/clients/go.sum
@@ -165,7 +195,7 @@ $(BIN)/helm: test/clients/go.mod test/clients/go.sum
 
 # An OpenID issuer, of another module's parts.
 $(BIN)/oidc: test/oidc/go.mod test/oidc/go.sum test/oidc/main.go
-	cd test/oidc && CGO_ENABLED=0 $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' .
+	cd test/oidc && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' .
 	touch $@
 
 .PHONY: clean

@@ -164,7 +164,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		r.Body = body{r.Body, ctx, g.config.Table, g.config.Now}
 		showing(ctx, func(c *Credential) { c.User = response.User })
 		ctx, cancel := lasting(ctx, r, g.config.Now())
-		defer cancel()
+		defer respond.After(ctx, cancel)
 		next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, response.User)))
 	})
 }

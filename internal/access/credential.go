@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/bearer"
 	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/table"
 )
@@ -75,15 +76,31 @@ func lasting(ctx context.Context, r *http.Request, now time.Time) (_ context.Con
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	life := respond.Bare(ctx)
 	if !l.credential.Until.IsZero() {
-		ctx, cancel = context.WithTimeoutCause(ctx, l.credential.Until.Sub(now), errCredentialEnded)
+		life, cancel = context.WithTimeoutCause(life, l.credential.Until.Sub(now), errCredentialEnded)
 	}
 	if l.during != nil {
-		inner, end := context.WithCancelCause(ctx)
+		inner, end := context.WithCancelCause(life)
 		before, stop := cancel, context.AfterFunc(l.during, func() { end(errCredentialEnded) })
-		return inner, func() { stop(); end(nil); before() }
+		life, cancel = inner, func() { stop(); end(nil); before() }
 	}
-	return ctx, cancel
+	return lived{life, ctx}, cancel
+}
+
+// lived is a context that ends as one does, and has the values of another, which that one does
+// not keep.
+type lived struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (l lived) Value(k any) any {
+	if v := l.Context.Value(k); v != nil {
+		return v
+	}
+	return l.values.Value(k)
 }
 
 // limit has a credential be good for one space, if that is still the one that it was made

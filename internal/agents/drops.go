@@ -12,9 +12,10 @@ const dropsMore, dropsAll = `{"more":true}`, `{}`
 
 // Drop is the change that notes, in the transaction that removes reports of a location which
 // nobody wants any more, that it does. The location's agent is told of its revision, at
-// whichever hub it is, once no more follow. was is the row of before, if there is one.
-func Drop(l key.Location, was *table.Row, more bool) store.Change {
-	c := store.Change{Op: store.Op{Key: key.Dropped(l), Value: []byte(dropsAll)}}
+// whichever hub it is, once no more follow. at is the row of the location, without which nothing
+// is noted, was the row of before, if there is one.
+func Drop(l key.Location, at, was *table.Row, more bool) store.Change {
+	c := store.Change{Op: store.Op{Key: key.Dropped(l), Value: []byte(dropsAll)}, While: store.Guard{Key: at.Key, CreateRev: at.CreateRev}}
 	if more {
 		c.Value = []byte(dropsMore)
 	}

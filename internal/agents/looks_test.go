@@ -22,6 +22,9 @@ type nobody struct{}
 func (nobody) Begin(key.Session, presence.Session) {}
 func (nobody) End(key.Session)                     {}
 func (nobody) Say(key.Session, presence.Patch)     {}
+func (nobody) Tell(context.Context, key.Session, wire.AgentStatus, string) error {
+	return nil
+}
 
 // TestLooksAreBounded shows that many questions to agents that never answer wait for each
 // other, that all end, and that another location is asked meanwhile.

@@ -184,16 +184,13 @@ func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 // together writes in one go the batches whose requests still wait.
 func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []reportResult {
 	var changes []store.Change
-	var guards []store.Guard
 	at := map[string]int{}
 	for _, b := range batches {
 		if b.request.Err() != nil || len(b.changes) == 0 {
 			continue
 		}
-		if !slices.Contains(guards, b.guard) {
-			guards = append(guards, b.guard)
-		}
 		for _, c := range b.changes {
+			c.While = b.guard
 			// etcd refuses a key twice in one transaction; the newest counts.
 			if i, ok := at[c.Key]; ok {
 				changes[i] = c
@@ -203,7 +200,7 @@ func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []re
 			changes = append(changes, c)
 		}
 	}
-	rev, stale, err := w.log.WriteChanges(ctx, changes, guards...)
+	rev, stale, err := w.log.WriteChanges(ctx, changes)
 	isStale := func(c store.Change) bool { return slices.Contains(stale, c.Key) }
 	results := make([]reportResult, len(batches))
 	for i, b := range batches {

@@ -65,7 +65,10 @@ type Config struct {
 	Watch Watch
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
-	Logger    *slog.Logger
+	// Alone is after which time other hubs are told of an agent that asks without a session; 0:
+	// there are no others.
+	Alone  time.Duration
+	Logger *slog.Logger
 }
 
 // Watch is told what happens in sessions, by many goroutines; it must not block.
@@ -166,7 +169,9 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		a.serveDesired(w, r, l, shard)
 		return
 	}
-	defer a.sessions.hear(key.Session{Location: l, Shard: shard})()
+	of := key.Session{Location: l, Shard: shard}
+	defer a.sessions.hear(of)()
+	a.asks(of)
 	switch {
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
@@ -174,6 +179,14 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		a.serveWalkInTurn(w, r, walkOf{l, shard, call == route.ReportsWalk, abilitiesOf(r)})
 	default:
 		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, shard, call) })
+	}
+}
+
+// asks notes that an agent is there that asks something besides its session.
+func (a *Server) asks(of key.Session) {
+	if a.config.Alone > 0 {
+		row, _ := a.config.Table.Get(of.Key())
+		a.sessions.asksAlone(of, row != nil, a.config.Alone)
 	}
 }
 

@@ -13,14 +13,16 @@ import (
 )
 
 // Presence is told, for all hubs, which sessions there are here and what agents say of
-// themselves. Nobody waits for it.
+// themselves.
 type Presence interface {
 	// Begin and End say that this hub has the session of an agent, and that it has it no
 	// longer.
 	Begin(of key.Session, is presence.Session)
 	End(of key.Session)
-	// Say says what an agent has said, or what is to be said of it.
+	// Say says what is to be said of an agent. Like Begin and End it waits for nothing.
 	Say(of key.Session, now presence.Patch)
+	// Tell says what an agent says of itself, and returns when all hubs have it, or never will.
+	Tell(ctx context.Context, of key.Session, status wire.AgentStatus, signedBy string) error
 }
 
 // Sessions knows which agents are connected to this hub. Each, which has a shard of its
@@ -33,8 +35,10 @@ type Sessions struct {
 	mu   sync.Mutex
 	open map[key.Location]map[key.Shard]*openSession
 	seen map[key.Session]LastSeen
-	// asks counts the requests besides sessions that are under way.
-	asks map[key.Session]int
+	// asks counts the requests besides sessions that are under way. alone is since when agents
+	// ask though they have no session at any hub, or when that was last passed on.
+	asks  map[key.Session]int
+	alone map[key.Session]time.Time
 }
 
 type openSession struct {
@@ -66,7 +70,7 @@ type LastSeen struct {
 func NewSessions(now func() time.Time, tell Presence) *Sessions {
 	return &Sessions{
 		now: now, presence: tell, open: map[key.Location]map[key.Shard]*openSession{}, seen: map[key.Session]LastSeen{},
-		asks: map[key.Session]int{},
+		asks: map[key.Session]int{}, alone: map[key.Session]time.Time{},
 	}
 }
 
@@ -170,6 +174,27 @@ func (s *Sessions) hear(of key.Session) (done func()) {
 	}
 }
 
+// asksAlone notes that an agent asks something, and whether it has a session at another hub. If it
+// has had none for a while, as one that walks for long, that is passed on, and again after each
+// while: other hubs don't hear it.
+func (s *Sessions) asksAlone(of key.Session, elsewhere bool, while time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if elsewhere || s.at(of) != nil {
+		delete(s.alone, of)
+		return
+	}
+	now := s.now()
+	since, known := s.alone[of]
+	if known && now.Sub(since) < while {
+		return
+	}
+	s.alone[of] = now
+	if known {
+		s.presence.Say(of, presence.Patch{Heard: &now})
+	}
+}
+
 // ended says whether a newer session has taken over, and whether the session was cut.
 func (s *Sessions) ended(mine *openSession) (replaced, cut bool) {
 	s.mu.Lock()
@@ -199,18 +224,19 @@ func (s *Sessions) PokeAll() {
 	}
 }
 
-// tell passes on what an agent says of itself. sendAPIs says that this process does not have
+// tell passes on what an agent says of itself, and waits until all hubs have it: the agent says
+// something else only then, maybe to another hub. sendAPIs says that this process does not have
 // the list of APIs that goes with its digest.
-func (s *Sessions) tell(of key.Session, status wire.AgentStatus, signedBy string) (sendAPIs bool) {
+func (s *Sessions) tell(ctx context.Context, of key.Session, status wire.AgentStatus, signedBy string) (sendAPIs bool, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	seen := s.seen[of]
 	if status.APIs != nil {
 		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
 		s.seen[of] = seen
 	}
-	s.presence.Say(of, presence.Patch{Status: &status, SignedBy: signedBy})
-	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest
+	s.mu.Unlock()
+	err = s.presence.Tell(ctx, of, status, signedBy)
+	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest, err
 }
 
 // refuse passes on that an agent was refused for its protocol version.
@@ -242,6 +268,7 @@ func (s *Sessions) Forget(l key.Location) {
 			delete(s.seen, of)
 		}
 	}
+	maps.DeleteFunc(s.alone, func(of key.Session, _ time.Time) bool { return of.Location == l })
 }
 
 // asked is the context of an agent's open session, nil if there is none, and by what the agent

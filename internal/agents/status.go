@@ -1,7 +1,9 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -30,5 +32,16 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key
 	if a.config.SignedBy != nil {
 		signedBy = a.config.SignedBy(r.Context())
 	}
-	respond.JSON(w, wire.StatusAnswer{SendAPIs: a.sessions.tell(of, status, signedBy)})
+	sendAPIs, err := a.sessions.tell(r.Context(), of, status, signedBy)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = respond.Unanswered()
+	case err != nil:
+		err = respond.Admitted(err)
+	}
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: sendAPIs})
 }

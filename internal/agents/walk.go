@@ -137,6 +137,7 @@ func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, wal
 		case <-ping.C:
 			if lost == nil {
 				lost = out.blank()
+				a.asks(key.Session{Location: of.location, Shard: of.shard})
 			}
 		}
 	}

@@ -19,6 +19,9 @@ func (a *Server) writeReports(ctx context.Context, guard store.Guard, changes []
 		if len(part) == 0 {
 			return 0, full
 		}
+		if others, _ := a.reportsOf(changes, need+1); len(others) == len(part) && need < store.Ending {
+			continue // none of them is for that, so none lacks room for it
+		}
 		landed, err := a.config.Log.Admit(ctx, need, bytes)
 		if errors.Is(err, store.ErrFull) {
 			full = respond.LogFull(err)

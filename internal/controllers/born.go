@@ -83,8 +83,8 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 		changes = append(changes, store.Change{Op: store.Op{Key: row.Key}, Seen: row.ModRev}) // it may be wanted again, and written anew
 	}
 	dropped := snapshot.Get(key.Dropped(l))
-	if snapshot.Get(l.Key()) != nil && (len(rows) > 0 || agents.Dropping(dropped)) {
-		changes = append(changes, agents.Drop(l, dropped, more))
+	if at := snapshot.Get(l.Key()); at != nil && (len(rows) > 0 || agents.Dropping(dropped)) {
+		changes = append(changes, agents.Drop(l, at, dropped, more))
 	}
 	if len(changes) == 0 {
 		return nil

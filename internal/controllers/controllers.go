@@ -61,10 +61,11 @@ type Config struct {
 	// has no session at any hub, as far as this process has seen, zero if it has not.
 	Sessions *agents.Sessions
 	Gone     func(key.Session) time.Time
-	// Answers is since when the log answers, zero if it always did. Committed waits until
-	// the table shows what was acknowledged to anybody before, and fails if it can't.
-	Answers   func() time.Time
-	Committed func(context.Context) error
+	// Answers is since when the log answers, zero if it always did, and now if it does not. Asked
+	// asks it, waits until the table shows what was acknowledged to anybody before, and fails if
+	// it can't.
+	Answers func() time.Time
+	Asked   func(context.Context) error
 	// Consumers are the spaces that have bound an APIExport, BindingTo those that have
 	// APIBindings to any of a space, in force or not, and Shelved the APIExportViews whose
 	// slices may have changed.

@@ -130,7 +130,7 @@ func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Du
 		return wait, nil
 	}
 	// No agent can connect while the log does not answer, which may not be known yet.
-	if err := c.config.Committed(ctx); err != nil {
+	if err := c.config.Asked(ctx); err != nil {
 		return 0, errLater
 	}
 	return left(), nil

@@ -16,6 +16,9 @@ const (
 	paceBurst  = 300
 	// paceShare is the part of the time that is spent at most on one thing: one in so many.
 	paceShare = 10
+	// paceMost bounds what that makes of one time: what a write costs is mostly how long the log
+	// takes, and when that has stood still nothing is to stand still for ten times as long.
+	paceMost = 10 * time.Second
 	// paceForgets is how many things are remembered before those that rest are forgotten.
 	paceForgets = 1000
 )
@@ -63,7 +66,7 @@ func (p *pace) wait(k string) time.Duration {
 
 // spent notes what it has cost to do a thing, and whether something was written.
 func (p *pace) spent(k string, cost time.Duration, wrote bool) {
-	interval := paceShare * cost
+	interval := min(paceShare*cost, paceMost)
 	if wrote {
 		interval = max(interval, paceLeast)
 	}

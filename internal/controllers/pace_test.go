@@ -7,7 +7,7 @@ import (
 )
 
 // TestPace shows that what changes seldom never waits, what changes without pause is done
-// at most every paceLeast, or paceSteady in the long run, and what is expensive takes a bounded part of the time.
+// at most every paceLeast, or paceSteady in the long run, and what is expensive takes a bounded part of the time, until it would wait too long.
 func TestPace(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := newPace(func() time.Time { return now })
@@ -48,6 +48,10 @@ func TestPace(t *testing.T) {
 	}
 	if most := paceBurst + paceAtOnce + int(time.Hour/paceSteady); written > most || written < most/2 {
 		t.Errorf("written %d times in an hour, at most %d", written, most)
+	}
+	p.spent("as long as the log stood still", 5*time.Minute, true)
+	if wait := p.wait("as long as the log stood still"); wait > paceMost {
+		t.Errorf("it waits %v", wait)
 	}
 	for i := range 10 * paceForgets {
 		p.spent(fmt.Sprint(i), 0, true)

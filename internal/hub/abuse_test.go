@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,25 +67,32 @@ func TestFloodOfStatuses(t *testing.T) {
 	r := fixture(t)
 	a := r.join("a")
 	_, before := r.Table.Get(key.Location("a").Key())
-	busy := 0
-	const posts, waiting = 400, 200
+	const posts, waiting, atOnce = 400, 200, 8
+	var busy atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(atOnce) // each is answered when it is written
 	for i := range posts {
-		var all []string
-		for n := range waiting {
-			all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, rand.IntN(1<<30)))
-		}
-		resp, err := a.post(t.Context(), "status", fmt.Sprintf(`{"version":"%d","prune":{"pending":1,"digest":"d","placements":[%s]}}`, i, strings.Join(all, ",")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusTooManyRequests {
-			busy++
-		}
+		group.Go(func() error {
+			var all []string
+			for n := range waiting {
+				all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, rand.IntN(1<<30)))
+			}
+			resp, err := a.post(t.Context(), "status", fmt.Sprintf(`{"version":"%d","prune":{"pending":1,"digest":"d","placements":[%s]}}`, i, strings.Join(all, ",")))
+			if err != nil {
+				return err
+			}
+			if resp.StatusCode == http.StatusTooManyRequests {
+				busy.Add(1)
+			}
+			return resp.Body.Close()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	_, after := r.Table.Get(key.Location("a").Key())
-	t.Logf("%d of %d refused, %d revisions", busy, posts, after-before)
-	if busy == 0 {
+	t.Logf("%d of %d refused, %d revisions", busy.Load(), posts, after-before)
+	if busy.Load() == 0 {
 		t.Error("none was refused")
 	}
 }
@@ -135,7 +145,29 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 	return resp.Body, func() string { return resp.Trailer.Get(hub.BackupError) }
 }
 
-// TestSlowBackup shows that a backup whose client does not read on takes no room from
+// dawdle reads a part now and then, so that it is never that the client does not read at all for
+// which a copy ends, however slow the machine is. What it returns reads the rest.
+func dawdle(from io.Reader) (rest func() error) {
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				_, err := io.Copy(io.Discard, from)
+				done <- err
+				return
+			case <-time.After(time.Second):
+				_, _ = io.CopyN(io.Discard, from, 64<<10) // what fails does so again at the end
+			}
+		}
+	}()
+	return func() error {
+		close(stop)
+		return <-done
+	}
+}
+
+// TestSlowBackup shows that a backup whose client hardly reads takes no room from
 // writes: etcd can't reuse what it keeps for a copy before the copy ends. The client is
 // told. A full log can be copied all the same.
 func TestSlowBackup(t *testing.T) {
@@ -148,6 +180,7 @@ func TestSlowBackup(t *testing.T) {
 		}
 	}
 	told, said := r.slowBackup(http.Header{"Te": {"trailers"}})
+	rest := dawdle(told)
 	for i := range 24 { // more than there is room for, unless history goes as fast
 		if err := r.large(t.Context(), http.MethodPut, "large-0", filler(i, 1<<20)); err != nil {
 			t.Fatalf("update %d: %v", i, err)
@@ -155,7 +188,7 @@ func TestSlowBackup(t *testing.T) {
 	}
 	r.withinQuota()
 	r.fill(0) // which waits for room in any case
-	if _, err := io.Copy(io.Discard, told); err != nil || !strings.Contains(said(), "given up") {
+	if err := rest(); err != nil || !strings.Contains(said(), "given up") {
 		t.Errorf("the backup was not given up, or the client is not told: %v, %q", err, said())
 	}
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -50,6 +51,9 @@ type front struct {
 // redirect those with dots or with two slashes, to which a Kubernetes API gives an answer.
 func (f *front) handler() http.Handler {
 	others := f.named(f.requests.handler(f.gate.Handler(f.enrolling(f.guard.Handler(http.HandlerFunc(f.route))))))
+	if f.audit == nil { // what it notes ends with a request: it is around what serves that, see access.Guard
+		others = respond.Shallow(others, mayLast)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = f.contact.Strip(r)
 		switch r.URL.Path {
@@ -58,12 +62,30 @@ func (f *front) handler() http.Handler {
 		case route.Readyz:
 			f.gate.ServeReady(w, r)
 		default:
+			if r.Context().Err() != nil {
+				stopped(w, r)
+				return
+			}
 			if r.Method != http.MethodGet {
 				growStack()
 			}
 			others.ServeHTTP(w, r)
 		}
 	})
+}
+
+// stopped sends elsewhere who asks on an open connection of a hub that has begun to stop. Clients try
+// again what is answered so, on another connection; of a watch that is begun, and ends at once,
+// informers think that it failed, and ask for all there is.
+func stopped(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	respond.Error(w, r, apierrors.NewTooManyRequests("the hub stops", 1))
+}
+
+// mayLast says that a request may be a watch, or the session of an agent. What these are is
+// known once it is known what a request is about.
+func mayLast(r *http.Request) bool {
+	return r.Method == http.MethodGet && (strings.Contains(r.URL.RawQuery, "watch") || strings.HasSuffix(r.URL.Path, "/"+route.Desired))
 }
 
 // named puts the request's root and RequestInfo into the context.

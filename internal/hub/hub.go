@@ -155,11 +155,15 @@ func (h *Hub) answer() (err error) {
 	turns := func(limit int) respond.Turns {
 		return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: bodies, Lasting: watches}
 	}
+	alone := h.config.Disconnected / 3
+	if h.log.Embedded() {
+		alone = 0
+	}
 	h.agents = agents.New(agents.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: access.PremisesOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: access.SignedBy, Shard: access.ShardOf,
-		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Logger: h.config.Logger,
+		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone, Logger: h.config.Logger,
 	})
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,

@@ -2,6 +2,8 @@ package hub
 
 import (
 	"context"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	"orrery.dev/orrery/internal/election"
@@ -26,6 +28,28 @@ type hubs struct {
 	member    *presence.Member
 	writer    *presence.Writer
 	elections *election.Elections
+	// compacts is the context of this hub's election to forget history; nil: another is elected.
+	compacts atomic.Pointer[context.Context]
+	// behind is how far other hubs were, and since when, while there was no room. It is of the
+	// loop that keeps the log alone.
+	behind map[string]halt
+}
+
+// halt is a revision that a hub has been at since a time.
+type halt struct {
+	at    int64
+	since time.Time
+}
+
+// stands says whether a hub, which says that it is at a revision, has not got on for a time
+// while there is no room.
+func (of *hubs) stands(id string, at int64, now time.Time, most time.Duration) bool {
+	was, known := of.behind[id]
+	if !known || was.at != at {
+		was = halt{at, now}
+		of.behind[id] = was
+	}
+	return now.Sub(was.since) >= most
 }
 
 // among makes what the hub needs to be one of several.
@@ -38,7 +62,7 @@ func (h *Hub) among() *hubs {
 	if h.log.Embedded() {
 		ttl, silent = max(ttl, embeddedLease), nil
 	}
-	of := &hubs{}
+	of := &hubs{behind: map[string]halt{}}
 	of.member = presence.NewMember(presence.Config{
 		Log: h.log, Table: h.table, Is: presence.Hub{URL: h.contact.URL(), Version: version.Get()},
 		Needs: h.needs, Window: h.config.WindowRevisions, Alone: func() bool { return of.elections.Held(compacting) },
@@ -72,13 +96,22 @@ func (h *Hub) floor() int64 {
 }
 
 // reached is a revision that the tables of all hubs have reached. When etcd itself refuses
-// every write, the others can't say how far they are, and only this hub counts.
+// every write, the others can't say how far they are, and only this hub counts. While there is
+// no room nobody waits for longer than a lease for a hub that does not get on, though its lease is
+// kept: it will load its table anew.
 func (h *Hub) reached() int64 {
 	reached := h.table.Rev()
 	if h.log.Usage().Alarm {
 		return reached
 	}
-	for _, other := range h.others() {
+	others, now := h.others(), time.Now()
+	if !h.log.Presses() {
+		clear(h.hubs.behind)
+	} else {
+		maps.DeleteFunc(h.hubs.behind, func(id string, _ halt) bool { _, lives := others[id]; return !lives })
+		maps.DeleteFunc(others, func(id string, o presence.Hub) bool { return h.hubs.stands(id, o.Seen, now, h.config.Lease) })
+	}
+	for _, other := range others {
 		reached = min(reached, other.Seen)
 	}
 	return reached
@@ -87,14 +120,24 @@ func (h *Hub) reached() int64 {
 // keep keeps the log within its quota; this hub compacts it if it is elected to.
 func (h *Hub) keep(ctx context.Context) error {
 	return h.log.Keep(ctx, store.Keeping{
-		Every: h.config.CompactEvery, Floor: h.floor, Reached: h.reached,
-		Elected: func() bool { return h.hubs.elections.Held(compacting) },
-		Before:  h.gate.LeaveTrace, Quiet: h.config.Quiet, Pace: h.config.Pace,
+		Every: h.config.CompactEvery, Seen: h.table.Rev, Floor: h.floor, Reached: h.reached, Elected: h.compacts,
+		Before: h.gate.LeaveTrace, Quiet: h.config.Quiet, Pace: h.config.Pace,
 	})
 }
 
-// stand stands for the election to a concern that is not a loop of its own.
-func stand(ctx context.Context) error {
+// standToCompact stands for the election to forget history, which the loop does that keeps the log.
+func (h *Hub) standToCompact(ctx context.Context) error {
+	mine := &ctx
+	h.hubs.compacts.Store(mine)
+	defer h.hubs.compacts.CompareAndSwap(mine, nil)
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// compacts is the context of this hub's election to forget history; nil: another is elected.
+func (h *Hub) compacts() context.Context {
+	if ctx := h.hubs.compacts.Load(); ctx != nil {
+		return *ctx
+	}
+	return nil
 }

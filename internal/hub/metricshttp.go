@@ -14,6 +14,7 @@ import (
 
 	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/ask"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/route"
 )
 
@@ -50,13 +51,13 @@ func (q *requests) handler(next http.Handler) http.Handler {
 		open, begun := q.open.WithLabelValues(api, verb), time.Now()
 		open.Inc()
 		answer := &answer{ResponseWriter: w}
-		defer func() {
+		defer respond.After(r.Context(), func() {
 			open.Dec()
 			q.total.WithLabelValues(api, verb, strconv.Itoa(answer.code)).Inc()
 			if !lasts {
 				q.seconds.WithLabelValues(api, verb).Observe(time.Since(begun).Seconds())
 			}
-		}()
+		})
 		next.ServeHTTP(answer, r)
 	})
 }

@@ -152,7 +152,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 	for _, loop := range h.loops(own) {
 		group.Go(func() error { return h.goOn(ctx, loop) })
 	}
-	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: stand}, controllers.Loop{Name: resealing, Run: h.log.Reseal})
+	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: h.standToCompact}, controllers.Loop{Name: resealing, Run: h.log.Reseal})
 	for _, loop := range elected {
 		group.Go(func() error { return h.hubs.elections.Run(ctx, loop.Name, loop.Run) })
 	}
@@ -174,7 +174,7 @@ func (h *Hub) controllers() *controllers.Controllers {
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
 		Tally: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
 		Rules: h.engine.Rules, Born: h.born, Sessions: h.sessions, Gone: h.present.Gone,
-		Answers: h.gate.Answers, Committed: h.gate.Committed,
+		Answers: h.gate.Answers, Asked: h.gate.Asked,
 		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, Shelved: h.shelved, ShelfURL: h.contact.ShelfURL,
 		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"orrery.dev/orrery/internal/fieldset"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds/openapi"
 	"orrery.dev/orrery/internal/kinds/transcode"
@@ -60,6 +61,9 @@ type Kind struct {
 	// Protobuf makes the protobuf of stored objects from their JSON, where that is the same as
 	// decoding and encoding them; nil for kinds that are converted, or that have none.
 	Protobuf *transcode.Type
+	// Created finds the fields that the creator of a stored object owns; nil for kinds that are
+	// converted, and those of CRDs.
+	Created *fieldset.Created
 	// Types is the schema that server-side apply merges by.
 	Types managedfields.TypeConverter
 	// Columns turn objects of the Hub version, or lists of them, into table rows.

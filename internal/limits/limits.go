@@ -47,15 +47,16 @@ func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int6
 	if !ok || s == key.Root {
 		return func(int64) {}, nil
 	}
+	w := l.usage.begin(s, k)
 	before, _ := l.table.Get(k)
-	more := amount(r, len(value)).minus(amountOf(r, before))
 	var of v1alpha1.SpaceLimits
 	if bound && !ends(before, value, l.usage.slack(k)) {
 		if of, err = l.of(s); err != nil {
+			l.usage.cancel(w)
 			return nil, err
 		}
 	}
-	return l.usage.reserve(s, more, func(used Amount) error {
+	return l.usage.reserve(w, amount(r, len(value)), amountOf(r, before), func(used, more Amount) error {
 		if e := exceeds(s, of, used, more, int64(len(value))); e != nil {
 			return e
 		}

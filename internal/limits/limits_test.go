@@ -86,6 +86,54 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// What takes the place of an object that goes meanwhile counts, though there was no more to count
+// when it was asked for: the log was ahead of the table then.
+func TestReserveInPlaceOfWhatGoes(t *testing.T) {
+	f := newFixture(t)
+	reserve := func(name string, size int) (func(int64), error) {
+		return f.limits.Reserve(configMap(name), []byte(object("", size)), true)
+	}
+	var exceeded *ExceededError
+	full := func(what, limit string, size int) {
+		t.Helper()
+		if _, err := reserve("other", size); !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != limit {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		f.put(configMap(name), object("", 300))
+	}
+	again, err := reserve("one", 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := f.Rev() + 1
+	if err := f.Apply(rev, []table.Update{{Key: configMap("one"), ModRev: rev}}); err != nil {
+		t.Fatal(err)
+	}
+	full("it is gone, and written again", "[objects]", 100)
+	again(f.put(configMap("one"), object("", 300)))
+	full("it was written again", "[objects]", 100)
+
+	larger, err := reserve("two", 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.put(configMap("two"), object("", 50))
+	f.put(configMap("three"), object("", 50)) // of 1000 bytes there are 400, and 250 are pending
+	f.put(key.Space("a").Key(), `{"spec":{"limits":{"objects":4,"bytes":"1000"}}}`)
+	full("it is smaller, and written as it was", "[bytes]", 360)
+	larger(0)
+	done, err := reserve("other", 360)
+	if err != nil {
+		t.Fatalf("what was given up counts: %v", err)
+	}
+	done(0)
+	if len(f.usage.writing) > 0 || f.usage.spaces["a"].pending != (Amount{}) {
+		t.Errorf("nothing is written, and %v is kept, %+v is pending", f.usage.writing, f.usage.spaces["a"].pending)
+	}
+}
+
 // An object that is being deleted may grow a little, in all.
 func TestEffect(t *testing.T) {
 	f := newFixture(t)

@@ -5,6 +5,7 @@
 package limits
 
 import (
+	"slices"
 	"sync"
 
 	"orrery.dev/orrery/internal/key"
@@ -40,6 +41,8 @@ type Usage struct {
 	rev    int64
 	spaces map[key.Space]*usage
 	landed []landing
+	// writing are the writes that are not observed yet, by their keys.
+	writing map[string][]*reservation
 	// grown is by how many bytes objects that are being deleted have grown since they
 	// were marked, or first observed; only those that have are in it.
 	grown map[string]int
@@ -50,15 +53,28 @@ type usage struct{ held, pending Amount }
 
 // landing is a write that is in the log and has not been observed.
 type landing struct {
-	rev    int64
-	space  key.Space
-	amount Amount
+	rev int64
+	of  *reservation
+}
+
+// reservation is a write that may be in the log and has not been observed.
+type reservation struct {
+	space key.Space
+	key   string
+	// value is what is written, row what was observed last in its place since the write began;
+	// seen: something was.
+	value, row Amount
+	seen       bool
+	// more is what is counted as pending.
+	more Amount
 }
 
 var _ table.Observer = (*Usage)(nil)
 
 // NewUsage makes a Usage that has observed nothing yet.
-func NewUsage() *Usage { return &Usage{spaces: map[key.Space]*usage{}, grown: map[string]int{}} }
+func NewUsage() *Usage {
+	return &Usage{spaces: map[key.Space]*usage{}, writing: map[string][]*reservation{}, grown: map[string]int{}}
+}
 
 // Of is what a space holds.
 func (u *Usage) Of(s key.Space) Amount {
@@ -78,6 +94,12 @@ func (u *Usage) Reset() {
 		of.held = Amount{}
 		u.drop(s)
 	}
+	for _, all := range u.writing {
+		for _, w := range all {
+			w.row, w.seen = Amount{}, true
+			u.count(w)
+		}
+	}
 	clear(u.grown)
 	u.rev = 0
 }
@@ -94,6 +116,10 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 		}
 		of := u.of(s)
 		of.held = of.held.plus(amountOf(r, c.Cur)).minus(amountOf(r, c.Prev))
+		for _, w := range u.writing[c.Row().Key] {
+			w.row, w.seen = amountOf(r, c.Cur), true
+			u.count(w)
+		}
 		u.drop(s)
 		u.grow(c)
 	}
@@ -103,7 +129,7 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 			waiting = append(waiting, l)
 			continue
 		}
-		u.settle(l.space, l.amount)
+		u.settle(l.of)
 	}
 	u.landed = waiting
 }
@@ -133,35 +159,68 @@ func (u *Usage) slack(k string) int {
 	return max(endingSlack-u.grown[k], 0)
 }
 
-// reserve counts a pending write into a space, unless fits refuses it, which is given
-// what the space holds with all other pending writes. done must be called with the
-// revision of the write, or 0 if nothing was written.
-func (u *Usage) reserve(s key.Space, more Amount, fits func(before Amount) error) (done func(rev int64), err error) {
+// begin notes that a key is about to be written: from now on it is known what is in its place.
+func (u *Usage) begin(s key.Space, k string) *reservation {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.of(s)
-	if err := fits(of.held.plus(of.pending)); err != nil {
-		u.drop(s)
+	w := &reservation{space: s, key: k}
+	u.writing[k] = append(u.writing[k], w)
+	return w
+}
+
+// reserve counts a pending write of a value in place of a row that was read since it began, unless
+// fits refuses it, which is given what the space holds with all other pending writes, and by how much
+// this makes it larger. done must be called with the revision of the write, or 0 if nothing was
+// written.
+func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount) error) (done func(rev int64), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	of := u.of(w.space)
+	if w.seen { // after it was read, or as it was
+		row = w.row
+	}
+	if err := fits(of.held.plus(of.pending), value.minus(row)); err != nil {
+		u.settle(w)
 		return nil, err
 	}
-	more = more.grown() // what gets smaller makes room once it is written
-	of.pending = of.pending.plus(more)
+	w.value, w.row = value, row
+	u.count(w)
 	return func(rev int64) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if rev > u.rev {
-			u.landed = append(u.landed, landing{rev, s, more})
+			u.landed = append(u.landed, landing{rev, w})
 			return
 		}
-		u.settle(s, more)
+		u.settle(w)
 	}, nil
 }
 
+// count counts as pending by how much a write makes larger what is in its place now: what others have
+// taken from there since it was read is not room for anybody else. What it makes smaller itself makes
+// room once it is written.
+func (u *Usage) count(w *reservation) {
+	of, more := u.of(w.space), w.value.minus(w.row).grown()
+	of.pending = of.pending.minus(w.more).plus(more)
+	w.more = more
+}
+
+// cancel ends a write that was not reserved.
+func (u *Usage) cancel(w *reservation) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.settle(w)
+}
+
 // settle ends a write: the table shows it, or it was not made.
-func (u *Usage) settle(s key.Space, amount Amount) {
-	of := u.of(s)
-	of.pending = of.pending.minus(amount)
-	u.drop(s)
+func (u *Usage) settle(w *reservation) {
+	of := u.of(w.space)
+	of.pending = of.pending.minus(w.more)
+	u.drop(w.space)
+	left := slices.DeleteFunc(u.writing[w.key], func(other *reservation) bool { return other == w })
+	if u.writing[w.key] = left; len(left) == 0 {
+		delete(u.writing, w.key)
+	}
 }
 
 func (u *Usage) of(s key.Space) *usage {

@@ -8,12 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"reflect"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/manifest"
@@ -24,78 +20,12 @@ import (
 	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/observe"
 	"orrery.dev/orrery/internal/mapper/reconcile"
-	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/mapper/survey"
 	"orrery.dev/orrery/internal/mapper/target"
 	"orrery.dev/orrery/internal/mapper/tenure"
 	"orrery.dev/orrery/internal/wire"
 )
-
-// statusEvery is how often the status file is written while something changes.
-const statusEvery = time.Second
-
-// Config is what an agent needs.
-type Config struct {
-	// Join says which hub to follow, for which location. Its token is traded for a
-	// credential, which the data directory keeps, unless one goes back to it already.
-	Join wire.Join
-	// Given says that Join is new with this start: then it is an error if it is refused,
-	// even if there is a credential from before.
-	Given bool
-	// Target is the cluster to map to. Client-side rate limits in it are ignored.
-	Target *rest.Config
-	// DataDir holds the store. It is created readable by its owner only.
-	DataDir string
-	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted,
-	// and the agent's credential. Nil: they are not.
-	StoreKey []byte
-	// Version is the agent's own version, as the hub is told.
-	Version string
-	// Logger gets no secrets. Nil: nothing is logged.
-	Logger *slog.Logger
-	// Metrics, if not nil, gets the agent's collectors when Run starts.
-	Metrics prometheus.Registerer
-	// Workers bounds how many objects are worked on at once; the actual number adapts
-	// to the target. Zero: a default that suits one API server.
-	Workers int
-	// Proxy is by which proxy the hub is reached.
-	Proxy hub.Proxy
-	// Shard is the part of the location that the agent has. If that is not the whole, it acts
-	// only while it holds a Lease in LeaseNamespace at the target, which counts as held for
-	// LeaseDuration unless it is renewed, and else only while there is none there; zero: a
-	// default. Both must be the same for all agents of a location.
-	Shard          key.Shard
-	LeaseNamespace string
-	LeaseDuration  time.Duration
-	// MutatedRetry is the first wait before an object that admission at the target has
-	// changed is applied again. It doubles each time, up to a bound. Zero: a default.
-	MutatedRetry time.Duration
-}
-
-// Validate returns what is missing or wrong, nil if nothing is.
-func (c *Config) Validate() error {
-	switch {
-	case c.Target == nil:
-		return errors.New("agent: no target")
-	case c.DataDir == "":
-		return errors.New("agent: no data directory")
-	case c.StoreKey != nil && len(c.StoreKey) < store.MinKey:
-		return fmt.Errorf("agent: the key of the store has %d bytes, want at least %d", len(c.StoreKey), store.MinKey)
-	case c.Workers < 0:
-		return fmt.Errorf("agent: %d workers", c.Workers)
-	case c.MutatedRetry < 0:
-		return fmt.Errorf("agent: negative retry delay %s", c.MutatedRetry)
-	case c.LeaseDuration != 0 && (c.LeaseDuration < time.Second || c.LeaseDuration > tenure.MaxDuration):
-		return fmt.Errorf("agent: a Lease for %s: want 1s to %s", c.LeaseDuration, tenure.MaxDuration)
-	case max(1, c.Join.Shard) != c.Shard.Number():
-		return fmt.Errorf("agent: the join token is for shard %d of the location, and the agent for %s", max(1, c.Join.Shard), c.Shard)
-	}
-	if err := key.ValidateName(c.Join.Location); err != nil {
-		return fmt.Errorf("agent: location: %w", err)
-	}
-	return c.Join.Validate()
-}
 
 // Agent keeps one target equal to what a hub desires at one location.
 type Agent struct {
@@ -230,18 +160,36 @@ func (a *Agent) build(was key.Shard) {
 	a.gate = observe.NewGate(a.engine, a.target, a.log)
 	a.tenure = tenure.New(tenure.Config{
 		Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: cmp.Or(a.config.LeaseNamespace, manifest.Namespace), Holder: holder(),
-		Duration: a.config.LeaseDuration, Changed: a.gate.SetTaken, Log: a.log,
+		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
 		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)
-	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.Touch)
+	a.reporter = hub.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
 	a.prover = hub.NewProver(link, a.engine.Again)
 	a.announcer = hub.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = survey.NewPurge(a.engine, a.target, a.store, a.log)
 	a.heritage = survey.NewHeritage(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
 	a.census = census.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
 	a.survey = survey.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
+}
+
+// reports says whether this agent is the one to report: of several of a shard that which acts,
+// whatever the others knew when they began.
+func (a *Agent) reports() bool {
+	if a.config.Shard.Whole() {
+		return true
+	}
+	_, _, err := a.tenure.Held()
+	return err == nil
+}
+
+// taken notes why the agent may not act, by what stands at the cluster; empty: it may.
+func (a *Agent) taken(why string) {
+	a.gate.SetTaken(why)
+	if why == "" {
+		a.reporter.Changed()
+	}
 }
 
 // link is what each part that speaks to the hub needs.
@@ -402,82 +350,4 @@ func (a *Agent) identify() {
 		a.tenure.Identify(self)
 		a.engine.Identify(self)
 	}
-}
-
-// announcement is what the agent tells the hub of itself.
-func (a *Agent) announcement() (wire.AgentStatus, error) {
-	now, m := a.Status(), a.store.Meta()
-	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
-	if !now.Proven || now.unproven {
-		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
-	}
-	s.Hub, s.Trusts = a.hub.Reached()
-	var err error
-	if len(m.Guarded) > 0 {
-		err = a.store.View(func(t *store.Tx) error {
-			s.Prune, err = t.Pending()
-			return err
-		})
-	}
-	s.Purge, s.Sees = a.purge.Status(), a.census.Status()
-	return s, err
-}
-
-// Status returns the agent's current status. It may be called from any goroutine once
-// Ready is closed.
-func (a *Agent) Status() Status {
-	m := a.store.Meta()
-	s := Status{
-		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
-		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
-	}
-	s.Hub, _ = a.hub.Reached()
-	if g := m.Guarded.Total(); g.Count > 0 {
-		s.Guarded, s.PruneDigest = g.Count, g.Digest()
-	}
-	s.Pace = a.target.Pace.Now()
-	if why := a.store.Failing(); why != nil {
-		s.StoreError = wire.Brief(why.Error())
-	}
-	now := a.state.Now()
-	s.fill(now)
-	c := a.engine.Count()
-	if missing := c.Missing + a.heritage.Unproven(); missing > 0 {
-		s.Deferred, s.unproven = s.Deferred+missing, true
-		s.Awaits = now.Marker
-	}
-	s.Queued, s.States = c.Queued, c.States
-	s.Kinds, s.Seen, s.Sees = a.kindsInUse(), a.seenKinds(), a.census.Status()
-	if c.States[wire.Orphaned] > 0 {
-		s.Leftovers = a.leftovers()
-	}
-	if a.keeper != nil {
-		if id := a.keeper.Current(); id != nil {
-			s.CredentialEnds = id.Ends()
-		}
-	}
-	return s
-}
-
-// keepStatus writes the status file whenever something has changed.
-func (a *Agent) keepStatus(ctx context.Context) {
-	var last Status
-	for ctx.Err() == nil {
-		now := a.Status()
-		now.Running = true
-		if !now.equal(last) {
-			last = now
-			if err := writeStatus(a.config.DataDir, now); err != nil {
-				a.log.Warn("the status file cannot be written", "error", err)
-			}
-		}
-		retry.Pause(ctx, statusEvery)
-	}
-}
-
-// equal compares everything but Updated.
-func (s Status) equal(o Status) bool {
-	s.Updated, o.Updated = time.Time{}, time.Time{}
-	return reflect.DeepEqual(s, o)
 }

@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 			t.Parallel()
 			for seed := first + i; seed < first+many && !t.Failed(); seed += players {
 				if err := play(t, seed, scheduleOf(seed)); err != nil {
-					minimal := shrink(t, seed, scheduleOf(seed))
+					minimal := shrinkTo(scheduleOf(seed), func(less []step) bool { return play(t, seed, less) != nil })
 					t.Errorf("%s=%d %s=1: %v\nshrunk to %d steps: %v", seedVar, seed, schedulesVar, err, len(minimal), play(t, seed, minimal))
 				}
 			}
@@ -73,12 +73,11 @@ func scheduleOf(seed int) []step {
 	return all
 }
 
-// shrink leaves out what a failure does not need.
-func shrink(t *testing.T, seed int, all []step) []step {
+// shrinkTo leaves out what a failure does not need.
+func shrinkTo(all []step, fails func([]step) bool) []step {
 	for size := len(all) / 2; size > 0; size /= 2 {
 		for i := 0; i+size <= len(all); {
-			less := slices.Delete(slices.Clone(all), i, i+size)
-			if play(t, seed, less) != nil {
+			if less := slices.Delete(slices.Clone(all), i, i+size); fails(less) {
 				all = less
 			} else {
 				i += size

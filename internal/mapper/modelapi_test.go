@@ -47,6 +47,12 @@ type lifeline struct {
 	// one; negative: any number.
 	last int
 	die  func()
+	// far says that nothing that is asked is answered any more. saw has the revisions at
+	// which this agent has listed; nil: nobody asks. witness is told of each change before
+	// it is judged.
+	far     atomic.Bool
+	saw     map[collection]uint64
+	witness func(verb string, before, after *thing)
 }
 
 var errCut = errors.New("connection reset by peer")
@@ -86,6 +92,9 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 		wait = time.Duration(l.rng.Int64N(int64(w.slow)))
 	}
 	l.mu.Unlock()
+	if l.far.Load() {
+		return l.unheard(r, body, luck)
+	}
 	hang := luck >= w.refuse+w.breaks+w.lose && luck < w.refuse+w.breaks+w.lose+w.hang
 	l.mu.Lock()
 	hang = hang || l.hangs != "" && strings.HasPrefix(r.URL.Path, "/apis/"+l.hangs+"/")
@@ -137,6 +146,9 @@ func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	}
 	version := p[prefix-1]
 	p = p[prefix:]
+	if group == leaseGroup && l.leases != nil {
+		return l.answerLease(r, p[len(p)-1], body)
+	}
 	id := key.Identity{}
 	if len(p) > 2 && p[0] == "namespaces" {
 		id.Namespace, p = p[1], p[2:]
@@ -281,6 +293,9 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 	if l.closed[id.Resource] {
 		return failed(apierrors.NewForbidden(schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}, "", errors.New("no")))
 	}
+	if l.failing[id.Resource] {
+		return failed(apierrors.NewInternalError(errors.New("no")))
+	}
 	matches := selected(q.Get("labelSelector"))
 	items := []json.RawMessage{}
 	more := ""
@@ -300,6 +315,9 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 	}
 	if q.Get("labelSelector") == "" {
 		l.listed[collection{id.Resource, id.Namespace}] = l.revision
+		if l.saw != nil {
+			l.saw[collection{id.Resource, id.Namespace}] = l.revision
+		}
 	}
 	return reply(map[string]any{
 		"metadata": map[string]any{"resourceVersion": fmt.Sprint(l.revision), "continue": more}, "items": items,

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
 )
@@ -39,9 +41,10 @@ type cluster struct {
 	// writes counts the changes that the agent made, and wrote says what they were.
 	writes int
 	wrote  []string
-	// lists counts lists by resource; closed are those that nobody may list.
-	lists  map[key.Resource]int
-	closed map[key.Resource]bool
+	// lists counts lists by resource; closed are those that nobody may list, failing those of which
+	// no list is answered.
+	lists           map[key.Resource]int
+	closed, failing map[key.Resource]bool
 	// aliased says that ConfigMaps are served in another group, too; stale is a group
 	// of which discovery does not know now what it serves; empty: none.
 	aliased bool
@@ -56,6 +59,9 @@ type cluster struct {
 	littered bool
 	// slow is how long objects take to go; longer than never: until they need not wait.
 	slow map[key.Identity]time.Duration
+	// leases are the Leases by which agents share a location, by name; nil: none can be made.
+	leases   map[string]*coordinationv1.Lease
+	leaseLog []leaseChange
 }
 
 type collection struct {
@@ -101,7 +107,7 @@ func newCluster(rng *rand.Rand) *cluster {
 	return &cluster{
 		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
 		judge: func(string, *thing, *thing) {}, listed: map[collection]uint64{}, asked: map[key.Identity]int{},
-		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{},
+		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{}, failing: map[key.Resource]bool{},
 	}
 }
 

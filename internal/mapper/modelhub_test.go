@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -45,7 +46,10 @@ type center struct {
 	confirmed func(gone *wire.Gone)
 	// rejected are keys of which no report is taken.
 	rejected map[string]bool
-	session  int // the newest
+	// shards is how many agents share the location; 0: one has the whole. sessions are the
+	// newest of each.
+	shards   int
+	sessions map[key.Shard]int
 	starts   int
 	mood     mood
 	// kept is the index of a walk that may be asked about again.
@@ -86,7 +90,7 @@ type keptIndex struct {
 func newCenter(rng *rand.Rand) *center {
 	h := &center{
 		rng: rng, wrote: func() {}, reported: func() {}, took: func(wire.ReportLine) {}, confirmed: func(*wire.Gone) {}, uid: "11111111-location", revision: 10, reports: map[string]wire.Report{}, changed: make(chan struct{}),
-		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{},
+		settings: wire.Settings{PruneMaxPercent: 10, HeartbeatSeconds: 30}, kept: map[string]keptIndex{}, sessions: map[key.Shard]int{},
 	}
 	h.start()
 	return h
@@ -179,26 +183,40 @@ func leafOf(f wire.Frame) wire.Sum {
 	return wire.LeafSum(f.Conflict.Key, f.Conflict.UID, f.Conflict.Digest, wire.Policy{})
 }
 
-func (h *center) mark(at int64) *wire.Mark {
-	m := &wire.Mark{Revision: at, Marker: h.marker(at)}
-	for _, f := range h.content(at) {
+func (s spoke) mark(at int64) *wire.Mark {
+	m := &wire.Mark{Revision: at, Marker: s.marker(at)}
+	for _, f := range s.content(at) {
 		m.Root, m.Count = m.Root.Add(leafOf(f)), m.Count+1
 	}
 	return m
 }
 
-func (h *center) hello(marker string, after int64) *wire.Hello {
-	m := h.mark(h.revision)
+func (s spoke) hello(marker string, after int64) *wire.Hello {
+	m := s.mark(s.revision)
 	return &wire.Hello{
-		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: h.continuous(marker, after), Settings: h.settings,
+		UID: s.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
+		Continuous: s.continuous(marker, after), Settings: s.settings,
 	}
 }
 
 // spoke is what one life of an agent has to the hub.
 type spoke struct {
 	*center
-	dead *atomic.Bool
+	dead  *atomic.Bool
+	shard key.Shard
+}
+
+// has says whether what is at a path, which begins with its space, is of the agent's shard.
+func (s spoke) has(path string) bool {
+	space, _, _ := strings.Cut(path, "/")
+	return s.shard.Has(key.Space(space))
+}
+
+// content is the desired content of the agent's shard at a revision, by key.
+func (s spoke) content(at int64) map[string]wire.Frame {
+	all := s.center.content(at)
+	maps.DeleteFunc(all, func(k string, _ wire.Frame) bool { return !s.has(k) })
+	return all
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -225,9 +243,11 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errCut
 	case s.mood.refuse != 0:
 		return answerOf(s.mood.refuse, []byte("no")), nil
+	case s.shard.Of() != max(1, s.shards):
+		return answerOf(http.StatusConflict, []byte("the location has other shards")), nil
 	}
 	_, call := route.Of(r.URL.Path)
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{wire.Header: {wire.ProtocolVersion}}}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{wire.Header: {wire.ProtocolVersion}, wire.ShardHeader: {s.shard.String()}}}
 	b := &hubBody{spoke: s, ctx: r.Context(), cut: -1, closed: make(chan struct{})}
 	if s.mood.cut > 0 && s.rng.IntN(10) == 0 {
 		b.cut = s.rng.IntN(s.mood.cut)
@@ -245,56 +265,56 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (h *center) answer(call string, body *wire.Decoder) []byte {
+func (s spoke) answer(call string, body *wire.Decoder) []byte {
 	switch call {
 	case route.Walk, route.ReportsWalk:
-		return h.walk(call, body)
+		return s.walk(call, body)
 	case route.Fetch:
-		content := h.content(h.revision)
+		content := s.content(s.revision)
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
 			frame, ok := content[f.Key]
 			if !ok {
 				frame = del(f.Key, wire.Walked)
 			}
-			frame = h.placed(frame, h.revision, "")
-			if out = append(out, frame); h.rng.IntN(20) == 0 {
+			frame = s.placed(frame, s.revision, "")
+			if out = append(out, frame); s.rng.IntN(20) == 0 {
 				break // an answer that has grown large
 			}
 		}
-		return protocol.Lines(append(out, wire.Frame{Mark: h.mark(h.revision)})...)
+		return protocol.Lines(append(out, wire.Frame{Mark: s.mark(s.revision)})...)
 	case route.Lineage:
-		return h.lineage(body)
+		return s.lineage(body)
 	case route.ReportsFetch:
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
 			l := wire.ReportLine{Key: f.Key, Removed: true}
-			if r, ok := h.reports[f.Key]; ok {
+			if r, ok := s.reports[f.Key]; ok {
 				l = wire.ReportLine{Key: f.Key, Report: &r}
 			}
 			out = append(out, l)
 		}
 		return protocol.Lines(out...)
 	case route.Reports:
-		h.reported()
-		answer, content := wire.ReportsAnswer{Revision: h.revision}, h.content(h.revision)
+		s.reported()
+		answer, content := wire.ReportsAnswer{Revision: s.revision}, s.content(s.revision)
 		for _, l := range restOf[wire.ReportLine](body) {
-			_, known := h.reports[l.Key]
-			if _, assigned := content[l.Key]; l.Report == nil != l.Removed || l.Report != nil && (h.rejected[l.Key] || !known && !assigned) {
+			_, known := s.reports[l.Key]
+			if _, assigned := content[l.Key]; !s.has(l.Key) || l.Report == nil != l.Removed || l.Report != nil && (s.rejected[l.Key] || !known && !assigned) {
 				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
 				continue
 			}
-			h.took(l)
-			if delete(h.reports, l.Key); l.Report != nil {
-				h.reports[l.Key] = *l.Report
+			s.took(l)
+			if delete(s.reports, l.Key); l.Report != nil {
+				s.reports[l.Key] = *l.Report
 				if f := content[l.Key]; f.Gone != nil && confirms(f.Gone, l.Report) {
-					h.confirmed(f.Gone)
+					s.confirmed(f.Gone)
 				}
 			}
 		}
 		return protocol.Lines(answer)
 	}
-	return protocol.Lines(wire.StatusAnswer{SendAPIs: h.rng.IntN(4) == 0})
+	return protocol.Lines(wire.StatusAnswer{SendAPIs: s.rng.IntN(4) == 0})
 }
 
 // lineage says which part of a log is a part of the hub's.
@@ -317,40 +337,6 @@ func (h *center) lineage(body *wire.Decoder) []byte {
 		}
 	}
 	return protocol.Lines(answer)
-}
-
-func (h *center) walk(call string, body *wire.Decoder) []byte {
-	var w wire.Walk
-	if err := body.Decode(&w); err != nil {
-		return nil
-	}
-	k := h.kept[call]
-	if k.index == nil || k.revision != w.At || h.rng.IntN(8) == 0 {
-		var leaves []wire.Leaf
-		if call == route.Walk {
-			for k, f := range h.content(h.revision) {
-				leaves = append(leaves, wire.Leaf{Key: k, Sum: leafOf(f)})
-			}
-		} else {
-			for k, r := range h.reports {
-				leaves = append(leaves, wire.Leaf{Key: k, Sum: r.Sum()})
-			}
-		}
-		slices.SortFunc(leaves, func(a, b wire.Leaf) int { return strings.Compare(a.Key, b.Key) })
-		index, err := wire.NewIndex(leaves)
-		if err != nil {
-			panic(err)
-		}
-		k = keptIndex{h.revision, index}
-		h.kept[call] = k
-	}
-	hello, all := h.hello(w.Marker, w.After), k.index.Span("", "")
-	hello.Revision, hello.Marker, hello.Root, hello.Count = k.revision, h.marker(k.revision), all.Sum, all.Count
-	out := []any{wire.Frame{Hello: hello}}
-	for _, part := range k.index.Answer(restOf[wire.Span](body)) {
-		out = append(out, wire.Frame{Part: &part})
-	}
-	return protocol.Lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...)
 }
 
 // canonical is an object as a hub renders it.

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/protocol"
 )
@@ -39,9 +42,9 @@ func (b *hubBody) open(r *http.Request) {
 	}
 	hello := b.hello(q.Get("marker"), after)
 	hello.Resumed = hello.Continuous && after > 0 && after >= b.window && b.rng.IntN(8) > 0 && !b.settings.Purge
-	b.session++
+	b.sessions[b.shard]++
 	b.say() // the one before hears of it
-	b.stream, b.mine, b.start, b.said, b.after, b.mark = true, b.session, b.starts, b.settings, hello.Revision, hello.Resumed
+	b.stream, b.mine, b.start, b.said, b.after, b.mark = true, b.sessions[b.shard], b.starts, b.settings, hello.Revision, hello.Resumed
 	b.greeted = hello.Marker
 	if hello.Resumed {
 		b.after = after
@@ -103,7 +106,7 @@ func (b *hubBody) Read(to []byte) (int, error) {
 
 // more adds what has happened since the last time.
 func (b *hubBody) more() error {
-	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts {
+	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts || b.shard.Of() != max(1, b.shards) {
 		return errCut
 	}
 	var out []any
@@ -111,20 +114,56 @@ func (b *hubBody) more() error {
 		b.said = b.settings
 		out = append(out, wire.Frame{Settings: &b.said})
 	}
-	if b.mine != b.session {
+	if b.mine != b.sessions[b.shard] {
 		b.stream = false
 		b.left = protocol.Lines(append(out, wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})...)
 		return nil
 	}
 	for _, l := range b.log {
-		if l.revision > b.after {
+		if l.revision > b.after && (subject(l.frame) == "" || b.has(subject(l.frame))) {
 			out, b.mark = append(out, b.placed(l.frame, l.revision, b.greeted)), true
 		}
 	}
 	b.after = b.revision
 	if b.mark {
-		out, b.mark = append(out, wire.Frame{Mark: b.center.mark(b.revision)}), false
+		out, b.mark = append(out, wire.Frame{Mark: b.spoke.mark(b.revision)}), false
 	}
 	b.left = protocol.Lines(out...)
 	return nil
+}
+
+func (s spoke) walk(call string, body *wire.Decoder) []byte {
+	var w wire.Walk
+	if err := body.Decode(&w); err != nil {
+		return nil
+	}
+	k := s.kept[s.shard.String()+call]
+	if k.index == nil || k.revision != w.At || s.rng.IntN(8) == 0 {
+		var leaves []wire.Leaf
+		if call == route.Walk {
+			for k, f := range s.content(s.revision) {
+				leaves = append(leaves, wire.Leaf{Key: k, Sum: leafOf(f)})
+			}
+		} else {
+			for k, r := range s.reports {
+				if s.has(k) {
+					leaves = append(leaves, wire.Leaf{Key: k, Sum: r.Sum()})
+				}
+			}
+		}
+		slices.SortFunc(leaves, func(a, b wire.Leaf) int { return strings.Compare(a.Key, b.Key) })
+		index, err := wire.NewIndex(leaves)
+		if err != nil {
+			panic(err)
+		}
+		k = keptIndex{s.revision, index}
+		s.kept[s.shard.String()+call] = k
+	}
+	hello, all := s.hello(w.Marker, w.After), k.index.Span("", "")
+	hello.Revision, hello.Marker, hello.Root, hello.Count = k.revision, s.marker(k.revision), all.Sum, all.Count
+	out := []any{wire.Frame{Hello: hello}}
+	for _, part := range k.index.Answer(restOf[wire.Span](body)) {
+		out = append(out, wire.Frame{Part: &part})
+	}
+	return protocol.Lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...)
 }

@@ -348,7 +348,7 @@ func (w *world) change(b, c int) {
 	case 6:
 		w.hub.settings.Halt = "paused"
 	case 7:
-		w.hub.session++ // another agent takes over
+		w.hub.sessions[key.Shard{}]++ // another agent takes over
 	default:
 		*m = mood{}
 		w.hub.settings.Halt = ""

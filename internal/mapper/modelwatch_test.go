@@ -106,6 +106,8 @@ func (w *watchBody) next() error {
 	switch {
 	case l.dead.Load(), w.epoch != l.epoch, l.weather.dark:
 		return errCut
+	case l.far.Load():
+		return nil
 	case l.weather.hollow, !l.serves(w.kind):
 		return io.EOF
 	case w.after < l.compacted:

@@ -27,6 +27,9 @@ func (l *lifeline) done(verb string, before, after *thing) {
 		of = after
 	}
 	l.wrote = append(l.wrote, fmt.Sprintf("%s of %s at %s", verb, of.id, time.Now().Format(time.TimeOnly)))
+	if l.witness != nil {
+		l.witness(verb, before, after)
+	}
 	l.judge(verb, before, after)
 	if l.last--; l.last == 0 {
 		l.dead.Store(true)

@@ -1,23 +1,30 @@
 package mapper
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/mapper/engine"
 	"orrery.dev/orrery/internal/mapper/hub"
+	"orrery.dev/orrery/internal/mapper/retry"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
 
-const statusFile = "status.json"
+const (
+	statusFile = "status.json"
+	// statusEvery is how often it is written while something changes.
+	statusEvery = time.Second
+)
 
 // Status is what an agent says of itself.
 type Status struct {
@@ -191,4 +198,82 @@ func (s *Status) fill(now hub.Now) {
 	if now.Err != nil {
 		s.LastError = wire.Brief(now.Err.Error())
 	}
+}
+
+// announcement is what the agent tells the hub of itself.
+func (a *Agent) announcement() (wire.AgentStatus, error) {
+	now, m := a.Status(), a.store.Meta()
+	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
+	if !now.Proven || now.unproven {
+		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
+	}
+	s.Hub, s.Trusts = a.hub.Reached()
+	var err error
+	if len(m.Guarded) > 0 {
+		err = a.store.View(func(t *store.Tx) error {
+			s.Prune, err = t.Pending()
+			return err
+		})
+	}
+	s.Purge, s.Sees = a.purge.Status(), a.census.Status()
+	return s, err
+}
+
+// Status returns the agent's current status. It may be called from any goroutine once
+// Ready is closed.
+func (a *Agent) Status() Status {
+	m := a.store.Meta()
+	s := Status{
+		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
+		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
+		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+	}
+	s.Hub, _ = a.hub.Reached()
+	if g := m.Guarded.Total(); g.Count > 0 {
+		s.Guarded, s.PruneDigest = g.Count, g.Digest()
+	}
+	s.Pace = a.target.Pace.Now()
+	if why := a.store.Failing(); why != nil {
+		s.StoreError = wire.Brief(why.Error())
+	}
+	now := a.state.Now()
+	s.fill(now)
+	c := a.engine.Count()
+	if missing := c.Missing + a.heritage.Unproven(); missing > 0 {
+		s.Deferred, s.unproven = s.Deferred+missing, true
+		s.Awaits = now.Marker
+	}
+	s.Queued, s.States = c.Queued, c.States
+	s.Kinds, s.Seen, s.Sees = a.kindsInUse(), a.seenKinds(), a.census.Status()
+	if c.States[wire.Orphaned] > 0 {
+		s.Leftovers = a.leftovers()
+	}
+	if a.keeper != nil {
+		if id := a.keeper.Current(); id != nil {
+			s.CredentialEnds = id.Ends()
+		}
+	}
+	return s
+}
+
+// keepStatus writes the status file whenever something has changed.
+func (a *Agent) keepStatus(ctx context.Context) {
+	var last Status
+	for ctx.Err() == nil {
+		now := a.Status()
+		now.Running = true
+		if !now.equal(last) {
+			last = now
+			if err := writeStatus(a.config.DataDir, now); err != nil {
+				a.log.Warn("the status file cannot be written", "error", err)
+			}
+		}
+		retry.Pause(ctx, statusEvery)
+	}
+}
+
+// equal compares everything but Updated.
+func (s Status) equal(o Status) bool {
+	s.Updated, o.Updated = time.Time{}, time.Time{}
+	return reflect.DeepEqual(s, o)
 }

@@ -27,9 +27,9 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 		if placement == "" {
 			placement = s.Placement
 		}
-		ended = ended && s.Placement != "" && slices.Contains(ch.Ended, s.Placement)
+		ended = ended && s.Placement != "" && slices.Contains(ch.Ended(), s.Placement)
 	}
-	return placement, assigned && (ended || ch.Named) || (ch.Cur == nil || ch.Cur.Meta.Deleting) && !unbound(ch)
+	return placement, assigned && (ended || ch.Named()) || (ch.Cur == nil || ch.Cur.Meta.Deleting) && !unbound(ch)
 }
 
 // unboundPath is that of v1alpha1.UnboundAnnotation.

@@ -92,7 +92,7 @@ func (w *Writer) flush(ctx context.Context, lease *store.Lease) error {
 			return nil
 		}
 		rev, left, err := w.write(ctx, w.changes(w.table.Snapshot(), t, lease), lease)
-		w.back(t, left)
+		w.back(t, left, err)
 		if rev > 0 {
 			shown, cancel := context.WithTimeout(ctx, awaitWritten)
 			err = errors.Join(err, w.table.WaitFor(shown, rev))
@@ -124,11 +124,9 @@ func (w *Writer) take(leased bool) taken {
 	return t
 }
 
-// back has what was taken wait again: of the keys that are left. What has come since is newer.
-func (w *Writer) back(t taken, left []string) {
-	if len(left) == 0 {
-		return
-	}
+// back has what was taken wait again: of the keys that are left, since others have written them
+// meanwhile or it failed. What has come since is newer. Who has told a status hears of it.
+func (w *Writer) back(t taken, left []string, failed error) {
 	is := make(map[string]struct{}, len(left))
 	for _, k := range left {
 		is[k] = struct{}{}
@@ -141,16 +139,24 @@ func (w *Writer) back(t taken, left []string) {
 		}
 	}
 	for of, old := range t.said {
-		if _, ok := is[of.Said()]; ok {
-			w.said[of] = w.said[of].over(old)
+		if _, ok := is[of.Said()]; !ok {
+			old.told.answer(nil)
+			continue
 		}
+		if old.told != nil && (old.told.withdrawn || failed != nil) {
+			old.told.answer(failed)
+			old = old.untold()
+		}
+		w.said[of] = w.said[of].over(old)
 	}
 }
 
 // over is what two patches change together, of which old is the older.
 func (p Patch) over(old Patch) Patch {
 	if p.Status == nil {
-		p.Status, p.SignedBy = old.Status, old.SignedBy
+		p.Status, p.SignedBy, p.told = old.Status, old.SignedBy, old.told
+	} else {
+		old.told.answer(nil)
 	}
 	if p.Refused == nil {
 		p.Refused = old.Refused
@@ -160,6 +166,9 @@ func (p Patch) over(old Patch) Patch {
 	}
 	if p.Exceeds == nil {
 		p.Exceeds = old.Exceeds
+	}
+	if p.Heard == nil {
+		p.Heard = old.Heard
 	}
 	return p
 }
@@ -318,6 +327,9 @@ func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (store.Cha
 	}
 	if p.Exceeds != nil {
 		said.Exceeds = *p.Exceeds
+	}
+	if p.Heard != nil {
+		said.Heard = p.Heard.UTC().Truncate(time.Second)
 	}
 	if row == nil && p.Status == nil && said == before { // a session that has begun says nothing yet
 		return c, false

@@ -1,9 +1,12 @@
 package presence
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
@@ -23,7 +26,10 @@ type Index struct {
 
 	mu   sync.Mutex
 	open map[key.Session]struct{}
-	gone map[key.Session]time.Time
+	// gone is only of agents whose Locations are there, which are located; nil: all are to be
+	// observed anew.
+	gone    map[key.Session]time.Time
+	located map[key.Location]struct{}
 	// before are those that were open before a Reset.
 	before []key.Session
 }
@@ -41,8 +47,8 @@ func (x *Index) Follow(w *Writer, taken func(key.Session), left func(key.Locatio
 	x.own, x.claims, x.taken, x.left = w.member.ID(), w.claims, taken, left
 }
 
-// Gone is since when an agent has no session at any hub, as far as this process has seen one
-// end; zero: it has not.
+// Gone is since when an agent has no session at any hub, nor is heard without one, as far as this
+// process has seen one end, or that it was heard; zero: it has not, or the Location was gone since.
 func (x *Index) Gone(of key.Session) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -57,42 +63,46 @@ func (x *Index) Reset() {
 		x.before = append(x.before, of)
 	}
 	clear(x.open)
+	x.located = nil
 }
 
 // Observe implements table.Observer.
 func (x *Index) Observe(_ int64, changes []table.Change) {
-	var taken []key.Session
-	var left []key.Location
-	locations := key.ResourcePrefix(key.Root, key.Locations)
 	x.mu.Lock()
+	left := x.locate(changes)
+	var taken []key.Session
+	ended := x.before // as were those that are heard without one
+	x.before = nil
 	for _, ch := range changes {
 		k := ch.Row().Key
-		if name, is := strings.CutPrefix(k, locations); is && ch.Cur == nil {
-			left = append(left, key.Location(name))
-		}
-		if key.ClassOf(k) != key.Sessions {
+		class := key.ClassOf(k)
+		if class != key.Sessions && class != key.Sayings {
 			continue
 		}
 		of, ok := key.SessionOf(k)
-		if !ok {
-			continue
-		}
-		if ch.Cur == nil {
-			x.closed(of)
-			continue
-		}
-		x.open[of] = struct{}{}
-		delete(x.gone, of)
-		if x.taken != nil && readSession(ch.Cur).Hub != x.own {
-			taken = append(taken, of)
+		switch {
+		case !ok:
+		case class == key.Sayings:
+			if heard(ch) {
+				ended = append(ended, of)
+			}
+		case ch.Cur == nil:
+			delete(x.open, of)
+			ended = append(ended, of)
+		default:
+			x.open[of] = struct{}{}
+			delete(x.gone, of)
+			if x.taken != nil && readSession(ch.Cur).Hub != x.own {
+				taken = append(taken, of)
+			}
 		}
 	}
-	for _, of := range x.before {
-		if _, again := x.open[of]; !again {
+	for _, of := range ended {
+		_, open := x.open[of]
+		if _, there := x.located[of.Location]; there && !open {
 			x.gone[of] = x.now()
 		}
 	}
-	x.before = nil
 	x.mu.Unlock()
 	for _, of := range taken {
 		if !x.claims(of) {
@@ -106,9 +116,40 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-// closed notes that a session has ended. That is remembered for as long as this process lives:
-// there are no more than there were agents.
-func (x *Index) closed(of key.Session) {
-	delete(x.open, of)
-	x.gone[of] = x.now()
+// locate notes which Locations are there, and forgets what was of those that are not. It returns
+// those that have gone now.
+func (x *Index) locate(changes []table.Change) (left []key.Location) {
+	anew := x.located == nil
+	if anew {
+		x.located = map[key.Location]struct{}{}
+	}
+	locations := key.ResourcePrefix(key.Root, key.Locations)
+	for _, ch := range changes {
+		name, is := strings.CutPrefix(ch.Row().Key, locations)
+		switch {
+		case !is:
+		case ch.Cur == nil:
+			delete(x.located, key.Location(name))
+			left = append(left, key.Location(name))
+		default:
+			x.located[key.Location(name)] = struct{}{}
+		}
+	}
+	if anew || len(left) > 0 {
+		maps.DeleteFunc(x.gone, func(of key.Session, _ time.Time) bool {
+			_, there := x.located[of.Location]
+			return !there
+		})
+	}
+	return left
+}
+
+// heard says whether a change of what an agent has said says that it was heard without a session.
+func heard(ch table.Change) bool {
+	if ch.Cur == nil || ch.Prev == nil {
+		return false // what is loaded may be of any time
+	}
+	const field = "heard"
+	now := gjson.GetBytes(ch.Cur.Value, field).Raw
+	return now != "" && now != gjson.GetBytes(ch.Prev.Value, field).Raw
 }

@@ -53,6 +53,10 @@ type Said struct {
 	// Strange is the shard for which an agent has asked that the location does not have; empty
 	// if none has, or one has connected since.
 	Strange string `json:"strange,omitempty"`
+	// Heard is when a hub has last noted, by its clock, that the agent has asked something for a
+	// while though it has no session, as one does that walks for long. Others go by that it has
+	// changed.
+	Heard time.Time `json:"heard,omitzero"`
 	// Exceeds is how many reports of what was not placed of its last request had no room.
 	Exceeds int `json:"exceeds,omitempty"`
 }

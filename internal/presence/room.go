@@ -14,14 +14,14 @@ import (
 // such as that a session has ended, waits behind it. What got no room is tried again.
 const roomPatience = time.Second
 
-// needOf is what a change is for. That a session ends is written always, that it begins as long
-// as the hub itself may write. What agents say is growth, as reports are, unless it gets smaller.
+// needOf is what a change is for. That a session ends is written always, that it begins for
+// longer than anything that is not the end of something. What agents say is growth, as reports are, unless it gets smaller.
 func needOf(state table.Reader, c store.Change) store.Need {
 	switch {
 	case c.Value == nil:
 		return store.Ending
 	case key.ClassOf(c.Key) == key.Sessions:
-		return store.Upkeep
+		return store.Sign
 	}
 	if row := state.Get(c.Key); row != nil && len(row.Value) >= len(c.Value) {
 		return store.Upkeep

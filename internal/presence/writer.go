@@ -28,11 +28,15 @@ type Patch struct {
 	Refused  *string
 	Strange  *string
 	Exceeds  *int
+	Heard    *time.Time
+
+	// told is answered when Status is written, or will not be; nil: nobody waits.
+	told *telling
 }
 
 // Writer brings the sessions of this hub, and what agents say, into the log. Of each it writes
 // what is so last, so what waits is bounded by the number of agents. It is safe for concurrent
-// use; nobody waits for it.
+// use; only who tells a status waits for it.
 type Writer struct {
 	log    *store.Log
 	table  *table.Table
@@ -93,7 +97,8 @@ func (w *Writer) Say(of key.Session, now Patch) {
 	w.mu.Lock()
 	p := w.said[of]
 	if now.Status != nil {
-		p.Status, p.SignedBy = bounded(*now.Status), now.SignedBy
+		p.told.answer(nil) // what is newer comes in its place
+		p.Status, p.SignedBy, p.told = bounded(*now.Status), now.SignedBy, now.told
 	}
 	if now.Refused != nil {
 		p.Refused = now.Refused
@@ -103,6 +108,9 @@ func (w *Writer) Say(of key.Session, now Patch) {
 	}
 	if now.Exceeds != nil {
 		p.Exceeds = now.Exceeds
+	}
+	if now.Heard != nil {
+		p.Heard = now.Heard
 	}
 	w.said[of] = p
 	w.mu.Unlock()

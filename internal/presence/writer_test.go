@@ -54,7 +54,7 @@ func hubAt(t *testing.T, at string) *one {
 	go func() { _ = member.Run(ctx); ended <- struct{}{} }()
 	go func() { _ = h.Run(ctx); ended <- struct{}{} }()
 	go func() {
-		_ = log.Keep(ctx, store.Keeping{Every: time.Minute, Floor: func() int64 { return 0 }, Reached: rows.Rev, Pace: store.DefaultPace()})
+		_ = log.Keep(ctx, store.Keeping{Every: time.Minute, Seen: rows.Rev, Floor: func() int64 { return 0 }, Reached: rows.Rev, Pace: store.DefaultPace()})
 		ended <- struct{}{}
 	}()
 	t.Cleanup(func() {
@@ -109,6 +109,7 @@ func TestSessions(t *testing.T) {
 	at := etcd.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
 	l := key.Location("l")
+	a.location(t, l)
 	s := key.WholeOf(l)
 	a.Begin(s, Session{Since: time.Now()})
 	eventually(t, "it has begun", func() bool { return b.holder(l) == a.member.ID() })

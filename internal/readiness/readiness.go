@@ -193,10 +193,7 @@ func (g *Gate) Committed(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
 	rev, err := g.config.Log.Committed(limited)
-	// A client that leaves at once says nothing about the log.
-	if err == nil || ctx.Err() == nil || time.Since(begun) > silence {
-		g.answers.note(err)
-	}
+	g.heard(ctx, err, time.Since(begun))
 	if err != nil {
 		return err
 	}
@@ -208,10 +205,34 @@ func (g *Gate) Committed(ctx context.Context) error {
 	return g.config.Confirm(ctx)
 }
 
-// Answers is since when the log answers; zero if it always did.
+// heard notes what the outcome of a request says about the log. A client that leaves at once says
+// nothing about it, nor does what an embedded one answered to others: it was not asked.
+func (g *Gate) heard(ctx context.Context, err error, after time.Duration) {
+	switch {
+	case err == nil && g.config.Log.Embedded():
+	case err == nil, ctx.Err() == nil, after > silence:
+		g.answers.note(err)
+	}
+}
+
+// Answers is since when the log answers; zero if it always did, and now if it does not.
 func (g *Gate) Answers() time.Time {
-	since, _ := g.answers.state()
+	since, ok := g.answers.state()
+	if !ok {
+		return g.config.Now()
+	}
 	return since
+}
+
+// Asked is Committed that fails, too, if the log does not answer: one that is embedded is not asked
+// by Committed.
+func (g *Gate) Asked(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, committedWait)
+	defer cancel()
+	if err := g.config.Log.Ask(limited); err != nil {
+		return err
+	}
+	return g.Committed(ctx)
 }
 
 // Handler refuses requests while the gate is closed.

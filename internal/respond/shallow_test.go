@@ -1,6 +1,7 @@
 package respond_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -50,5 +51,31 @@ func TestShallow(t *testing.T) {
 				t.Errorf("%q, want %s", done, c.want)
 			}
 		})
+	}
+}
+
+// TestShallowForgets: what lasts does not keep what handlers have put into its context, nor, by
+// HTTP/2, what was asked.
+func TestShallowForgets(t *testing.T) {
+	type key struct{}
+	served := false
+	within := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if respond.Bare(r.Context()).Value(key{}) != nil || r.Context().Value(key{}) == nil {
+			t.Error("the bare context of a request is not the one that it came with")
+		}
+		respond.Serve(r.Context(), func() { served = true })
+	})
+	putting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		within.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "value")))
+	})
+	always := func(*http.Request) bool { return true }
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.ProtoMajor = 2
+	respond.Shallow(respond.Shallow(putting, always), always).ServeHTTP(httptest.NewRecorder(), r)
+	if !served || r.URL != nil || r.Header != nil {
+		t.Errorf("served %t, and the request has %v %v", served, r.URL, r.Header)
+	}
+	if ctx := t.Context(); respond.Bare(ctx) != ctx {
+		t.Error("a context that nobody serves from has another bare one")
 	}
 }

@@ -42,7 +42,14 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 			respond.Error(w, req, err)
 			return
 		}
-		handle(w, req.WithContext(WithSpace(req.Context(), space)))
+		if s, ok := SpaceFrom(req.Context()); !ok || s != space {
+			req = req.WithContext(WithSpace(req.Context(), space))
+		}
+		if r.plain != nil && info.Verb == "create" && info.Subresource == "" {
+			r.plain.serve(w, req, handle)
+			return
+		}
+		handle(w, req)
 	}, nil
 }
 

@@ -3,7 +3,9 @@ package space
 import (
 	"context"
 	"fmt"
+	"unsafe"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	corev1 "k8s.io/api/core/v1"
@@ -173,14 +175,9 @@ func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int
 		return p.Interface.OptimisticPut(ctx, k, value, expected, opts)
 	}
 	for range maxOwnerChanges {
-		ifs := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k), "=", 0)}
-		reads := []clientv3.Op{clientv3.OpGet(k)}
-		for i, o := range a.owners {
-			ownerKey := a.server.etcdKey(o.object)
-			ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(ownerKey), "=", a.revs[i]), clientv3.Compare(clientv3.Version(ownerKey), ">", 0))
-			reads = append(reads, clientv3.OpGet(ownerKey))
-		}
-		r, err := p.kv.Txn(ctx).If(ifs...).Then(clientv3.OpPut(k, string(value), clientv3.WithLease(opts.LeaseID))).Else(reads...).Commit()
+		// What does not hold is read once it did not: else each creation would have etcd keep the
+		// questions, too.
+		r, err := p.kv.Txn(ctx).If(a.conditions(k)...).Then(clientv3.OpPut(k, text(value), clientv3.WithLease(opts.LeaseID))).Commit()
 		if err != nil {
 			return kubernetes.PutResponse{}, err
 		}
@@ -188,21 +185,59 @@ func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int
 		if r.Succeeded {
 			return resp, nil
 		}
-		if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		there, err := a.look(ctx, p.kv, k)
+		if err != nil {
+			return resp, err
+		}
+		if there != nil {
 			if opts.GetOnFailure {
-				resp.KV = kvs[0]
+				resp.KV = there
 			}
 			return resp, nil
-		}
-		for i := range a.owners {
-			kvs := r.Responses[i+1].GetResponseRange().Kvs
-			if len(kvs) == 0 {
-				return resp, a.owners[i].missing()
-			}
-			if err := a.saw(i, kvs[0].Value, kvs[0].ModRevision); err != nil {
-				return resp, err
-			}
 		}
 	}
 	return kubernetes.PutResponse{}, apierrors.NewServerTimeout(groupResource(a.owners[0].object.Resource), "create", 1)
 }
+
+// conditions are that a key is not there, and that the owners are as they were seen.
+func (a *ownersSeen) conditions(k string) []clientv3.Cmp {
+	ifs := make([]clientv3.Cmp, 0, 1+2*len(a.owners))
+	ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(k), "=", 0))
+	for i, o := range a.owners {
+		ownerKey := a.server.etcdKey(o.object)
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(ownerKey), "=", a.revs[i]))
+		if a.revs[i] == 0 { // which is also what has never been
+			ifs = append(ifs, clientv3.Compare(clientv3.Version(ownerKey), ">", 0))
+		}
+	}
+	return ifs
+}
+
+// look reads a key and, if it is not there, sees the owners again. It fails if one is missing or ending.
+func (a *ownersSeen) look(ctx context.Context, kv clientv3.KV, k string) (there *mvccpb.KeyValue, err error) {
+	reads := make([]clientv3.Op, 0, 1+len(a.owners))
+	reads = append(reads, clientv3.OpGet(k))
+	for _, o := range a.owners {
+		reads = append(reads, clientv3.OpGet(a.server.etcdKey(o.object)))
+	}
+	r, err := kv.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	if kvs := r.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0], nil
+	}
+	for i := range a.owners {
+		kvs := r.Responses[i+1].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			return nil, a.owners[i].missing()
+		}
+		if err := a.saw(i, kvs[0].Value, kvs[0].ModRevision); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// text is a value as a string, without a copy: nobody changes it.
+func text(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) }

@@ -34,6 +34,8 @@ type resource struct {
 	status  *statusStorage
 	scale   *scaleStorage
 	scopes  map[string]*handlers.RequestScope
+	// plain creates objects; nil: the library does.
+	plain *plain
 }
 
 // objectStorage is what the handlers of a kind's objects need.
@@ -95,6 +97,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 		return nil, err
 	}
 	r.objects = s.storageOf(kind, &objects{Store: store, server: s, kind: kind})
+	r.plain = s.plainOf(kind, main, r)
 	if kind.HasStatus {
 		statusStore := *store
 		statusStore.UpdateStrategy = universal{status, s, kind}

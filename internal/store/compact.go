@@ -3,11 +3,9 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
@@ -39,12 +37,13 @@ const (
 type Keeping struct {
 	// Every is the interval of compactions of history that nobody resumes from.
 	Every time.Duration
-	// Floor is the oldest revision that readers resume from, and Reached the newest one
-	// that they can all read from memory: nothing above it is ever compacted.
-	Floor, Reached func() int64
-	// Elected, if not nil, says whether it is this hub that compacts by age and size. For
-	// want of room each does: to compact twice is to compact once.
-	Elected func() bool
+	// Seen is the revision of the table, asked before Floor and Reached, which are by what it
+	// shows: the oldest revision that readers of any hub resume from, and the newest one that
+	// they can all read from memory: nothing above it is ever compacted.
+	Seen, Floor, Reached func() int64
+	// Elected, if not nil, is the context of this hub's election to compact by age and size;
+	// nil: another is elected. For want of room each does: to compact twice is to compact once.
+	Elected func() context.Context
 	// Before, if not nil, is called before each compaction with the revision below which
 	// history goes. An error puts the compaction off, unless it says that the log is out
 	// of space.
@@ -122,6 +121,7 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 		k.wrote = now
 	}
 	size, full, _ := k.room.state()
+	view := view{seen: k.Seen()}
 	reached := k.Reached()
 	if reached < k.compacted { // another log
 		k.compacted = 0
@@ -142,17 +142,19 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	case now.Sub(k.regular) >= k.Every:
 		floor, k.regular = k.Floor(), now
 	}
-	if !making && floor > 0 && k.Elected != nil && !k.Elected() { // another hub does
-		k.log.history.forget(min(floor, reached))
-		floor, physical = 0, false
+	if !making && floor > 0 && k.Elected != nil {
+		if view.elected = k.Elected(); view.elected == nil { // another hub does
+			k.log.history.forget(min(floor, reached))
+			floor, physical = 0, false
+		}
 	}
 	due := now.Sub(k.measured) >= measureEvery || written-k.written > size.Quota/measurePart
 	if !physical && !due {
-		k.compact(ctx, min(floor, reached), false)
+		k.compact(ctx, min(floor, reached), false, view)
 		return
 	}
 	k.room.begin(making)
-	exact := k.compact(ctx, min(floor, reached), physical)
+	exact := k.compact(ctx, min(floor, reached), physical, view)
 	size, err := k.log.meter.measure(ctx)
 	if err != nil {
 		k.warn(ctx, "measure the log", err)
@@ -192,7 +194,7 @@ func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
 
 // compact compacts history below a revision unless that was done. It returns false if it
 // failed.
-func (k *keeper) compact(ctx context.Context, rev int64, physical bool) bool {
+func (k *keeper) compact(ctx context.Context, rev int64, physical bool, by view) bool {
 	if rev <= k.compacted {
 		return true
 	}
@@ -205,7 +207,11 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool) bool {
 			return nil
 		}
 	}
-	if err := k.log.compact(ctx, rev, physical, before); err != nil {
+	if err := k.log.compact(ctx, rev, physical, before, by); err != nil {
+		if errors.Is(err, ErrMoved) || errors.Is(err, ErrDeposed) || errors.Is(err, errHeldUp) { // the next round goes by what is so then
+			k.log.logger.Debug("the log is not compacted", "revision", rev, "error", err)
+			return false
+		}
 		k.warn(ctx, "compact the log", err)
 		return false
 	}
@@ -266,22 +272,4 @@ func (k *keeper) disarmed(ctx context.Context, size Size) bool {
 		k.warn(ctx, "end etcd's alarm", err)
 	}
 	return done
-}
-
-// compact compacts history below a revision; it is the one place where that is done.
-// physical waits until etcd can use the space again.
-func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func(context.Context, int64) error) error {
-	if before != nil {
-		if err := before(ctx, rev); err != nil {
-			return fmt.Errorf("before the compaction of the log at revision %d: %w", rev, err)
-		}
-	}
-	var options []clientv3.CompactOption
-	if physical {
-		options = append(options, clientv3.WithCompactPhysical())
-	}
-	if _, err := l.client.Compact(ctx, rev, options...); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return fmt.Errorf("compact the log at revision %d: %w", rev, err)
-	}
-	return nil
 }

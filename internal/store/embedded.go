@@ -44,6 +44,7 @@ func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.ListenClientUrls, c.ListenPeerUrls, c.AdvertiseClientUrls = nil, nil, nil
 	c.QuotaBackendBytes = quota
+	c.MaxTxnOps = ownTxnOps
 	c.SnapshotCount = snapshotCount
 	c.SnapshotCatchUpEntries = catchUp
 	c.UnsafeNoFsync = config.UnsafeNoFsync

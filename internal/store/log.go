@@ -79,6 +79,7 @@ type Log struct {
 	// copying is read-locked while the log is copied, and locked while it is defragmented.
 	copying          sync.RWMutex
 	still            standstill
+	acked            acked
 	copies           copies
 	defragmentations durations
 }
@@ -101,7 +102,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 	}
 	l.server, l.client = server, wrap(client)
 	l.meter = &meter{client: client, server: server, quota: quota, hardQuota: hard, logger: config.Logger}
-	l.raw = sealClient(client, steadyKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), &l.still}, l.sealer)
+	l.raw = sealClient(client, steadyKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), &l.still, &l.acked}, l.sealer)
 	if err := l.openRoom(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -224,7 +225,7 @@ func (l *Log) Close() error {
 }
 
 // Committed is a revision that includes everything acknowledged before the call, by any
-// hub: the header of a linearizable read. It fails if the log has lost revisions that were
+// hub: the header of a linearizable read, or what an embedded etcd has answered. It fails if the log has lost revisions that were
 // seen before, and waits while that is not known.
 func (l *Log) Committed(ctx context.Context) (int64, error) {
 	for {
@@ -232,10 +233,35 @@ func (l *Log) Committed(ctx context.Context) (int64, error) {
 		case errors.Is(err, errAnew):
 		case err != nil:
 			return 0, err
+		case l.server != nil:
+			return l.answered(ctx)
 		default:
 			return l.revision(ctx)
 		}
 	}
+}
+
+// errStopped says that the embedded etcd has ended.
+var errStopped = errors.New("etcd has stopped")
+
+// answered is the newest revision that an embedded etcd has answered with. It asks nobody, where a
+// linearizable read takes a round through raft.
+func (l *Log) answered(ctx context.Context) (int64, error) {
+	if err := l.still.enter(ctx); err != nil {
+		return 0, fmt.Errorf("read the log's revision: %w", err)
+	}
+	defer l.still.leave()
+	select {
+	case <-l.server.Server.StoppingNotify():
+		return 0, fmt.Errorf("read the log's revision: %w", errStopped)
+	default:
+	}
+	life, known := l.reach.before()
+	rev := l.acked.rev.Load()
+	if rev == 0 { // nothing was asked yet
+		return l.revision(ctx)
+	}
+	return rev, l.reach.after(life, known, rev)
 }
 
 // revision is Committed without waiting, for the tail, which finds out whether the log is

@@ -48,6 +48,14 @@ func Unmoved(ctx context.Context, rev int64, prefixes ...string) context.Context
 	return context.WithValue(ctx, unmoved{}, premise{all, ErrMoved})
 }
 
+// Unjoined has every transaction of a context depend on no key below a prefix having been
+// created after a revision; what was written again or deleted does not count. It fails with
+// ErrMoved then.
+func Unjoined(ctx context.Context, rev int64, prefix string) context.Context {
+	c := pb.Compare(clientv3.Compare(clientv3.CreateRevision(Prefix+prefix), "<", rev+1).WithPrefix())
+	return context.WithValue(ctx, unmoved{}, premise{[]*pb.Compare{&c}, ErrMoved})
+}
+
 // premises are those of a context, in the order in which they are said to have failed.
 func premises(ctx context.Context) []premise {
 	var all []premise

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -87,5 +88,47 @@ func TestGuardedWithinQuota(t *testing.T) {
 	}
 	if _, err := l.Client().Delete(ctx, Prefix+"o/x"); err != nil {
 		t.Errorf("what makes room is refused: %v", err)
+	}
+}
+
+// TestChangesWithinQuota: etcd counts changes that each compare toward its quota, and takes
+// none while its alarm is raised but those that make room.
+func TestChangesWithinQuota(t *testing.T) {
+	t.Parallel()
+	const quota, some = 16 << 20, 4
+	l := external(t, quota)
+	change := func(i int, seen int64, value []byte) Change {
+		return Change{Op: Op{Key: fmt.Sprint("r/l/", i), Value: value}, Seen: seen}
+	}
+	var seen int64
+	var err error
+	for range 2 * quota >> 20 {
+		var changes []Change
+		for i := range some {
+			changes = append(changes, change(i, seen, make([]byte, 1<<20/some-1<<10)))
+		}
+		var stale []string
+		var rev int64
+		if rev, stale, err = l.WriteChanges(t.Context(), changes); err != nil {
+			break
+		}
+		if seen = rev; len(stale) > 0 {
+			t.Fatalf("stale: %q", stale)
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("twice the quota is written: %v", err)
+	}
+	// What etcd refuses first it has written all the same.
+	r, err := l.Client().Client.Get(t.Context(), Prefix+"r/l/0", clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen = r.Kvs[0].ModRevision
+	if _, _, err := l.WriteChanges(t.Context(), []Change{change(0, seen, []byte("1"))}); !errors.Is(err, ErrFull) {
+		t.Errorf("a change while the alarm is raised: %v", err)
+	}
+	if _, stale, err := l.WriteChanges(t.Context(), []Change{change(0, seen, nil)}); err != nil || len(stale) > 0 {
+		t.Errorf("what makes room is refused: stale %q, %v", stale, err)
 	}
 }

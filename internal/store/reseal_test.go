@@ -226,7 +226,7 @@ func TestRemainsAreGone(t *testing.T) {
 	r.wait(t, r.loaded, "loaded")
 	resealing(t, l)
 	done := resealed(t, l)
-	if err := l.compact(t.Context(), done.Floor, true, nil); err != nil {
+	if err := l.compact(t.Context(), done.Floor, true, nil, view{}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")

@@ -50,7 +50,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	now := put("e", "1", 0)
-	if err := l.compact(t.Context(), now, false, nil); err != nil {
+	if err := l.compact(t.Context(), now, false, nil, view{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.verify(t.Context(), anchor{key: "c", rev: c, value: []byte("1")}); err != nil {

@@ -45,6 +45,9 @@ const (
 	Growth Need = iota
 	// Upkeep replaces something as large, or is written by the hub itself.
 	Upkeep
+	// Sign is a few bytes that say who is there. It may use half of what is left to the ends of
+	// deletions: while an external etcd's file is too large, agents have to be known to be there.
+	Sign
 	// Ending is a step of a deletion, which makes room. It is never refused.
 	Ending
 )
@@ -69,17 +72,19 @@ func (s Size) takes(need Need, more, bytes int64) bool {
 	if s.Alarm {
 		return false
 	}
-	limit := s.Quota
+	limit, reserve := s.Quota, s.reserve()
 	switch need {
 	case Growth:
 		limit = s.Quota / 100 * growthPart
 	case Upkeep:
 		limit = s.Quota / 100 * upkeepPart
+	case Sign:
+		reserve /= 2
 	case Ending:
 		return true
 	}
 	used := s.InUse + more
-	return used+bytes <= limit && max(s.File, used)+bytes <= s.Quota-s.reserve()
+	return used+bytes <= limit && max(s.File, used)+bytes <= s.Quota-reserve
 }
 
 // describe says why there is no room, and what to do.

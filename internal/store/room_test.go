@@ -57,7 +57,7 @@ func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
 	<-loaded
 	go func() {
 		defer close(done)
-		_ = l.Keep(ctx, Keeping{Every: time.Minute, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour, Pace: pace})
+		_ = l.Keep(ctx, Keeping{Every: time.Minute, Seen: k.table.Rev, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour, Pace: pace})
 	}()
 	stopped := false
 	k.stop = func() {

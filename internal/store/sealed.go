@@ -191,9 +191,9 @@ func below(k []byte) string {
 }
 
 // update is what a value of etcd says to the table. What it comes with is not changed:
-// etcd shares it between watches.
+// etcd shares it between watches. Its key is a part of that, which the table copies.
 func (l *Log) update(ctx context.Context, kv *mvccpb.KeyValue) (u table.Update, stale bool, err error) {
-	u = table.Update{Key: strings.Clone(below(kv.Key)), CreateRev: kv.CreateRevision, ModRev: kv.ModRevision}
+	u = table.Update{Key: below(kv.Key), CreateRev: kv.CreateRevision, ModRev: kv.ModRevision}
 	if u.Value, stale, err = l.sealer.Open(ctx, u.Key, kv.Value); err != nil {
 		return u, false, &sealedError{kv, err}
 	}

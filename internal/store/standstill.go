@@ -75,36 +75,44 @@ func (s *standstill) leave() {
 	}
 }
 
-// steadyKV is an etcd that stands still now and then.
+// steadyKV is an embedded etcd, which stands still now and then, and to which nobody else writes.
 type steadyKV struct {
 	pb.KVClient
 	still *standstill
+	acked *acked
 }
 
-func steadily[In, Out any](ctx context.Context, s *standstill, in In, do func(context.Context, In, ...grpc.CallOption) (Out, error), opts []grpc.CallOption) (out Out, err error) {
-	if err := s.enter(ctx); err != nil {
+// answer is one of an etcd.
+type answer interface{ GetHeader() *pb.ResponseHeader }
+
+func steadily[In any, Out answer](ctx context.Context, k steadyKV, in In, do func(context.Context, In, ...grpc.CallOption) (Out, error), opts []grpc.CallOption) (out Out, err error) {
+	if err := k.still.enter(ctx); err != nil {
 		return out, err
 	}
-	defer s.leave()
-	return do(ctx, in, opts...)
+	defer k.still.leave()
+	out, err = do(ctx, in, opts...)
+	if err == nil {
+		k.acked.note(out.GetHeader().GetRevision())
+	}
+	return out, err
 }
 
 // Range implements pb.KVClient.
 func (k steadyKV) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return steadily(ctx, k.still, in, k.KVClient.Range, opts)
+	return steadily(ctx, k, in, k.KVClient.Range, opts)
 }
 
 // Put implements pb.KVClient.
 func (k steadyKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	return steadily(ctx, k.still, in, k.KVClient.Put, opts)
+	return steadily(ctx, k, in, k.KVClient.Put, opts)
 }
 
 // DeleteRange implements pb.KVClient.
 func (k steadyKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	return steadily(ctx, k.still, in, k.KVClient.DeleteRange, opts)
+	return steadily(ctx, k, in, k.KVClient.DeleteRange, opts)
 }
 
 // Txn implements pb.KVClient.
 func (k steadyKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return steadily(ctx, k.still, in, k.KVClient.Txn, opts)
+	return steadily(ctx, k, in, k.KVClient.Txn, opts)
 }

@@ -79,7 +79,7 @@ func TestTailEqualsLog(t *testing.T) {
 		same(t, l, to)
 	}
 	same(t, l, tail(t, l))
-	if err := l.compact(t.Context(), to.Rev()-17, false, nil); err != nil {
+	if err := l.compact(t.Context(), to.Rev()-17, false, nil, view{}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, l, tail(t, l))
@@ -154,7 +154,7 @@ func TestCompactedStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.compact(t.Context(), rev, false, nil); err != nil {
+	if err := l.compact(t.Context(), rev, false, nil, view{}); err != nil {
 		t.Fatal(err)
 	}
 	to := tail(t, l)

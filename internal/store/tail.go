@@ -87,7 +87,8 @@ type Hooks struct {
 	Lost func(restored bool)
 	// Loaded is called when the table has reached the log's revision.
 	Loaded func()
-	// Asked is called after each check of the log, with the error of its request if any.
+	// Asked is called after each check of the log, with the error of its request if any, and now and
+	// then says whether an embedded one answers.
 	Asked func(error)
 }
 
@@ -142,6 +143,7 @@ func (t *tailer) once(ctx context.Context) error {
 	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
+	pulse := t.log.newPulse()
 	for loading := true; ; {
 		if loading && t.to.Rev() >= now {
 			loading, t.down, t.recent, t.ever = false, false, false, true
@@ -168,8 +170,11 @@ func (t *tailer) once(ctx context.Context) error {
 			} else {
 				t.log.reach.link(links)
 			}
+		case err := <-pulse.answers:
+			pulse.answered(err, t.hooks.Asked)
 		case <-tick.C:
 			if t.log.server != nil { // nobody else writes here, and it can't be replaced
+				pulse.beat(ctx, time.Now(), t.hooks.Asked)
 				continue
 			}
 			if err := t.check(ctx, false); t.other(err) {

@@ -65,15 +65,57 @@ type Meta struct {
 
 // NewEntry parses what engines need of a value. The caller must not change value any more.
 func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
-	if key.ClassOf(k) != key.Objects {
-		return &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev, Object: noObject}
+	e := &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev, Object: noObject}
+	if key.ClassOf(k) == key.Objects {
+		e.Object = &Object{Meta: parseMeta(value)}
+		e.Meta.UID = strings.Clone(e.Meta.UID)
 	}
-	e := &struct { // in one allocation
-		Entry
-		of Object
-	}{Entry: Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev}}
-	e.Object, e.of.Meta = &e.of, parseMeta(value)
-	return &e.Entry
+	return e
+}
+
+// newRow makes the row of an update, which belongs to nothing yet. A hub has as many as there
+// are objects and reports, and each stays for long amid what is garbage in a moment. So what is
+// of one row is in few allocations: one of what has pointers, and one of the key, the UID and a
+// value that is short. Apart, each would keep a page of garbage of its size from being given back.
+func newRow(u Update) *Row {
+	of := Entry{CreateRev: u.CreateRev, ModRev: u.ModRev, Object: noObject}
+	if key.ClassOf(u.Key) != key.Objects {
+		r := &struct {
+			Row
+			entry Entry
+		}{entry: of}
+		r.Entry = &r.entry
+		r.keep(u, "")
+		return &r.Row
+	}
+	r := &struct {
+		Row
+		entry  Entry
+		object Object
+	}{entry: of}
+	r.Entry, r.entry.Object = &r.entry, &r.object
+	r.object.Meta = parseMeta(u.Value)
+	r.Meta.UID = r.keep(u, r.Meta.UID)
+	return &r.Row
+}
+
+// shortValue is how long a value is at most that is copied to be with its key.
+const shortValue = 512
+
+// keep sets the key and the value, and returns the UID as it is kept: a UID that somebody keeps
+// must not keep a long value alive.
+func (e *Entry) keep(u Update, uid string) string {
+	k, v := len(u.Key), 0
+	if len(u.Value) <= shortValue {
+		v = len(u.Value)
+	}
+	b := make([]byte, 0, k+len(uid)+v)
+	b = append(append(append(b, u.Key...), uid...), u.Value[:v]...)
+	e.Key = text(b[:k])
+	if e.Value = u.Value; v == len(u.Value) {
+		e.Value = b[k+len(uid):]
+	}
+	return text(b[k : k+len(uid)])
 }
 
 // Report is the JSON of an entry that is a report. The caller must not change it.
@@ -100,6 +142,7 @@ func (e *Entry) size() int {
 	return len(e.Value) + len(e.Key) + overhead
 }
 
+// parseMeta reads the metadata of a value, of which the UID is a part.
 func parseMeta(value []byte) Meta {
 	var m Meta
 	metadata := gjson.Get(text(value), "metadata")
@@ -110,7 +153,7 @@ func parseMeta(value []byte) Meta {
 	metadata.ForEach(func(k, v gjson.Result) bool {
 		switch k.String() {
 		case "uid":
-			m.UID = strings.Clone(v.String()) // a UID that is kept must not keep the value alive
+			m.UID = v.String()
 		case "generation":
 			m.Generation = v.Int()
 		case "deletionTimestamp":

@@ -262,10 +262,10 @@ func (s *Step) add(c Change) {
 // publish records the changes of a revision and offers them to the subscriptions that they
 // concern; wake follows when the table has reached the revision.
 func (t *Table) publish(rev int64, changes []Change) {
-	var parts [windowCount][]Change
+	var parts [windowCount]int
 	for _, c := range changes {
 		w := windowOf(c.Row().Key)
-		parts[w] = append(parts[w], c)
+		parts[w]++
 		topics(c, func(topic Topic) {
 			if topic.window() != w {
 				return
@@ -277,11 +277,26 @@ func (t *Table) publish(rev int64, changes []Change) {
 			}
 		})
 	}
-	for w, part := range parts {
-		if len(part) > 0 {
-			t.windows[w].append(Step{Rev: rev, Changes: part})
+	for w, n := range parts {
+		if n > 0 {
+			t.windows[w].append(Step{Rev: rev, Changes: ofWindow(w, n, changes)})
 		}
 	}
+}
+
+// ofWindow are the n of some changes that are of a window. Nearly always all are, and then these
+// are kept as they are.
+func ofWindow(w, n int, changes []Change) []Change {
+	if n == len(changes) {
+		return slices.Clip(changes)
+	}
+	part := make([]Change, 0, n)
+	for _, c := range changes {
+		if windowOf(c.Row().Key) == w {
+			part = append(part, c)
+		}
+	}
+	return part
 }
 
 // wake wakes the subscriptions that were offered something.

@@ -31,7 +31,7 @@ var (
 )
 
 // Update is the new state of one key at a revision. A revision has at most one for each
-// key. A nil Value says that the key is gone.
+// key. A nil Value says that the key is gone. The table may keep the Value, and copies the Key.
 type Update struct {
 	Key       string
 	Value     []byte
@@ -64,13 +64,28 @@ type Membership interface {
 // was deleted. If only the membership changed, or the shelves, both share the Entry.
 type Change struct {
 	Prev, Cur *Row
-	// Ended are the policies that were deleted in this revision and by which the row may
-	// have belonged to a member, as the Deriver names them.
-	Ended []key.PlacementRef
-	// Named says that what contains the row is being deleted: by that somebody has said by name
-	// that the row is to go, from whichever member.
-	Named bool
+	// cause is nil for nearly all of the many that windows keep.
+	cause *cause
 }
+
+// cause is why a row leaves members, where that does not follow from it.
+type cause struct {
+	ended []key.PlacementRef
+	named bool
+}
+
+// Ended are the policies that were deleted in this revision and by which the row may
+// have belonged to a member, as the Deriver names them.
+func (c Change) Ended() []key.PlacementRef {
+	if c.cause == nil {
+		return nil
+	}
+	return c.cause.ended
+}
+
+// Named says that what contains the row is being deleted: by that somebody has said by name
+// that the row is to go, from whichever member.
+func (c Change) Named() bool { return c.cause != nil && c.cause.named }
 
 // Row is the current row, or the last one if it was deleted.
 func (c Change) Row() *Row {
@@ -114,6 +129,13 @@ type Assignment struct {
 	Ended []key.PlacementRef
 	// Named becomes that of the Change. It is not part of the state either.
 	Named bool
+}
+
+func (a Assignment) cause() *cause {
+	if len(a.Ended) == 0 && !a.Named {
+		return nil
+	}
+	return &cause{a.Ended, a.Named}
 }
 
 // Deriver computes memberships. It is called by the one goroutine that applies
@@ -260,8 +282,8 @@ func (t *Table) write(updates []Update) []Change {
 		if u.Value == nil {
 			t.rows.Delete(u.Key)
 		} else {
-			cur = &Row{Entry: NewEntry(u.Key, u.Value, u.CreateRev, u.ModRev)}
-			t.rows.Set(u.Key, cur)
+			cur = newRow(u)
+			t.rows.Set(cur.Key, cur)
 		}
 		if prev != nil || cur != nil {
 			changes = append(changes, Change{Prev: prev, Cur: cur})
@@ -285,7 +307,7 @@ func (t *Table) derive(changes []Change) []Change {
 				continue
 			}
 			if c := find(values, a.Key); c != nil {
-				c.Cur.In, c.Ended, c.Named = a.In, a.Ended, a.Named
+				c.Cur.In, c.cause = a.In, a.cause()
 				continue
 			}
 			if row.In == a.In {
@@ -293,7 +315,7 @@ func (t *Table) derive(changes []Change) []Change {
 			}
 			cur := &Row{Entry: row.Entry, In: a.In, On: row.On}
 			t.rows.Set(a.Key, cur)
-			moved = append(moved, Change{Prev: row, Cur: cur, Ended: a.Ended, Named: a.Named})
+			moved = append(moved, Change{Prev: row, Cur: cur, cause: a.cause()})
 		}
 		slices.SortFunc(moved, compareKeys)
 		changes = append(values, moved...)

@@ -18,8 +18,8 @@ type object struct {
 	id   key.Object
 	path string
 	row  *table.Row // nil if it is not placed
-	// reports are in the order of their locations.
-	reports []report
+	// reports are the rows of reports, in the order of their locations.
+	reports []*table.Row
 	// as and states are what was added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
@@ -29,12 +29,6 @@ type object struct {
 	uid    string
 	// counts add up the states.
 	counts v1alpha1.Counts
-}
-
-// report is one location's report.
-type report struct {
-	location key.Location
-	row      *table.Row
 }
 
 // state is how far a pair is.
@@ -125,7 +119,7 @@ func (t *Tally) countObject(id key.Object, row *table.Row) {
 		t.uncount(o, was, before)
 		t.recount(o, as, o.states)
 		for _, r := range o.reports {
-			t.noteLeft(o, r.location)
+			t.noteLeft(o, locationOf(r))
 		}
 		for _, m := range []*placement.Membership{left, leaves} {
 			if m != nil {
@@ -191,9 +185,9 @@ func (t *Tally) countReport(r key.Report, row *table.Row) {
 		o.reports = slices.Delete(o.reports, i, i+1)
 	case row == nil:
 	case found:
-		o.reports[i].row = row
+		o.reports[i] = row
 	default:
-		o.reports = slices.Insert(o.reports, i, report{location, row})
+		o.reports = slices.Insert(o.reports, i, row)
 	}
 	if o.as != nil {
 		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
@@ -206,8 +200,14 @@ func (t *Tally) countReport(r key.Report, row *table.Row) {
 	t.drop(o)
 }
 
-func compareLocation(r report, location key.Location) int {
-	return strings.Compare(string(r.location), string(location))
+// locationOf is the location of a report.
+func locationOf(report *table.Row) key.Location {
+	l, _, _, _ := key.ReportOf(report.Key)
+	return l
+}
+
+func compareLocation(report *table.Row, location key.Location) int {
+	return strings.Compare(string(locationOf(report)), string(location))
 }
 
 // classify gives the state of an object at every member.
@@ -288,5 +288,5 @@ func (o *object) reportOf(location key.Location) []byte {
 	if !found {
 		return nil
 	}
-	return o.reports[i].row.Report()
+	return o.reports[i].Report()
 }

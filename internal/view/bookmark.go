@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"strconv"
 	"time"
 
@@ -23,7 +22,7 @@ func (w *watcher) bookmark(complete bool) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-// bookmarkTimer fires at an interval, and shortly before a watch ends.
+// bookmarkTimer fires at an interval, shortly before a watch ends, and then.
 type bookmarkTimer struct {
 	*time.Timer
 	every    time.Duration
@@ -34,9 +33,8 @@ type bookmarkTimer struct {
 // beforeDeadline is how long before the end of a watch its last bookmark is sent.
 const beforeDeadline = 2 * time.Second
 
-func newBookmarkTimer(ctx context.Context, every time.Duration) *bookmarkTimer {
-	b := &bookmarkTimer{every: every}
-	b.deadline, _ = ctx.Deadline()
+func newBookmarkTimer(deadline time.Time, every time.Duration) *bookmarkTimer {
+	b := &bookmarkTimer{every: every, deadline: deadline}
 	b.Timer = time.NewTimer(b.next())
 	return b
 }
@@ -45,10 +43,16 @@ func (b *bookmarkTimer) next() time.Duration {
 	if b.deadline.IsZero() {
 		return b.every
 	}
-	if left := time.Until(b.deadline) - beforeDeadline; left > 0 {
-		return min(b.every, left)
+	left := time.Until(b.deadline)
+	if left > beforeDeadline {
+		left -= beforeDeadline
 	}
-	return b.every
+	return min(b.every, left)
+}
+
+// passed says that the watch has to end.
+func (b *bookmarkTimer) passed() bool {
+	return !b.deadline.IsZero() && !time.Now().Before(b.deadline)
 }
 
 // rang notes that the timer fired.

@@ -45,9 +45,10 @@ type encoding struct {
 // immutable.
 type catalog map[apiruntime.Identifier]encoding
 
-// newCatalog has every encoder that the handlers may make from a serializer.
-func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catalog {
-	c := catalog{}
+// newCatalog has every encoder that the handlers may make from a serializer, and how watches
+// are written in each media type.
+func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) (catalog, streams) {
+	c, all := catalog{}, streams{}
 	for _, info := range s.SupportedMediaTypes() {
 		plain := formDecoded
 		switch info.MediaType {
@@ -56,7 +57,8 @@ func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catal
 		case apiruntime.ContentTypeProtobuf:
 			plain = formProtobuf
 		}
-		embedded := s.EncoderForVersion(info.Serializer, gv).Identifier()
+		encoder := s.EncoderForVersion(info.Serializer, gv)
+		embedded := encoder.Identifier()
 		c[embedded] = encoding{form: plain}
 		if info.PrettySerializer != nil {
 			c[s.EncoderForVersion(info.PrettySerializer, gv).Identifier()] = encoding{form: formPretty}
@@ -64,12 +66,18 @@ func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) catal
 		if info.StreamSerializer == nil {
 			continue
 		}
-		stream := s.EncoderForVersion(info.StreamSerializer.Serializer, gv).Identifier()
+		to := &medium{mediaType: info.MediaType, framer: info.StreamSerializer.Framer, object: encoder,
+			event: s.EncoderForVersion(info.StreamSerializer.Serializer, gv), ids: map[watch.EventType]apiruntime.Identifier{}}
+		if info.MediaType != apiruntime.ContentTypeJSON {
+			to.mediaType += ";stream=watch"
+		}
+		all[info.MediaType] = to
 		for _, event := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
-			c[watchIdentifier(embedded, stream, event)] = encoding{form: plain, event: event}
+			to.ids[event] = watchIdentifier(embedded, to.event.Identifier(), event)
+			c[to.ids[event]] = encoding{form: plain, event: event}
 		}
 	}
-	return c
+	return c, all
 }
 
 // watchID has the fields of the identifier that k8s.io/apiserver makes for an
@@ -98,8 +106,10 @@ func transforms(id apiruntime.Identifier) bool {
 // partialShape is the shape of kinds of which only the metadata is shown.
 func partialShape() *shape {
 	gvk := metadataGVK()
+	encoders, streams := newCatalog(apihelpers.GetMetaInternalVersionCodecs(), gvk.GroupVersion())
 	return &shape{
-		catalog:    newCatalog(apihelpers.GetMetaInternalVersionCodecs(), gvk.GroupVersion()),
+		catalog:    encoders,
+		streams:    streams,
 		apiVersion: gvk.GroupVersion().String(),
 		listKind:   gvk.Kind + "List",
 		asStored:   true,
@@ -110,6 +120,7 @@ func partialShape() *shape {
 // does not refer to the kind.
 type shape struct {
 	catalog catalog
+	streams streams
 	// apiVersion and listKind are as served.
 	apiVersion, listKind string
 	// itemHead is the beginning of objects, with kind and apiVersion, that is left out of
@@ -138,8 +149,10 @@ func (s *shapes) of(k *kinds.Kind) *shape {
 
 func newShape(k *kinds.Kind) *shape {
 	gv := k.GVK.GroupVersion()
+	encoders, streams := newCatalog(k.Scope("").Serializer, gv)
 	s := &shape{
-		catalog:      newCatalog(k.Scope("").Serializer, gv),
+		catalog:      encoders,
+		streams:      streams,
 		apiVersion:   gv.String(),
 		listKind:     k.ListKind,
 		checkVersion: k.Custom != nil,

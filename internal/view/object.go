@@ -169,12 +169,13 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 	if !o.reader.look.metadataOnly {
 		return d.without(head).write(w, a)
 	}
-	const partialHead = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
-	partial, err := parse([]byte(partialHead + gjson.GetBytes(d.value, "metadata").Raw + "}"))
-	if err != nil {
+	if err := writeAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
 		return err
 	}
-	return partial.write(w, a)
+	if err := o.writeMetadata(0, w); err != nil {
+		return err
+	}
+	return writeAll(w, []byte("}"))
 }
 
 // CacheEncode writes the object's own bytes where the encoder would write the same at

@@ -16,7 +16,7 @@ import (
 // document is an object as JSON, without what a view adds to its metadata. The
 // bytes may be the table's own and are never changed.
 type document struct {
-	value []byte
+	value []byte // maybe with newlines at its end, which are not written
 	// metadata, annotations and labels are the offsets just after their opening braces; the
 	// last two are 0 if there are none. labels is not set for values of the table, to whose
 	// labels no view adds.
@@ -40,7 +40,7 @@ func stored(e *table.Entry) (document, error) {
 	if e.Meta.Insert == 0 {
 		return document{}, fmt.Errorf("object %q has no metadata", e.Key)
 	}
-	return document{value: bytes.TrimRight(e.Value, "\n"), metadata: e.Meta.Insert, annotations: e.Meta.InsertAnnotation}, nil
+	return document{value: e.Value, metadata: e.Meta.Insert, annotations: e.Meta.InsertAnnotation}, nil
 }
 
 // parse finds the offsets in a value that is not the table's.
@@ -49,7 +49,7 @@ func parse(value []byte) (document, error) {
 	if !metadata.IsObject() || metadata.Index == 0 {
 		return document{}, fmt.Errorf("object has no metadata")
 	}
-	d := document{value: bytes.TrimRight(value, "\n"), metadata: metadata.Index + 1}
+	d := document{value: value, metadata: metadata.Index + 1}
 	metadata.ForEach(func(k, v gjson.Result) bool {
 		switch {
 		case !v.IsObject():
@@ -80,7 +80,7 @@ func (d document) write(w io.Writer, a addition) error {
 		}
 		from = m.at
 	}
-	return writeAll(w, d.value[from:])
+	return writeAll(w, bytes.TrimRight(d.value[from:], "\n"))
 }
 
 // addedMap is what is added to a map in the metadata; at is its offset in the document.

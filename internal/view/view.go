@@ -184,8 +184,10 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 	switch {
 	case info.Verb == "get" && !r.look.shared:
 		return handlers.GetResource(r, scope), nil
-	case info.Verb == "list" || info.Verb == "watch":
-		return cuttable(handlers.ListResource(r, r, scope, info.Verb == "watch", s.config.WatchTimeout)), nil
+	case info.Verb == "list":
+		return r.tabled(scope, cuttable(handlers.ListResource(r, r, scope, false, s.config.WatchTimeout))), nil
+	case info.Verb == "watch":
+		return r.watching(scope, handlers.ListResource(r, r, scope, true, s.config.WatchTimeout)), nil
 	}
 	return nil, apierrors.NewMethodNotSupported(k.GVR.GroupResource(), info.Verb)
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // soon is how long anything may take here on a busy machine.
-const soon = 60 * time.Second
+const soon = env.Soon
 
 // drift is how long the repair of drift may take.
 const drift = 2 * time.Second

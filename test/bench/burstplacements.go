@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 const placementsNamespace = "placements"
 
 // manyPlacements makes many Placements in one space, each of one of its objects for one
-// location, and edits one of them while there is one Placement and when there are all. At
-// last it deletes them.
+// location, and edits one of them while there is one Placement and when there are all. They
+// stay: they are the last burst.
 func (s *burstHub) manyPlacements() error {
 	b, n := s.bench, s.bench.size.burst.placements
 	in := "/spaces/" + stateSpace(s.burstSite())
@@ -63,13 +62,6 @@ func (s *burstHub) manyPlacements() error {
 		return err
 	}
 	b.report.set("burst.placements.edit", quantile(then, 0.5)/quantile(before, 0.5), "p50 %.1f ms before, %.1f ms with %d Placements", quantile(before, 0.5), quantile(then, 0.5), n)
-	start := time.Now()
-	if err := share(b.ctx, s.writers, n, func(ctx context.Context, c *client, i int) error {
-		return c.do(ctx, http.MethodDelete, in+placementsPath+"/"+burstObject(i), "", nil)
-	}); err != nil {
-		return err
-	}
-	b.t.Logf("%d Placements deleted in %s", n, time.Since(start).Round(100*time.Millisecond))
 	return b.calmDown()
 }
 

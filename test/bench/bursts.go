@@ -17,7 +17,7 @@ import (
 // one location gets takes as long before as after, and at most how much memory the hub takes.
 // Nobody who reads is to be cut off. At last it reads what memory is left taken.
 func (b *bench) bursts() error {
-	f, err := b.fillFleet()
+	f, err := b.filledFleet()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (b *bench) bursts() error {
 		return err
 	}
 	kept, err := f.bench.kept()
-	b.report.set("burst.memory", float64(kept)/float64(s.before), "%s, before %s", megabytes(kept), megabytes(s.before))
+	b.report.set("burst.memory", float64(kept)/float64(s.before), "%s with the Placements, before %s", megabytes(kept), megabytes(s.before))
 	b.report.set("burst.cut", float64(f.cut.Load()-s.cutBefore-s.cutRightly), "%d locations; of what does not read, %d", len(f.all), s.cutRightly)
 	return err
 }

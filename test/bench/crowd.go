@@ -14,12 +14,13 @@ var crowded = []string{
 func (b *bench) manyLocations() error {
 	wide := &bench{t: b.t, ctx: b.ctx, size: b.size.wide(), calm: b.calm, cluster: b.cluster, hub: b.hub}
 	wide.report = newReport(wide.size, b.report.before)
-	f, err := wide.fillFleet()
+	f, err := wide.filledFleet()
 	if err != nil {
 		return err
 	}
 	defer f.end()
-	if err := f.take("crowd", part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll}, part{"restart", f.restart}); err != nil {
+	if err := f.take("crowd", part{"state", f.readState}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll},
+		part{"restart", f.restart}, part{"memory", wide.restartedFleet}); err != nil {
 		return err
 	}
 	for _, name := range crowded {

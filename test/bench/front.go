@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"orrery.dev/orrery/test/env"
 )
@@ -24,7 +25,9 @@ type front struct {
 	// does. Those beyond are refused, as an API server refuses them, and counted.
 	room     chan struct{}
 	refusals atomic.Int64
-	next     http.Handler
+	// busy is for how long, in nanoseconds, requests have been in the room, added up.
+	busy atomic.Int64
+	next http.Handler
 }
 
 // startFront starts one that shows a certificate, or one of its own where it has none.
@@ -61,7 +64,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.room != nil && r.URL.Query().Get("watch") == "" {
 		select {
 		case f.room <- struct{}{}:
-			defer func() { <-f.room }()
+			begun := time.Now()
+			defer func() {
+				<-f.room
+				f.busy.Add(int64(time.Since(begun)))
+			}()
 		default:
 			f.refusals.Add(1)
 			w.Header().Set("Retry-After", "1")

@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // restart ends the hub by SIGKILL and starts it again at once. Agents come back as real ones
 // do, which wait twice as long after each attempt that failed, so what they wait is part of
@@ -41,10 +44,20 @@ func (f *fullHub) restart() error {
 	b.report.set("fleet.restart.down", float64(f.down.Load()-down)/1e3/n, "TLS and HTTP included")
 	b.report.set("fleet.restart.sent", float64(f.puts.Load()-puts), "")
 	b.report.set("fleet.restart.writes", float64(after-before), "%d locations", b.size.sites)
+	return nil
+}
+
+// restartedFleet reads what the hub holds that was started again, once it has had time to come
+// to rest.
+func (b *bench) restartedFleet() error {
+	if b.full == nil {
+		return errors.New("there is no fleet")
+	}
+	f := b.full
 	if err := f.rested(); err != nil {
 		return err
 	}
-	usage := b.hub.Usage()
+	usage := f.bench.hub.Usage()
 	b.report.set("fleet.restart.memory", float64(usage.RSSAnon)/1e6, "RSS %s; before %s", megabytes(usage.RSS), megabytes(f.last))
 	return nil
 }

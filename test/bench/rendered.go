@@ -261,11 +261,7 @@ func (h *renderedHub) restart() error {
 	}
 	b.report.set("render.restart.back", last.Sub(start).Seconds(), "%d locations, %d renderings; hub's CPU %.2f s until then", b.size.sites, h.pairs(), cpu.Seconds())
 	b.report.set("render.restart.sent", float64(h.puts.Load()-puts), "")
-	h.rest = time.Now()
-	if err := h.rested(); err != nil {
-		return err
-	}
-	usage := b.hub.Usage()
-	b.report.set("render.restart.memory", float64(usage.RSSAnon)/1e6, "RSS %s; before %s", megabytes(usage.RSS), megabytes(h.last))
-	return nil
+	kept, err := b.kept()
+	b.report.set("render.restart.memory", float64(kept)/1e6, "RSS %s; before %s", megabytes(b.hub.Usage().RSS), megabytes(h.last))
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,8 @@ type report struct {
 	before, after machine
 	values        map[string]result
 	curves        map[string][]point
+	// times are how long steps took, by their names.
+	times map[string]time.Duration
 	// outside says for a value that is worse than its range what the range is.
 	outside map[string]string
 }
@@ -40,7 +43,7 @@ type result struct {
 }
 
 func newReport(s size, before machine) *report {
-	return &report{size: s, start: time.Now(), before: before, values: map[string]result{}, curves: map[string][]point{}, outside: map[string]string{}}
+	return &report{size: s, start: time.Now(), before: before, values: map[string]result{}, curves: map[string][]point{}, times: map[string]time.Duration{}, outside: map[string]string{}}
 }
 
 func (r *report) set(id string, value float64, format string, args ...any) {
@@ -54,6 +57,9 @@ func (r *report) point(curve string, x, y float64) {
 }
 
 func (r *report) add(id string, v result) { r.values[id] = v }
+
+// took adds to the time that a step took, of which some are taken by parts.
+func (r *report) took(step string, d time.Duration) { r.times[step] += d }
 
 func (r *report) end(after machine) { r.ended, r.after = time.Now(), after }
 
@@ -111,6 +117,8 @@ type saved struct {
 	After   machine     `json:"after"`
 	Size    string      `json:"size"`
 	Rows    []savedLine `json:"rows"`
+	// Steps are the seconds that each step took; the rest of the run began and ended it.
+	Steps map[string]float64 `json:"steps,omitempty"`
 	// Curves are points by the name of a curve.
 	Curves map[string][]point `json:"curves,omitempty"`
 }
@@ -133,7 +141,10 @@ type savedLine struct {
 func (r *report) save(dir string) (string, error) {
 	run := saved{
 		Start: r.start.UTC(), Seconds: r.ended.Sub(r.start).Seconds(), Commit: commit(), Go: runtime.Version(),
-		Before: r.before, After: r.after, Size: r.size.String(), Curves: r.curves,
+		Before: r.before, After: r.after, Size: r.size.String(), Steps: map[string]float64{}, Curves: r.curves,
+	}
+	for step, took := range r.times {
+		run.Steps[step] = math.Round(took.Seconds())
 	}
 	for _, s := range specs() {
 		if v, ok := r.values[s.id]; ok {

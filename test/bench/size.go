@@ -28,8 +28,8 @@ type size struct {
 	// spaces, stateObjects in them, and reported objects of each of locations fill a
 	// hub, on which then watches are opened, which get events.
 	spaces, stateObjects, reported, watches, events int
-	// throttled objects go to a target that has room for so many requests at once.
-	throttled, room int
+	// throttled objects, and then many more, go to a target that has room for so many requests at once.
+	throttled, throttledMany, room int
 	// listed objects are listed, lists times.
 	listed, lists int
 	// walkers are locations that compare their content, of walked objects, at once.
@@ -71,16 +71,16 @@ func fullSize() size {
 	return size{
 		objects: 1000, rounds: 5,
 		edits: 300, statuses: 100, tamperings: 100,
-		calm: 3 * time.Second, quiet: 30 * time.Second,
+		calm: 2 * time.Second, quiet: 30 * time.Second,
 		spread: []int{1, 10, 100}, locations: 1000, waves: 3,
 		few: 10_000, many: 50_000, idle: 2 * time.Minute, rest: 65 * time.Second,
 		spaces: 1000, stateObjects: 50_000, reported: 100, watches: 1000, events: 20,
-		throttled: 1000, room: 4, listed: 10_000, lists: 5,
+		throttled: 1000, throttledMany: 5000, room: 4, listed: 10_000, lists: 5,
 		walkers: 1000, walked: 50_000,
 		sites: 1000, ownEach: 50, shared: 50, summaries: 100, born: 10_000,
 		slices: 1000, sliced: 50_000, consumers: 50,
 		crowd: 5000, crowdOwn: 5, crowdShared: 10, crowdEdits: 10,
-		rates: []int{300, 500, 1000}, paced: 15_000, sharedEdits: 50, reconnects: 3,
+		rates: []int{300, 500, 1000}, paced: 10_000, sharedEdits: 50, reconnects: 3,
 		burst:      burstSize{events: 2000, deleted: 10_000, placements: 5000, all: 20, large: 600, probes: 200},
 		apiObjects: 2000, apiRounds: 3, apiClients: 16,
 	}
@@ -96,7 +96,7 @@ func smallSize() size {
 		spread: []int{1, 10, 100}, locations: 100, waves: 3,
 		few: 1000, many: 3000, idle: 8 * time.Second, rest: 8 * time.Second,
 		spaces: 100, stateObjects: 5000, reported: 20, watches: 100, events: 10,
-		throttled: 300, room: 4, listed: 2000, lists: 3,
+		throttled: 300, throttledMany: 1000, room: 4, listed: 2000, lists: 3,
 		walkers: 100, walked: 5000,
 		sites: 100, ownEach: 20, shared: 20, summaries: 100, born: 1000,
 		slices: 200, sliced: 5000, consumers: 10,
@@ -116,7 +116,7 @@ func quickSize() size {
 		spread: []int{1, 10, 100}, locations: 120, waves: 1,
 		few: 30, many: 60, idle: 0, rest: 0,
 		spaces: 10, stateObjects: 40, reported: 2, watches: 20, events: 2,
-		throttled: 20, room: 4, listed: 150, lists: 1,
+		throttled: 20, throttledMany: 40, room: 4, listed: 150, lists: 1,
 		walkers: 20, walked: 200,
 		sites: 10, ownEach: 3, shared: 2, summaries: 10, born: 20,
 		slices: 10, sliced: 40, consumers: 2,

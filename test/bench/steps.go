@@ -35,26 +35,29 @@ func steps() []step {
 		{"fanout", (*bench).fanOut},
 		{"watch", (*bench).eventToWatcher},
 		{"state", onState((*state).addLocations)},
+		{"throttle", (*bench).throttledTarget},
+		{"api", (*bench).spaceAPI},
+		{"list", (*bench).listMany},
 		{"many", (*bench).measureFew},
 		{"many", (*bench).syncMany},
 		{"state", onState((*state).addReports)},
-		{"throttle", (*bench).throttledTarget},
-		{"api", (*bench).spaceAPI},
 		{"hubs", (*bench).severalHubs},
-		{"list", (*bench).listMany},
 		{"memory", (*bench).readMemory},
 		{"state", onState((*state).openWatches)},
+		{"fleet", (*bench).fillFleet},
 		{"many", (*bench).measureMany},
 		{"state", onState((*state).eventToAll)},
 		{"walks", (*bench).walksAtOnce},
-		{"reports", (*bench).reportsAtOnce},
-		{"upsync", (*bench).seeWhatIsBorn},
-		{"exports", (*bench).sliceExports},
 		{"fleet", (*bench).wholeFleet},
+		{"render", (*bench).ownRenderings},
+		{"fleet", (*bench).restartedFleet},
 		{"bursts", (*bench).bursts},
 		{"fleet", (*bench).endFleet},
 		{"bursts", (*bench).endFleet},
-		{"render", (*bench).ownRenderings},
+		{"upsync", (*bench).askForBorn},
+		{"reports", (*bench).reportsAtOnce},
+		{"exports", (*bench).sliceExports},
+		{"upsync", (*bench).seeWhatIsBorn},
 		{"crowd", (*bench).manyLocations},
 	}
 }
@@ -102,6 +105,8 @@ func measure(t env.T, s size, wanted []step, r *report) {
 		if b.ctx.Err() != nil {
 			return
 		}
-		t.Logf("%s: %s", step.name, time.Since(start).Round(100*time.Millisecond))
+		took := time.Since(start)
+		r.took(step.name, took)
+		t.Logf("%s: %s", step.name, took.Round(100*time.Millisecond))
 	}
 }

@@ -21,7 +21,7 @@ const (
 // its cluster has shown the last. In the same rounds, in turns, a bare client in
 // a process of its own applies the same objects server-side to the same cluster,
 // with 16 workers over one connection, and the same kind of watch stops the
-// clock. The namespaces exist before, and a small round has warmed up both.
+// clock. The namespaces exist before, and a round has warmed up both.
 //
 // The rate is the median over rounds of bare time / own time. CPU is that of the
 // agent from the label until the counts in the space say that all is applied,
@@ -39,10 +39,10 @@ func (b *bench) fullSync() error {
 			return err
 		}
 	}
-	if _, err := b.bareRound(n/10 + 1); err != nil {
+	if _, err := b.bareRound(n); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
-	if _, err := b.syncRound(n/10+1, false); err != nil {
+	if _, err := b.syncRound(n, false); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	var own, bare []syncRound
@@ -92,13 +92,18 @@ type syncRound struct {
 }
 
 // bareRound has the bare client apply n objects, and deletes them.
-func (b *bench) bareRound(n int, flags ...string) (r syncRound, err error) {
+func (b *bench) bareRound(n int, flags ...string) (syncRound, error) {
+	return b.bareRoundBy(b.cluster.Kubeconfig, n, flags...)
+}
+
+// bareRoundBy is bareRound of a client that reaches the cluster by a kubeconfig.
+func (b *bench) bareRoundBy(kubeconfig string, n int, flags ...string) (r syncRound, err error) {
 	w, err := b.target.watch(b.ctx, configMaps(bareNamespace))
 	if err != nil {
 		return r, err
 	}
 	defer w.close()
-	c, err := startBare(b.ctx, b.cluster.Kubeconfig, bareNamespace, n, flags...)
+	c, err := startBare(b.ctx, kubeconfig, bareNamespace, n, flags...)
 	if err != nil {
 		return r, err
 	}

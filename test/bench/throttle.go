@@ -18,21 +18,15 @@ const throttledSite = "throttled"
 // refuses the others, with 429 and Retry-After, as kube-apiserver does without
 // Priority and Fairness. The refusals are made by a front before the cluster,
 // since kube-apiserver makes none for the users that clusters here have. The clock
-// is that of fullSync; the rate is compared with that of a bare client of as many
-// workers as the target works for, which is never refused.
+// is that of fullSync; the rate is compared with that of a bare client through the same
+// front, of as many workers as that has room for, which is never refused.
+//
+// It does so with few objects, and then with many: who is refused waits for a second, which
+// for the few is as long as most of them take.
 func (b *bench) throttledTarget() error {
-	const namespace = "throttled"
-	n, room := b.size.throttled, b.size.room
-	if err := b.namespace(namespace); err != nil {
-		return err
-	}
-	kubeconfig, front, err := b.throttledKubeconfig(room)
+	kubeconfig, front, err := b.throttledKubeconfig(b.size.room)
 	if err != nil {
 		return err
-	}
-	allowed, err := b.bareRound(n, "-workers", fmt.Sprint(room))
-	if err != nil {
-		return fmt.Errorf("as many workers as are allowed: %w", err)
 	}
 	join, err := addLocation(b.ctx, b.root, throttledSite)
 	if err != nil {
@@ -40,6 +34,23 @@ func (b *bench) throttledTarget() error {
 	}
 	agent := env.StartAgent(b.t, throttledSite, join.Encode(), kubeconfig)
 	defer agent.Stop()
+	if err := b.throttledRound("throttle", throttledSite, b.size.throttled, kubeconfig, front); err != nil {
+		return err
+	}
+	return b.throttledRound("throttle.many", throttledSite+"-many", b.size.throttledMany, kubeconfig, front)
+}
+
+// throttledRound has so many objects of a namespace placed at the throttled site, and reports how
+// long they took below a name.
+func (b *bench) throttledRound(name, namespace string, n int, kubeconfig string, front *front) error {
+	if err := b.namespace(namespace); err != nil {
+		return err
+	}
+	room := b.size.room
+	allowed, err := b.bareRoundBy(kubeconfig, n, "-workers", fmt.Sprint(room))
+	if err != nil {
+		return fmt.Errorf("as many workers as are allowed: %w", err)
+	}
 	if err := b.fill(namespace, n); err != nil {
 		return err
 	}
@@ -49,7 +60,7 @@ func (b *bench) throttledTarget() error {
 	}
 	defer w.close()
 	front.refusals.Store(0)
-	start := time.Now()
+	busy, start := front.busy.Load(), time.Now()
 	if err := b.space.create(b.ctx, placementsPath,
 		placement(namespace, namespace, "configmaps", named(throttledSite), v1alpha1.ReturnStatusNone)); err != nil {
 		return err
@@ -58,14 +69,14 @@ func (b *bench) throttledTarget() error {
 	if err != nil {
 		return err
 	}
-	refusals := front.refusals.Load()
+	took, refusals := last.Sub(start), front.refusals.Load()
+	used := time.Duration(front.busy.Load()-busy).Seconds() / took.Seconds()
 	if err := b.settled(namespace, n, n); err != nil {
 		return err
 	}
-	took := last.Sub(start)
-	b.report.set("throttle.rate", allowed.took.Seconds()/took.Seconds(), "%d objects in %.2f s; bare client with %d workers %.2f s",
-		n, took.Seconds(), room, allowed.took.Seconds())
-	b.report.set("throttle.refused", float64(refusals)/float64(n), "%d refusals; %d requests at once are let through; in the end all is applied", refusals, room)
+	b.report.set(name+".rate", allowed.took.Seconds()/took.Seconds(), "%d objects in %.2f s; bare client with %d workers %.2f s; %.2f requests at once on average",
+		n, took.Seconds(), room, allowed.took.Seconds(), used)
+	b.report.set(name+".refused", float64(refusals)/float64(n), "%d refusals; %d requests at once are let through; in the end all is applied", refusals, room)
 	return nil
 }
 

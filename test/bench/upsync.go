@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,16 +29,25 @@ type bornHub struct {
 // bornNamespace has the ConfigMaps that are born.
 const bornNamespace = "born"
 
-// seeWhatIsBorn measures what it takes to have objects that are born at a location in the
-// view of what locations report, and to keep them there.
-func (b *bench) seeWhatIsBorn() error {
+// askForBorn measures what it takes to have objects that are born at a location in the view of
+// what locations report. The agent is then left alone, until seeWhatIsBorn.
+func (b *bench) askForBorn() error {
 	own, err := b.newOwnHub(stateSpace(0))
 	if err != nil {
 		return err
 	}
-	defer own.end()
-	h := &bornHub{ownHub: own, target: b.target}
-	if err := h.take("upsync", part{"objects", h.start}, part{"ask", h.ask}, part{"hub", h.hubMemory}, part{"agent", h.agentMemory}, part{"idle", h.idle}, part{"changes", h.changes}); err != nil {
+	b.born = &bornHub{ownHub: own, target: b.target}
+	return b.born.take("upsync", part{"objects", b.born.start}, part{"ask", b.born.ask}, part{"hub", b.born.hubMemory})
+}
+
+// seeWhatIsBorn measures what it takes to keep them there, and to follow them, and ends that hub.
+func (b *bench) seeWhatIsBorn() error {
+	h := b.born
+	if h == nil {
+		return errors.New("nothing has been asked for")
+	}
+	defer h.end()
+	if err := h.take("upsync", part{"agent", h.agentMemory}, part{"idle", h.idle}, part{"changes", h.changes}); err != nil {
 		return err
 	}
 	h.view.close()

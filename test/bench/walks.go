@@ -79,6 +79,7 @@ func (b *bench) walksAtOnce() error {
 		if err := w.measure(); !errors.Is(err, errMoved) {
 			return err
 		}
+		b.t.Logf("the log moved while they walked, %s after the beginning: once more", time.Since(start).Round(time.Second))
 	}
 	return errMoved
 }

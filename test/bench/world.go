@@ -52,6 +52,8 @@ type bench struct {
 	state *state
 	// full is the hub with a whole fleet, once there is one.
 	full *fullHub
+	// born is the hub of a location at which objects are born, once there is one.
+	born *bornHub
 	// sides are the hub and the kube-apiserver of spaceAPI.
 	sides [2]*apiSide
 }

@@ -2,14 +2,13 @@ package clients
 
 import (
 	"testing"
-	"time"
 
 	"orrery.dev/orrery/test/env"
 )
 
 // soon is how long what a test waits for may take on a busy machine. A client that
 // has met an error comes back after up to a minute.
-const soon = 2 * time.Minute
+const soon = env.Soon
 
 // campaigns is the definition of a kind with a status, as code generators write it.
 const campaigns = `

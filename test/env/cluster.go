@@ -21,7 +21,7 @@ const (
 )
 
 // startTimeout is how long a part may take to be ready on a busy machine.
-const startTimeout = 90 * time.Second
+const startTimeout = 4 * time.Minute
 
 // Cluster is a real Kubernetes cluster whose nodes are simulated: pods are
 // scheduled and become Running and Ready, but run nothing.

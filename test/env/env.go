@@ -38,13 +38,20 @@ const (
 	// of the time that has passed: a look often starts a process, so waiting must be cheap.
 	pollSeldom = 500 * time.Millisecond
 	shareOf    = 20
+	// restOf is how much longer than a look took nobody looks again: tests that only wait are not to
+	// be what others wait for.
+	restOf = 2
 )
+
+// Soon is how long a change may take to arrive on a machine that is several times as slow as
+// others, and busy. It bounds waiting; how fast things are is for the benchmarks to say.
+const Soon = 3 * time.Minute
 
 // Eventually calls f until it returns nil, and fails the test with its last
 // error when timeout passes first.
 func Eventually(t T, timeout time.Duration, f func() error) {
 	t.Helper()
-	if err := poll(t.Context(), timeout, pollSeldom, f); err != nil {
+	if err := poll(t.Context(), timeout, seldom, f); err != nil {
 		t.Fatalf("not so after %s: %v", timeout, err)
 	}
 }
@@ -54,7 +61,7 @@ func Eventually(t T, timeout time.Duration, f func() error) {
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
 	var broken error
-	ended := poll(t.Context(), d, pollEvery, func() error {
+	ended := poll(t.Context(), d, often, func() error {
 		broken = f()
 		if broken == nil {
 			return errGoOn
@@ -71,18 +78,27 @@ func Throughout(t T, d time.Duration, f func() error) {
 
 var errGoOn = errors.New("nothing has happened")
 
-// poll calls f until it returns nil, with pauses that grow to seldom.
-func poll(ctx context.Context, timeout, seldom time.Duration, f func() error) error {
+// often is the pause between looks that must not miss anything.
+func often(_, _ time.Duration) time.Duration { return pollEvery }
+
+// seldom is the pause after so long a wait, of which the last look took so much.
+func seldom(waited, took time.Duration) time.Duration {
+	return max(min(max(pollEvery, waited/shareOf), pollSeldom), restOf*took)
+}
+
+// poll calls f until it returns nil, with pauses between.
+func poll(ctx context.Context, timeout time.Duration, pauses func(waited, took time.Duration) time.Duration, f func() error) error {
 	pause := time.NewTimer(timeout)
 	defer pause.Stop()
 	start := time.Now()
 	for {
+		began := time.Now()
 		err := f()
-		waited := time.Since(start)
+		waited, took := time.Since(start), time.Since(began)
 		if err == nil || waited > timeout {
 			return err
 		}
-		pause.Reset(min(max(pollEvery, waited/shareOf), seldom))
+		pause.Reset(pauses(waited, took))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -100,7 +116,7 @@ func Binary(t T, name string) string {
 	}
 	path := filepath.Join(root, ".bin", name)
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s is not built (run `make build kube`): %v", name, err)
+		t.Fatalf("%s is not built (`make build kube`, or make system, builds it): %v", name, err)
 	}
 	return path
 }

@@ -22,7 +22,7 @@ const (
 	// soon bounds how long it may take on a busy machine until what was broken works
 	// again: an agent waits up to a minute before it tries again to reach a hub that was
 	// away.
-	soon = 2 * time.Minute
+	soon = env.Soon
 	// heartbeat is that of the hubs here, so that silence is noticed within seconds.
 	heartbeat = time.Second
 	// look is how long a test watches for what must not happen.

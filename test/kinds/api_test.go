@@ -6,15 +6,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/test/env"
 )
 
 const (
 	orreryGroup = "orrery.dev"
 	// soon bounds waiting on a busy machine.
-	soon = 60 * time.Second
+	soon = env.Soon
 )
 
 // Media types of the Kubernetes API.

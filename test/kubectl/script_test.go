@@ -16,7 +16,7 @@ import (
 )
 
 // soon bounds waiting on a busy machine.
-const soon = 60 * time.Second
+const soon = env.Soon
 
 // TestScripts runs each script in a space of its own, which has its name. They
 // may use, beside what every testscript has:

@@ -23,7 +23,7 @@ import (
 
 const (
 	// soon is how long a change may take to be seen on a busy machine.
-	soon = 60 * time.Second
+	soon = env.Soon
 
 	asJSON  = "application/json"
 	asMerge = "application/merge-patch+json"

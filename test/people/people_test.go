@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -20,7 +19,7 @@ import (
 )
 
 // soon is how long revoking something may take to end what is open, on a busy machine.
-const soon = time.Minute
+const soon = env.Soon
 
 // mint has orrery print a kubeconfig for a space, as somebody.
 func mint(t *testing.T, as string, args ...string) (file, text string) {

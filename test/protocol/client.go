@@ -61,6 +61,7 @@ func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", call, err)
 	}
+	wire.InPieces(r)
 	if c.Join.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Join.Token)
 	}

@@ -36,7 +36,6 @@ func TestRandomShards(t *testing.T) {
 			w.made++
 			w.edit(fmt.Sprintf("%d-%d", round, w.made))
 		}
-		w.wholeAgain()
 		w.settled()
 	}
 	w.kept()
@@ -64,7 +63,6 @@ func (w *team) share(n int) {
 	w.t.Helper()
 	if w.shards > 0 {
 		w.settled()
-		w.wholeAgain()
 	}
 	for number := 1; number <= key.MaxShards; number++ {
 		if a := w.agents[number]; a != nil && a.Running() {
@@ -87,6 +85,7 @@ func (w *team) share(n int) {
 // step does something to one of the agents, or to all.
 func (w *team) step() {
 	w.t.Helper()
+	w.wholeAgain()
 	number := 1 + w.rand.IntN(w.shards)
 	a := w.agents[number]
 	switch w.rand.IntN(7) {
@@ -116,6 +115,16 @@ func (w *team) step() {
 		w.tell("%d shards instead of %d", n, w.shards)
 		w.share(n)
 	}
+}
+
+// settled waits until each object is as its space has it. An agent that ends by itself, since its
+// store can't be gone by, is started again, as by whatever runs agents.
+func (w *team) settled() {
+	w.t.Helper()
+	env.Eventually(w.t, soon, func() error {
+		w.wholeAgain()
+		return w.settling()
+	})
 }
 
 // wholeAgain has all agents of the present number of shards run.

@@ -81,6 +81,7 @@ func TestShards(t *testing.T) {
 	w.evict(1)
 	w.outdated(first) // somebody else may have had the shard
 	other = w.again(other, "2/3")
+	w.outdated(other) // the Lease of another number of shards names no store
 	w.edit("6")
 	w.settled()
 	w.connected("1/3", "2/3", "3/3")

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +20,7 @@ const (
 	location = "paris"
 	// leases is the namespace of Leases, and shared one that objects of two shards are in.
 	leases, shared = "orrery-system", "shared"
-	soon           = 60 * time.Second
+	soon           = env.Soon
 )
 
 // site is a location that agents share, with a space for each of which it has an object.
@@ -147,21 +146,24 @@ func (w *site) edit(value string) {
 // settled waits until each object is as its space has it.
 func (w *site) settled() {
 	w.t.Helper()
-	env.Eventually(w.t, soon, func() error {
-		for _, space := range w.spaces {
-			m, err := w.Cluster.Client.CoreV1().ConfigMaps(string(space)).Get(w.t.Context(), "m", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if m.Data["v"] != w.value {
-				return fmt.Errorf("%s has %s, want %s", space, m.Data["v"], w.value)
-			}
-			if w.uids[space] == "" {
-				w.uids[space] = m.UID
-			}
+	env.Eventually(w.t, soon, w.settling)
+}
+
+// settling says what is not yet as its space has it.
+func (w *site) settling() error {
+	for _, space := range w.spaces {
+		m, err := w.Cluster.Client.CoreV1().ConfigMaps(string(space)).Get(w.t.Context(), "m", metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		if m.Data["v"] != w.value {
+			return fmt.Errorf("%s has %s, want %s", space, m.Data["v"], w.value)
+		}
+		if w.uids[space] == "" {
+			w.uids[space] = m.UID
+		}
+	}
+	return nil
 }
 
 // status is what an agent says of itself.

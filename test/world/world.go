@@ -23,9 +23,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// Soon is how long a change may take to arrive on a busy machine. It bounds
-// waiting; how fast things are is for the benchmarks to say.
-const Soon = 60 * time.Second
+// Soon is env.Soon.
+const Soon = env.Soon
 
 // Some resources.
 var (

@@ -6,6 +6,7 @@
 package builtin
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 
+	"orrery.dev/orrery/internal/fieldset"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 )
@@ -89,10 +91,25 @@ func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin) (*kinds.Kin
 	k.StorageCodec = m.storage(stored)
 	if k.StoredAsServed() && hub == stored {
 		k.Protobuf = m.transcoders.Of(gvk, reflect.TypeOf(object).Elem())
+		if k.Created, err = created(&k); err != nil {
+			return nil, err
+		}
 	}
 	k.Columns = m.tables.Of(stored.WithKind(row.kind).GroupKind())
 	k.Travels = m.travels.Of(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
 	return kinds.New(k, m.serving())
+}
+
+// created finds the fields of objects of a kind that their creators own.
+func created(k *kinds.Kind) (*fieldset.Created, error) {
+	empty := k.New()
+	empty.GetObjectKind().SetGroupVersionKind(k.GVK)
+	value, err := k.Types.ObjectToTyped(empty)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := json.Marshal(empty)
+	return fieldset.NewCreated(value, stored, k.HasStatus), err
 }
 
 // serving is how handlers treat objects of built-in kinds.

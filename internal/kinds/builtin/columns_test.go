@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/kinds"
+	"orrery.dev/orrery/internal/kinds/columns"
 )
 
 // tableTime is when the tables of tests are made.
@@ -53,8 +55,30 @@ func TestTables(t *testing.T) {
 			fmt.Fprintf(&out, "| %v ", c)
 		}
 		out.WriteByte('\n')
+		compareScanned(t, s, obj, table)
 	}
 	compareGolden(t, "testdata/tables/golden.txt", out.String())
+}
+
+// compareScanned compares the cells that are made of an object's JSON, for kinds that have such.
+func compareScanned(t *testing.T, s sample, obj runtime.Object, table *metav1.Table) {
+	t.Helper()
+	want, of := table.Rows[0].Cells, table.ColumnDefinitions
+	stored, err := runtime.Encode(s.kind.StorageCodec, obj)
+	if err != nil {
+		t.Fatalf("%s: %v", s.name, err)
+	}
+	got, _, ok := s.kind.Columns.(columns.Scanner).Scan([]byte("["), stored)
+	if plain := len(of) == 2 && of[1].Name == "Age"; ok != (plain || slices.Contains([]string{"ConfigMap", "Secret"}, s.kind.GVK.Kind)) {
+		t.Errorf("%s: scanned %t, with the cells %v", s.name, ok, want)
+	}
+	encoded, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok && string(append(got, ']')) != string(encoded) || !ok && string(got) != "[" {
+		t.Errorf("%s: scanned %s, want %s", s.name, got, encoded)
+	}
 }
 
 // checkCell holds a cell to the type that its column promises to clients.

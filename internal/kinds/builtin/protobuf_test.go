@@ -40,7 +40,7 @@ func TestProtobufOfStored(t *testing.T) {
 
 func checkProtobuf(t *rapid.T, k *kinds.Kind) {
 	object := k.New()
-	fill(t, reflect.ValueOf(object).Elem(), 0)
+	texts{anyText, anyText}.fill(t, reflect.ValueOf(object).Elem(), 0)
 	stored, err := runtime.Encode(k.StorageCodec, object)
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +72,14 @@ func reencoded(t *rapid.T, k *kinds.Kind, stored []byte) []byte {
 // deepest is how deep objects are filled: beyond it all is zero.
 const deepest = 9
 
+// texts are what objects are filled with.
+type texts struct {
+	// names draws what may tell the members of a map or the elements of a list apart, values the rest.
+	names, values func(*rapid.T) string
+}
+
 // fill gives a value something in some of its fields.
-func fill(t *rapid.T, v reflect.Value, depth int) {
+func (x texts) fill(t *rapid.T, v reflect.Value, depth int) {
 	if examples, ok := exampleJSON()[v.Type().String()]; ok {
 		if err := json.Unmarshal([]byte(rapid.SampledFrom(examples).Draw(t, "example")), v.Addr().Interface()); err != nil {
 			t.Fatal(err)
@@ -90,35 +96,36 @@ func fill(t *rapid.T, v reflect.Value, depth int) {
 		}
 		for _, field := range v.Fields() {
 			if rapid.IntRange(0, 2+depth/2).Draw(t, "has") == 0 && field.CanSet() {
-				fill(t, field, depth+1)
+				x.fill(t, field, depth+1)
 			}
 		}
 		if depth == 0 {
-			fill(t, v.FieldByName("ObjectMeta"), 1)
+			x.fill(t, v.FieldByName("ObjectMeta"), 1)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem(), depth+1)
+		x.fill(t, v.Elem(), depth+1)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			v.SetBytes([]byte(anyText(t)))
+			v.SetBytes([]byte(x.values(t)))
 			return
 		}
 		n := rapid.IntRange(0, 2).Draw(t, "elements")
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		element := texts{x.names, x.names} // any field of it may be a key
 		for i := range n {
-			fill(t, v.Index(i), depth+1)
+			element.fill(t, v.Index(i), depth+1)
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range rapid.IntRange(0, 3).Draw(t, "members") {
 			name, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			name.SetString(anyText(t))
-			fill(t, value, depth+1)
+			name.SetString(x.names(t))
+			x.fill(t, value, depth+1)
 			v.SetMapIndex(name, value)
 		}
 	case reflect.String:
-		v.SetString(anyText(t))
+		v.SetString(x.values(t))
 	case reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, "bool"))
 	case reflect.Int32, reflect.Int64:

@@ -24,6 +24,9 @@ type printer struct {
 	// cells has one cell per column. now is when the table is made: ages are
 	// part of a table, not of an object.
 	cells func(obj runtime.Object, now time.Time) ([]any, error)
+	// scan appends the same cells by the JSON of an object, unless that fails; nil: they can't be had
+	// without decoding it.
+	scan func(object, to []byte, now time.Time) (s scan, cells []byte)
 }
 
 // table makes tables with a printer, by a clock.

@@ -53,6 +53,11 @@ func corePrinters() map[string]printer {
 		"VolumeAttributesClass", "Reason", "Age", "VolumeMode+"), volumeCells)
 	p["PersistentVolumeClaim"] = printed(cols("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass",
 		"VolumeAttributesClass", "Age", "VolumeMode+"), claimCells)
+	for kind, scan := range map[string]func(object, to []byte, now time.Time) (scan, []byte){"ConfigMap": scanConfigMap, "Secret": scanSecret} {
+		scanned := p[kind]
+		scanned.scan = scan
+		p[kind] = scanned
+	}
 	return p
 }
 

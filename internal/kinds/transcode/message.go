@@ -3,6 +3,8 @@ package transcode
 import (
 	"bytes"
 	"slices"
+
+	"orrery.dev/orrery/internal/jsonscan"
 )
 
 // message is how an object becomes the message of a Go struct.
@@ -75,16 +77,16 @@ func (m *message) encode(w *writer, object []byte) bool {
 
 // read puts the members of an object where they are expected.
 func (m *message) read(w *writer, base int, object []byte) bool {
-	c := cursor{json: object}
-	if !c.open('{') {
+	c := jsonscan.Of(object)
+	if !c.Open('{') {
 		return false
 	}
-	for c.more() {
-		name, ok := c.name()
+	for c.More() {
+		name, ok := c.Name()
 		if !ok || bytes.IndexByte(name, '\\') >= 0 {
 			return false
 		}
-		value, ok := c.value()
+		value, ok := c.Value()
 		if !ok {
 			return false
 		}
@@ -148,14 +150,14 @@ func (c *codec) field(w *writer, tag uint64, value []byte) bool {
 }
 
 func (f *field) writeArray(w *writer, array []byte) bool {
-	c := cursor{json: array}
-	if !c.open('[') {
+	c := jsonscan.Of(array)
+	if !c.Open('[') {
 		return false
 	}
 	base := len(w.values)
 	defer w.release(base)
-	for c.more() {
-		value, ok := c.value()
+	for c.More() {
+		value, ok := c.Value()
 		if !ok {
 			return false
 		}
@@ -195,12 +197,12 @@ type member struct{ name, value []byte }
 // membersOf appends the members of an object in the order of their names, of which there must be
 // no two alike.
 func membersOf(to []member, object []byte) ([]member, bool) {
-	c := cursor{json: object}
-	if !c.open('{') {
+	c := jsonscan.Of(object)
+	if !c.Open('{') {
 		return nil, false
 	}
-	for c.more() {
-		quoted, ok := c.name()
+	for c.More() {
+		quoted, ok := c.Name()
 		if !ok {
 			return nil, false
 		}
@@ -208,7 +210,7 @@ func membersOf(to []member, object []byte) ([]member, bool) {
 		if !ok {
 			return nil, false
 		}
-		value, ok := c.value()
+		value, ok := c.Value()
 		if !ok {
 			return nil, false
 		}

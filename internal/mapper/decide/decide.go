@@ -44,8 +44,6 @@ type Facts struct {
 	// Pods says that the object at the target may own Pods, Overdue that it has been
 	// terminating for longer than those may take.
 	Pods, Overdue bool
-	// Shared says that several agents share the location.
-	Shared bool
 	// Settled says that a session has proved the desired content to be complete: what is
 	// not in it is not desired.
 	Settled bool
@@ -153,10 +151,11 @@ func (f Facts) MarksChanged(s store.Source) bool {
 }
 
 // rewritten says that the object was written at another place in the log than the agent has
-// recorded: by one that had the shard before, since all of a location write as one manager.
+// recorded: by one that had the shard before, since all of a location write as one manager, or by
+// a request that was given up and came late.
 func (f Facts) rewritten() bool {
 	was := f.Record.Source.Log
-	return f.Shared && !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
+	return !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
 }
 
 // decidePresent is about an object at the target that is ours.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +76,13 @@ func (e *Engine) Next(ctx context.Context) (*Item, bool) {
 		e.wake.Wait()
 	}
 	return nil, false
+}
+
+// Ready is how many items wait for a worker, but not for a time.
+func (e *Engine) Ready() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queue.count
 }
 
 // Push queues the items that which returns true for.
@@ -154,12 +160,12 @@ func (e *Engine) Touch(all []store.Touched) {
 		if t.Want.Desired() {
 			it.wanted = true
 			e.leaves.stays(it)
-		} else if len(it.spaces) == 1 {
+		} else if it.spaces.one() {
 			it.wanted = false
 			e.leaves.leaving(it, t.Object.Space)
 		}
 		it.failures = 0
-		it.seen.Taken = false
+		it.seen.flags &^= taken
 		e.queue.push(it)
 	}
 	e.wake.Broadcast()
@@ -201,9 +207,9 @@ func (e *Engine) View(it *Item) View {
 	defer e.mu.Unlock()
 	now := time.Now()
 	v := View{
-		As: e.as, Seen: it.seen, Spaces: slices.Clone(it.spaces), Source: it.located().Source().Identity, State: it.state, wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
+		As: e.as, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
 		At: target.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
-		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: it.leftOut,
+		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: int(it.leftOut),
 		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience,
 	}
 	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
@@ -228,7 +234,7 @@ func (e *Engine) Awaits(id key.Identity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it, ok := e.items[id.String()]
-	return ok && it.wanted && it.state == ""
+	return ok && it.wanted && it.state.empty()
 }
 
 // Namesakes returns the identities of the same name in other resources. desired says
@@ -240,7 +246,7 @@ func (e *Engine) Namesakes(id key.Identity, uid string) (all []string, desired b
 		other := key.Identity{Resource: r, Namespace: id.Namespace, Name: id.Name}.String()
 		if it, ok := e.items[other]; ok && r != id.Resource {
 			all = append(all, other)
-			desired = desired || it.wanted && it.seen.Presence == decide.Present && it.seen.UID == uid
+			desired = desired || it.wanted && it.seen.presence == decide.Present && it.seen.id() == uid
 		}
 	}
 	return all, desired
@@ -298,10 +304,10 @@ func (e *Engine) Finish(it *Item, r Result) {
 	}
 	if r.Hurried {
 		it.doomed = 0
-		it.sees(it.seen, open)
+		it.sees(it.seen.observed(), open)
 	}
 	if it.queue != again { // otherwise it may have become desired since
-		it.spaces = slices.DeleteFunc(it.spaces, func(s key.Space) bool { return slices.Contains(r.Gone, s) })
+		it.spaces = it.spaces.without(r.Gone)
 		it.wanted = r.Wanted
 		r.Retry = e.leaves.left(it, r, open)
 	}
@@ -312,7 +318,7 @@ func (e *Engine) Finish(it *Item, r Result) {
 		it.failures, it.kind.failures = 0, 0
 	}
 	if r.Drifted {
-		it.repairs.again(now)
+		it.repaired(now)
 	}
 	it.slotted = r.Slotted
 	if !r.Failed || r.Judged { // otherwise nothing new is known
@@ -320,7 +326,7 @@ func (e *Engine) Finish(it *Item, r Result) {
 	}
 	e.tally.report(it, r.State)
 	if e.Worked != nil {
-		e.Worked(max(0, now.Sub(time.Unix(0, it.pushed))))
+		e.Worked(max(0, e.queue.at(now)-it.when))
 	}
 	e.queue.done(it)
 	if r.Retry > 0 {
@@ -329,9 +335,9 @@ func (e *Engine) Finish(it *Item, r Result) {
 	unused := false
 	switch {
 	case !r.Forget || it.queue != idle:
-	case it.seen.Presence == decide.Present: // another object of ours has its name
+	case it.seen.presence == decide.Present: // another object of ours has its name
 		e.queue.push(it)
-	case len(it.spaces) == 0:
+	case it.spaces.none():
 		unused = e.drop(it)
 	case it.over():
 		e.pushContainers(it)

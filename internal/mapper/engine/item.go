@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"orrery.dev/orrery/internal/key"
@@ -21,34 +20,36 @@ const (
 
 // Item is what the agent keeps in memory about one identity at the target. The
 // engine's lock guards it.
+//
+// There is one for each object, so it is small: what few have is behind a pointer, and what
+// many have alike they share.
 type Item struct {
 	ID   string // key.Identity as a string
 	kind *kind
 	// spaces are those that have a source for it, or had one and still have a report.
-	spaces []key.Space
+	spaces spaces
 	// moved is that of key.Located; where it is not empty, there is one space.
-	moved string
-	// wanted says that some space has a desired entry, asks that it asks for the status.
-	wanted, asks bool
-	// slotted says that it has waited for its slot to have its pair refreshed.
-	slotted bool
-	proof   marks.Proof
-	actor   *actor // nil: it is not known yet who acts for it
-	seen    decide.Observed
-	live    uint64 // hash of what the store has of how it was seen; zero: it has nothing
-	// leftOut counts the objects that belong to it and do not come back.
-	leftOut int
-	state   wire.State // as last reported, for the winner
-
-	queue    queueState
-	pushed   int64 // when it was last made ready, in ns since 1970
-	due      time.Time
-	failures uint8
-	repairs  repairs
+	moved short[string]
+	actor *actor // nil: it is not known yet who acts for it
+	seen  seen
+	live  uint64            // hash of what the store has of how it was seen; zero: it has nothing
+	state short[wire.State] // as last reported, for the winner
+	// when is when it was last made ready, or, if it is idle, when it is to be; zero: it is not.
+	when    time.Duration
+	repairs *repairs // nil: drift in it was never repaired
 	// doomed is the engine's open time at which this process first saw the object being
 	// deleted; zero: it is not.
 	doomed time.Duration
 	leave  *leave // nil: it is not being removed
+	// leftOut counts the objects that belong to it and do not come back.
+	leftOut int32
+	// wanted says that some space has a desired entry, asks that it asks for the status.
+	wanted, asks bool
+	// slotted says that it has waited for its slot to have its pair refreshed.
+	slotted  bool
+	proof    marks.Proof
+	queue    queueState
+	failures uint8
 }
 
 func (it *Item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
@@ -77,7 +78,7 @@ type kind struct {
 func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
 
 // Stray says that the object is at the target and not desired.
-func (it *Item) Stray() bool { return !it.wanted && it.seen.Presence == decide.Present }
+func (it *Item) Stray() bool { return !it.wanted && it.seen.presence == decide.Present }
 
 // Desired says that some space has a desired entry for it.
 func (it *Item) Desired() bool { return it.wanted }
@@ -88,14 +89,14 @@ func (it *Item) unobservable() bool { return it.kind.version == "" }
 // missing says that nothing is at the target under the identity although the agent has
 // tried to apply it, and that no worker is trying now.
 func (it *Item) missing() bool {
-	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.Presence == decide.Absent && !it.seen.Taken
-	return nothing && it.state != "" && it.queue != running && it.queue != again
+	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.presence == decide.Absent && !it.seen.is(taken)
+	return nothing && !it.state.empty() && it.queue != running && it.queue != again
 }
 
 // over says that nothing of the object is left at the target, and that this is all that is
 // left to say of it.
 func (it *Item) over() bool {
-	return !it.wanted && it.state == wire.Removed && it.seen.Presence != decide.Present
+	return !it.wanted && it.state.value() == wire.Removed && it.seen.presence != decide.Present
 }
 
 // Identity is that of the item.
@@ -112,27 +113,16 @@ func parseIdentity(id string) key.Identity {
 
 // home is the space in whose line the item queues.
 func (it *Item) home() key.Space {
-	if len(it.spaces) == 0 {
-		return ""
-	}
-	return it.spaces[0]
+	return it.spaces.first()
 }
 
 // located is the item as an object of the space in whose line it queues.
 func (it *Item) located() key.Located {
-	return key.Located{Object: key.Object{Space: it.home(), Identity: it.Identity()}, Moved: it.moved}
-}
-
-// concerns notes that a space has a source for it.
-func (it *Item) concerns(s key.Space, moved string) {
-	if !slices.Contains(it.spaces, s) {
-		it.spaces = append(it.spaces, s)
-	}
-	it.moved = moved
+	return key.Located{Object: key.Object{Space: it.home(), Identity: it.Identity()}, Moved: it.moved.value()}
 }
 
 // Stays says that the object stays at the target by what is reported of it.
-func (it *Item) Stays() bool { return it.state == wire.Orphaned }
+func (it *Item) Stays() bool { return it.state.value() == wire.Orphaned }
 
 // LeftOver says that the object stays though it is not desired.
 func (it *Item) LeftOver() bool { return it.Stays() && !it.wanted }
@@ -152,8 +142,8 @@ func (it *Item) learn(w *store.Want) bool {
 		return changed
 	}
 	asks := w.Object().Policy.ReturnStatus
-	began := asks && !it.asks && it.seen.Presence == decide.Present && health.Has(k.resource)
-	it.asks = asks || it.asks && len(it.spaces) > 1 // another space's entry may ask
+	began := asks && !it.asks && it.seen.presence == decide.Present && health.Has(k.resource)
+	it.asks = asks || it.asks && !it.spaces.none() && !it.spaces.one() // another space's entry may ask
 	if began {
 		k.asked++
 	}

@@ -26,14 +26,23 @@ type queue struct {
 	ready [priorities]turns[key.Space, turns[*kind, fifo]]
 	later laterHeap
 	count int
+	// epoch is what times of items count from: just before the first.
+	epoch time.Time
+}
+
+// at is a time as items have it: by the clock that nobody sets, and never zero.
+func (q *queue) at(t time.Time) time.Duration {
+	if q.epoch.IsZero() {
+		q.epoch = t.Add(-1) // before all times that come
+	}
+	return t.Sub(q.epoch)
 }
 
 // push makes an item ready. One that has a worker becomes ready when that is done.
 func (q *queue) push(it *Item) {
-	it.due = time.Time{} // voids its entry in later
 	switch it.queue {
 	case idle:
-		it.queue, it.pushed = ready, time.Now().UnixNano()
+		it.queue, it.when = ready, q.at(time.Now()) // its entry in later is void
 		q.count++
 		q.ready[it.priority()].of(it.home()).of(it.kind).push(it)
 	case running:
@@ -44,22 +53,23 @@ func (q *queue) push(it *Item) {
 
 // pushAt makes an item ready at a time, unless something else does so earlier.
 func (q *queue) pushAt(it *Item, due time.Time) {
-	if it.queue != idle || !it.due.IsZero() && it.due.Before(due) {
+	at := q.at(due)
+	if it.queue != idle || it.when != 0 && it.when < at {
 		return
 	}
-	it.due = due
-	heap.Push(&q.later, laterItem{due: due, item: it})
+	it.when = at
+	heap.Push(&q.later, laterItem{due: at, item: it})
 }
 
 // promote makes ready what is due, and returns when the next item is; false: none waits.
 func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	for len(q.later) > 0 {
 		first := q.later[0]
-		if first.due.After(now) {
-			return first.due, true
+		if first.due > q.at(now) {
+			return q.epoch.Add(first.due), true
 		}
 		heap.Pop(&q.later)
-		if first.item.due.Equal(first.due) {
+		if first.item.queue == idle && first.item.when == first.due {
 			q.push(first.item)
 		}
 	}
@@ -93,7 +103,7 @@ func (q *queue) pop(may func(*kind) bool) *Item {
 // done takes an item back from a worker.
 func (q *queue) done(it *Item) {
 	was := it.queue
-	it.queue = idle
+	it.queue, it.when = idle, 0
 	it.kind.running--
 	if was == again {
 		q.push(it)
@@ -170,15 +180,16 @@ func (f *fifo) pop() *Item {
 }
 
 type laterItem struct {
-	due  time.Time
+	due  time.Duration
 	item *Item
 }
 
-// laterHeap is a heap by due time. An entry is void if its time is not the item's.
+// laterHeap is a heap by due time. An entry is void if its time is not the item's, or if that is
+// not idle.
 type laterHeap []laterItem
 
 func (h laterHeap) Len() int           { return len(h) }
-func (h laterHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h laterHeap) Less(i, j int) bool { return h[i].due < h[j].due }
 func (h laterHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *laterHeap) Push(x any)        { *h = append(*h, x.(laterItem)) }
 func (h *laterHeap) Pop() any {

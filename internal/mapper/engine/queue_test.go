@@ -158,8 +158,8 @@ func TestSeenMeanwhile(t *testing.T) {
 	}
 	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}})
 	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Presence: decide.Absent}})
-	if it.seen.Presence != decide.Present || it.seen.UID != "u" {
-		t.Errorf("it is seen as %+v", it.seen)
+	if it.seen.presence != decide.Present || it.seen.id() != "u" {
+		t.Errorf("it is seen as %+v", it.seen.observed())
 	}
 }
 
@@ -201,13 +201,13 @@ func TestKindUsedAgain(t *testing.T) {
 }
 
 func TestRepairsSlowDown(t *testing.T) {
-	if d := (repairs{}).delay(now); d != 0 {
+	if d := (&repairs{}).delay(now); d != 0 {
 		t.Errorf("the first repair waits %s", d)
 	}
-	if d := (repairs{count: 1, last: now.Add(-time.Minute)}).delay(now); d > 0 {
+	if d := (&repairs{count: 1, last: now.Add(-time.Minute)}).delay(now); d > 0 {
 		t.Errorf("a repair after a calm time waits %s", d)
 	}
-	if d := (repairs{count: 12, last: now}).delay(now); d < mostRepairDelay/2 || d > mostRepairDelay {
+	if d := (&repairs{count: 12, last: now}).delay(now); d < mostRepairDelay/2 || d > mostRepairDelay {
 		t.Errorf("in a standing fight a repair waits %s", d)
 	}
 }

@@ -22,6 +22,14 @@ type repairs struct {
 	last  time.Time
 }
 
+// repaired notes a repair.
+func (it *Item) repaired(now time.Time) {
+	if it.repairs == nil {
+		it.repairs = &repairs{}
+	}
+	it.repairs.again(now)
+}
+
 // again takes note of one more.
 func (r *repairs) again(now time.Time) {
 	if r.delay(now) == 0 && now.Sub(r.last) > RepairCalm<<4 {
@@ -32,8 +40,8 @@ func (r *repairs) again(now time.Time) {
 
 // delay is how long to wait before drift is repaired, so that two writers do not
 // undo each other's writes at full speed. The first repair is immediate.
-func (r repairs) delay(now time.Time) time.Duration {
-	if r.count == 0 || r.calmIn(now) < 0 {
+func (r *repairs) delay(now time.Time) time.Duration {
+	if r == nil || r.count == 0 || r.calmIn(now) < 0 {
 		return 0
 	}
 	return retry.Backoff(r.count-1, retry.First, mostRepairDelay) - now.Sub(r.last)
@@ -41,13 +49,13 @@ func (r repairs) delay(now time.Time) time.Duration {
 
 // calmIn is after how long a repaired object counts as calm if nobody changes it;
 // negative: it does.
-func (r repairs) calmIn(now time.Time) time.Duration {
+func (r *repairs) calmIn(now time.Time) time.Duration {
 	return RepairCalm<<min(r.count, 4) - now.Sub(r.last)
 }
 
 // contest is how much longer an object counts as contested; zero: it does not.
-func (r repairs) contest(now time.Time) time.Duration {
-	if r.count < contestedRepairs {
+func (r *repairs) contest(now time.Time) time.Duration {
+	if r == nil || r.count < contestedRepairs {
 		return 0
 	}
 	return max(0, r.calmIn(now))

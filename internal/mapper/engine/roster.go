@@ -24,7 +24,7 @@ func (r *roster) item(o key.Object, moved string) (*Item, bool) {
 	id := o.Identity.String()
 	it, known := r.items[id]
 	if known {
-		it.concerns(o.Space, moved)
+		it.spaces, it.moved = it.spaces.with(o.Space), shorten(moved)
 		return it, false
 	}
 	k, old := r.kinds[o.Resource]
@@ -33,9 +33,9 @@ func (r *roster) item(o key.Object, moved string) (*Item, bool) {
 		r.kinds[o.Resource] = k
 	}
 	k.items++
-	it = &Item{ID: id, kind: k, spaces: []key.Space{o.Space}, moved: moved}
+	it = &Item{ID: id, kind: k, spaces: packSpaces(o.Space), moved: shorten(moved)}
 	if k.sight == decide.Absent {
-		it.seen.Presence = decide.Absent
+		it.seen.presence = decide.Absent
 	}
 	r.items[id] = it
 	for _, in := range Containers(o.Identity) {

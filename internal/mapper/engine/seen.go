@@ -9,24 +9,23 @@ import (
 // notice updates what is known of an item. It returns true if the object is another one,
 // or has changed. now is open time.
 func (it *Item) notice(s *Sighting, now time.Duration) bool {
-	if s.Seen.Revision != 0 && s.Seen.Revision < it.seen.Revision {
+	if s.Seen.Revision != 0 && s.Seen.Revision < it.seen.revision {
 		return false // the answer to a request of ours was newer
 	}
-	seen := s.Seen
+	before, seen := it.seen.observed(), s.Seen
 	switch {
 	case s.Gone:
 		seen = decide.Observed{Presence: decide.Absent, Revision: s.Seen.Revision}
 	case s.Ours:
 		seen.Presence = decide.Present
-	case it.seen.Presence == decide.Present && it.seen.UID == seen.UID:
+	case before.Presence == decide.Present && before.UID == seen.UID:
 		seen.Presence, seen.Unmarked = decide.Present, true
 	default: // it has our label, but is not ours
-		if it.seen.Presence == decide.Unseen {
+		if before.Presence == decide.Unseen {
 			it.sees(decide.Observed{Presence: decide.Absent}, now)
 		}
 		return false
 	}
-	before := it.seen
 	it.sees(seen, now)
 	before.Revision, seen.Revision = 0, 0
 	return before != seen
@@ -35,7 +34,7 @@ func (it *Item) notice(s *Sighting, now time.Duration) bool {
 // answered notes what an answer showed, unless something newer was seen. now is open
 // time.
 func (it *Item) answered(seen decide.Observed, now time.Duration) {
-	if seen.Revision >= it.seen.Revision {
+	if seen.Revision >= it.seen.revision {
 		it.sees(seen, now)
 	}
 }
@@ -45,8 +44,8 @@ func (it *Item) sees(seen decide.Observed, now time.Duration) {
 	switch {
 	case seen.Presence != decide.Present || !seen.Terminating:
 		it.doomed = 0
-	case it.doomed == 0 || it.seen.UID != seen.UID:
+	case it.doomed == 0 || it.seen.id() != seen.UID:
 		it.doomed = max(1, now)
 	}
-	it.seen = seen
+	it.seen = pack(seen)
 }

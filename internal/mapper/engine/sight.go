@@ -122,7 +122,7 @@ func (e *Engine) Synced(as marks.Owner, r key.Resource, shown map[string]struct{
 		if it.kind != k {
 			continue
 		}
-		if _, ok := shown[id]; !ok && it.seen.Revision <= revision {
+		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
 			now := decide.Observed{Presence: decide.Absent}
 			if revision != Unordered {
 				now.Revision = revision
@@ -212,8 +212,8 @@ func (e *Engine) ForgetLive(ids []string) {
 func (e *Engine) LeaveOut(id string, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if it, ok := e.items[id]; ok && it.leftOut != n {
-		it.leftOut = n
+	if it, ok := e.items[id]; ok && it.leftOut != int32(n) {
+		it.leftOut = int32(n)
 		e.queue.push(it)
 		e.wake.Broadcast()
 	}

@@ -32,7 +32,7 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 		e.queue.push(e.items[o.Identity.String()])
 		it, _ := e.Next(t.Context())
 		ours := decide.Observed{Presence: decide.Present, UID: "u", Revision: 5, Fields: 7}
-		it.seen = decide.Observed{Presence: decide.Absent}
+		it.seen = pack(decide.Observed{Presence: decide.Absent})
 		e.Saw(it, "", ours)
 		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: c.shown}})
 		e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &ours})

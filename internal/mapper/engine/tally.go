@@ -14,13 +14,13 @@ type tally struct {
 
 // report notes what is reported of an item; empty: nothing is.
 func (t *tally) report(it *Item, s wire.State) {
-	if it.state != "" {
-		t.states[it.state]--
+	if !it.state.empty() {
+		t.states[it.state.value()]--
 	}
 	if s != "" {
 		t.states[s]++
 	}
-	it.state = s
+	it.state = shorten(s)
 }
 
 // prove notes what is known of an item's object.

@@ -161,6 +161,7 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 	if err != nil {
 		return nil, err
 	}
+	wire.InPieces(req)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}

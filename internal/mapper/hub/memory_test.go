@@ -52,7 +52,7 @@ func newMemory(t *testing.T) *memory {
 func (m *memory) follow() (*Session, *Reporter) {
 	st, hub := hubBy(m.t, m)
 	link := linkTo(hub, st)
-	r := NewReporter(link, counter(), func([]store.Touched) {})
+	r := NewReporter(link, counter(), func([]store.Touched) {}, func() bool { return true })
 	return NewSession(link, m, r, counter(), counter()), r
 }
 

@@ -43,12 +43,15 @@ type Reporter struct {
 	// touch is told of objects of which only a report is left, and of those that waited
 	// until the hub has a report.
 	touch func([]store.Touched)
+	// may says whether this agent is the one to report.
+	may func() bool
 }
 
 // NewReporter makes a reporter that counts in sent and tells touch of objects of which only
-// a report is left, and of those that waited until the hub has a report.
-func NewReporter(l Link, sent prometheus.Counter, touch func([]store.Touched)) *Reporter {
-	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), touch: touch}
+// a report is left, and of those that waited until the hub has a report. It sends nothing
+// while it may not: what another agent of the shard has reported since is not to be replaced.
+func NewReporter(l Link, sent prometheus.Counter, touch func([]store.Touched), may func() bool) *Reporter {
+	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), touch: touch, may: may}
 }
 
 // Changed says that there is something to send. It does not block.
@@ -73,7 +76,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		if wait := reportDelay - time.Since(last); wait > 0 {
 			retry.Pause(ctx, wait)
 		}
-		for ctx.Err() == nil && r.State.Known() {
+		for ctx.Err() == nil && r.State.Known() && r.may() {
 			more, err := r.round(ctx)
 			last = time.Now()
 			if err == nil {

@@ -73,7 +73,7 @@ func New(p Parts) *Reconciler {
 func (r *Reconciler) Work(ctx context.Context) {
 	for r.Target.Pace.Acquire(ctx) {
 		if it, ok := r.Engine.Next(ctx); ok {
-			r.Target.Pace.Begin(ctx)
+			r.Target.Pace.Begin(ctx, r.Engine.Ready())
 			r.reconcile(ctx, it)
 			r.Target.Pace.End()
 		}
@@ -180,7 +180,9 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 		t.live, err = x.Live(it.ID)
 		return err
 	})
-	t.winner = decide.Choose(t.wants, t.record)
+	if t.winner = decide.Choose(t.wants, t.record); t.yieldsToShard() {
+		t.winner = -1
+	}
 	if t.record != nil && t.view.At.Version == "" {
 		t.view.At.Version, t.view.Kind = t.record.Version, t.record.Kind
 	}
@@ -193,7 +195,7 @@ func (r *Reconciler) read(it *engine.Item) (*turn, error) {
 // act decides and does, until there is nothing more to do in this turn.
 func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
-		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen, Shared: !t.shard.Whole(),
+		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
 		Guarded: t.guarded, Yields: t.yields(t.object().Space),
 		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -47,8 +48,8 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 		return o, err
 	}
 	switch {
-	case use.ours:
-		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(use.going), true
+	case use.ours, use.shared && r.users.store.Meta().Settings.Purge: // which each agent removes of its own
+		o.State, o.Reason, o.Message, o.failed = wire.Removing, v1alpha1.ReasonNotEmpty, wire.Brief(cmp.Or(use.going, use.by)), true
 		o.Retry = retry.Backoff(t.view.Failures, retry.First, emptyingRetry)
 		return o, nil
 	case use.by != "":

@@ -148,7 +148,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 	owner := t.object().Space
 	for i, w := range t.wants {
 		path, before := t.sourceIn(w.Space).Path(), t.before[w.Space]
-		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget // the outcome is about its object
+		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget && !w.Want.Desired() // the outcome is about its object
 		var report wire.Report
 		switch {
 		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
@@ -207,6 +207,18 @@ func (t *turn) has(s key.Space, o outcome) bool {
 // the location's own for that one.
 func (t *turn) yields(s key.Space) bool {
 	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Yields && w.Space == s })
+}
+
+// yieldsToShard says that what is at the target is to go, since an object of another shard has
+// its name: that one's agent makes it anew, and until then finds a foreign one. In a whole
+// location it would be the one to follow, and change what is there.
+func (t *turn) yieldsToShard() bool {
+	w := t.want()
+	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Presence != decide.Present {
+		return false
+	}
+	owner, err := key.ParsePath(w.Note)
+	return err == nil && !t.shard.Has(owner.Space)
 }
 
 // confirms says that the hub is to be told that nothing is left of an object.

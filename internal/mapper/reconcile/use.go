@@ -16,6 +16,7 @@ package reconcile
 // left: the container waits for that for a while, after which it counts.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type usage struct {
 	going   string // what goes by itself, for the report
 	by      string // what else uses it, so that it stays; empty: nothing
 	desired bool   // with by: it is objects of this location that are not to go with it
+	shared  bool   // with desired: they are another shard's
 	lasting bool   // with by: it was expected to go, and has not
 }
 
@@ -77,15 +79,20 @@ func (u *users) of(ctx context.Context, t *turn) (usage, error) {
 		return awaited(looks, err.Error()), nil
 	}
 	if by != "" || err != nil {
-		return usage{by: by}, err
+		return usage{by: by, desired: by != "" && !t.shard.Whole()}, err // there may be another shard's, too
 	}
 	s := &search{users: u, as: t.view.As, inside: map[string]bool{}}
 	if id.Resource == key.Namespaces {
 		s.namespace = id.Name
 	}
 	for _, k := range kinds {
-		if by, err := s.kind(ctx, k); by != "" || err != nil {
-			return usage{by: by}, err
+		by, err := s.kind(ctx, k)
+		if err != nil {
+			return usage{}, err
+		}
+		s.by = cmp.Or(s.by, by)
+		if s.by != "" && (t.shard.Whole() || s.shared != "") {
+			break // nothing that is found besides would change what follows
 		}
 	}
 	return s.left(ctx, looks)
@@ -134,7 +141,9 @@ type search struct {
 	as        marks.Owner
 	namespace string // empty: all
 	ours      bool   // objects of ours were found that the engine did not know
-	shared    string // one of another shard of the location was found; empty: none
+	by        string // a foreign one was found, or why that can't be found out; empty: neither
+	shared    string // one of another shard of the location was found, or may be there; empty: none
+	others    bool   // one was found
 	// inside are the UIDs of the objects found, owned those that have a controller.
 	inside map[string]bool
 	owned  []dependent
@@ -156,9 +165,10 @@ func (s *search) kindOf(k target.Served) marks.Kind {
 }
 
 // kind looks at all objects of a kind. by names a foreign one, or says why that can't be
-// found out; empty: there is none.
+// found out; empty: there is none. It looks no further once nothing else would matter: a foreign
+// one may be let go with its Namespace, one of another shard never.
 func (s *search) kind(ctx context.Context, k target.Served) (by string, err error) {
-	pages := 0
+	pages, whole := 0, s.store.Meta().Shard.Whole()
 	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *target.Page) (more bool, err error) {
 		pages++
 		var ours []key.Located
@@ -175,12 +185,15 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 				of := s.kindOf(k)
 				at, proven := m.ProvesOurs(s.as, of)
 				if m.Written(s.as) && m.ProvesOthers(s.as, of) {
-					s.shared = "there is " + o.String() + ", of another shard of this location"
+					s.shared, s.others = "there is "+o.String()+", of another shard of this location", true
 					continue
 				}
 				if !proven || !m.Written(s.as) {
 					by = "there is " + o.String()
-					return false, nil
+					if whole {
+						return false, nil
+					}
+					continue
 				}
 				s.inside[m.UID] = true
 				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
@@ -196,6 +209,7 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 		}
 		if pages == maxPages && p.More() {
 			by = "there are very many " + k.String()
+			s.mayBeShared(by)
 			return false, nil
 		}
 		return true, nil
@@ -205,20 +219,34 @@ func (s *search) kind(ctx context.Context, k target.Served) (by string, err erro
 		return "", nil
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
-		return fmt.Sprintf("whether there are %s can't be found out: %s", k, target.StatusOf(err).Message), nil
+		by, err = fmt.Sprintf("whether there are %s can't be found out: %s", k, target.StatusOf(err).Message), nil
+		s.mayBeShared(by)
 	}
 	return by, err
 }
 
-// left is the usage by what was found in all kinds.
+// mayBeShared notes what was not looked at, of which some may be another shard's.
+func (s *search) mayBeShared(what string) {
+	if !s.store.Meta().Shard.Whole() && !s.others {
+		s.shared = what
+	}
+}
+
+// left is the usage by what was found in all kinds. In a location that is shared, what can't be
+// looked at now may be another shard's, whatever else was found.
 func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
+	whole := s.store.Meta().Shard.Whole()
 	switch {
+	case s.by != "" && s.shared == "" && (whole || s.unknown == ""):
+		return usage{by: s.by}, nil
 	case s.ours:
 		return usage{ours: true}, nil
 	case s.shared != "":
-		return usage{desired: true, by: s.shared}, nil
+		return usage{desired: true, shared: s.others, by: s.shared}, nil
 	case s.unknown != "":
-		return awaited(looks, s.unknown), nil
+		use := awaited(looks, s.unknown)
+		use.desired = use.by != "" && !whole
+		return use, nil
 	}
 	var going string
 	asked := map[string]bool{}

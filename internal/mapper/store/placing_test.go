@@ -78,6 +78,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestOnlyReported: what is not desired and reported is told, whether it is recorded itself or another
+// space's object has its name by now.
+func TestOnlyReported(t *testing.T) {
+	s := opened(t)
+	const id = "core/configmaps/n/a"
+	if err := write(s, func(x *Tx) error {
+		return errors.Join(x.setRecord(id, &Record{Space: "has"}), x.SetReport("has/"+id, &wire.Report{}), x.SetReport("had/"+id, &wire.Report{}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := s.OnlyReported(); err != nil || len(left) != 2 || left[0].Object.Path() != "had/"+id || left[1].Object.Path() != "has/"+id {
+		t.Errorf("only reported: %+v, %v", left, err)
+	}
+}
+
 // TestPlacesAreKept shows that a store that has something never takes other places, and that
 // the agent halts where the location has others.
 func TestPlacesAreKept(t *testing.T) {

@@ -139,8 +139,9 @@ func IsPlaced(line string) bool {
 	return !strings.HasPrefix(line, key.LinePrefix(key.Born)) && !strings.HasPrefix(line, key.LinePrefix(key.Owned))
 }
 
-// OnlyReported returns the placed objects that have a report, but neither a desired entry nor
-// a record.
+// OnlyReported returns the placed objects that have a report, but no desired entry: those that
+// leave, those of which a report has come back from the hub that was removed here, also where a
+// record of theirs is left until that of another space takes its place.
 func (s *Store) OnlyReported() (left []Touched, err error) {
 	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
 		if !IsPlaced(k) {
@@ -150,8 +151,8 @@ func (s *Store) OnlyReported() (left []Touched, err error) {
 		if err != nil {
 			return err
 		}
-		if at := t.place(o); !t.HasWant(k) && !t.HasRecord(at.Identity.String()) {
-			left = append(left, touched(at, nil))
+		if !t.HasWant(k) {
+			left = append(left, touched(t.place(o), nil))
 		}
 		return nil
 	})

@@ -154,3 +154,69 @@ func TestOutdated(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAllowancesOverAChange: in ten minutes in which the number of shards changes, what all let
+// go is never more than twice what the location may: who goes on has counted what it let go,
+// and who begins lets go its share.
+func TestAllowancesOverAChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		percent, windows := rapid.IntRange(0, 100).Draw(t, "percent"), map[int]*pruneWindow{}
+		letGo := func(label string) {
+			has, went := 0, 0
+			shards := rapid.IntRange(1, 5).Draw(t, label)
+			for k := 1; k <= shards; k++ {
+				shard := key.NewShard(k, shards)
+				if windows[k] == nil {
+					windows[k] = &pruneWindow{}
+				}
+				objects := rapid.OneOf(rapid.IntRange(0, 60), rapid.IntRange(0, 1000)).Draw(t, "objects")
+				most := rapid.IntRange(0, objects).Draw(t, "most")
+				n := 0
+				for n < most && windows[k].take(now, percent, objects-n-1, shard) {
+					n++
+				}
+				has, went = has+objects, went+n
+			}
+			if may := allowance(has*percent/100, key.Shard{}); went > may {
+				t.Fatalf("%s let %d of %d go, the location may %d", label, went, has, may)
+			}
+		}
+		letGo("before")
+		letGo("after")
+	})
+}
+
+// TestAllowanceOfAStore: a store that becomes that of another shard has counted what it let go,
+// and a new one nothing.
+func TestAllowanceOfAStore(t *testing.T) {
+	letGo := func(s *Store) (went int) {
+		if err := write(s, func(x *Tx) error {
+			x.meta.Settings.PruneMaxPercent = 0
+			for x.mayRemove(now) {
+				went++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return went
+	}
+	serve := func(s *Store, shard key.Shard, want int) {
+		t.Helper()
+		if err := s.Serve(shard); err != nil {
+			t.Fatal(err)
+		}
+		if went := letGo(s); went != want {
+			t.Errorf("as %s %d went, want %d", shard, went, want)
+		}
+	}
+	first := opened(t)
+	serve(first, key.Shard{}, pruneFree)
+	serve(first, key.NewShard(1, 2), 0)
+	serve(opened(t), key.NewShard(2, 2), pruneFree/2)
+	serve(opened(t), key.NewShard(1, 2), pruneFree/2) // instead of the first, which was lost
+	second := opened(t)
+	serve(second, key.NewShard(1, 5), pruneFree/5)
+	serve(second, key.NewShard(1, 2), pruneFree/2-pruneFree/5)
+	serve(second, key.Shard{}, pruneFree-pruneFree/2)
+}

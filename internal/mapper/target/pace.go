@@ -32,6 +32,9 @@ const (
 	// mostPatience is the longest time for which a limit is left alone that was refused twice. It
 	// is short, since of two agents at a full target the one that has less tries for longer.
 	mostPatience = 2 * time.Second
+	// freshRests is for how many times what the target asked for a refusal is recent enough to
+	// say what trying again may cost.
+	freshRests = 10
 )
 
 // Pace limits how many objects are worked on at once, adapting to the target. The limit
@@ -41,9 +44,10 @@ const (
 // Each refusal (as of priority and fairness, or an overloaded server) sets it to one less
 // than the requests under way, since these are what the target takes. Increases after
 // that are slow, so refusals are few; and a limit that was refused again when it was tried
-// again is left alone for as long as the target asks. Only the object that was refused waits as long as
-// the target asks, since others are served meanwhile. All wait if two requests in a row
-// are refused at a limit of one.
+// again is left alone for as long as the target asks. It is also left alone while all that is ready
+// takes less time than that: who is refused would be done after all others. Only the object that
+// was refused waits as long as the target asks, since others are served meanwhile. All wait if two
+// requests in a row are refused at a limit of one.
 //
 // Pace is safe for concurrent use.
 type Pace struct {
@@ -59,8 +63,16 @@ type Pace struct {
 	ceiling int
 	raised  bool
 	probe   time.Time
-	// told is until when one more refusal tells what is known: that the limit was raised too far.
-	told time.Time
+	// known is when the limit went back to what had been served before it was raised: what was sent
+	// before and is refused says nothing else, if others are served meanwhile. excused says that
+	// one may be without that.
+	known   time.Time
+	excused bool
+	// rest is how long the target asked to be left alone with its last refusal, and refusedAt when
+	// that was. left is how many objects wait for a worker.
+	rest      time.Duration
+	refusedAt time.Time
+	left      int
 	// used counts workers that were let in, busy those of them that have an object.
 	used, busy int
 	// barren says that there was no good answer since the last refusal.
@@ -98,11 +110,12 @@ func (p *Pace) Acquire(ctx context.Context) bool {
 	return true
 }
 
-// Begin notes that a worker that was let in has an object, and waits while the target is
-// to be left alone. The worker calls End when it is done with the object.
-func (p *Pace) Begin(ctx context.Context) {
+// Begin notes that a worker that was let in has an object, of which so many more are ready, and
+// waits while the target is to be left alone. The worker calls End when it is done with the object.
+func (p *Pace) Begin(ctx context.Context, left int) {
 	p.mu.Lock()
 	p.busy++
+	p.left = left
 	rest := time.Until(p.until)
 	p.mu.Unlock()
 	if rest > 0 {
@@ -132,7 +145,7 @@ func (p *Pace) answered(took time.Duration, err error) {
 	now := time.Now()
 	switch {
 	case err != nil && overloaded(err):
-		p.refused(now, restAfter(err))
+		p.refused(now, now.Add(-took), restAfter(err))
 		return
 	case err != nil && StatusOf(err) == nil:
 		return // cancelled, or an answer that could not be read
@@ -150,22 +163,24 @@ func (p *Pace) answered(took time.Duration, err error) {
 	}
 }
 
-// refused notes a refusal by a target that asks to be left alone for rest. Only requests
-// under way count, since a limit that is not used does not show what the target takes. A
-// single refusal at a limit of one may be due to the request itself, such as for a kind
-// with a limit of its own.
-func (p *Pace) refused(now time.Time, rest time.Duration) {
+// refused notes that a request which was sent at a time is refused by a target that asks to be left
+// alone for rest. Only requests under way count, since a limit that is not used does not show what
+// the target takes. A single refusal at a limit of one may be due to the request itself, such as for
+// a kind with a limit of its own.
+func (p *Pace) refused(now, sent time.Time, rest time.Duration) {
+	p.rest, p.refusedAt = rest, now
 	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.busy <= 1 && until.After(p.until) {
 		p.until = until
 	}
 	level := max(1, min(int(p.limit), p.busy))
-	if now.Before(p.told) { // it was under way when the limit was cut
-		p.told, p.barren = time.Time{}, true
+	if sent.Before(p.known) && (p.excused || !p.barren) {
+		p.excused = p.excused && !p.barren
+		p.barren = true
 		return
 	}
 	if p.raised && level >= int(p.limit)-1 { // perhaps one has ended since it was refused
 		level = int(p.limit)
-		p.told = now.Add(p.usual)
+		p.known, p.excused = now, true
 	}
 	if p.raised && level == p.ceiling {
 		p.probe = now.Add(min(rest, mostPatience))
@@ -180,7 +195,7 @@ func (p *Pace) reduce(to int) { p.limit, p.care = float64(to), carefully }
 func (p *Pace) grow(now time.Time) {
 	before := int(p.limit)
 	limit := min(p.most, p.limit+1/(p.limit*p.care))
-	if int(limit) == p.ceiling && before < p.ceiling && now.Before(p.probe) {
+	if int(limit) == p.ceiling && before < p.ceiling && (now.Before(p.probe) || p.soonDone(now)) {
 		return
 	}
 	if p.limit = limit; int(p.limit) > before {
@@ -191,6 +206,12 @@ func (p *Pace) grow(now time.Time) {
 		p.care = max(1, p.care/2)
 		p.wake.Signal()
 	}
+}
+
+// soonDone says that all that is ready is done within the time for which somebody who is refused
+// waits. A refusal of long ago does not count: a limit does not stay low for it.
+func (p *Pace) soonDone(now time.Time) bool {
+	return now.Sub(p.refusedAt) < freshRests*p.rest && time.Duration(p.left)*p.usual < time.Duration(p.limit)*p.rest
 }
 
 // measure updates best and usual. best grows slowly, since a target may become slower for

@@ -197,7 +197,10 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 			delete(k.seen, pathOf(l))
 			continue
 		}
-		s := k.seen[pathOf(l)]
+		s, known := k.seen[pathOf(l)]
+		if known && s.version != l.ResourceVersion && l.Name == k.name {
+			k.config.New, k.config.FromWhole = false, false // another acts while this one knows what was before
+		}
 		if s.version != l.ResourceVersion {
 			s.version, s.since = l.ResourceVersion, at
 		}
@@ -315,9 +318,11 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 			return k.tell(l), false
 		}
 		if l.Annotations[shardAnnotation] != "" && shardOf(l).Count != k.config.Shard.Count {
-			// So that whoever takes it again for another number of shards waits first.
+			// So that whoever takes it again for another number of shards waits first, and does
+			// not go by what the last holder knew: others have its spaces from now on.
 			former := l.DeepCopy()
 			delete(former.Annotations, shardAnnotation)
+			delete(former.Annotations, storeAnnotation)
 			if _, err := k.config.Leases.UpdateLease(ctx, former); err != nil {
 				return "the Lease " + pathOf(l) + " of former shards can't be written: " + wire.Brief(err.Error()), true
 			}

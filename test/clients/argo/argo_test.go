@@ -23,7 +23,7 @@ import (
 )
 
 // soon is how long what the test waits for may take on a busy machine.
-const soon = 2 * time.Minute
+const soon = env.Soon
 
 // ours marks what the test has applied, as Argo CD marks what an Application has.
 const ours = "app.kubernetes.io/instance"

@@ -7,21 +7,18 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// TestRewritten: where several agents share a location, which all write as one manager, an
-// object that names another place in the log than was recorded is written again.
+// TestRewritten: an object that names another place in the log than was recorded is written again,
+// though its fields are the same manager's.
 func TestRewritten(t *testing.T) {
 	want := putWant("b")
 	want.Leaf.Log = marks.NewPair("m", 2)
 	rec := recordOf("s", "b")
 	rec.Source.Log, rec.UID, rec.Fields, rec.Source.UID = want.Leaf.Log, "t1", 1, want.Leaf.UID
 	f := Facts{Space: "s", Want: want, Record: rec, Settled: true, Seen: Observed{Presence: Present, UID: "t1", Fields: 1, Log: marks.NewPair("m", 1)}}
-	for shared, want := range map[bool]bool{true: true, false: false} {
-		f.Shared = shared
-		if d := On(f); (d.Do == DoApply && d.Drift) != want {
-			t.Errorf("shared %t: %+v", shared, d)
-		}
+	if d := On(f); d.Do != DoApply || !d.Drift {
+		t.Errorf("as it was not written: %+v", d)
 	}
-	f.Shared, f.Seen.Log = true, want.Leaf.Log
+	f.Seen.Log = want.Leaf.Log
 	if d := On(f); d.Do != DoNothing || d.State != wire.Applied {
 		t.Errorf("as it was written: %+v", d)
 	}

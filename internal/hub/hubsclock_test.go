@@ -1,0 +1,87 @@
+package hub_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/wire"
+)
+
+// TestHubsWithOtherClocks: hubs whose clocks are ten minutes apart get on: what one issues is good
+// at the other, an agent that moves between them is connected all the while and lost no sooner
+// than another, and deletions in two steps, which one may complete for the other, are no errors.
+func TestHubsWithOtherClocks(t *testing.T) {
+	t.Parallel()
+	const lost, skew = 3 * time.Second, 10 * time.Minute
+	one := hubsOn(t, 1, func(c *hub.Config) { c.Heartbeat, c.Disconnected = time.Second, lost })[0]
+	one.addSpace("s")
+	one.elects(one)
+	for name, ahead := range map[string]time.Duration{"ahead": skew, "behind": -skew} {
+		other := start(t, sharedWith(t, one.dir), func(c *hub.Config) {
+			c.EtcdServers, c.Lease, c.Heartbeat, c.Disconnected = one.conf.EtcdServers, one.conf.Lease, time.Second, lost
+			c.Now = func() time.Time { return time.Now().Add(ahead) }
+		})
+		one.clocksDiffer(other, name, lost)
+		other.stop()
+	}
+}
+
+// clocksDiffer shows that a hub gets on with another, which is called something.
+func (r *running) clocksDiffer(other *running, name string, lost time.Duration) {
+	r.t.Helper()
+	r.grant("s", name, fmt.Sprintf(`{"subjects":[{"kind":"User","name":%q}],"roles":[{"name":"view"}]}`, name))
+	for _, hubs := range [][2]*running{{r, other}, {other, r}} {
+		made := hubs[0].token(fmt.Sprintf(`{"user":%q}`, name))
+		if code, body := hubs[1].bearing(made.Status.Token).send("GET /spaces/s/api/v1/configmaps", ""); code != http.StatusOK {
+			r.t.Errorf("%s: a token of the other hub: %d %s", name, code, body)
+		}
+		for i := range 10 {
+			pod := fmt.Sprint(name, i)
+			hubs[0].create("s", podsGVR, somePod("default", pod))
+			if err := hubs[1].space("s").Resource(podsGVR).Namespace("default").Delete(r.t.Context(), pod, metav1.DeleteOptions{}); err != nil {
+				r.t.Errorf("%s: delete a Pod: %v", name, err)
+			}
+		}
+	}
+	r.addLocation("a", nil)
+	a := other.join("a")
+	a.open(0, "").next()
+	a.tell(wire.AgentStatus{Version: "v1"})
+	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	r.eventually(func() string {
+		if st := r.location("a").Status.Agent; st == nil || st.Version != "v1" {
+			return fmt.Sprintf("the agent is %+v", st)
+		}
+		return ""
+	})
+	before := r.location("a")
+	var last *stream
+	for _, at := range []*running{r, other, r} {
+		last = a.at(at).open(0, "")
+		last.next()
+		r.session(at)
+	}
+	if now := r.location("a"); now.ResourceVersion != before.ResourceVersion {
+		r.t.Errorf("%s: the Location was written while its agent moved: %+v, then %+v", name, before.Status, now.Status)
+	}
+	began := time.Now()
+	last.close()
+	other.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	if took := time.Since(began); took < lost {
+		r.t.Errorf("%s: it counts as lost after %s", name, took)
+	}
+	r.remove(key.Root, locationsGVR, "a")
+	r.eventually(func() string {
+		if row, _ := r.Table.Get(key.Location("a").Key()); row != nil {
+			return "the Location is still there"
+		}
+		return ""
+	})
+}

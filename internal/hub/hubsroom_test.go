@@ -1,0 +1,205 @@
+package hub_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub"
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/test/etcd"
+)
+
+// etcdOf is a client of an etcd, as its operators have one.
+func etcdOf(t *testing.T, at string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{at}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // nothing waits for it
+	return c
+}
+
+// reports are how many reports there are of a location.
+func (r *running) reports(l key.Location) (n int) {
+	r.t.Helper()
+	if err := r.WaitCommitted(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Table.Snapshot().Ascend(key.LocationReports(l), func(*table.Row) bool { n++; return true })
+	return n
+}
+
+// grows has others make the file of an etcd larger than a size, of which then nothing is in use.
+// etcd says how large it is when it has committed, which it does ten times a second.
+func grows(t *testing.T, operators *clientv3.Client, at string, file int64) {
+	t.Helper()
+	const step = 128 << 10
+	commits := time.NewTicker(150 * time.Millisecond)
+	defer commits.Stop()
+	for i, size := 0, int64(0); size <= file; i++ {
+		if _, err := operators.Put(t.Context(), fmt.Sprint("/beside/", i), filler(i, step)); err != nil {
+			t.Fatal(err)
+		}
+		if int64(i*step) < file-8<<20 {
+			continue
+		}
+		<-commits.C
+		is, err := operators.Status(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size = is.DbSize
+	}
+	if _, err := operators.Delete(t.Context(), "/beside/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNearTheQuota: while the file of an external etcd, with its free space, is so near to its
+// quota that nothing new is taken, hubs start, agents connect to them and are known to be there,
+// deletions go through with what agents say of them; once it is defragmented all is as before.
+func TestNearTheQuota(t *testing.T) {
+	t.Parallel()
+	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = smallQuota })
+	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 2*time.Second })
+	one.addSpace("s")
+	one.addLocation("a", map[string]string{"where": "a"})
+	one.addPlacement("s", "p", "a", "a", nil)
+	one.addConfigMap("x", map[string]string{"what": "a"}, "1")
+	held := object("v1", "ConfigMap", "default", "held", map[string]string{"what": "a"}, nil)
+	held.SetFinalizers([]string{"example.org/held"})
+	one.create("s", configMapsGVR, held)
+	a := one.join("a")
+	const x = "s/core/configmaps/default/x"
+	a.report(wire.ReportLine{Key: x, Report: &wire.Report{State: wire.Applied}})
+
+	operators := etcdOf(t, at)
+	const file = smallQuota - 3<<20
+	grows(t, operators, at, file)
+	one.eventually(func() string {
+		if u := one.Log.Usage(); u.File <= file || u.Alarm {
+			return fmt.Sprintf("the log is %+v", u)
+		}
+		return ""
+	})
+	configMaps := one.space("s").Resource(configMapsGVR).Namespace("default")
+	err := tries(func() error { return one.update(t.Context(), "x", "2") })
+	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Reason != v1alpha1.ReasonLogFull {
+		t.Fatalf("a write near the quota: %v", err)
+	}
+
+	other := one.beside()
+	stream := a.at(other).open(0, "")
+	stream.next()
+	one.session(other)
+	for _, name := range []string{"x", "held"} {
+		if err := lasts(func() error { return configMaps.Delete(t.Context(), name, metav1.DeleteOptions{}) }); err != nil {
+			t.Fatalf("a deletion near the quota: %v", err)
+		}
+	}
+	stream.until(func(f wire.Frame) bool { return f.Del != nil })
+	a.at(other).report(wire.ReportLine{Key: x, Removed: true})
+	if n := one.reports("a"); n != 0 {
+		t.Errorf("%d reports are left of what is gone", n)
+	}
+	stream.close()
+	other.session(nil)
+	a.open(0, "").next()
+	other.session(one)
+
+	one.eventually(func() string {
+		if _, err := operators.Defragment(t.Context(), at); err != nil {
+			return err.Error()
+		}
+		if said := one.answerOf("/readyz") + other.answerOf("/readyz"); said != "okok" {
+			return "readyz says " + said
+		}
+		return ""
+	})
+	if err := one.large(t.Context(), http.MethodPost, "more", filler(0, 1<<20)); err != nil {
+		t.Errorf("a write once there is room: %v", err)
+	}
+	other.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+}
+
+// TestWalkAtAnotherHub: an agent that has no session for long since it walks, at a hub that is not
+// the one that says who is there, is there all the while; one that asks no more is not.
+func TestWalkAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	const lost = 10 * time.Second
+	hubs := hubsOn(t, 2, func(c *hub.Config) { c.Heartbeat, c.Disconnected = time.Second, lost })
+	one, other := hubs[0], hubs[1]
+	one.addLocation("a", nil)
+	one.elects(one)
+	a := one.join("a").at(other)
+	session := a.open(0, "")
+	session.next()
+	before := one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	session.close()
+	one.session(nil)
+	writes := 0
+	row := func() int64 {
+		if row, _ := one.Table.Get(key.WholeOf("a").Said()); row != nil {
+			return row.ModRev
+		}
+		return 0
+	}
+	last := row()
+	one.throughout(2*lost, func() string {
+		a.walk(holding{})
+		if now := row(); now != last {
+			last, writes = now, writes+1
+		}
+		for _, c := range one.location("a").Status.Conditions {
+			if c.Type == v1alpha1.ConditionConnected && c.Status != metav1.ConditionTrue {
+				return fmt.Sprintf("an agent that walks is %+v", c)
+			}
+		}
+		return ""
+	})
+	if writes == 0 || writes > 10 {
+		t.Errorf("that it walks was written %d times", writes)
+	}
+	if now := one.location("a"); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the Location was written: %+v", now.Status)
+	}
+	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+}
+
+// TestHubThatStands: a hub that lives and does not get on holds up nobody when history is to be
+// forgotten for its size.
+func TestHubThatStands(t *testing.T) {
+	t.Parallel()
+	const quota = 2 * smallQuota // of which history may take an eighth
+	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 2*time.Second })
+	one.addSpace("s")
+	rev := one.addConfigMap("x", nil, "1")
+	stands := []store.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}
+	if _, err := one.Log.Write(t.Context(), stands); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		if err := one.large(t.Context(), http.MethodPut, "x", filler(i, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.eventually(func() string {
+		if !one.forgotten(rev + 1) {
+			return "history is kept for a hub that stands"
+		}
+		return ""
+	})
+}

@@ -1,0 +1,85 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
+
+// FuzzCursor: whoever steps through valid JSON meets all of it, value by value, and each value ends where
+// it does; what is not valid ends, too.
+func FuzzCursor(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `[]`, `null`, `""`, `-1.5e3`, `{"a":{"b":[1,"}",{"c\"":"\\"}]},"d":""}`, " {\n\t\"a\" : [ ] ,\r\"a\":[1 , 2]} ",
+		`["\\\"","\\\\",{"":{"":[[]]}}]`, `{"a":"`, `{"a":`, `[1,`, `{"a\`, `"\"`, `{]`, `[}`, `{,}`, `:`, ``, ` `, `{"a":{"b":1}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c := Of(text)
+		got, ok := compacted(nil, &c)
+		if !json.Valid(text) {
+			return
+		}
+		var want bytes.Buffer
+		if err := json.Compact(&want, text); err != nil {
+			t.Fatal(err)
+		}
+		if !ok || !bytes.Equal(got, want.Bytes()) {
+			t.Fatalf("%s: %t, %s", text, ok, got)
+		}
+		if end, ok := End(text, 0); !ok || len(bytes.TrimSpace(text[end:])) > 0 {
+			t.Fatalf("%s: ends at %d, %t", text, end, ok)
+		}
+	})
+}
+
+// compacted appends the next value without spaces, stepping through all that is in it.
+func compacted(to []byte, c *Cursor) (_ []byte, ok bool) {
+	object := c.Open('{')
+	if !object && !c.Open('[') {
+		value, ok := c.Value()
+		return append(to, value...), ok
+	}
+	to = append(to, "[{"[index(object)])
+	for first := true; c.More(); first = false {
+		if !first {
+			to = append(to, ',')
+		}
+		if object {
+			name, ok := c.Name()
+			if !ok {
+				return to, false
+			}
+			to = append(append(to, name...), ':')
+		}
+		if to, ok = compacted(to, c); !ok {
+			return to, false
+		}
+	}
+	return append(to, "]}"[index(object)]), c.Close()
+}
+
+func index(object bool) int {
+	if object {
+		return 1
+	}
+	return 0
+}
+
+// TestIsPlain: what is plain is encoded as it is, by who escapes what HTML would need and by who does not.
+func TestIsPlain(t *testing.T) {
+	for c := range 256 {
+		text := []byte{'a', byte(c)}
+		escaped, err := json.Marshal(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c != 0x7f && IsPlain(text) != (string(escaped) == `"`+string(text)+`"`) {
+			t.Errorf("%q is encoded as %s, plain: %t", text, escaped, IsPlain(text))
+		}
+	}
+	if !IsPlain(nil) {
+		t.Error("nothing is not plain")
+	}
+}
