@@ -78,8 +78,22 @@ func (c *Controllers) Count(ctx context.Context) error {
 		for _, p := range slices.Concat(dirty.Placements, c.config.LeftOut.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
 			keys = append(keys, p.Object().Key())
 		}
-		c.counts.note(keys)
+		c.counts.note(append(keys, c.concerned(dirty.Moved)...))
 	}
+}
+
+// concerned are the keys of the Placements whose status may change with locations that moved.
+func (c *Controllers) concerned(moved []placement.Site) (keys []string) {
+	if len(moved) == 0 {
+		return nil
+	}
+	inAllSpaces(key.Placements)(c.config.Table.Snapshot(), func(row *table.Row) bool {
+		if o, err := key.ParseObject(row.Key); err == nil && placement.Concerned(key.Placement{Space: o.Space, Name: o.Name}, row, moved) {
+			keys = append(keys, row.Key)
+		}
+		return true
+	})
+	return keys
 }
 
 // counts are the policies whose counts may have changed since somebody has written them. It

@@ -21,6 +21,7 @@ func TestModelReleased(t *testing.T) {
 		w := newWorld(t, 1, dir)
 		defer w.stop(true)
 		id, v := identities[2], fieldPath("data", "v")
+		early := 0 // 1: an agent that starts may look at it once before it can do anything
 		step := func(what string, value string, lent bool, requests int) {
 			t.Helper()
 			if err := w.settle(true); err != nil {
@@ -33,10 +34,10 @@ func TestModelReleased(t *testing.T) {
 			if got := o.owners[releasedOwner][v]; got != lent {
 				t.Errorf("%s: it is owned by %v", what, o.owners)
 			}
-			if got := w.cluster.asked[id]; got != requests {
+			if got := w.cluster.asked[id]; got != requests && got != requests+early {
 				t.Errorf("%s: it took %d requests, not %d", what, got, requests)
 			}
-			w.cluster.asked[id] = 0
+			w.cluster.asked[id], early = 0, 0
 		}
 		w.edit(id, rule, two)
 		step("made", "2", true, 2)
@@ -53,6 +54,7 @@ func TestModelReleased(t *testing.T) {
 		if !w.line.dead.Load() {
 			t.Error("the agent lives")
 		}
+		early = 1
 		step("made anew by an agent that died", "3", true, 4)
 		w.edit(id, noRule, three)
 		step("the rule is gone", "3", false, 3)
@@ -63,6 +65,7 @@ func TestModelReleased(t *testing.T) {
 
 		w.stop(false)
 		w.start(t.TempDir())
+		early = 1
 		step("without its store", "3", true, 2)
 		w.tamper(id, 5, 0)
 		w.edit(id, noRule, two)

@@ -31,21 +31,22 @@ func crowd(t testing.TB, n int) (*table.Writer, key.Placement) {
 	return w, of
 }
 
-// A Placement reads no more than the outline of locations that it does not select, and all of
-// those that it does.
-func TestResolveReadsWhatIsSelected(t *testing.T) {
+// A Placement selects the same by a label and by names, of which some are of nothing.
+func TestResolve(t *testing.T) {
 	w, of := crowd(t, 3)
-	state := w.Snapshot()
-	p := compile(of, state.Get(of.Object().Key()))
-	sites := p.resolve(state, tenantOf(state, of.Space))
-	if len(sites) != 3 || len(p.set.names) != 1 || p.set.names[0] != "l-0" {
-		t.Fatalf("%d sites, selected %v", len(sites), p.set.names)
-	}
-	if got := sites["l-0"].taints; len(got) != 1 || !p.seating.barred.has("l-0") {
-		t.Errorf("what is selected has the taints %v, barred %v", got, p.seating.barred.names)
-	}
-	if sites["l-1"].taints != nil || sites["l-1"].Labels.Get("site") != "1" {
-		t.Errorf("what is not selected: %+v", sites["l-1"])
+	for _, locations := range []string{`{"selector":{"matchLabels":{"site":"0"}}}`, `{"names":["l-0","none","l/0"]}`, `{"names":["l-0","l-1"],"selector":{"matchLabels":{"site":"0"}}}`} {
+		row := w.Snapshot().Get(of.Object().Key())
+		spec := fmt.Sprintf(`{"metadata":{"name":"p","uid":"p"},"spec":{"locations":[%s],"downsync":[{"names":["x"]}]}}`, locations)
+		rev := w.Snapshot().Rev + 1
+		if err := w.Apply(rev, []table.Update{{Key: row.Key, CreateRev: 1, ModRev: rev, Value: []byte(spec)}}); err != nil {
+			t.Fatal(err)
+		}
+		state := w.Snapshot()
+		p := compile(of, state.Get(row.Key))
+		sites := p.resolve(state, tenantOf(state, of.Space))
+		if len(sites) != 1 || len(p.set.names) != 1 || p.set.names[0] != "l-0" || len(sites["l-0"].taints) != 1 || !p.seating.barred.has("l-0") {
+			t.Errorf("%s: %d sites, selected %v, barred %v", locations, len(sites), p.set.names, p.seating.barred.names)
+		}
 	}
 }
 

@@ -195,30 +195,40 @@ func (p *placement) unseated(of subject, at *site) *Finding {
 	return &Finding{"pick", fmt.Sprintf("%d locations are picked, this one is not among them", p.seating.pick.Count)}
 }
 
-// resolve has the placement select locations of a state, which it returns. Of those that it does
-// not select only the outline is read: where each of thousands has a Placement of its own, each
-// of these looks at all of them.
+// resolve has the placement select locations of a state, and returns those that it does. Of
+// others only the outline is read, since where each of thousands has a Placement of its own, each
+// of these looks at all of them, or nothing if all are selected by name.
 func (p *placement) resolve(state table.Reader, t tenant) map[key.Location]*site {
 	sites, sets, admits := map[key.Location]*site{}, &locationSets{}, compiledAdmits()
 	var names, barred []key.Location
-	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
-		at := outlineOf(row)
-		if at == nil {
+	outline := &site{} // of one after the other
+	look := func(row *table.Row) bool {
+		if !outline.outline(row) || !p.selects(outline) {
 			return true
 		}
-		sites[at.Name] = at
-		if !p.selects(at) {
-			return true
-		}
+		at := new(*outline)
 		at.read(row)
 		if in, bars := p.takes(at, admits(row), t); in {
+			sites[at.Name] = at
 			names = append(names, at.Name)
 			if bars {
 				barred = append(barred, at.Name)
 			}
 		}
 		return true
-	})
+	}
+	if p.byName() {
+		for _, name := range p.names {
+			look(state.Get(key.Location(name).Key()))
+		}
+	} else {
+		state.Ascend(key.ResourcePrefix(key.Root, key.Locations), look)
+	}
 	p.set, p.seating.barred = sets.of(names, nil), sets.of(barred, nil)
 	return sites
+}
+
+// byName says that the placement selects no location but those of its names.
+func (p *placement) byName() bool {
+	return !p.everywhere && !slices.ContainsFunc(p.locations, func(t locationTest) bool { return !t.named && t.problem == "" })
 }

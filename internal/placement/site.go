@@ -38,24 +38,23 @@ type taint struct {
 // siteOf reads the row of a location; nil if it is gone or being deleted. What can't be
 // read of it is as if it were not there: nothing that is at the location depends on it.
 func siteOf(row *table.Row) *site {
-	at := outlineOf(row)
-	if at != nil {
-		at.read(row)
+	at := &site{}
+	if !at.outline(row) {
+		return nil
 	}
+	at.read(row)
 	return at
 }
 
-// outlineOf is the site of a row with what selectors ask of it, which costs nothing; nil if it
-// is gone or being deleted.
-func outlineOf(row *table.Row) *site {
+// outline makes it the site of a row with what selectors ask of it, which costs nothing; false if
+// the location is gone or being deleted.
+func (at *site) outline(row *table.Row) bool {
 	if row == nil || row.Meta.Deleting {
-		return nil
+		return false
 	}
 	name, ok := key.LocationOf(row.Key)
-	if !ok {
-		return nil
-	}
-	return &site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
+	*at = site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
+	return ok
 }
 
 // read reads what else the row of a site says: it has kilobytes of what its cluster serves.

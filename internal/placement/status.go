@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"slices"
+
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/table"
 )
@@ -29,7 +31,8 @@ type Status struct {
 
 // StatusOf resolves one Placement; ok is false if it is gone or being deleted. It only
 // reads the state, so any goroutine may call it. Its cost is in proportion to the number
-// of locations, and to that of spaces if it reaches into these.
+// of locations, or of the names if it selects by names alone, and to that of spaces if it
+// reaches into these.
 func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 	p := compile(of, state.Get(of.Object().Key()))
 	if p == nil {
@@ -49,11 +52,21 @@ func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 	status.Asks = len(p.yields) > 0
 	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {
-		if sites[key.Location(name)] == nil {
+		if !new(site).outline(state.Get(key.Location(name).Key())) {
 			status.Unknown = append(status.Unknown, name)
 		}
 	}
 	return status, true
+}
+
+// Concerned says whether the Status of the Placement with a row may change with some locations, as
+// they were before a change and as they are after it: whether it selects or names one of them.
+func Concerned(of key.Placement, row *table.Row, moved []Site) bool {
+	p := compile(of, row)
+	return p != nil && slices.ContainsFunc(moved, func(l Site) bool {
+		_, named := slices.BinarySearch(p.names, string(l.Name))
+		return named || p.selects(&site{Site: l})
+	})
 }
 
 // Reached is a Placement of root that reaches a space.

@@ -9,6 +9,7 @@ import (
 
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -108,39 +109,38 @@ func (t *Tally) noteLocation(o key.Object, row *table.Row) {
 	l := key.Location(o.Name)
 	t.dirtyLocation[l] = struct{}{}
 	t.noteConnection(l, judge.RowAway(row))
-	was, there := t.there[l]
-	now := selectableOf(row)
-	if row == nil || row.Meta.Deleting {
-		delete(t.there, l)
-		if !there {
-			return
-		}
-	} else {
+	was, before := t.there[l]
+	now, after := selectable{}, row != nil && !row.Meta.Deleting
+	if after {
+		now = selectableOf(row)
 		t.there[l] = now
-		if there && was.equal(now) {
-			return
-		}
+	} else {
+		delete(t.there, l)
 	}
-	for p := range t.known {
-		t.dirtyPlacement[p] = struct{}{}
+	if before == after && was.equal(now) {
+		return
+	}
+	if before {
+		t.moved = append(t.moved, placement.Site{Name: l, Labels: was.labels})
+	}
+	if after {
+		t.moved = append(t.moved, placement.Site{Name: l, Labels: now.labels})
 	}
 }
 
-// selectable is what of a Location decides who selects it.
+// selectable is what of a Location decides who selects it, and whether more objects come to it.
 type selectable struct {
-	labels table.Labels
-	admit  string
+	labels             table.Labels
+	uid, admit, taints string
 }
 
-func selectableOf(row *table.Row) (s selectable) {
-	if row != nil {
-		s = selectable{row.Meta.Labels, strings.Clone(gjson.GetBytes(row.Value, "spec.admit").Raw)}
-	}
-	return s
+func selectableOf(row *table.Row) selectable {
+	says := gjson.GetManyBytes(row.Value, "spec.admit", "spec.taints", "status.taints")
+	return selectable{row.Meta.Labels, row.Meta.UID, strings.Clone(says[0].Raw), says[1].Raw + says[2].Raw}
 }
 
 func (s selectable) equal(o selectable) bool {
-	return s.admit == o.admit && slices.Equal(s.labels, o.labels)
+	return s.uid == o.uid && s.admit == o.admit && s.taints == o.taints && slices.Equal(s.labels, o.labels)
 }
 
 // reachable is what of a Space decides who reaches it, and who admits it.

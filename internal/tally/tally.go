@@ -50,6 +50,10 @@ type Dirty struct {
 	Rev        int64
 	Placements []key.Placement
 	Locations  []key.Location
+	// Moved are the locations that have come, gone or changed in what decides who selects them and
+	// what comes to them, as they were and as they are; properties are left out. A Placement of
+	// which Concerned says that it has to do with them is as dirty as those that are named.
+	Moved []placement.Site
 	// Customizers are those whose rules fail elsewhere, or otherwise, than before.
 	Customizers []Customizer
 }
@@ -76,7 +80,9 @@ type Tally struct {
 	away           map[key.Location]struct{} // locations that are away, see Away
 	dirtyPlacement map[key.Placement]struct{}
 	dirtyLocation  map[key.Location]struct{}
-	blames         blames
+	// moved are the locations that have changed for who selects them, see Dirty.
+	moved  []placement.Site
+	blames blames
 }
 
 var _ table.Observer = (*Tally)(nil)
@@ -191,8 +197,7 @@ func (t *Tally) Object(path string) v1alpha1.Counts {
 
 // Dirty counts what has been observed and names, in order, the Placements and locations
 // whose counts or own rows have changed since it was last called; some may be gone. A
-// change of a location's labels, or of what it admits, makes every Placement dirty, since
-// each may select it or not now, and one of a Space those of the space and of root.
+// change of a Space makes those of the space and of root dirty.
 func (t *Tally) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,6 +206,7 @@ func (t *Tally) Dirty() Dirty {
 	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), key.Placement.Compare)
 	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
 	d.Customizers = t.blames.takeDirty()
+	d.Moved, t.moved = t.moved, nil
 	clear(t.dirtyPlacement)
 	clear(t.dirtyLocation)
 	return d

@@ -119,6 +119,9 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		case 1:
 			spec.Admit = []v1alpha1.Admit{{Spaces: &v1alpha1.SpaceSelector{Names: []string{"s1"}}}, {Namespaces: []string{"other"}}}
 		}
+		if rapid.IntRange(0, 3).Draw(t, "tainted") == 0 {
+			spec.Taints = []v1alpha1.Taint{{Key: "k", Effect: rapid.SampledFrom([]v1alpha1.TaintEffect{v1alpha1.TaintNoPlace, v1alpha1.TaintEvict}).Draw(t, "effect")}}
+		}
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": spec, "status": status})
 	case "space":
 		k = rapid.SampledFrom(testSpaces).Draw(t, "space").Key()
@@ -130,10 +133,16 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		if space == key.Root {
 			reached = &v1alpha1.SpaceSelector{Selector: &metav1.LabelSelector{MatchLabels: labels}}
 		}
+		var pick *v1alpha1.Pick
+		if rapid.IntRange(0, 3).Draw(t, "picks") == 0 {
+			pick = &v1alpha1.Pick{Count: 1}
+		}
+		locations := []v1alpha1.LocationSelector{{Names: []string{"a", "none"}}, {Selector: &metav1.LabelSelector{MatchLabels: labels}}}
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": v1alpha1.PlacementSpec{
 			Spaces:    reached,
 			Suspend:   rapid.IntRange(0, 3).Draw(t, "suspend") == 0,
-			Locations: []v1alpha1.LocationSelector{{Selector: &metav1.LabelSelector{MatchLabels: labels}}, {Names: []string{"a"}}},
+			Pick:      pick,
+			Locations: locations[:rapid.IntRange(1, 2).Draw(t, "entries")],
 			Downsync: []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{
 				LabelSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"k": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "wants")}}, {}}[:rapid.IntRange(1, 2).Draw(t, "selectors")],
 			}}},
@@ -185,6 +194,20 @@ func (m *machine) reset(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
+// concerned are the Placements of a state whose status may change with some locations.
+func concerned(state *table.Snapshot, moved []placement.Site) (all []key.Placement) {
+	for _, s := range append(testSpaces[:2:2], key.Root) {
+		state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
+			o, err := key.ParseObject(row.Key)
+			if p := (key.Placement{Space: o.Space, Name: o.Name}); err == nil && placement.Concerned(p, row, moved) {
+				all = append(all, p)
+			}
+			return true
+		})
+	}
+	return all
+}
+
 // check has a hub write what is dirty, and compares all that it has written
 // with counting everything anew.
 func (m *machine) check(t *rapid.T) {
@@ -195,8 +218,9 @@ func (m *machine) check(t *rapid.T) {
 	if dirty.Rev != m.rev {
 		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
 	}
-	for _, p := range dirty.Placements {
-		status, _ := placement.StatusOf(m.table.Snapshot(), p)
+	state := m.table.Snapshot()
+	for _, p := range append(dirty.Placements, concerned(state, dirty.Moved)...) {
+		status, _ := placement.StatusOf(state, p)
 		m.shownPlacements[p] = shown{m.tally.Placement(p), status}
 	}
 	for _, l := range dirty.Locations {
@@ -206,7 +230,7 @@ func (m *machine) check(t *rapid.T) {
 		m.shownErrors[c] = m.tally.Customizer(c)
 	}
 	m.checkCustomizers(t)
-	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations)+len(again.Customizers) > 0 {
+	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()

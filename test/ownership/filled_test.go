@@ -148,10 +148,14 @@ spec:
 }
 
 // unpainted: what admission changes is reported, and becomes right by itself when the
-// policy is gone.
+// policy is gone. It is made anew before, since what has been painted for long is tried
+// again after ten minutes only.
 func (s *suite) unpainted() {
 	s.Helper()
 	const painted = "core/configmaps/filled/painted"
+	env.Kubectl(s, s.kubeconfig, "-n", "filled", "delete", "configmap", "painted")
+	s.gone("filled", "cm/painted")
+	s.write(strings.ReplaceAll(bundle, "EDIT", "two"))
 	if r := s.reports(painted, "Applied", "Mutated"); !strings.HasSuffix(r.Message, ": .data.colour") {
 		s.Errorf("what the cluster paints is %+v", r)
 	}
@@ -160,7 +164,7 @@ func (s *suite) unpainted() {
 	}
 	s.mutated("1")
 	s.there("delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", "paint")
-	env.Eventually(s, 3*time.Minute, func() error {
+	env.Eventually(s, env.Soon, func() error {
 		r, err := s.report(painted)
 		if err == nil && (r.State != "Applied" || r.Reason != "") {
 			err = fmt.Errorf("it is %+v", r)

@@ -81,11 +81,12 @@ func (s *suite) leave() {
 		}
 		s.write(controllerYAML)
 		k := s.keeper()
-		ended := make(chan error, 1)
-		go func() { ended <- k.run(s.Context()) }()
+		ended, seen := make(chan error, 1), make(chan struct{})
+		go func() { ended <- k.run(s.Context(), seen) }()
 		how.end()
 		s.reports("apps/deployments/ends/keeper", "Removing", "Terminating")
 		s.reports("core/serviceaccounts/ends/keeper", "Removing", "WaitsForWorkloads")
+		close(seen)
 		if err := <-ended; err != nil {
 			s.Errorf("%s goes: the controller could not end in good order: %v", how.name, err)
 		}
@@ -156,14 +157,12 @@ func (s *suite) keeper() *keeper {
 	return k
 }
 
-// run waits until the Pod is asked to end, takes a while, deletes its webhook
-// configuration with its own rights, and lets the Pod end.
-func (k *keeper) run(ctx context.Context) error {
-	const takes = 8 * time.Second
+// run waits until the Pod is asked to end, takes until it is seen that it takes a while,
+// deletes its webhook configuration with its own rights, and lets the Pod end.
+func (k *keeper) run(ctx context.Context, seen <-chan struct{}) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	var asked time.Time
-	for asked.IsZero() || time.Since(asked) < takes {
+	for asked := false; !asked; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -173,9 +172,12 @@ func (k *keeper) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("look at the Pod: %w", err)
 		}
-		if asked.IsZero() && pod.DeletionTimestamp != nil {
-			asked = time.Now()
-		}
+		asked = pod.DeletionTimestamp != nil
+	}
+	select {
+	case <-seen:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	wrong := k.end(ctx)
 	if _, err := k.admin.CoreV1().Pods("ends").Patch(ctx, k.pod, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
