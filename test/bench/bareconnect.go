@@ -27,6 +27,10 @@ type bareConnections struct {
 	roots  *x509.CertPool
 }
 
+// mostBare are the most connections that are measured so: both ends are files of this process,
+// which has those of the agents besides, and may not have more than some ten thousands.
+const mostBare = 2000
+
 // bareLine is about as long as a hello.
 const bareLine = 400
 
