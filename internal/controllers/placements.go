@@ -71,24 +71,30 @@ func (c *Controllers) Count(ctx context.Context) error {
 		}
 		dirty := c.config.Tally.Dirty()
 		c.config.Standing.Note(dirty.Locations)
-		var keys []string
+		keys := c.concerned(dirty.Moved, dirty.Placements)
 		for _, cz := range dirty.Customizers {
 			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())
 		}
 		for _, p := range slices.Concat(dirty.Placements, c.config.LeftOut.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
 			keys = append(keys, p.Object().Key())
 		}
-		c.counts.note(append(keys, c.concerned(dirty.Moved)...))
+		c.counts.note(keys)
 	}
 }
 
-// concerned are the keys of the Placements whose status may change with locations that moved.
-func (c *Controllers) concerned(moved []placement.Site) (keys []string) {
+// concerned are the keys of the Placements whose status may change with locations that moved, but
+// for those, in order, that are known to be dirty: when the log has been loaded that are all.
+func (c *Controllers) concerned(moved []placement.Site, dirty []key.Placement) (keys []string) {
 	if len(moved) == 0 {
 		return nil
 	}
 	inAllSpaces(key.Placements)(c.config.Table.Snapshot(), func(row *table.Row) bool {
-		if o, err := key.ParseObject(row.Key); err == nil && placement.Concerned(key.Placement{Space: o.Space, Name: o.Name}, row, moved) {
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		p := key.Placement{Space: o.Space, Name: o.Name}
+		if _, is := slices.BinarySearchFunc(dirty, p, key.Placement.Compare); !is && placement.Concerned(p, row, moved) {
 			keys = append(keys, row.Key)
 		}
 		return true
