@@ -28,9 +28,6 @@ import (
 // soon is how long anything may take here on a busy machine.
 const soon = env.Soon
 
-// drift is how long the repair of drift may take.
-const drift = 2 * time.Second
-
 var label = "orrery.dev/location"
 
 // site is one location: a hub, an agent's data directory, and the cluster.
@@ -243,13 +240,13 @@ func driftIsRepaired(s *site) {
 	s.says(s.key("a"), wire.Applied, "")
 
 	patch(`{"data":{"v":"tampered"}}`)
-	env.Eventually(t, drift, s.has("a", "1"))
+	env.Eventually(t, soon, s.has("a", "1"))
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, drift, s.has("a", "1"))
+	env.Eventually(t, soon, s.has("a", "1"))
 	patch(`{"metadata":{"labels":null,"annotations":null}}`)
-	env.Eventually(t, drift, s.has("a", "1"))
+	env.Eventually(t, soon, s.has("a", "1"))
 
 	// What another adds is not drift, and stays.
 	patch(`{"metadata":{"annotations":{"other":"x"}}}`)

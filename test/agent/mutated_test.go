@@ -96,6 +96,14 @@ func mutated(s *site) {
 
 	removePolicy()
 	removeWebhook()
+	env.Eventually(t, patient, func() error { // the waits between tries grow with the time that has passed
+		for _, name := range changed {
+			if r, _ := s.hub.Report(s.deploymentKey(name)); r.Reason != "" {
+				return fmt.Errorf("%s is %+v", name, r)
+			}
+		}
+		return nil
+	})
 	are("", 2)
 	applied := func() (n int) {
 		for _, name := range changed {

@@ -37,7 +37,7 @@ func offline(s *site) {
 	if err := maps.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, drift, s.has("b", "1"))
+	env.Eventually(t, soon, s.has("b", "1"))
 	s.halt()
 
 	// The hub is back: the deletion that happened meanwhile is applied.

@@ -20,8 +20,8 @@ import (
 	"orrery.dev/orrery/test/env"
 )
 
-// patient is for what the agent tries again at most once a minute.
-const patient = 4 * time.Minute
+// patient is for what the agent tries again at most once a minute, or once in five if it may not observe it.
+const patient = 5*time.Minute + env.Soon
 
 // tenants is the namespace of the ServiceAccounts that act for objects.
 const tenants = "tenants"

@@ -78,7 +78,7 @@ func TestHelmWaits(t *testing.T) {
 	install := []string{"install", "cert-manager", chart, "--namespace=cert-manager", "--create-namespace", "--set=crds.enabled=true"}
 	env.Kubectl(t, s.kubeconfig, "create", "namespace", "kube-system") // where the chart has its leases' roles
 	t.Run("not without a location", func(t *testing.T) {
-		said := s.helmFails(t, append(install, "--wait", "--timeout=2s")...)
+		said := s.helmFails(t, append(install, "--wait", "--timeout=10s")...)
 		if !strings.Contains(said, "resource Deployment/cert-manager/cert-manager not ready") || !strings.Contains(said, "context deadline exceeded") {
 			t.Errorf("helm says\n%s", said)
 		}
@@ -90,13 +90,13 @@ func TestHelmWaits(t *testing.T) {
 
 	w.Join("berlin", nil)
 	s.apply(t, shopWaits)
-	s.timed(t, "install and wait", func() { s.helm(t, append(install, "--wait", "--timeout=5m")...) })
+	s.timed(t, "install and wait", func() { s.helm(t, append(install, "--wait", "--timeout=14m")...) })
 	s.apply(t, issuer)
 	if out := env.Kubectl(t, s.kubeconfig, "-n", "cert-manager", "rollout", "status", "deployment/cert-manager"); !strings.Contains(out, "successfully rolled out") {
 		t.Errorf("kubectl rollout status says %s", out)
 	}
 	s.timed(t, "upgrade and wait", func() {
-		s.helm(t, "upgrade", "cert-manager", chart, "--namespace=cert-manager", "--reuse-values", "--set=replicaCount=2", "--wait", "--timeout=5m")
+		s.helm(t, "upgrade", "cert-manager", chart, "--namespace=cert-manager", "--reuse-values", "--set=replicaCount=2", "--wait", "--timeout=14m")
 	})
 	s.helm(t, "uninstall", "cert-manager", "--namespace=cert-manager", "--wait")
 }

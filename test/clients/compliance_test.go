@@ -51,7 +51,7 @@ func TestCompliance(t *testing.T) {
 	s.apply(t, kyvernoEverywhere)
 	sites := []*world.Site{w.Join("berlin", nil), w.Join("paris", nil)}
 	env.Kubectl(t, s.kubeconfig, "create", "namespace", "kyverno")
-	wait := []string{"kyverno", chart, "--namespace=kyverno", "--wait", "--timeout=5m"}
+	wait := []string{"kyverno", chart, "--namespace=kyverno", "--wait", "--timeout=14m"}
 
 	s.timed(t, "install and wait", func() { s.helm(t, append([]string{"install"}, wait...)...) })
 	s.ready(t, sites, "1")
@@ -68,11 +68,11 @@ func TestCompliance(t *testing.T) {
 	s.timed(t, "upgrade and wait", func() { s.helm(t, slices.Concat([]string{"upgrade"}, wait, two)...) })
 	s.ready(t, sites, "2")
 	s.timed(t, "roll back and wait", func() {
-		s.helm(t, "rollback", "kyverno", "1", "--namespace=kyverno", "--wait", "--timeout=5m")
+		s.helm(t, "rollback", "kyverno", "1", "--namespace=kyverno", "--wait", "--timeout=14m")
 	})
 	s.ready(t, sites, "1")
 	env.Kubectl(t, s.kubeconfig, "delete", "clusterpolicy,validatingpolicy", "--all")
-	s.timed(t, "uninstall and wait", func() { s.helm(t, "uninstall", "kyverno", "--namespace=kyverno", "--wait", "--timeout=5m") })
+	s.timed(t, "uninstall and wait", func() { s.helm(t, "uninstall", "kyverno", "--namespace=kyverno", "--wait", "--timeout=14m") })
 	// Helm passes over what it has not seen yet when it waits for deletions (Unknown), and may
 	// return too early. Until all is gone at the sites, the space has it.
 	const clusterScoped = "crds,clusterroles,clusterrolebindings"

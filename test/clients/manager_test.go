@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -117,6 +118,8 @@ func newOperator(t *testing.T, s *space, name string) *operator {
 		Scheme:         operatorScheme(t),
 		LeaderElection: true, LeaderElectionID: leaderName, LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true,
+		// The machine may stand still for longer than those who lead usually may.
+		LeaseDuration: new(time.Minute), RenewDeadline: new(40 * time.Second),
 		// Of ConfigMaps only metadata is cached; what is in one is asked of the space.
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"orrery.dev/orrery/test/env"
 )
 
 // patience is how long a side may take for anything that it is to do at all.
-const patience = 30 * time.Second
+const patience = env.Soon
 
 // server is one of the two that are compared.
 type server struct {

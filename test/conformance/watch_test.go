@@ -99,7 +99,7 @@ func watchByStatus(s *side) {
 
 func bookmarks(s *side) {
 	start := s.create("a")
-	w := s.watch(s.in("configmaps") + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion=" + start.rv())
+	w := s.watch(s.in("configmaps") + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=8&resourceVersion=" + start.rv())
 	s.create("b")
 	// A bookmark may come before what was written meanwhile, and so behind it.
 	last := map[string]answer{}

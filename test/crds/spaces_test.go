@@ -125,7 +125,7 @@ func heldDeletion(t *testing.T, h hubOfAll) {
 	})
 	s.prints("widget.shop.example/a", "get", "widgets", "-o", "name")
 	s.kubectl("patch", "widget", "a", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	s.kubectl("wait", "--for=delete", "crd/widgets.shop.example", "--timeout=60s")
+	s.kubectl("wait", "--for=delete", "crd/widgets.shop.example", "--timeout="+soon.String())
 }
 
 // largeDefinitions shows that CRDs are accepted up to the size of an object, and refused
@@ -188,7 +188,7 @@ func namesHeal(t *testing.T, h hubOfAll) {
 	s.apply(crd("wizards", "Wizard", anySpec, ""))
 	s.prints("False", "get", "crd", "wizards.shop.example", "-o", `jsonpath={.status.conditions[?(@.type=="NamesAccepted")].status}`)
 	s.kubectl("patch", "crd", "widgets.shop.example", "--type=merge", "-p", `{"spec":{"names":{"shortNames":["wd"]}}}`)
-	s.kubectl("wait", "--for=condition=NamesAccepted", "crd/wizards.shop.example", "--timeout=60s")
+	s.kubectl("wait", "--for=condition=NamesAccepted", "crd/wizards.shop.example", "--timeout="+soon.String())
 	s.prints("wizards wi", "api-resources", "--api-group=shop.example")
 }
 

@@ -51,7 +51,7 @@ func TestOverload(t *testing.T) {
 			}
 		})
 	}
-	env.Eventually(t, time.Minute, func() error {
+	env.Eventually(t, env.Soon, func() error {
 		if made.Load() < 100 || refused.Load() == 0 {
 			return fmt.Errorf("%d made, %d refused", made.Load(), refused.Load())
 		}

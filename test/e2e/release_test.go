@@ -98,11 +98,11 @@ func (s *seats) release(sites ...string) {
 	}
 	const crd, hook = "apiextensions.k8s.io customresourcedefinitions/widgets.shop.example", "batch jobs/prepare"
 	const deployment, region, settings, pull, widget = "apps deployments/shop", "configmaps/region", "configmaps/settings", "secrets/pull", "shop.example widgets/shop"
-	ended := s.startHelm("install", "shop", dir, "--timeout=5m")
+	ended := s.startHelm("install", "shop", dir, "--timeout=14m")
 	everywhere("the hook's Job comes with what it needs", hook, "secrets/database")
 	s.completes(sites, ended)
 	everywhere("the release is there with what it needs, the hook is gone", crd, deployment, region, settings, pull, widget)
-	ended = s.startHelm("uninstall", "shop", "--timeout=5m")
+	ended = s.startHelm("uninstall", "shop", "--timeout=14m")
 	everywhere("the hook's Job comes before anything goes", crd, deployment, hook, region, settings, "secrets/database", pull, widget)
 	s.completes(sites, ended)
 	everywhere("what followed the release is gone with it")

@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// patient is for what an agent tries again at most once a minute.
-const patient = 4 * time.Minute
+// patient is for what an agent tries again at most once a minute, or once in five if it may not observe it.
+const patient = 5*time.Minute + env.Soon
 
 // tenantsYAML is what the operators of the cluster give to tenants: web has ConfigMaps in
 // one namespace, data also Secrets and Services that it can't read.

@@ -127,10 +127,13 @@ func (w *shop) foretold() {
 				continue
 			}
 			args := []string{"apply", "--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors", "-f", "-"}
-			out := env.Command{Binary: "kubectl", Kubeconfig: w.space, Args: args, Stdin: strings.Replace(block, old, other, 1)}.Fails(w.t)
-			if !strings.Contains(out, "Warning: "+want+"\n") {
-				w.t.Errorf("kubectl says\n%s\nwant a warning %s", out, want)
-			}
+			apply := env.Command{Binary: "kubectl", Kubeconfig: w.space, Args: args, Stdin: strings.Replace(block, old, other, 1)}
+			w.Eventually(want, func() error { // a busy hub foretells nothing, rather than being late
+				if out, err := apply.Try(w.t); err == nil || !strings.Contains(err.Error(), "Warning: "+want+"\n") {
+					return fmt.Errorf("kubectl says\n%s%w\nwant a warning %s", out, err, want)
+				}
+				return nil
+			})
 		}
 	}
 	dryRun("kind: Customizer", "orValue(self)", "orValue(self) + 1", "would change 1 object at 2 locations: north 1, south 1")
@@ -169,10 +172,13 @@ func (w *shop) differs() {
 		return nil
 	})
 	env.Kubectl(w.t, w.Sites["north"].Cluster.Kubeconfig, "scale", "deployment", "vision", "-n", "default", "--replicas=7")
-	out, err := diff("north")
-	if err == nil || !strings.Contains(out, "-  replicas: 7\n+  replicas: 3\n") || strings.Contains(out, "terminationMessagePath") {
-		w.t.Errorf("of what somebody has edited orrery diff says %v:\n%s", err, out)
-	}
+	w.Eventually("orrery diff shows what somebody has edited", func() error { // an agent may be too late to say it
+		out, err := diff("north")
+		if err == nil || !strings.Contains(out, "-  replicas: 7\n+  replicas: 3\n") || strings.Contains(out, "terminationMessagePath") {
+			return fmt.Errorf("it says %w:\n%s", err, out)
+		}
+		return nil
+	})
 	same("south")
 	pause("Active")
 	same("north")

@@ -87,7 +87,7 @@ spec:
 // and then says so.
 func (w *shop) rolledOut(replicas string, sites ...*world.Site) {
 	w.t.Helper()
-	env.Kubectl(w.t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout=2m")
+	env.Kubectl(w.t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout="+world.Soon.String())
 	for _, s := range sites {
 		d, err := s.Get(w.t, world.Deployments, "web", "web")
 		if err != nil {
@@ -98,7 +98,7 @@ func (w *shop) rolledOut(replicas string, sites ...*world.Site) {
 			w.t.Errorf("rolled out with %d replicas at a location, want %s", ready, replicas)
 		}
 	}
-	env.Kubectl(w.t, w.space, "-n", "web", "wait", "--for=condition=Available", "deployment/web", "--timeout=2m")
+	env.Kubectl(w.t, w.space, "-n", "web", "wait", "--for=condition=Available", "deployment/web", "--timeout="+world.Soon.String())
 	if out := env.Kubectl(w.t, w.space, "-n", "web", "get", "deployment", "web"); !strings.Contains(out, replicas+"/"+replicas) {
 		w.t.Errorf("kubectl get says %s", out)
 	}
@@ -129,7 +129,7 @@ func TestMainJob(t *testing.T) {
 		}
 		return err
 	})
-	env.Kubectl(t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout=30s")
+	env.Kubectl(t, w.space, "-n", "web", "rollout", "status", "deployment/web", "--timeout="+world.Soon.String())
 	w.expectCounts("web", "1 location(s), all applied", func(p placementStatus) bool {
 		return p.Locations == 1 && p.Assigned == 6 && p.Applied == 6 && p.Failed == 0
 	})
@@ -304,10 +304,10 @@ func (w *shop) bindsFleet() {
 	provider := w.AddSpace("provider")
 	env.KubectlIn(w.t, provider, fleet, "apply", "--server-side", "-f", "-")
 	w.apply(bound)
-	w.kubectl("wait", "--for=condition=Ready", "apibinding/fleet", "--timeout=2m")
+	w.kubectl("wait", "--for=condition=Ready", "apibinding/fleet", "--timeout="+world.Soon.String())
 	w.apply(fleetCluster)
-	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.bindings}=1", "apiexport/fleet", "--timeout=2m")
-	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.endpoints[0].objects}=1", "apiexportview/classes", "--timeout=2m")
+	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.bindings}=1", "apiexport/fleet", "--timeout="+world.Soon.String())
+	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.endpoints[0].objects}=1", "apiexportview/classes", "--timeout="+world.Soon.String())
 }
 
 // TestQuiet shows that nothing is written anywhere while nothing changes, of what is placed

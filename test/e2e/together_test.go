@@ -95,7 +95,7 @@ func (w *shop) together() {
 	w.kubectl("create", "namespace", "live")
 	w.apply(live)
 	w.runs(2)
-	w.live("wait", "--for=condition=complete", "job/done", "--timeout=2m")
+	w.live("wait", "--for=condition=complete", "job/done", "--timeout="+world.Soon.String())
 	w.kubectl("-n", "live", "scale", "deployment/live", "--replicas=3")
 	w.runs(3)
 	reports := filepath.Join(w.t.TempDir(), "reports.kubeconfig")
@@ -121,16 +121,22 @@ func (w *shop) live(args ...string) string {
 // notYet runs kubectl in that namespace, which must not see in a second what it waits for.
 func (w *shop) notYet(args ...string) {
 	w.t.Helper()
-	if out := env.KubectlFails(w.t, w.space, append([]string{"-n", "live", "--timeout=1s"}, args...)...); !strings.Contains(out, "timed out") {
-		w.t.Errorf("kubectl %v says %q", args, out)
-	}
+	timeout := time.Second
+	w.Eventually("it is not yet so", func() error { // of a busy machine kubectl may say other things when it has no more time
+		out := env.KubectlFails(w.t, w.space, append([]string{"-n", "live", "--timeout=" + timeout.String()}, args...)...)
+		timeout *= 2
+		if !strings.Contains(out, "timed out") {
+			return fmt.Errorf("kubectl %v says %q", args, out)
+		}
+		return nil
+	})
 }
 
 // runs waits as users do until the Deployment is rolled out, and then looks at each location.
 func (w *shop) runs(replicas int64) {
 	w.t.Helper()
-	w.live("rollout", "status", "deployment/live", "--timeout=2m")
-	w.live("wait", "--for=condition=Available", "deployment/live", "--timeout=2m")
+	w.live("rollout", "status", "deployment/live", "--timeout="+world.Soon.String())
+	w.live("wait", "--for=condition=Available", "deployment/live", "--timeout="+world.Soon.String())
 	for name, site := range w.Sites {
 		want := replicas
 		if name == "south" {
@@ -266,9 +272,12 @@ func (w *shop) breaks(reports string) {
 	w.notYet("wait", "--for=condition=Available", "deployment/live")
 	w.does("Progressing")
 	w.seen(reports, "pods", "orrery.dev/health=Progressing,app=live", 12)
-	if err := w.healthy("1s"); err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		w.t.Errorf("of what is not healthy orrery status says %v", err)
-	}
+	w.Eventually("what is not healthy is said to be so", func() error {
+		if err := w.healthy("1s"); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+			return fmt.Errorf("orrery status says %w", err)
+		}
+		return nil
+	})
 	w.live("patch", "deployment", "live", "--type=merge", "-p", `{"spec":{"progressDeadlineSeconds":1}}`)
 	w.does("Degraded")
 	w.Eventually("the rollout has failed in the space", func() error {
@@ -286,7 +295,7 @@ func (w *shop) breaks(reports string) {
 		return err
 	})
 	w.runs(3)
-	if err := w.healthy("1m"); err != nil {
+	if err := w.healthy(world.Soon.String()); err != nil {
 		w.t.Error(err)
 	}
 	w.seen(reports, "pods", "orrery.dev/health=Healthy,app=live", 12)
@@ -335,7 +344,7 @@ func (w *shop) fails() {
 	})
 	w.notYet("wait", "--for=condition=complete", "job/doomed")
 	ends("north", "Failed")
-	w.live("wait", "--for=condition=failed", "job/doomed", "--timeout=2m")
+	w.live("wait", "--for=condition=failed", "job/doomed", "--timeout="+world.Soon.String())
 	w.notYet("wait", "--for=condition=complete", "job/doomed")
-	w.live("wait", "--for=condition=complete", "job/done", "--timeout=1s")
+	w.live("wait", "--for=condition=complete", "job/done", "--timeout="+world.Soon.String())
 }

@@ -20,8 +20,12 @@ const (
 	AgentUser = "orrery-agent"
 )
 
-// startTimeout is how long a part may take to be ready on a busy machine.
-const startTimeout = 4 * time.Minute
+// startTimeout is how long a part may take to be ready on a busy machine, and lookTimeout bounds one
+// of the looks whether it is.
+const (
+	startTimeout = 4 * time.Minute
+	lookTimeout  = 30 * time.Second
+)
 
 // Cluster is a real Kubernetes cluster whose nodes are simulated: pods are
 // scheduled and become Running and Ready, but run nothing.
@@ -133,7 +137,7 @@ func (c *Cluster) eventually(p *Process, f func(context.Context) error) {
 		if !p.Running() {
 			c.t.Fatalf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, tail(p.stderr))
 		}
-		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(c.t.Context(), lookTimeout)
 		defer cancel()
 		return f(ctx)
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // commandTimeout bounds a command that is run to its end.
-const commandTimeout = 5 * time.Minute
+const commandTimeout = 15 * time.Minute
 
 // Command is a built binary to be run to its end.
 type Command struct {

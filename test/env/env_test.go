@@ -34,8 +34,8 @@ func TestClusterRunsPods(t *testing.T) {
 	if out := KubectlFails(t, c.Kubeconfig, "get", "deployment", "other"); !strings.Contains(out, "NotFound") {
 		t.Errorf("the error of a missing object is %q", out)
 	}
-	Eventually(t, time.Minute, func() error { return running(t, c, 3) })
-	Kubectl(t, c.Kubeconfig, "rollout", "status", "deployment/web", "--timeout=1m")
+	Eventually(t, Soon, func() error { return running(t, c, 3) })
+	Kubectl(t, c.Kubeconfig, "rollout", "status", "deployment/web", "--timeout="+Soon.String())
 
 	// The part that tests break: pods and nodes come through it unharmed.
 	c.KillAPIServer()
@@ -44,7 +44,7 @@ func TestClusterRunsPods(t *testing.T) {
 	}
 	c.StartAPIServer()
 	Kubectl(t, c.Kubeconfig, "scale", "deployment/web", "--replicas=4")
-	Eventually(t, time.Minute, func() error { return running(t, c, 4) })
+	Eventually(t, Soon, func() error { return running(t, c, 4) })
 
 	if u := c.APIServer.Usage(); u.RSSAnon <= 0 || u.RSS < u.RSSAnon || u.CPU <= 0 {
 		t.Errorf("usage of the API server is %+v", u)
@@ -89,7 +89,7 @@ func TestRequestsAreCounted(t *testing.T) {
 		{Filter{UserAgent: "kubectl/" + openapi.Kubernetes, Verbs: []string{"create"}}, "create one, create two, create three"},
 		{Filter{User: AdminUser, Name: "two"}, ""},
 	} {
-		Eventually(t, 10*time.Second, func() error {
+		Eventually(t, Soon, func() error {
 			var got []string
 			for _, e := range c.Requests(t, test.filter) {
 				got = append(got, e.Verb+" "+e.Object.Name)

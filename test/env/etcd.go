@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // Etcd is an etcd process, for a hub whose log is not in its own process.
@@ -60,7 +59,7 @@ func (e *Etcd) Start() {
 		if !e.Running() {
 			e.t.Fatalf("%s ended: %s\n%s", e.name, e.cmd.ProcessState, tail(e.stderr))
 		}
-		ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(e.t.Context(), lookTimeout)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/health", nil)
 		if err != nil {
@@ -102,8 +101,8 @@ func (e *Etcd) WithoutClients(f func(url string)) {
 	e.Start()
 	f(e.URL)
 	e.Signal(syscall.SIGTERM) // which it ends by
-	if _, ended := e.Wait(10 * time.Second); !ended {
-		e.t.Fatalf("stop %s: it was still running after 10s", e.name)
+	if _, ended := e.Wait(Soon); !ended {
+		e.t.Fatalf("stop %s: it was still running after %s", e.name, Soon)
 	}
 	e.URL = url
 }

@@ -111,7 +111,7 @@ func (m *EtcdMember) healthy() {
 
 // says fails unless a path answers with a text.
 func (m *EtcdMember) says(path, text string) error {
-	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), lookTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.metrics+path, nil)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // Goroutines ends a process of ours, and says what its goroutines were doing: how many of
@@ -15,7 +14,7 @@ func (p *Process) Goroutines() string {
 	p.t.Helper()
 	before := len(p.Stderr())
 	p.Signal(syscall.SIGQUIT)
-	if _, ended := p.Wait(20 * time.Second); !ended {
+	if _, ended := p.Wait(Soon); !ended {
 		return p.name + " does not end"
 	}
 	return summary(p.Stderr()[before:])

@@ -248,11 +248,13 @@ func (l *Link) forward(c *linked, to net.Conn, piece []byte, up bool) bool {
 			piece = piece[:min(int64(whole), max(0, f.dropAfter-c.down.Load()))]
 		}
 	}
-	n, err := to.Write(piece)
-	count.Add(int64(n))
+	// It is counted before: who has read it may look at once.
+	count.Add(int64(len(piece)))
 	if !up {
-		c.down.Add(int64(n))
+		c.down.Add(int64(len(piece)))
 	}
+	n, err := to.Write(piece)
+	count.Add(int64(n - len(piece)))
 	return err == nil && n == whole
 }
 

@@ -142,9 +142,9 @@ func (p *Process) Kill() {
 func (p *Process) Stop() {
 	p.t.Helper()
 	p.Signal(syscall.SIGTERM)
-	if code, ended := p.Wait(10 * time.Second); !ended {
+	if code, ended := p.Wait(Soon); !ended {
 		p.Kill()
-		p.t.Errorf("stop %s: it was still running after 10s", p.name)
+		p.t.Errorf("stop %s: it was still running after %s", p.name, Soon)
 	} else if code != 0 {
 		p.t.Errorf("stop %s: exit code %d\n%s", p.name, code, tail(p.stderr))
 	}

@@ -21,14 +21,16 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// certificateLife is how long agents' certificates live in TestEnrolment.
-const certificateLife = 8 * time.Second
+// certificateLife is how long agents' certificates live in TestEnrolment, and calm how long its
+// location may be without a session while it is to stay connected: a busy machine stands still for
+// longer than a heartbeat.
+const certificateLife, calm = 8 * time.Second, time.Minute
 
 // TestEnrolment lets certificates end, at hubs and agents that are away, and at a hub
 // that was restored, and lets join tokens and credentials be used by who may not.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", (5 * heartbeat).String(),
+	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", calm.String(),
 		"--agent-certificate-lifetime", certificateLife.String())
 	e := edgeOf(t, w, env.StartLink(t, w.Hub.URL))
 	e.put("kept", "1")
@@ -228,6 +230,7 @@ func (e *edge) joinTokens() {
 // hubAway: a hub that is away when certificates end finds all back.
 func (e *edge) hubAway() {
 	e.Hub.Stop()
+	e.Hub.Flags("--disconnected-after", (5 * heartbeat).String()) // which others wait for
 	e.awaitEnd()
 	e.tamper("kept")
 	e.has("kept", "file")

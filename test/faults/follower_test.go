@@ -25,7 +25,8 @@ type follower struct {
 	h        *hubs
 	what     dynamic.ResourceInterface
 	informer cache.SharedIndexInformer
-	// lists are requests for all there is, watches those that were answered.
+	// lists are requests for all there is, watches those that were answered, but for those that follow
+	// one that has lasted as long as it was to.
 	lists, watches atomic.Int64
 
 	mu sync.Mutex
@@ -36,6 +37,8 @@ type follower struct {
 	// asked are its requests and what came of them, in order; since is when the last was answered.
 	asked []string
 	since time.Time
+	// lasts is until when the last watch was to last.
+	lasts time.Time
 	// added counts by name; twice are revisions that were told twice.
 	added   map[string]int
 	deleted []string
@@ -84,7 +87,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case !watches:
 		c.by.lists.Add(1)
-	case err == nil && resp.StatusCode == http.StatusOK:
+	case err == nil && resp.StatusCode == http.StatusOK && !c.by.lasted(query.Get("timeoutSeconds")):
 		c.by.watches.Add(1)
 	}
 	return resp, err
@@ -102,6 +105,18 @@ func (f *follower) note(r *http.Request, watches bool, resp *http.Response, err 
 	}
 	f.since = time.Now()
 	f.asked = append(f.asked, fmt.Sprintf("%s %s: %s %v", time.Now().Format(time.TimeOnly), r.URL.RawQuery, status, err))
+}
+
+// lasted says whether the watch before one that begins has lasted as long as it was to.
+func (f *follower) lasted(seconds string) (before bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before = !f.lasts.IsZero() && !time.Now().Before(f.lasts)
+	lasts, err := time.ParseDuration(seconds + "s")
+	if f.lasts = time.Now().Add(lasts); err != nil {
+		f.lasts = time.Time{}
+	}
+	return before
 }
 
 func (f *follower) add(o any) {

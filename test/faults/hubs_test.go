@@ -24,8 +24,9 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// lease is that of hubs here: others take over after it.
-const lease = 3 * time.Second
+// lease is that of hubs here: others take over after it. A request may take as long as looks; it is
+// sent again, since a hub may stand still.
+const lease, looks = 3 * time.Second, 20 * time.Second
 
 // hubs are hubs behind a balancer, on one etcd of three members, with one edge.
 type hubs struct {
@@ -72,9 +73,9 @@ func newHubs(t *testing.T, n int, change func(*env.Hub)) *hubs {
 			h.all[i].Start()
 		}
 	}
-	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n"
+	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n  timeout check 5s\n"
 	for i, hub := range h.all {
-		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
+		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 2s downinter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
 	}
 	env.StartBalancer(t, balancer, config)
 	h.edge = edgeOf(t, world.At(t, h.all[0]), nil)
@@ -94,7 +95,7 @@ func (h *hubs) write() {
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("w-%05d", i)
 			for ctx.Err() == nil {
-				within, done := context.WithTimeout(ctx, 5*time.Second)
+				within, done := context.WithTimeout(ctx, looks)
 				_, err := h.source().Create(within, configMap(name, "1"), metav1.CreateOptions{})
 				done()
 				if err == nil || apierrors.IsAlreadyExists(err) {
@@ -122,7 +123,7 @@ func idle(ctx context.Context, d time.Duration) {
 func (h *hubs) follows(value string) {
 	h.t.Helper()
 	env.Eventually(h.t, soon, func() error {
-		within, done := context.WithTimeout(h.t.Context(), 5*time.Second)
+		within, done := context.WithTimeout(h.t.Context(), looks)
 		defer done()
 		_, err := h.source().Apply(within, "x", configMap("x", value), metav1.ApplyOptions{FieldManager: "test", Force: true})
 		return err
@@ -133,7 +134,11 @@ func (h *hubs) follows(value string) {
 // ready waits until a hub is ready, or is not.
 func (h *hubs) ready(hub *env.Hub, want bool) {
 	h.t.Helper()
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
+	patience := looks
+	if !want { // one that does not answer is not ready either
+		patience = 2 * time.Second
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
 	env.Eventually(h.t, soon, func() error {
 		resp, err := client.Get(hub.URL + "/readyz")
 		if err == nil {

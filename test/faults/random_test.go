@@ -28,7 +28,7 @@ const (
 	// always something.
 	writesPerRound = 10
 	// editTimeout bounds one request, since a hub may be dead.
-	editTimeout = 5 * time.Second
+	editTimeout = time.Minute
 )
 
 // life is a seeded random life of a world: edits, tampering and faults. What is done, and

@@ -118,9 +118,12 @@ func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
 	if e.uid(kept) != keptUID || e.uid(edited) != editedUID {
 		e.t.Error("an object was replaced")
 	}
-	if n := e.done(start); n != 1 {
-		e.t.Errorf("%d deletions for one deleted object", n)
-	}
+	env.Eventually(e.t, soon, func() error { // the API server notes a request after it has answered
+		if n := e.done(start); n != 1 {
+			return fmt.Errorf("%d deletions for one deleted object", n)
+		}
+		return nil
+	})
 }
 
 // done counts the deletions by the agent that the API server granted since a time.

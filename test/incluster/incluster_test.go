@@ -108,7 +108,7 @@ func applied(s *inCluster) {
 	if out := env.KubectlIn(t, s.cluster.Kubeconfig, manifest, "apply", "-f", "-"); strings.Contains(out, "deployment.apps/orrery-agent configured") {
 		t.Errorf("applied again it is another:\n%s", out)
 	}
-	s.kubectl("rollout", "status", "-n", namespace, "deployment/orrery-agent", "--timeout=90s")
+	s.kubectl("rollout", "status", "-n", namespace, "deployment/orrery-agent", "--timeout="+world.Soon.String())
 	for what, want := range map[string]bool{
 		"get /version": true, "get /apis": true, "list configmaps": false, "create deployments.apps": false, "get secrets": false,
 		"create namespaces": false, "create clusterroles.rbac.authorization.k8s.io": false, "impersonate serviceaccounts": false,
@@ -359,7 +359,7 @@ func volumeLost(s *inCluster) {
 	if now := s.deployment(); now.Generation == before.Generation {
 		t.Error("the new token makes no new Pod")
 	}
-	s.kubectl("rollout", "status", "-n", namespace, "deployment/orrery-agent", "--timeout=90s")
+	s.kubectl("rollout", "status", "-n", namespace, "deployment/orrery-agent", "--timeout="+world.Soon.String())
 	s.start()
 	env.Kubectl(t, s.space, "patch", "configmap", "-n", "web", "page", "-p", `{"data":{"title":"anew"}}`)
 	s.page("anew")

@@ -85,7 +85,7 @@ func (h *hub) fillBeside() {
 func (h *hub) isFull() {
 	h.t.Helper()
 	env.Eventually(h.t, soon, func() error {
-		ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
 		defer cancel()
 		for path, want := range map[string]string{
 			"/readyz": "out of space", "/metrics": "\norrery_log_full 1\n", spaces + "/s": `"reason":"LogFull"`,

@@ -134,7 +134,7 @@ func TestSpaceIsMadeAgain(t *testing.T) {
 	const objects = 1500 // some steps of the deletion
 	a := h.space("a")
 	interrupted := false
-	for round := 0; !interrupted && round < 5; round++ {
+	for round := 0; !interrupted && round < 20; round++ {
 		fill(t, a, objects)
 		old := uids(a)
 		h.delete(spaces+"/a").is(t, http.StatusOK, "delete the space")

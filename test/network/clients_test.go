@@ -69,11 +69,11 @@ func (s *site) clients(kubeconfig, charts string) {
 	})
 }
 
-// staysQuiet shows that the session lives through several times the silence that the
+// staysQuiet shows that the session lives through twice the silence that the
 // network bears.
 func (s *site) staysQuiet(a *env.Agent, seconds int) {
 	s.t.Helper()
-	long := 3 * time.Duration(seconds) * time.Second
+	long := 2 * time.Duration(seconds) * time.Second
 	env.Eventually(s.t, world.Soon, func() error {
 		status, err := mapper.ReadStatus(a.Dir)
 		if err == nil && (!status.Connected || time.Since(status.Since) < long) {

@@ -37,7 +37,7 @@ func TestMove(t *testing.T) {
 	hub.Restart()
 	s.reaches(a, "https://"+old)
 	after := pass(next)
-	s.reaches(a, "https://"+next)
+	s.moves(a, "https://"+next)
 	s.travels("moved", s.space)
 	before.Kill()
 	s.travels("old-ended", s.space)
@@ -51,7 +51,7 @@ func TestMove(t *testing.T) {
 	s.reaches(a, "https://"+old)
 	s.travels("fallen-back", s.space)
 	after.Again()
-	s.reaches(a, "https://"+next)
+	s.moves(a, "https://"+next)
 
 	if out := env.OrreryFails(t, s.Root, "location", "add", "rome", "--url", "nowhere"); !strings.Contains(out, `the hub does not advertise "nowhere", but old, next`) {
 		t.Errorf("a URL that nobody advertises: %s", out)
@@ -173,6 +173,13 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	a.Start("--join", strings.TrimSpace(env.Orrery(t, s.Root, "location", "token", "edge", "--token-only")))
 	s.reaches(a, s.Hub.URL)
 	s.travels("visited", s.kubeconfig(""))
+}
+
+// moves waits until an agent's session is at a URL that did not answer for a while: the agent tries
+// it again after as long as that has lasted.
+func (s *site) moves(a *env.Agent, url string) {
+	s.t.Helper()
+	s.reachesWithin(a, url, 4*world.Soon)
 }
 
 // renewedSoon is how long it may take until an agent has renewed that was asked to: it keeps

@@ -51,17 +51,17 @@ backend NAME-hub
 		"http-request deny deny_status 404 unless { path_beg /orrery/ }\n  http-request replace-path /orrery(/.*) \\1", "h2,http/1.1")},
 	{name: "path-kept", at: "localhost", path: "/kept/here", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
 		"http-request deny deny_status 404 unless { path_beg /kept/here/ }", "h2,http/1.1")},
-	{name: "impatient", at: "localhost", silence: 4, balancer: `
+	{name: "impatient", at: "localhost", silence: 8, balancer: `
 listen NAME
   mode tcp
   bind BIND
-  timeout client 4s
-  timeout server 4s
-  timeout tunnel 4s
+  timeout client 8s
+  timeout server 8s
+  timeout tunnel 8s
   server hub HUB
 `},
-	{name: "impatient-terminating", at: "localhost", foreign: true, silence: 4, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
-		"timeout client 4s\n  timeout server 4s\n  timeout http-keep-alive 4s", "http/1.1")},
+	{name: "impatient-terminating", at: "localhost", foreign: true, silence: 8, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+		"timeout client 8s\n  timeout server 8s\n  timeout http-keep-alive 8s", "http/1.1")},
 	{name: "ipv6", at: "::1", balancer: `
 listen NAME
   mode tcp

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
@@ -72,7 +73,12 @@ func (s *site) join(before func(*env.Agent), args ...string) *env.Agent {
 // reaches waits until the agent has a session, by a URL of the hub.
 func (s *site) reaches(a *env.Agent, url string) {
 	s.t.Helper()
-	env.Eventually(s.t, world.Soon, func() error {
+	s.reachesWithin(a, url, world.Soon)
+}
+
+func (s *site) reachesWithin(a *env.Agent, url string, patience time.Duration) {
+	s.t.Helper()
+	env.Eventually(s.t, patience, func() error {
 		status, err := mapper.ReadStatus(a.Dir)
 		if err == nil && (!status.Connected || status.Hub != url) {
 			err = fmt.Errorf("connected %v to %s: %s", status.Connected, status.Hub, status.LastError)

@@ -22,8 +22,9 @@ import (
 	"orrery.dev/orrery/test/world"
 )
 
-// graceOf is --disconnected-after of the sites' hubs.
-const graceOf = 3 * time.Second
+// graceOf is --disconnected-after of a hub that is to declare nobody lost who is back in time, also
+// where the machine stands still for seconds.
+const graceOf = 10 * time.Second
 
 // external is a site whose hub has its log in an etcd of its own.
 type external struct {
@@ -40,7 +41,7 @@ func newExternal(t *testing.T) *external {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &external{newSite(t, "--etcd-servers", etcd.URL), etcd, client}
+	return &external{newSite(t, "--etcd-servers", etcd.URL, "--disconnected-after", graceOf.String()), etcd, client}
 }
 
 // revision is how far the log is.
@@ -101,7 +102,7 @@ func TestOutage(t *testing.T) {
 		s.Agent.Kill()
 		other.Kill()
 		s.Agent.Start()
-		env.Throughout(t, 4*graceOf, func() error {
+		env.Throughout(t, graceOf+graceOf/2, func() error {
 			if !s.Hub.Running() {
 				return fmt.Errorf("the hub has ended")
 			}
@@ -278,7 +279,7 @@ func write(t *testing.T, url string, n int) {
 // it was.
 func (s *site) killBackup(file string) {
 	s.t.Helper()
-	for range 20 {
+	for end := time.Now().Add(world.Soon); time.Now().Before(end); {
 		former, err := os.ReadFile(file)
 		if err != nil {
 			s.t.Fatal(err)
@@ -309,11 +310,21 @@ func (s *site) killedBackup(file string) bool {
 		}
 		return parts
 	}
-	for deadline := time.Now().Add(time.Minute); len(begun()) == 0 && time.Now().Before(deadline); {
-		runtime.Gosched()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for len(begun()) == 0 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return false
+		default:
+			runtime.Gosched()
+		}
 	}
 	_ = cmd.Process.Kill() // it may have ended
-	killed := cmd.Wait() != nil
+	killed := <-ended != nil
 	for _, part := range begun() {
 		if err := os.Remove(part); err != nil {
 			s.t.Fatal(err)

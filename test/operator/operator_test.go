@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,7 +53,7 @@ func announced(s *site) {
 		}
 		return nil
 	})
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	a = s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied").Status.Agent
 	if !strings.HasPrefix(a.KubernetesVersion, "v1.") || a.Lineage != "Proven" || a.Halted != "" || a.Awaits != "" {
 		s.t.Errorf("the agent says %+v", a)
 	}
@@ -60,10 +61,13 @@ func announced(s *site) {
 	s.says(v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	s.says(v1alpha1.ConditionCompatible, metav1.ConditionTrue, "Protocol")
 	// While nothing changes, the Location is not written.
-	before := s.location().ResourceVersion
-	env.Throughout(s.t, look, func() error {
+	before, since := s.location().ResourceVersion, time.Now()
+	s.Eventually("the Location comes to rest", func() error {
 		if now := s.location().ResourceVersion; now != before {
-			return fmt.Errorf("the Location went from revision %s to %s", before, now)
+			before, since = now, time.Now()
+		}
+		if time.Since(since) < look {
+			return fmt.Errorf("the Location is at revision %s", before)
 		}
 		return nil
 	})
@@ -75,7 +79,7 @@ func incompatible(s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Kubectl(t, s.file, "wait", "--for=condition=Established", "crd/"+crd.GetName())
+	env.Kubectl(t, s.file, "wait", "--for=condition=Established", "crd/"+crd.GetName(), "--timeout="+world.Soon.String())
 	s.apply(widget("size: large"))
 	s.reports("Unsupported")
 	served := s.location().Status.Agent.APIsDigest
@@ -227,10 +231,8 @@ func restored(s *site) {
 		t.Fatal(err)
 	}
 	s.Hub.Start()
-	l := s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
-	if a := l.Status.Agent; a.Lineage != "Unproven" || a.Awaits == "" || a.Deferred < 2 {
-		t.Errorf("the agent says %+v", a)
-	}
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.unproven(2)
 	s.Eventually("what only the copy has is made", s.has("deleted", "1"))
 	env.Throughout(t, look, s.has("changed", "2"))
 	env.Throughout(t, look, s.has("new", "2"))
@@ -259,10 +261,13 @@ func revoked(s *site) {
 	s.says(v1alpha1.ConditionEnrolled, metav1.ConditionFalse, v1alpha1.ReasonRevoked)
 	token := s.Token(siteName)
 	s.Hub.Restart()
-	l := s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if l.Status.Stale != l.Status.Assigned || l.Status.Stale == 0 {
-		t.Errorf("%d of %d are stale", l.Status.Stale, l.Status.Assigned)
-	}
+	s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	s.Eventually("all is stale", func() error { // it is counted after that
+		if l := s.location(); l.Status.Stale != l.Status.Assigned || l.Status.Stale == 0 {
+			return fmt.Errorf("%d of %d are stale", l.Status.Stale, l.Status.Assigned)
+		}
+		return nil
+	})
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionUnknown, v1alpha1.ReasonRevoked)
 	s.put("9", "a")
 	if err := s.target().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
@@ -273,9 +278,13 @@ func revoked(s *site) {
 	s.Agent.Stop()
 	s.Agent.Start("--join", token)
 	s.Eventually("the agent is back", s.has("a", "9"))
-	if l := s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied"); l.Status.Stale != 0 {
-		t.Errorf("still stale: %+v", l.Status.Counts)
-	}
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.Eventually("nothing is stale", func() error {
+		if l := s.location(); l.Status.Stale != 0 {
+			return fmt.Errorf("still stale: %+v", l.Status.Counts)
+		}
+		return nil
+	})
 }
 
 func madeAgain(s *site) {
@@ -330,7 +339,7 @@ func purged(s *site) {
 		t.Fatal(err)
 	}
 	s.Agent.Start()
-	out := env.Orrery(t, s.Root, "location", "remove", siteName, "--purge", "--timeout", "60s")
+	out := env.Orrery(t, s.Root, "location", "remove", siteName, "--purge", "--timeout", world.Soon.String())
 	if !strings.Contains(out, "everything that Orrery made at its cluster is gone") {
 		t.Errorf("it says %s", out)
 	}

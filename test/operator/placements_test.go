@@ -105,10 +105,13 @@ func (f *fleet) waiting(removals, locations int) []string {
 // settled waits until the Placement says that nothing waits.
 func (f *fleet) settled() {
 	f.t.Helper()
-	env.Kubectl(f.t, f.file, "wait", "--for=condition=Synced", "placement/web", "--timeout=60s")
-	if out := env.Kubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}"); out != "" {
-		f.t.Errorf("the Placement's status still has %s", out)
-	}
+	env.Kubectl(f.t, f.file, "wait", "--for=condition=Synced", "placement/web", "--timeout="+world.Soon.String())
+	f.Eventually("nothing waits any more", func() error {
+		if out := env.Kubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}"); out != "" {
+			return fmt.Errorf("the Placement's status still has %s", out)
+		}
+		return nil
+	})
 }
 
 // TestPlacements shows which objects of a Placement are removed at once because a user

@@ -41,7 +41,7 @@ type site struct {
 
 func newSite(t *testing.T, hubArgs ...string) *site {
 	t.Helper()
-	w := world.New(t, append(hubArgs, "--heartbeat", "1s", "--disconnected-after", "3s")...)
+	w := world.New(t, append([]string{"--heartbeat", "1s", "--disconnected-after", "3s"}, hubArgs...)...)
 	s := &site{World: w, t: t, file: w.AddSpace(spaceName)}
 	s.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
 	s.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: goods}}`)
@@ -170,6 +170,17 @@ func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (
 		return nil
 	})
 	return l
+}
+
+// unproven waits until the agent says that it waits for proof, and leaves so many objects alone.
+func (s *site) unproven(deferred int) {
+	s.t.Helper()
+	s.Eventually("the agent is not proven", func() error {
+		if a := s.location().Status.Agent; a == nil || a.Lineage != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
+			return fmt.Errorf("the agent says %+v", a)
+		}
+		return nil
+	})
 }
 
 // reports waits until `orrery why` shows a state of the widget.

@@ -41,7 +41,7 @@ func (s *suite) aggregated() {
 		s.Fatal(err)
 	}
 	s.thereIn(fmt.Sprintf(oddService, at.Port()), "apply", "-f", "-")
-	s.there("wait", "apiservice/v1.odd.example", "--for=condition=Available", "--timeout=60s")
+	s.there("wait", "apiservice/v1.odd.example", "--for=condition=Available", "--timeout="+env.Soon.String())
 	s.write(oddDefinition)
 	for _, name := range []string{"a", "b", "c"} {
 		s.eventually(name+" is in the space", func() error {

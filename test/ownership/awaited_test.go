@@ -23,7 +23,7 @@ func (s *suite) awaited() {
 	}
 	deleted := make(chan result, 1)
 	go func() {
-		out, err := env.TryKubectl(s, s.kubeconfig, "delete", "configmap", "one", "-n", "awaited", "--wait", "--timeout=2m")
+		out, err := env.TryKubectl(s, s.kubeconfig, "delete", "configmap", "one", "-n", "awaited", "--wait", "--timeout=10m")
 		deleted <- result{out, err}
 	}()
 	s.reports(object, "Removing", "Terminating")

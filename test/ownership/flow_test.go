@@ -16,7 +16,7 @@ func (s *suite) rollout() {
 	}
 	rolled := func() {
 		s.Helper()
-		out := env.Kubectl(s, s.kubeconfig, "-n", "rollout", "rollout", "status", "deployment/web", "--timeout=1m")
+		out := env.Kubectl(s, s.kubeconfig, "-n", "rollout", "rollout", "status", "deployment/web", "--timeout="+env.Soon.String())
 		if !strings.Contains(out, "successfully rolled out") {
 			s.Errorf("kubectl rollout status says %s", out)
 		}

@@ -192,8 +192,9 @@ func (s *suite) orphan() {
 	for _, name := range []string{"a", "b", "c"} {
 		before[name] = s.there("-n", "left", "get", "cm", name, "-o", rest)
 	}
+	seen := s.watch("Orphaned", 1) // which is said for some seconds only
 	env.Kubectl(s, s.kubeconfig, "-n", "left", "delete", "cm", "b")
-	s.count("Orphaned", 1)
+	s.eventually("it was said to be orphaned", seen)
 	s.count("Orphaned", 0)
 	// The last word counts, though it comes with the end: it is heard by walk only.
 	s.stop()

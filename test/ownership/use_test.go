@@ -3,7 +3,6 @@ package ownership
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"orrery.dev/orrery/test/env"
 )
@@ -98,7 +97,7 @@ spec:
 		s.there("-n", namespace, "delete", u.object, "theirs")
 	}
 	// What is in use is looked at once a minute.
-	env.Eventually(s, 3*time.Minute, func() error {
+	env.Eventually(s, 2*env.Soon, func() error {
 		for _, u := range all[:len(all)-1] {
 			out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", u.of, "--ignore-not-found", "-o", "name")
 			if err != nil || out != "" {

@@ -3,14 +3,18 @@
 package ownership
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -224,6 +228,35 @@ func (s *suite) count(state string, want int) {
 		}
 		return err
 	})
+}
+
+// watch looks at what the agent counts from now on, while other things are done, and returns what
+// says whether so many objects were in a state at some time.
+func (s *suite) watch(state string, want int) (seen func() error) {
+	s.Helper()
+	var was atomic.Bool
+	ctx, cancel := context.WithCancel(s.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil && !was.Load() {
+			if status, err := mapper.ReadStatus(s.site.Agent.Dir); err == nil && status.States[wire.State(state)] == want {
+				was.Store(true)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	s.Cleanup(func() { cancel(); looking.Wait() })
+	return func() error {
+		if !was.Load() {
+			return fmt.Errorf("never %d objects were %s", want, state)
+		}
+		return nil
+	}
 }
 
 // settled waits until the agent has nothing left to do.

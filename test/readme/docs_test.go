@@ -112,7 +112,7 @@ func (d *docs) run(page, command string) {
 	case "helm": // run by test/clients
 	case "sed": // of the file of keys, which the hub has to take over
 		d.expect(page, command, strings.ReplaceAll(command, dataDir, "orrery-data"), "0")
-		d.expect(page, command, "for i in $(seq 600); do kubectl --server https://"+d.shell.hub+" get --raw /metrics | grep -q '^orrery_encryption_config_changes_total 1' && exit 0; sleep 0.1; done; exit 1", "0")
+		d.expect(page, command, "for i in $(seq 1800); do kubectl --server https://"+d.shell.hub+" get --raw /metrics | grep -q '^orrery_encryption_config_changes_total 1' && exit 0; sleep 0.1; done; exit 1", "0")
 	case "mv", "etcdutl": // of a restore, which test/operator does
 	case "orrery", "orrery-agent", "kubectl":
 		if strings.HasPrefix(command, "orrery hub restore") {
@@ -128,7 +128,7 @@ func (d *docs) run(page, command string) {
 		} else if strings.HasPrefix(command, "orrery hub rotate-ca") {
 			// The hub has to take it over, and to write the operator's kubeconfig anew.
 			d.expect(page, command, strings.ReplaceAll(command, dataDir, "orrery-data"), "0")
-			d.expect(page, command, "for i in $(seq 600); do kubectl config view --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d | cmp -s - orrery-data/ca.crt && exit 0; sleep 0.1; done; exit 1", "0")
+			d.expect(page, command, "for i in $(seq 1800); do kubectl config view --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d | cmp -s - orrery-data/ca.crt && exit 0; sleep 0.1; done; exit 1", "0")
 			return
 		}
 		if strings.Contains(command, "--kubeconfig site.kubeconfig") {

@@ -24,7 +24,7 @@ const (
 	exportsPage = "../../docs/exports.md"
 	// patience is how long a command may take to print what is expected: what it
 	// looks at changes in the background.
-	patience = 30 * time.Second
+	patience = env.Soon
 	// quiet is how long output has to stay the same to be written.
 	quiet = 3 * time.Second
 	// toldLine is the last thing that a demo prints before it waits.
