@@ -128,7 +128,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 // standard output matches, and then once more as exec does.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile("(?m)" + args[0])
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(startTimeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -211,8 +211,9 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// startTimeout is how long a program may take to print its first line.
-const startTimeout = time.Minute
+// startTimeout is how long a program may take to print its first line, what is waited for to come
+// about, and a program to end, on a busy machine.
+const startTimeout = 3 * time.Minute
 
 // firstLine is a writer that gives away the first line.
 type firstLine struct {
@@ -232,17 +233,16 @@ func (f *firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// terminate NAME ends a program by SIGTERM, which it must obey with exit code 0 within
-// ten seconds.
+// terminate NAME ends a program by SIGTERM, which it must obey with exit code 0.
 func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	p := processes(ts)[args[0]]
 	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
-	timer := time.NewTimer(10 * time.Second)
+	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		ts.Fatalf("%s still runs after 10s", args[0])
+		ts.Fatalf("%s still runs after %s", args[0], startTimeout)
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		ts.Fatalf("%s ended with exit code %d", args[0], code)

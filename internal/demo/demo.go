@@ -15,7 +15,7 @@ const (
 	minLocations = 2
 	maxLocations = 20
 	// stepTimeout bounds how long a step of the story may take to come true.
-	stepTimeout = 30 * time.Second
+	stepTimeout = 3 * time.Minute
 	// lookEvery is the time between two looks at whether it has.
 	lookEvery = 50 * time.Millisecond
 	// manager is the demo's field manager.

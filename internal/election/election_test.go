@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds what a test waits for.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // candidate is a hub that stands for elections.
 type candidate struct {
@@ -70,7 +70,7 @@ func stand(t *testing.T, at string) *candidate {
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	needs := func() int64 { looks.Add(1); return 0 }
 	c := &candidate{log: log, table: writer.Table, broken: broken, looks: looks, member: presence.NewMember(presence.Config{
-		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
+		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
 	})}
 	c.Elections = election.New(log, writer.Table, c.member, logger)
 	go func() {

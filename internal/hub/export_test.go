@@ -16,9 +16,6 @@ import (
 	"orrery.dev/orrery/internal/table"
 )
 
-// MinPing bounds how soon a vanished client is noticed.
-const MinPing = minPing
-
 // Parts are what tests look into, or prepare before the hub runs.
 type Parts struct {
 	Log      *store.Log

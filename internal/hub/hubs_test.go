@@ -22,11 +22,15 @@ import (
 	"orrery.dev/orrery/test/etcd"
 )
 
+// hubsLease is for how long a hub may stand still on a busy machine without being taken for dead:
+// here each says when it ends.
+const hubsLease = 10 * time.Second
+
 // hubsOn starts hubs that share an etcd, an authority and the keys, one after the other.
 func hubsOn(t *testing.T, n int, configure ...func(*hub.Config)) []*running {
 	t.Helper()
 	servers := []string{etcd.Listen(t, nil)}
-	configure = append(configure, func(c *hub.Config) { c.EtcdServers, c.Lease = servers, 2*time.Second })
+	configure = append(configure, func(c *hub.Config) { c.EtcdServers, c.Lease = servers, hubsLease })
 	all := []*running{start(t, t.TempDir(), configure...)}
 	for range n - 1 {
 		all = append(all, start(t, sharedWith(t, all[0].dir), configure...))

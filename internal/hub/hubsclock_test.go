@@ -19,7 +19,7 @@ import (
 // than another, and deletions in two steps, which one may complete for the other, are no errors.
 func TestHubsWithOtherClocks(t *testing.T) {
 	t.Parallel()
-	const lost, skew = 3 * time.Second, 10 * time.Minute
+	const lost, skew = 6 * time.Second, 10 * time.Minute
 	one := hubsOn(t, 1, func(c *hub.Config) { c.Heartbeat, c.Disconnected = time.Second, lost })[0]
 	one.addSpace("s")
 	one.elects(one)

@@ -73,7 +73,7 @@ func grows(t *testing.T, operators *clientv3.Client, at string, file int64) {
 func TestNearTheQuota(t *testing.T) {
 	t.Parallel()
 	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = smallQuota })
-	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 2*time.Second })
+	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
 	one.addSpace("s")
 	one.addLocation("a", map[string]string{"where": "a"})
 	one.addPlacement("s", "p", "a", "a", nil)
@@ -184,7 +184,7 @@ func TestHubThatStands(t *testing.T) {
 	t.Parallel()
 	const quota = 2 * smallQuota // of which history may take an eighth
 	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
-	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 2*time.Second })
+	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
 	one.addSpace("s")
 	rev := one.addConfigMap("x", nil, "1")
 	stands := []store.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/route"
 	"orrery.dev/orrery/internal/wire"
@@ -41,8 +42,8 @@ func (r *running) readings() map[string]string {
 // is said of what was placed changes when they come, say something else, and go; an object's
 // removal does not wait for them.
 func TestReadersOfReports(t *testing.T) {
-	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir())
+	t.Parallel()                                                                   // it waits much of the time
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Disconnected = time.Hour }) // until then nobody is declared lost
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
 		r.addLocation(l, map[string]string{"where": "x"})

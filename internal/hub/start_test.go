@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = 3 * time.Minute
 	// settle is how soon the hub writes counts.
 	settle = 20 * time.Millisecond
 )

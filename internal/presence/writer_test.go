@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds what a test waits for.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // one is the part of a hub that is here.
 type one struct {
@@ -40,7 +40,7 @@ func hubAt(t *testing.T, at string) *one {
 	h := &one{index: NewIndex(time.Now), taken: make(chan key.Session, 100)}
 	rows := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20, Observer: h.index})
 	member := NewMember(Config{
-		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 2 * time.Second, Logger: logger,
+		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
 	})
 	h.Writer = NewWriter(log, rows.Table, member, logger)
 	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of }, nil)

@@ -37,8 +37,8 @@ func tail(t *testing.T, l *Log) *table.Writer {
 	t.Cleanup(func() { cancel(); <-done })
 	select {
 	case <-loaded:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the table is not loaded after 30s")
+	case <-time.After(3 * time.Minute):
+		t.Fatal("the table is not loaded after 3m")
 	}
 	return to
 }

@@ -60,7 +60,7 @@ func (f *follower) read(t tester) (e told, ok bool, err error) {
 		place, plain, rev := shown(t, event.Object.(*object))
 		place = shortPlace(f.angle.lens, place)
 		return told{event.Type, place, rev, plain}, true, nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatalf("%s: waited too long for an event", f.angle)
 		return told{}, false, nil
 	}

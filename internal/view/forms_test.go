@@ -230,7 +230,7 @@ func TestTransformedWatches(t *testing.T) {
 // firstLines reads the beginning of an answer that does not end.
 func firstLines(t *testing.T, n int, url, accept string) [][]byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

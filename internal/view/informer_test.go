@@ -95,7 +95,7 @@ func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan str
 			if got != w {
 				t.Errorf("saw %q, want %q", got, w)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("waited for %q", w)
 		}
 	}

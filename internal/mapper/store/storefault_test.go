@@ -192,7 +192,7 @@ func fillDisk(dir string) error {
 			return errors.New("a full disk took something")
 		}
 	}
-	if d := time.Since(start); d > 20*time.Second || s.failing.Load() == nil {
+	if d := time.Since(start); d > 3*time.Minute || s.failing.Load() == nil {
 		return fmt.Errorf("refusing took %s", d)
 	}
 	if err := s.scan(desiredBucket, func(_ *Tx, k string, v []byte) error { _, err := inspectWant(k, v); return err }); err != nil {
@@ -213,7 +213,7 @@ func fillDisk(dir string) error {
 	if err := limit(^uint64(0)); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for write(n) != nil {
 		if time.Now().After(deadline) {
 			return errors.New("the store does not recover")

@@ -59,7 +59,7 @@ func quietWatch(w http.ResponseWriter, r *http.Request) bool {
 // becomes waits until the agent acts, or is told why not.
 func becomes(t *testing.T, w *Tenure, why string) {
 	t.Helper()
-	env.Eventually(t, 20*time.Second, func() error {
+	env.Eventually(t, env.Soon, func() error {
 		_, until, err := w.Held()
 		if left := time.Until(until); err == nil && (left <= 0 || left >= noticeTimes*DefaultDuration) {
 			return fmt.Errorf("what it sends may take for %s, and the first shards wait for %s", left, noticeTimes*DefaultDuration)
