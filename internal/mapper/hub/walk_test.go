@@ -303,7 +303,7 @@ func (m *memory) linger(w http.ResponseWriter, call string) {
 // hub may be silent, as long as the hub sends something, even empty lines.
 func TestWalkLongerThanSilence(t *testing.T) {
 	m := newMemory(t)
-	m.heartbeat = 1
+	m.heartbeat = 2
 	const patience = silence * time.Second
 	// All but the second are too short by themselves.
 	m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
