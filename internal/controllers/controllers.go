@@ -108,13 +108,14 @@ type Controllers struct {
 	// countsTaken that it has some.
 	counts      *counts
 	countsTaken bool
+	resolved    *resolutions
 	// summed says that the controller of Summaries has run before.
 	summed bool
 }
 
 // New makes Controllers.
 func New(config Config) *Controllers {
-	return &Controllers{config: config, started: config.Now(), counts: newCounts()}
+	return &Controllers{config: config, started: config.Now(), counts: newCounts(), resolved: newResolutions()}
 }
 
 // Loop is a controller, which runs until its context ends. The caller must run one that fails

@@ -16,7 +16,6 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/judge"
 	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/placement"
 	"orrery.dev/orrery/internal/prune"
 	"orrery.dev/orrery/internal/release"
 	"orrery.dev/orrery/internal/table"
@@ -71,7 +70,7 @@ func (c *Controllers) Count(ctx context.Context) error {
 		}
 		dirty := c.config.Tally.Dirty()
 		c.config.Standing.Note(dirty.Locations)
-		keys := c.concerned(dirty.Moved, dirty.Placements)
+		keys := c.resolved.forget(c.config.Table.Snapshot(), dirty)
 		for _, cz := range dirty.Customizers {
 			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())
 		}
@@ -80,26 +79,6 @@ func (c *Controllers) Count(ctx context.Context) error {
 		}
 		c.counts.note(keys)
 	}
-}
-
-// concerned are the keys of the Placements whose status may change with locations that moved, but
-// for those, in order, that are known to be dirty: when the log has been loaded that are all.
-func (c *Controllers) concerned(moved []placement.Site, dirty []key.Placement) (keys []string) {
-	if len(moved) == 0 {
-		return nil
-	}
-	inAllSpaces(key.Placements)(c.config.Table.Snapshot(), func(row *table.Row) bool {
-		o, err := key.ParseObject(row.Key)
-		if err != nil {
-			return true
-		}
-		p := key.Placement{Space: o.Space, Name: o.Name}
-		if _, is := slices.BinarySearchFunc(dirty, p, key.Placement.Compare); !is && placement.Concerned(p, row, moved) {
-			keys = append(keys, row.Key)
-		}
-		return true
-	})
-	return keys
 }
 
 // counts are the policies whose counts may have changed since somebody has written them. It
@@ -184,10 +163,8 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		return err
 	}
 	p := key.Placement{Space: o.Space, Name: o.Name}
-	snapshot := c.config.Table.Snapshot()
-	row := snapshot.Get(k)
-	resolved, ok := placement.StatusOf(snapshot, p)
-	if row == nil || !ok || !c.exists(p.Space) {
+	resolved, row := c.resolved.get(c.config.Table, p)
+	if row == nil || !c.exists(p.Space) {
 		return nil
 	}
 	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(p, p.Space), c.config.LeftOut.Of(p, p.Space)
@@ -198,7 +175,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		}
 		st := &pl.Status
 		st.ObservedGeneration = row.Meta.Generation
-		st.Spaces, st.Locations = int64(resolved.Spaces), int64(len(resolved.Locations))
+		st.Spaces, st.Locations = int64(resolved.Spaces), int64(resolved.locations)
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		c.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = c.config.Pruned.Status(p, row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
@@ -211,7 +188,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)
 		}
-		if is, asks := unasked(&st.Conditions, p.Space, resolved); asks {
+		if is, asks := unasked(&st.Conditions, p.Space, resolved.Status); asks {
 			c.condition(&st.Conditions, row, is)
 		}
 		if len(parts) > 0 {

@@ -129,8 +129,9 @@ func (t *Tally) clear() {
 	for l := range t.locations {
 		t.dirtyLocation[l] = struct{}{}
 	}
-	for l := range t.there {
+	for l, was := range t.there {
 		t.dirtyLocation[l] = struct{}{}
+		t.moved = append(t.moved, placement.Site{Name: l, Labels: was.labels})
 	}
 	for l := range t.left.counts {
 		t.dirtyLocation[l] = struct{}{}
