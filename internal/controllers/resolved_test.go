@@ -89,6 +89,12 @@ func (l *resolvedLife) step() {
 		}
 		return
 	}
+	l.reload()
+}
+
+// reload has the table load what there is anew.
+func (l *resolvedLife) reload() {
+	l.rev++
 	var all []table.Update
 	for k, v := range l.rows {
 		all = append(all, table.Update{Key: k, Value: v, CreateRev: 1, ModRev: l.rev})
@@ -174,5 +180,23 @@ func TestResolvedBefore(t *testing.T) {
 	r.keep(r.epoch, p, &resolution{locations: 1})
 	if !reflect.DeepEqual(r.of, map[key.Placement]resolution{p: {locations: 1}}) {
 		t.Errorf("not kept: %+v", r.of)
+	}
+}
+
+// TestResolvedAnew: when the table was loaded anew without any location, nothing of before is kept.
+func TestResolvedAnew(t *testing.T) {
+	l := newResolvedLife(t, 0)
+	p, a := resolvedPlacements[0], key.Location("a").Key()
+	l.rows = map[string][]byte{
+		key.Space("s").Key(): []byte(`{"metadata":{"name":"s","uid":"s"}}`), a: []byte(`{"metadata":{"name":"a","uid":"a"}}`),
+		p.Object().Key(): []byte(`{"metadata":{"name":"p","uid":"p","generation":1},"spec":{"locations":[{"names":["a"]}],"downsync":[{"names":["x"]}]}}`),
+	}
+	for _, want := range []int{1, 0} {
+		l.reload()
+		l.resolved.forget(l.table.Snapshot(), l.tally.Dirty())
+		if is, _ := l.resolved.get(l.table.Table, p); is.locations != want || len(is.Unknown) != 1-want {
+			t.Errorf("%d locations, unknown %v; want %d", is.locations, is.Unknown, want)
+		}
+		delete(l.rows, a)
 	}
 }
