@@ -142,9 +142,9 @@ func TestFloods(t *testing.T) {
 	r.addConfigMap("large", nil, "v")
 	a := r.join("a")
 
-	// It ends when the floods have been large enough, however slow the machine is.
-	const flood = 2 * smallQuota
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	// It ends when each of the floods would have filled the log, however slow the machine is.
+	const flood = smallQuota * 5 / 4
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
 	var reported, written, refused atomic.Int64
@@ -206,7 +206,7 @@ func TestFloods(t *testing.T) {
 	r.withinQuota()
 	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.Log.Usage())
 	if ctx.Err() == nil || reported.Load() < flood || written.Load() < flood {
-		t.Error("less than twice the quota was reported, or written")
+		t.Error("less than fills the log was reported, or written")
 	}
 }
 
